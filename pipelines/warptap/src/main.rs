@@ -1,0 +1,2 @@
+//! warptap
+fn main() {}
