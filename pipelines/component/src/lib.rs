@@ -1,1 +1,23 @@
-//! component
+//! What a collector component is: the traits, the data they hand to each other, and how a component is
+//! found by name and built from its configuration.
+//!
+//! The one idea: data moves by a call that returns when the next component has taken it, so that an `Ok`
+//! is an acknowledgement and an [`Refused`] travels back to whoever may try again. This crate knows OTLP's
+//! message types (they *are* the data) and nothing of YAML, sockets, files or graphs.
+
+pub mod config;
+mod consumer;
+mod data;
+mod factory;
+mod id;
+
+pub use consumer::{Consumer, FanOut, Refused};
+pub use data::{Data, Signal};
+pub use factory::{
+    BuildContext, Exporter, ExporterFactory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Running,
+    Stability, StartResult, find,
+};
+pub use id::{ComponentId, IdError};
+
+/// A boxed future, the shape every asynchronous trait method here returns.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,112 @@
+//! How a component comes to life: a factory row says its type and what it handles; `build` turns decoded
+//! configuration into a component without touching the outside; `start` is where sockets and files open.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ConfigError, Section};
+use crate::{BoxFuture, ComponentId, Consumer, Signal};
+
+/// How settled a component is, in the Collector's words.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stability {
+    /// May change in any release.
+    Alpha,
+    /// Its configuration is unlikely to change.
+    Beta,
+    /// Its configuration changes only with notice.
+    Stable,
+}
+
+/// What a component is told about where it is built.
+#[derive(Clone, Debug)]
+pub struct BuildContext {
+    /// Its id in the configuration.
+    pub id: ComponentId,
+    /// The version of the binary, for user agents and resources.
+    pub version: &'static str,
+}
+
+/// A started component: its background work, to be awaited after its token is cancelled.
+pub type Running = BoxFuture<'static, ()>;
+
+/// What a start returns; the error prints itself as a sentence.
+pub type StartResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The source end of pipelines. One instance serves every signal it is used for.
+pub trait Receiver: Send {
+    /// Begins to receive. `next` holds, per signal that a pipeline asks of this receiver, where its data goes.
+    /// An error here stops the program before data moves. The returned future ends soon after `stop` is
+    /// cancelled, when everything received has been handed on.
+    fn start(
+        self: Box<Self>,
+        next: Vec<(Signal, Arc<dyn Consumer>)>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<Running>>;
+}
+
+/// A step in the middle of one pipeline.
+pub trait Processor: Send {
+    /// Begins to process for one pipeline: returns the consumer that stands before `next`, and its background
+    /// work, which on `stop` flushes what it holds.
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running);
+}
+
+/// The sink end of pipelines. One instance serves every signal it is used for.
+pub trait Exporter: Send {
+    /// Opens what it writes to. An error here stops the program before data moves. On `stop` what is queued is
+    /// sent or counted as lost, then the future ends.
+    fn start(
+        self: Box<Self>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>>;
+}
+
+macro_rules! factory {
+    ($(#[$doc:meta])* $name:ident builds $what:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name {
+            /// The type, as in the configuration.
+            pub kind: &'static str,
+            /// Older names that still load, with a warning.
+            pub aliases: &'static [&'static str],
+            /// The signals it handles.
+            pub signals: &'static [Signal],
+            /// How settled it is.
+            pub stability: Stability,
+            /// Decodes and validates its section, and builds it. No file, socket or clock is touched.
+            pub build: fn(&BuildContext, Section<'_>) -> Result<Box<dyn $what>, ConfigError>,
+        }
+
+        impl $name {
+            /// True for its type and for its older names.
+            pub fn answers_to(&self, kind: &str) -> bool {
+                self.kind == kind || self.aliases.contains(&kind)
+            }
+        }
+    };
+}
+
+factory!(
+    /// One row of the exporters' table.
+    ExporterFactory builds Exporter
+);
+factory!(
+    /// One row of the processors' table.
+    ProcessorFactory builds Processor
+);
+factory!(
+    /// One row of the receivers' table.
+    ReceiverFactory builds Receiver
+);
+
+/// The row that answers to `kind`.
+pub fn find<'a, F>(rows: &'a [F], kind: &str, answers: fn(&F, &str) -> bool) -> Option<&'a F> {
+    rows.iter().find(|row| answers(row, kind))
+}

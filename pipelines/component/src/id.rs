@@ -1,0 +1,99 @@
+//! The name of a component in a configuration: `type` or `type/name`.
+
+use std::fmt;
+
+/// A component's id. Ordered by type, then name.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ComponentId {
+    kind: String,
+    name: String,
+}
+
+/// Why a text is no component id.
+#[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
+pub enum IdError {
+    /// The part before the slash is missing.
+    #[error("id must not be empty")]
+    Empty,
+    /// The part before the slash is not a type name.
+    #[error(
+        "in {0:?} id: invalid character(s) in type {1:?}: expected a letter, then letters, digits or '_', 63 at most"
+    )]
+    Kind(String, String),
+    /// The part after the slash is not a name.
+    #[error(
+        "in {0:?} id: the part after / must be 1 to 1024 characters without white space or control characters"
+    )]
+    Name(String),
+}
+
+impl ComponentId {
+    /// Reads `type` or `type/name`, trimming white space around both.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        let (kind, name) = match text.split_once('/') {
+            None => (text.trim(), None),
+            Some((kind, name)) => (kind.trim(), Some(name.trim())),
+        };
+        if kind.is_empty() {
+            return Err(IdError::Empty);
+        }
+        if !is_kind(kind) {
+            return Err(IdError::Kind(text.to_owned(), kind.to_owned()));
+        }
+        if name.is_some_and(|n| !is_name(n)) {
+            return Err(IdError::Name(text.to_owned()));
+        }
+        Ok(ComponentId { kind: kind.to_owned(), name: name.unwrap_or_default().to_owned() })
+    }
+
+    /// The type: which factory builds it.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The name after the slash; empty where there is none.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ComponentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            "" => f.write_str(&self.kind),
+            name => write!(f, "{}/{name}", self.kind),
+        }
+    }
+}
+
+fn is_kind(kind: &str) -> bool {
+    kind.len() <= 63
+        && kind.starts_with(|c: char| c.is_ascii_alphabetic())
+        && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=1024).contains(&name.chars().count()) && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_type_and_perhaps_a_name() {
+        let id = ComponentId::parse(" otlp / second/one ").unwrap();
+        assert_eq!(
+            (id.kind(), id.name(), id.to_string().as_str()),
+            ("otlp", "second/one", "otlp/second/one")
+        );
+        assert_eq!(ComponentId::parse("batch").unwrap().to_string(), "batch");
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused() {
+        for bad in ["", "/x", "9p", "a b", "otlp/", "otlp/a b", "otlp/\u{7}"] {
+            assert!(ComponentId::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}
