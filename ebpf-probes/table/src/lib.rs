@@ -1,1 +1,20 @@
-//! table
+//! What the kernel programs and the agent agree on: which functions are probed, how a row is packed into an
+//! attach cookie, how calls are folded into steps, and the records that leave the kernel.
+//!
+//! The one idea: the kernel programs know nothing of CUDA. Everything they must know about a function stands in
+//! a row of [`PROBES`], travels to them in 64 bits ([`Cookie`]), and is acted upon by the same pure code
+//! ([`fold`]) that replays recordings in user space. `no_std`, no dependency, no clock, no pointer.
+
+#![no_std]
+
+pub mod cookie;
+pub mod counters;
+pub mod fold;
+pub mod histogram;
+mod probe;
+mod probes;
+pub mod record;
+
+pub use cookie::Cookie;
+pub use probe::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Way, Wiring};
+pub use probes::{PROBES, attach_points, row};

@@ -1,0 +1,87 @@
+//! The kernel programs' account of themselves: what became of every call they saw.
+//!
+//! The promise: `hits = folded + delivered + sampled_out + dropped{reason}`, exactly, once no call is under way.
+//! Hits are counted at the entry by process and row ([`crate::record::ProcessFold::calls`]); what became of them
+//! is counted here at the end, so that the two sides cannot agree by construction.
+
+use core::sync::atomic::AtomicU64;
+
+/// Why a call left no trace in the figures.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(usize)]
+pub enum Drop {
+    /// The ring had no room for its record.
+    RingFull = 0,
+    /// The map of streams had no room.
+    StreamsFull = 1,
+    /// The map of threads had no room: its return could not be awaited.
+    ThreadsFull = 2,
+    /// More calls within calls than a thread's stack of them holds.
+    TooDeep = 3,
+    /// It never returned: the thread ended, or an exception or `longjmp` left it.
+    Abandoned = 4,
+    /// The map of processes had no room.
+    ProcessesFull = 5,
+    /// The map of durations had no room.
+    DurationsFull = 6,
+}
+
+impl Drop {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Drop; 7] = [
+        Drop::RingFull,
+        Drop::StreamsFull,
+        Drop::ThreadsFull,
+        Drop::TooDeep,
+        Drop::Abandoned,
+        Drop::ProcessesFull,
+        Drop::DurationsFull,
+    ];
+
+    /// The reason as an attribute value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drop::RingFull => "ring_full",
+            Drop::StreamsFull => "streams_full",
+            Drop::ThreadsFull => "threads_full",
+            Drop::TooDeep => "too_deep",
+            Drop::Abandoned => "abandoned",
+            Drop::ProcessesFull => "processes_full",
+            Drop::DurationsFull => "durations_full",
+        }
+    }
+}
+
+/// One CPU's counters. All are sums since the programs were loaded.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Counters {
+    /// Calls that live on in the folds alone.
+    pub folded: AtomicU64,
+    /// Calls whose record, or records, went to the ring.
+    pub delivered: AtomicU64,
+    /// Calls whose record was left out on purpose by sampling.
+    pub sampled_out: AtomicU64,
+    /// Calls lost, by [`Drop`].
+    pub dropped: [AtomicU64; Drop::ALL.len()],
+    /// Hits that no process entry could count, because there was no room for one.
+    pub strangers: AtomicU64,
+    /// Driver calls that the runtime made itself: seen, not hits.
+    pub suppressed: AtomicU64,
+    /// Calls of processes that are not traced: seen, not hits.
+    pub filtered: AtomicU64,
+    /// Returns without an entry: the probe came while the call was under way.
+    pub unmatched: AtomicU64,
+    /// Records put into the ring.
+    pub records: AtomicU64,
+    /// Runs of the entry program.
+    pub entries: AtomicU64,
+    /// Runs of the return program.
+    pub returns: AtomicU64,
+    /// Event synchronisations whose event's record was not seen.
+    pub unknown_events: AtomicU64,
+    /// Streams with work that a device synchronisation could not close, because it closes a bounded number.
+    pub unclosed_streams: AtomicU64,
+    /// Durations not counted because the map of them was full, beside a call counted otherwise.
+    pub untimed: AtomicU64,
+}

@@ -1,0 +1,201 @@
+//! The fold against the schedules that real engines use.
+
+extern crate std;
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(ns: u64) -> Stamp {
+    Stamp { ns, runq_ns: ns / 10, tid: 7 }
+}
+
+fn launch(fold: &StreamFold, ns: u64, threads: u64) {
+    if fold.is_fresh() {
+        fold.begin(&at(ns));
+    }
+    fold.launch(7, &Enqueue { threads, identity: 0x1000, bytes: 0 });
+}
+
+fn close(fold: &StreamFold, enter: u64, exit: u64) -> StepRecord {
+    let mut out = StepRecord::default();
+    fold.close(&at(enter), &at(exit), &mut out);
+    out
+}
+
+fn sync(fold: &StreamFold, enter: u64, exit: u64) -> Option<StepRecord> {
+    fold.begin_close().then(|| close(fold, enter, exit))
+}
+
+fn event_sync(fold: &StreamFold, event: &Snapshot, enter: u64, exit: u64) -> Option<StepRecord> {
+    fold.begin_close_at(event).then(|| close(fold, enter, exit))
+}
+
+fn record(fold: &StreamFold, ns: u64) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    fold.snapshot(ns, &mut snapshot);
+    snapshot
+}
+
+fn launches(step: &StepRecord) -> u64 {
+    step.work[Counter::Launches as usize]
+}
+
+#[test]
+fn a_step_is_what_was_enqueued_since_the_last_closer() {
+    let fold = StreamFold::default();
+    launch(&fold, 10, 100);
+    launch(&fold, 20, 50);
+    let step = sync(&fold, 30, 90).unwrap();
+    assert_eq!((launches(&step), step.work[Counter::Threads as usize]), (2, 150));
+    assert_eq!((step.first_ns, step.previous_exit_ns, step.sequence), (10, 0, 0));
+    assert_eq!((step.runq_enqueue_ns, step.runq_wait_ns, step.runq_gap_ns), (2, 6, NOT_SEEN));
+    launch(&fold, 100, 1);
+    let step = sync(&fold, 110, 120).unwrap();
+    assert_eq!((launches(&step), step.first_ns, step.previous_exit_ns, step.sequence), (1, 100, 90, 1));
+    assert_eq!(step.runq_gap_ns, 1);
+}
+
+#[test]
+fn a_closer_with_nothing_before_it_is_an_idle_poll() {
+    let fold = StreamFold::default();
+    assert!(sync(&fold, 1, 2).is_none());
+    launch(&fold, 3, 1);
+    let event = record(&fold, 4);
+    assert!(sync(&fold, 5, 6).is_some());
+    assert!(sync(&fold, 7, 8).is_none());
+    assert!(event_sync(&fold, &event, 9, 10).is_none(), "a later closer covered it already");
+}
+
+#[test]
+fn work_enqueued_ahead_belongs_to_the_next_step() {
+    let fold = StreamFold::default();
+    let mut events = std::vec::Vec::new();
+    for step in 0..20u64 {
+        let t = step * 100;
+        for k in 0..=step {
+            launch(&fold, t + 1 + k, 10);
+        }
+        events.push(record(&fold, t + 50));
+        if step > 0 {
+            // Asynchronous scheduling: this step is enqueued before the previous one is awaited.
+            let done = event_sync(&fold, &events[step as usize - 1], t + 60, t + 70).unwrap();
+            assert_eq!(launches(&done), step, "launches of step {}", step - 1);
+            assert_eq!(done.first_ns, (step - 1) * 100 + 1);
+            assert_eq!(done.recorded_ns, (step - 1) * 100 + 50);
+            assert_eq!(done.header.flags, 0);
+        }
+    }
+}
+
+#[test]
+fn events_nobody_waits_for_do_not_hide_the_first_enqueue() {
+    let fold = StreamFold::default();
+    for k in 0..10 {
+        launch(&fold, 10 + k, 1);
+        record(&fold, 10 + k);
+    }
+    let step = sync(&fold, 100, 110).unwrap();
+    assert_eq!((launches(&step), step.first_ns, step.header.flags), (10, 10, 0));
+}
+
+#[test]
+fn a_first_enqueue_beyond_memory_is_said_to_be_unknown() {
+    let fold = StreamFold::default();
+    for k in 0..40 {
+        launch(&fold, 10 + k, 1);
+        record(&fold, 10 + k);
+    }
+    let step = sync(&fold, 100, 110).unwrap();
+    assert_eq!(launches(&step), 40);
+    assert_eq!(step.header.flags, flag::FIRST_UNKNOWN);
+    assert!((10..50).contains(&step.first_ns));
+}
+
+#[test]
+fn work_enqueued_while_another_thread_waits_is_not_in_its_step() {
+    let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    assert!(fold.begin_close());
+    launch(&fold, 5, 1);
+    assert_eq!(launches(&close(&fold, 2, 9)), 1);
+    let next = sync(&fold, 10, 11).unwrap();
+    assert_eq!((launches(&next), next.first_ns), (1, 5));
+}
+
+#[test]
+fn fresh_counts_what_was_enqueued_since_the_previous_return() {
+    let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    let first = record(&fold, 2);
+    launch(&fold, 3, 1);
+    let second = record(&fold, 4);
+    assert_eq!(event_sync(&fold, &first, 5, 6).unwrap().fresh, 2);
+    assert_eq!(event_sync(&fold, &second, 7, 8).unwrap().fresh, 0);
+}
+
+#[test]
+fn a_second_thread_that_enqueues_is_foreign() {
+    let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    fold.launch(8, &Enqueue::default());
+    assert_eq!(sync(&fold, 2, 3).unwrap().work[Counter::Foreign as usize], 1);
+}
+
+#[test]
+fn equal_sets_of_kernels_have_equal_fingerprints() {
+    let print = |order: &[u64]| {
+        let fold = StreamFold::default();
+        fold.begin(&at(1));
+        for f in order {
+            fold.launch(7, &Enqueue { threads: 1, identity: *f, bytes: 0 });
+        }
+        sync(&fold, 2, 3).unwrap().work[Counter::Functions as usize]
+    };
+    assert_eq!(print(&[1, 2, 3]), print(&[3, 1, 2]));
+    assert_ne!(print(&[1, 2, 3]), print(&[1, 2, 4]));
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Launch(u64),
+    Record,
+    SyncEvent(usize),
+    SyncStream,
+}
+
+fn ops() -> impl Strategy<Value = std::vec::Vec<Op>> {
+    let op = prop_oneof![
+        4 => (1u64..1000).prop_map(Op::Launch),
+        2 => Just(Op::Record),
+        2 => (0usize..8).prop_map(Op::SyncEvent),
+        1 => Just(Op::SyncStream),
+    ];
+    prop::collection::vec(op, 1..200)
+}
+
+proptest! {
+    /// Whatever the schedule: no launch is counted twice or lost, and steps do not overlap backwards.
+    #[test]
+    fn every_launch_is_in_exactly_one_step(ops in ops()) {
+        let fold = StreamFold::default();
+        let (mut events, mut threads, mut counted, mut now) = (std::vec::Vec::new(), 0u64, 0u64, 0u64);
+        for op in ops {
+            now += 10;
+            let step = match op {
+                Op::Launch(n) => { launch(&fold, now, n); threads += n; None }
+                Op::Record => { events.push(record(&fold, now)); None }
+                Op::SyncEvent(back) => events.iter().rev().nth(back).and_then(|e| event_sync(&fold, e, now, now + 5)),
+                Op::SyncStream => sync(&fold, now, now + 5),
+            };
+            if let Some(step) = step {
+                counted += step.work[Counter::Threads as usize];
+                prop_assert!(step.first_ns <= now);
+                prop_assert!(launches(&step) > 0);
+            }
+        }
+        if let Some(step) = sync(&fold, now + 10, now + 20) {
+            counted += step.work[Counter::Threads as usize];
+        }
+        prop_assert_eq!(counted, threads);
+    }
+}

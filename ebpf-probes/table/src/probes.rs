@@ -1,0 +1,332 @@
+//! The rows: every function that is probed. Adding a function is adding a row here, and nothing else.
+//!
+//! Sorted by id. Ids leave the process in recordings: never reuse one, retire it in place. Slots are those of
+//! the CUDA 12.9 and 13.5 headers (`cuda_runtime_api.h`, `cuda.h`) and of ROCm 7's `hip_runtime_api.h`.
+//! Left out on purpose: `__cudaLaunchKernel` (it jumps into `cudaLaunchKernel`, one call would count twice).
+
+use crate::Cookie;
+use crate::probe::Action::{
+    Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
+    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, Time,
+};
+use crate::probe::Bytes::{Arg, Product, Volume};
+use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
+use crate::probe::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Way, Wiring};
+
+/// Every probed function, sorted by id.
+pub static PROBES: &[Probe] = &[
+    // CUDA runtime: work.
+    cudart(1, "cudaLaunchKernel", Launch).twin("cudaLaunchKernel_ptsz").grid(Grid::Dim3).stream(8),
+    cudart(2, "cudaLaunchCooperativeKernel", Launch)
+        .twin("cudaLaunchCooperativeKernel_ptsz")
+        .grid(Grid::Dim3)
+        .stream(8),
+    cudart(3, "cudaLaunchKernelExC", Launch).twin("cudaLaunchKernelExC_ptsz").grid(Grid::Config).stream(15),
+    cudart(4, "cudaGraphLaunch", GraphLaunch).twin("cudaGraphLaunch_ptsz").handle(1).stream(2),
+    cudart(5, "cudaMemcpy", Copy).twin("cudaMemcpy_ptds").bytes(Arg(3)).kind(4).blocking(),
+    cudart(6, "cudaMemcpyAsync", Copy).twin("cudaMemcpyAsync_ptsz").bytes(Arg(3)).kind(4).stream(5),
+    cudart(7, "cudaMemcpy2D", Copy).twin("cudaMemcpy2D_ptds").bytes(Product(5)).kind(7).blocking(),
+    cudart(8, "cudaMemcpy2DAsync", Copy).twin("cudaMemcpy2DAsync_ptsz").bytes(Product(5)).kind(7).stream(8),
+    cudart(9, "cudaMemcpyPeer", Copy).bytes(Arg(5)).way(DeviceToDevice).blocking(),
+    cudart(10, "cudaMemcpyPeerAsync", Copy).bytes(Arg(5)).way(DeviceToDevice).stream(6),
+    cudart(11, "cudaMemcpy3D", Copy).twin("cudaMemcpy3D_ptds").bytes(Volume(128)).way(Unknown).blocking(),
+    cudart(12, "cudaMemcpy3DAsync", Copy)
+        .twin("cudaMemcpy3DAsync_ptsz")
+        .bytes(Volume(128))
+        .way(Unknown)
+        .stream(2),
+    cudart(13, "cudaMemcpy3DPeer", Copy)
+        .twin("cudaMemcpy3DPeer_ptds")
+        .bytes(Volume(144))
+        .way(DeviceToDevice)
+        .blocking(),
+    cudart(14, "cudaMemcpy3DPeerAsync", Copy)
+        .twin("cudaMemcpy3DPeerAsync_ptsz")
+        .bytes(Volume(144))
+        .way(DeviceToDevice)
+        .stream(2),
+    cudart(15, "cudaMemset", Fill).twin("cudaMemset_ptds").bytes(Arg(3)),
+    cudart(16, "cudaMemsetAsync", Fill).twin("cudaMemsetAsync_ptsz").bytes(Arg(3)).stream(4),
+    cudart(17, "cudaMemset2DAsync", Fill).twin("cudaMemset2DAsync_ptsz").bytes(Product(4)).stream(6),
+    // CUDA runtime: memory.
+    cudart(20, "cudaMalloc", Alloc).handle(1).bytes(Arg(2)),
+    cudart(21, "cudaMallocManaged", Alloc).handle(1).bytes(Arg(2)),
+    cudart(22, "cudaMallocAsync", Alloc).twin("cudaMallocAsync_ptsz").handle(1).bytes(Arg(2)).stream(3),
+    cudart(23, "cudaMallocFromPoolAsync", Alloc)
+        .twin("cudaMallocFromPoolAsync_ptsz")
+        .handle(1)
+        .bytes(Arg(2))
+        .stream(4),
+    cudart(24, "cudaHostAlloc", Create).handle(1).bytes(Arg(2)),
+    cudart(25, "cudaMallocHost", Create).handle(1).bytes(Arg(2)),
+    cudart(26, "cudaFree", Free).handle(1),
+    cudart(27, "cudaFreeAsync", Free).twin("cudaFreeAsync_ptsz").handle(1).stream(2),
+    cudart(28, "cudaFreeHost", Report).handle(1),
+    // CUDA runtime: waiting.
+    cudart(30, "cudaStreamSynchronize", StreamSync).twin("cudaStreamSynchronize_ptsz").stream(1),
+    cudart(31, "cudaDeviceSynchronize", DeviceSync),
+    cudart(32, "cudaEventRecord", EventRecord).twin("cudaEventRecord_ptsz").handle(1).stream(2),
+    cudart(33, "cudaEventRecordWithFlags", EventRecord)
+        .twin("cudaEventRecordWithFlags_ptsz")
+        .handle(1)
+        .stream(2),
+    cudart(34, "cudaEventSynchronize", EventSync).handle(1),
+    cudart(35, "cudaEventQuery", Query).handle(1),
+    cudart(36, "cudaStreamQuery", Query).twin("cudaStreamQuery_ptsz").handle(1),
+    cudart(37, "cudaStreamWaitEvent", Time).twin("cudaStreamWaitEvent_ptsz").stream(1).handle(2),
+    // CUDA runtime: graphs, streams, events, devices.
+    cudart(40, "cudaStreamBeginCapture", CaptureBegin).twin("cudaStreamBeginCapture_ptsz").stream(1),
+    cudart(41, "cudaStreamEndCapture", CaptureEnd).twin("cudaStreamEndCapture_ptsz").stream(1).handle(2),
+    cudart(42, "cudaGraphInstantiate", Create).handle(1),
+    cudart(43, "cudaGraphInstantiateWithFlags", Create).handle(1),
+    cudart(44, "cudaGraphInstantiateWithParams", Create)
+        .twin("cudaGraphInstantiateWithParams_ptsz")
+        .handle(1),
+    cudart(45, "cudaGraphExecUpdate", Report).handle(1),
+    cudart(46, "cudaGraphExecDestroy", Report).handle(1),
+    cudart(47, "cudaSetDevice", SetDevice).handle(1),
+    cudart(48, "cudaStreamCreate", Time).handle(1),
+    cudart(49, "cudaStreamCreateWithFlags", Time).handle(1),
+    cudart(50, "cudaStreamCreateWithPriority", Time).handle(1),
+    cudart(51, "cudaStreamDestroy", StreamDestroy).stream(1),
+    cudart(52, "cudaEventCreate", Time).handle(1),
+    cudart(53, "cudaEventCreateWithFlags", Time).handle(1),
+    cudart(54, "cudaEventDestroy", EventDestroy).handle(1),
+    // CUDA driver: work.
+    cuda(100, "cuLaunchKernel", Launch).twin("cuLaunchKernel_ptsz").grid(Grid::Words).stream(9),
+    cuda(101, "cuLaunchKernelEx", Launch).twin("cuLaunchKernelEx_ptsz").grid(Grid::Config).stream(15),
+    cuda(102, "cuLaunchCooperativeKernel", Launch)
+        .twin("cuLaunchCooperativeKernel_ptsz")
+        .grid(Grid::Words)
+        .stream(9),
+    cuda(103, "cuGraphLaunch", GraphLaunch).twin("cuGraphLaunch_ptsz").handle(1).stream(2),
+    cuda(104, "cuMemcpyHtoD_v2", Copy)
+        .twin("cuMemcpyHtoD_v2_ptds")
+        .bytes(Arg(3))
+        .way(HostToDevice)
+        .blocking(),
+    cuda(105, "cuMemcpyDtoH_v2", Copy)
+        .twin("cuMemcpyDtoH_v2_ptds")
+        .bytes(Arg(3))
+        .way(DeviceToHost)
+        .blocking(),
+    cuda(106, "cuMemcpyDtoD_v2", Copy)
+        .twin("cuMemcpyDtoD_v2_ptds")
+        .bytes(Arg(3))
+        .way(DeviceToDevice)
+        .blocking(),
+    cuda(107, "cuMemcpyHtoDAsync_v2", Copy)
+        .twin("cuMemcpyHtoDAsync_v2_ptsz")
+        .bytes(Arg(3))
+        .way(HostToDevice)
+        .stream(4),
+    cuda(108, "cuMemcpyDtoHAsync_v2", Copy)
+        .twin("cuMemcpyDtoHAsync_v2_ptsz")
+        .bytes(Arg(3))
+        .way(DeviceToHost)
+        .stream(4),
+    cuda(109, "cuMemcpyDtoDAsync_v2", Copy)
+        .twin("cuMemcpyDtoDAsync_v2_ptsz")
+        .bytes(Arg(3))
+        .way(DeviceToDevice)
+        .stream(4),
+    cuda(110, "cuMemcpyAsync", Copy).twin("cuMemcpyAsync_ptsz").bytes(Arg(3)).way(Unknown).stream(4),
+    // CUDA driver: memory.
+    cuda(115, "cuMemAlloc_v2", Alloc).handle(1).bytes(Arg(2)),
+    cuda(116, "cuMemAllocAsync", Alloc).twin("cuMemAllocAsync_ptsz").handle(1).bytes(Arg(2)).stream(3),
+    cuda(117, "cuMemAllocManaged", Alloc).handle(1).bytes(Arg(2)),
+    cuda(118, "cuMemFree_v2", Free).handle(1),
+    cuda(119, "cuMemFreeAsync", Free).twin("cuMemFreeAsync_ptsz").handle(1).stream(2),
+    cuda(120, "cuMemCreate", Create).handle(1).bytes(Arg(2)),
+    cuda(121, "cuMemMap", Report).handle(1).bytes(Arg(2)),
+    cuda(122, "cuMemUnmap", Report).handle(1).bytes(Arg(2)),
+    cuda(123, "cuMemRelease", Report).handle(1),
+    // CUDA driver: waiting, graphs.
+    cuda(130, "cuStreamSynchronize", StreamSync).twin("cuStreamSynchronize_ptsz").stream(1),
+    cuda(131, "cuCtxSynchronize", DeviceSync),
+    cuda(132, "cuEventRecord", EventRecord).twin("cuEventRecord_ptsz").handle(1).stream(2),
+    cuda(133, "cuEventRecordWithFlags", EventRecord).twin("cuEventRecordWithFlags_ptsz").handle(1).stream(2),
+    cuda(134, "cuEventSynchronize", EventSync).handle(1),
+    cuda(135, "cuEventQuery", Query).handle(1),
+    cuda(136, "cuStreamQuery", Query).twin("cuStreamQuery_ptsz").handle(1),
+    cuda(137, "cuStreamBeginCapture_v2", CaptureBegin).twin("cuStreamBeginCapture_v2_ptsz").stream(1),
+    cuda(138, "cuStreamEndCapture", CaptureEnd).twin("cuStreamEndCapture_ptsz").stream(1).handle(2),
+    cuda(139, "cuGraphInstantiateWithFlags", Create).handle(1),
+    cuda(140, "cuGraphExecDestroy", Report).handle(1),
+    cuda(141, "cuStreamDestroy_v2", StreamDestroy).stream(1),
+    cuda(142, "cuEventDestroy_v2", EventDestroy).handle(1),
+    // HIP.
+    hip(150, "hipLaunchKernel", Launch).twin("hipLaunchKernel_spt").grid(Grid::Dim3).stream(8),
+    hip(151, "hipExtLaunchKernel", Launch).grid(Grid::Dim3).stream(8),
+    hip(152, "hipModuleLaunchKernel", Launch).grid(Grid::Words).stream(9),
+    hip(153, "hipExtModuleLaunchKernel", Launch).grid(Grid::Threads).stream(9),
+    hip(154, "hipGraphLaunch", GraphLaunch).twin("hipGraphLaunch_spt").handle(1).stream(2),
+    hip(155, "hipMemcpy", Copy).twin("hipMemcpy_spt").bytes(Arg(3)).kind(4).blocking(),
+    hip(156, "hipMemcpyAsync", Copy).twin("hipMemcpyAsync_spt").bytes(Arg(3)).kind(4).stream(5),
+    hip(157, "hipMemcpyWithStream", Copy).bytes(Arg(3)).kind(4).stream(5).blocking(),
+    hip(158, "hipMemsetAsync", Fill).twin("hipMemsetAsync_spt").bytes(Arg(3)).stream(4),
+    hip(160, "hipMalloc", Alloc).handle(1).bytes(Arg(2)),
+    hip(161, "hipMallocAsync", Alloc).handle(1).bytes(Arg(2)).stream(3),
+    hip(162, "hipMallocManaged", Alloc).handle(1).bytes(Arg(2)),
+    hip(163, "hipFree", Free).handle(1),
+    hip(164, "hipFreeAsync", Free).handle(1).stream(2),
+    hip(165, "hipHostMalloc", Create).handle(1).bytes(Arg(2)),
+    hip(166, "hipHostFree", Report).handle(1),
+    hip(170, "hipStreamSynchronize", StreamSync).twin("hipStreamSynchronize_spt").stream(1),
+    hip(171, "hipDeviceSynchronize", DeviceSync),
+    hip(172, "hipEventRecord", EventRecord).twin("hipEventRecord_spt").handle(1).stream(2),
+    hip(173, "hipEventRecordWithFlags", EventRecord).handle(1).stream(2),
+    hip(174, "hipEventSynchronize", EventSync).handle(1),
+    hip(175, "hipEventQuery", Query).handle(1),
+    hip(176, "hipStreamQuery", Query).twin("hipStreamQuery_spt").handle(1),
+    hip(177, "hipStreamWaitEvent", Time).twin("hipStreamWaitEvent_spt").stream(1).handle(2),
+    hip(178, "hipStreamBeginCapture", CaptureBegin).twin("hipStreamBeginCapture_spt").stream(1),
+    hip(179, "hipStreamEndCapture", CaptureEnd).twin("hipStreamEndCapture_spt").stream(1).handle(2),
+    hip(180, "hipGraphInstantiate", Create).handle(1),
+    hip(181, "hipGraphInstantiateWithFlags", Create).handle(1),
+    hip(182, "hipGraphExecUpdate", Report).handle(1),
+    hip(183, "hipGraphExecDestroy", Report).handle(1),
+    hip(184, "hipSetDevice", SetDevice).handle(1),
+    hip(185, "hipStreamDestroy", StreamDestroy).stream(1),
+    hip(186, "hipEventDestroy", EventDestroy).handle(1),
+];
+
+/// The row with this id.
+pub fn row(id: u16) -> Option<&'static Probe> {
+    PROBES.binary_search_by_key(&id, |p| p.id).ok().map(|at| &PROBES[at])
+}
+
+/// Every symbol to look for in a library, with the cookie to attach: rows and their twins. `timed` asks for the
+/// return probe on launches too, for programs that carry the runtime inside themselves (see ARCHITECTURE.md).
+pub fn attach_points(library: Library, timed: bool) -> impl Iterator<Item = (&'static str, Cookie)> {
+    PROBES.iter().filter(move |p| p.library == library).flat_map(move |p| {
+        let timed = timed || p.is_timed();
+        let own = (p.symbol, Cookie::pack(p, false, timed));
+        core::iter::once(own).chain(p.twin.map(|t| (t, Cookie::pack(p, true, timed))))
+    })
+}
+
+const fn probe(id: u16, library: Library, api: Api, symbol: &'static str, action: Action) -> Probe {
+    let wiring = Wiring {
+        stream: Slot::NONE,
+        handle: Slot::NONE,
+        bytes: Bytes::None,
+        way: Way::Fixed(Unknown),
+        grid: Grid::None,
+        blocking: false,
+    };
+    Probe { id, library, api, symbol, twin: None, action, wiring }
+}
+
+const fn cudart(id: u16, symbol: &'static str, action: Action) -> Probe {
+    probe(id, Library::Cudart, Api::Runtime, symbol, action)
+}
+
+const fn cuda(id: u16, symbol: &'static str, action: Action) -> Probe {
+    probe(id, Library::Cuda, Api::Driver, symbol, action)
+}
+
+const fn hip(id: u16, symbol: &'static str, action: Action) -> Probe {
+    probe(id, Library::Amdhip, Api::Runtime, symbol, action)
+}
+
+/// The columns of a row, each set by a word.
+impl Probe {
+    const fn twin(mut self, symbol: &'static str) -> Probe {
+        self.twin = Some(symbol);
+        self
+    }
+
+    const fn stream(mut self, slot: u8) -> Probe {
+        self.wiring.stream = Slot(slot);
+        self
+    }
+
+    const fn handle(mut self, slot: u8) -> Probe {
+        self.wiring.handle = Slot(slot);
+        self
+    }
+
+    const fn bytes(mut self, bytes: Bytes) -> Probe {
+        self.wiring.bytes = bytes;
+        self
+    }
+
+    const fn kind(mut self, slot: u8) -> Probe {
+        self.wiring.way = Way::Arg(slot);
+        self
+    }
+
+    const fn way(mut self, direction: Direction) -> Probe {
+        self.wiring.way = Way::Fixed(direction);
+        self
+    }
+
+    const fn grid(mut self, grid: Grid) -> Probe {
+        self.wiring.grid = grid;
+        self
+    }
+
+    const fn blocking(mut self) -> Probe {
+        self.wiring.blocking = true;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::record::ROWS;
+
+    #[test]
+    fn ids_are_sorted_unique_and_within_the_bound() {
+        assert!(PROBES.windows(2).all(|w| w[0].id < w[1].id));
+        assert!(PROBES.iter().all(|p| usize::from(p.id) < ROWS));
+    }
+
+    #[test]
+    fn no_symbol_of_a_library_stands_twice() {
+        for library in [Library::Amdhip, Library::Cuda, Library::Cudart] {
+            let symbols: std::vec::Vec<_> = attach_points(library, false).map(|(s, _)| s).collect();
+            let unique: BTreeSet<_> = symbols.iter().collect();
+            assert_eq!(unique.len(), symbols.len(), "{library:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_says_where_its_action_finds_what_it_needs() {
+        for p in PROBES {
+            let w = &p.wiring;
+            let needs_handle = matches!(
+                p.action,
+                Alloc
+                    | Free
+                    | EventSync
+                    | EventRecord
+                    | EventDestroy
+                    | GraphLaunch
+                    | CaptureEnd
+                    | Create
+                    | SetDevice
+            );
+            assert!(!needs_handle || w.handle != Slot::NONE, "{}: no handle", p.symbol);
+            assert!(
+                !matches!(p.action, StreamSync | StreamDestroy) || w.stream != Slot::NONE,
+                "{}",
+                p.symbol
+            );
+            assert!(p.action != Launch || w.grid != Grid::None, "{}: a launch without a grid", p.symbol);
+            assert!(!matches!(p.action, Copy | Fill) || w.bytes != Bytes::None, "{}: no bytes", p.symbol);
+            assert_eq!(w.grid == Grid::Config, w.stream == Slot::IN_CONFIG, "{}", p.symbol);
+        }
+    }
+
+    #[test]
+    fn a_row_is_found_by_its_id() {
+        assert_eq!(row(34).map(|p| p.symbol), Some("cudaEventSynchronize"));
+        assert_eq!(row(0), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! What leaves the kernel, and what its maps hold: plain structs of one layout on both sides.
+//!
+//! Times are CLOCK_MONOTONIC nanoseconds. A record keeps entry and duration apart; its exit is their sum.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::fold::COUNTERS;
+use crate::histogram::Durations;
+
+/// Rows a process can count: above every id in [`crate::PROBES`].
+pub const ROWS: usize = 256;
+/// A share of run-queue wait that could not be measured.
+pub const NOT_SEEN: u64 = u64::MAX;
+
+/// Which struct a record is. Never reuse a number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u16)]
+pub enum Kind {
+    /// A [`StepRecord`].
+    Step = 1,
+    /// A [`CallRecord`].
+    Call = 2,
+    /// A [`ProcessRecord`]: the first hit of a process.
+    ProcessSeen = 3,
+    /// A [`ProcessRecord`]: a process runs another program from here on.
+    ProcessExec = 4,
+    /// A [`ProcessRecord`]: the last thread of a process ended.
+    ProcessExit = 5,
+}
+
+/// What every record begins with.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct Header {
+    /// A [`Kind`].
+    pub kind: u16,
+    /// The row that caused it; 0 for none.
+    pub row: u16,
+    /// Bits of [`flag`].
+    pub flags: u32,
+    /// Process id, in the initial pid namespace.
+    pub pid: u32,
+    /// Thread id of the caller.
+    pub tid: u32,
+    /// When the process began, CLOCK_BOOTTIME ns; with `pid` the process's identity. 0 where not known.
+    pub process_start_ns: u64,
+    /// When the call began.
+    pub entry_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+}
+
+/// Bits of [`Header::flags`].
+pub mod flag {
+    /// The step was closed by nothing but the end of its stream, process or recording.
+    pub const UNFINISHED: u32 = 1;
+    /// The step's first enqueue was further back than is remembered: `first_ns` is the oldest known.
+    pub const FIRST_UNKNOWN: u32 = 2;
+}
+
+/// One step's worth of work on one stream: what was enqueued, and the wait that closed it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct StepRecord {
+    /// `entry_ns` and `duration_ns` are those of the closer.
+    pub header: Header,
+    /// The stream's handle; 0 the default stream.
+    pub stream: u64,
+    /// Steps closed on this stream before this one.
+    pub sequence: u64,
+    /// When the stream's previous closer returned; 0 if there was none.
+    pub previous_exit_ns: u64,
+    /// When the first of this work was enqueued.
+    pub first_ns: u64,
+    /// When the event was recorded that the closer waited for; 0 for other closers.
+    pub recorded_ns: u64,
+    /// Time the thread was runnable and waited for a CPU, from the previous closer to `first_ns`, or [`NOT_SEEN`].
+    pub runq_gap_ns: u64,
+    /// The same from `first_ns` to the closer's entry.
+    pub runq_enqueue_ns: u64,
+    /// The same within the closer.
+    pub runq_wait_ns: u64,
+    /// Calls that enqueued work on this stream between its previous closer's return and this closer's entry.
+    pub fresh: u64,
+    /// The same for the whole process, since its previous closer on any stream.
+    pub process_fresh: u64,
+    /// The thread that enqueued first.
+    pub first_tid: u32,
+    /// The caller's current device, by its number in the process; -1 where it was never set.
+    pub device: i32,
+    /// The work, by [`crate::fold::Counter`].
+    pub work: [u64; COUNTERS],
+}
+
+/// One call worth a record of its own: an allocation, a free, an error, an object's beginning or end.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct CallRecord {
+    /// `entry_ns` and `duration_ns` are those of the call.
+    pub header: Header,
+    /// What it returned: 0 or the library's error number.
+    pub result: u32,
+    /// The caller's current device; -1 where it was never set.
+    pub device: i32,
+    /// The row's handle: an address, or the address written where the row's handle points.
+    pub handle: u64,
+    /// The row's bytes.
+    pub bytes: u64,
+    /// The row's stream.
+    pub stream: u64,
+}
+
+/// A process began to be seen, ran another program, or ended, at `entry_ns`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct ProcessRecord {
+    /// `duration_ns` is 0.
+    pub header: Header,
+    /// The thread's name, NUL-padded.
+    pub comm: [u8; 16],
+}
+
+/// A key of the map of streams.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(C)]
+pub struct StreamKey {
+    /// Process id.
+    pub pid: u32,
+    /// 0, or the thread whose default stream it is.
+    pub tid: u32,
+    /// The stream's handle.
+    pub stream: u64,
+}
+
+impl StreamKey {
+    /// The stream that a call with the handle `stream` means. 1 and 2 are `cudaStreamLegacy` and
+    /// `cudaStreamPerThread` (driver_types.h); a twin takes 0 for the thread's own.
+    #[inline(always)]
+    pub fn of(pid: u32, tid: u32, stream: u64, is_twin: bool) -> StreamKey {
+        match stream {
+            2 => StreamKey { pid, tid, stream: 0 },
+            0 if is_twin => StreamKey { pid, tid, stream: 0 },
+            0 | 1 => StreamKey { pid, tid: 0, stream: 0 },
+            handle => StreamKey { pid, tid: 0, stream: handle },
+        }
+    }
+}
+
+/// A key of the map of events.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(C)]
+pub struct EventKey {
+    /// Process id.
+    pub pid: u32,
+    /// Always 0: the kernel compares keys byte by byte.
+    pub pad: u32,
+    /// The event's handle.
+    pub event: u64,
+}
+
+/// A key of the map of durations.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(C)]
+pub struct OperationKey {
+    /// Process id.
+    pub pid: u32,
+    /// The row's id.
+    pub row: u32,
+}
+
+/// The value of the map of durations.
+pub type OperationFold = Durations;
+
+/// Streams with open work that a process remembers for its next device synchronisation.
+pub const ACTIVE: usize = 16;
+/// Stretches of code in which a return address means "the runtime called".
+pub const RANGES: usize = 4;
+
+/// What is known of a process.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ProcessFold {
+    /// When it began, CLOCK_BOOTTIME ns.
+    pub start_ns: AtomicU64,
+    /// 0 traced, 1 not.
+    pub ignored: AtomicU64,
+    /// Calls that enqueued work.
+    pub enqueues: AtomicU64,
+    /// The same at the last closer's return.
+    pub seen: AtomicU64,
+    /// Where the runtime's own code lies, pairs of first and one-past-last address; 0 for none.
+    pub runtime: [AtomicU64; 2 * RANGES],
+    /// Streams with open work, for a device synchronisation; entry 0 of a free place.
+    pub active: [ActiveStream; ACTIVE],
+    /// Hits by row.
+    pub calls: [AtomicU64; ROWS],
+}
+
+/// A place in the list of streams with open work.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ActiveStream {
+    /// 1 where this place is taken.
+    pub taken: AtomicU64,
+    /// [`StreamKey::tid`].
+    pub tid: AtomicU64,
+    /// [`StreamKey::stream`].
+    pub stream: AtomicU64,
+}
+
+/// What user space tells the programs once, before they are attached.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct Settings {
+    /// 1: a process nobody named is traced from its first hit on; 0: only those named.
+    pub trace_all: u64,
+    /// Bits of a record's delivery: one of `2^n` per-call records is kept; 0 keeps all.
+    pub sample_shift: u64,
+    /// Offset of `sched_info.run_delay` in `task_struct`, from BTF; 0 where unknown.
+    pub run_delay_at: u64,
+    /// Offset of `group_leader` in `task_struct`.
+    pub group_leader_at: u64,
+    /// Offset of `start_boottime` in `task_struct`.
+    pub start_boottime_at: u64,
+    /// Offset of `signal` in `task_struct`.
+    pub signal_at: u64,
+    /// Offset of `live` in `signal_struct`.
+    pub live_at: u64,
+    /// Offset of `tgid` in `task_struct`.
+    pub tgid_at: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 40);
+    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
+    assert!(size_of::<CallRecord>() == 72);
+    assert!(size_of::<ProcessRecord>() == 56);
+    assert!(size_of::<StreamKey>() == 16);
+};
