@@ -1,0 +1,81 @@
+//! Decoding that tells every problem of a section, although serde stops at the first.
+//!
+//! The one idea: when a value fails, it is noted and skipped as if its key were absent, and the section is
+//! decoded again; each pass skips one value more, so the passes end. A null that its type has no use for is
+//! skipped in the same way, without a note: that is how null keeps the default.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use serde::de::DeserializeOwned;
+
+use super::decoder::{Decoder, Failure, Path};
+use super::{ConfigError, Entry, Node, Problem, nearest};
+
+/// After so many problems the rest is not looked for: nobody mends more in one go.
+const PROBLEMS_MAX: usize = 100;
+
+/// Reads `node`, the section at `path`, into `T`.
+pub(super) fn decode<T: DeserializeOwned>(path: &str, node: &Node) -> Result<T, ConfigError> {
+    let pass = Pass::default();
+    loop {
+        let decoder = Decoder::root(path, node, &pass);
+        let failure = match T::deserialize(decoder) {
+            Ok(value) => return ConfigError::unless_empty(pass.into_problems()).map(|()| value),
+            Err(failure) => decoder.blame(failure),
+        };
+        if !pass.skip(failure) {
+            break;
+        }
+    }
+    // The last failure was noted, unless it was the consequence of one that was: there is a problem to tell.
+    Err(ConfigError::unless_empty(pass.into_problems()).err().unwrap_or_default())
+}
+
+/// What is known from the passes so far.
+#[derive(Default)]
+pub(super) struct Pass {
+    skipped: RefCell<HashSet<*const Node>>,
+    checked: RefCell<HashSet<*const Node>>,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl Pass {
+    /// True where an earlier pass failed at `node`.
+    pub(super) fn skips(&self, node: &Node) -> bool {
+        self.skipped.borrow().contains(&std::ptr::from_ref(node))
+    }
+
+    /// Notes the keys of a struct's mapping that the struct does not have, once.
+    pub(super) fn unknown_keys(&self, node: &Node, path: &Path<'_>, keys: &[&Entry], known: &[&'static str]) {
+        let Some(first) = keys.first() else { return };
+        if !self.checked.borrow_mut().insert(node) {
+            return;
+        }
+        let names: Vec<&str> = keys.iter().map(|e| e.key.as_str()).collect();
+        let free = || known.iter().copied().filter(|name| node.get(name).is_none());
+        let message = format!("has invalid keys: {}", names.join(", "));
+        let mut problem = Problem::new(first.position.clone(), path.to_string(), message);
+        problem.nearest = names.iter().filter_map(|name| nearest(name, free())).map(str::to_owned).collect();
+        self.problems.borrow_mut().push(problem);
+    }
+
+    /// Notes a failure and skips its value from now on. False where another pass would not get further.
+    fn skip(&self, failure: Failure) -> bool {
+        let Some(place) = failure.place else { return false };
+        let fresh = self.skipped.borrow_mut().insert(place.node);
+        let mut problems = self.problems.borrow_mut();
+        problems.extend(place.problem);
+        fresh && !place.is_root && problems.len() < PROBLEMS_MAX
+    }
+
+    fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|p| (p.position.source.clone(), p.position.line, p.position.column));
+        problems
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

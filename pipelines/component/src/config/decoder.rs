@@ -1,0 +1,382 @@
+//! A serde deserializer over one node, with the strictness of the Collector's decoder: no type is coerced
+//! into another, and what does not fit is said in that decoder's words.
+//!
+//! Three leniencies are its own, since Go's has them too: a whole float is an integer, a text is a list of
+//! the parts between its commas, and an expanded scalar is its original text to a string.
+
+use std::fmt;
+
+use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
+use serde::de::{Deserializer, Error, Visitor};
+
+use super::access::{Items, Keys, Parts, Pieces};
+use super::decode::Pass;
+use super::{Node, Problem, Value, nearest, optional};
+
+/// Where in the tree a decoder stands.
+#[derive(Clone, Copy)]
+pub(super) enum Path<'a> {
+    /// The section itself.
+    Root(&'a str),
+    /// A key of a mapping.
+    Key(&'a Path<'a>, &'a str),
+    /// An item of a sequence.
+    Item(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Root(path) => f.write_str(path),
+            Path::Key(Path::Root(""), key) => f.write_str(key),
+            Path::Key(above, key) => write!(f, "{above}::{key}"),
+            Path::Item(above, index) => write!(f, "{above}[{index}]"),
+        }
+    }
+}
+
+/// Why a value was not decoded.
+#[derive(Debug)]
+pub(super) struct Failure {
+    message: String,
+    nearest: Option<String>,
+    /// The field that is absent, where that is the failure.
+    missing: Option<&'static str>,
+    /// What failed; not known yet where the error comes out of a visitor.
+    pub(super) place: Option<Place>,
+}
+
+/// The value that a failure is about.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) node: *const Node,
+    pub(super) is_root: bool,
+    /// None where there is nothing to tell: a null, or what follows from an earlier problem.
+    pub(super) problem: Option<Problem>,
+}
+
+impl Failure {
+    fn new(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), nearest: None, missing: None, place: None }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Error for Failure {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Failure::new(message.to_string())
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let words: Vec<String> = expected.iter().map(|word| format!("{word:?}")).collect();
+        let message = format!("unsupported value {variant:?}: expected one of {}", words.join(", "));
+        let nearest = nearest(variant, expected.iter().copied()).map(str::to_owned);
+        Failure { nearest, ..Failure::new(message) }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Failure { missing: Some(field), ..Failure::new(format!("requires the key {field:?}")) }
+    }
+}
+
+/// A node about to be decoded.
+#[derive(Clone, Copy)]
+pub(super) struct Decoder<'de, 'p> {
+    pub(super) node: &'de Node,
+    pub(super) path: Path<'p>,
+    pub(super) pass: &'p Pass,
+    /// True inside an optional section, whose `enabled` is no key of the struct.
+    pub(super) hides_enabled: bool,
+}
+
+impl<'de, 'p> Decoder<'de, 'p> {
+    /// A decoder of the section at `path`.
+    pub(super) fn root(path: &'p str, node: &'de Node, pass: &'p Pass) -> Self {
+        Decoder { node, path: Path::Root(path), pass, hides_enabled: false }
+    }
+
+    /// The same decoder for a value below.
+    pub(super) fn below(&self, path: Path<'p>, node: &'de Node) -> Self {
+        Decoder { node, path, pass: self.pass, hides_enabled: false }
+    }
+
+    /// Says of a failure without a place that it is this value's.
+    pub(super) fn blame(&self, mut failure: Failure) -> Failure {
+        if failure.place.is_none() {
+            let told = !self.follows(&failure);
+            let is_root = matches!(self.path, Path::Root(_));
+            let problem = told.then(|| self.problem(&mut failure));
+            failure.place = Some(Place { node: self.node, is_root, problem });
+        }
+        failure
+    }
+
+    fn problem(&self, failure: &mut Failure) -> Problem {
+        let message = std::mem::take(&mut failure.message);
+        let mut problem = Problem::new(self.node.position.clone(), self.path.to_string(), message);
+        problem.nearest.extend(failure.nearest.take());
+        problem
+    }
+
+    /// True where the failure needs no word of its own: a null keeps the default, and a field may be absent
+    /// because its value was skipped for a problem that is already told.
+    fn follows(&self, failure: &Failure) -> bool {
+        let written = failure.missing.and_then(|field| self.node.get(field));
+        match self.path {
+            Path::Root(_) => written.is_some_and(|node| !node.is_null()),
+            _ => self.node.is_null() || written.is_some_and(|node| !node.is_null()),
+        }
+    }
+
+    /// True for the null of a section without a body.
+    fn is_empty_root(&self) -> bool {
+        matches!(self.path, Path::Root(_)) && self.node.is_null()
+    }
+
+    fn unconvertible<T>(&self, expected: &str) -> Result<T, Failure> {
+        let actual = self.node.value.go_type();
+        Err(Failure::new(format!("expected type '{expected}', got unconvertible type '{actual}'")))
+    }
+
+    fn text(&self) -> Result<&'de str, Failure> {
+        match (&self.node.text, &self.node.value) {
+            (Some(text), _) | (None, Value::String(text)) => Ok(text),
+            _ => self.unconvertible("string"),
+        }
+    }
+
+    fn integer<T: TryFrom<i128>>(&self, expected: &str) -> Result<T, Failure> {
+        let integer = match self.node.value {
+            Value::Int(i) => i,
+            Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e30 => f as i128,
+            Value::Float(f) => {
+                return Err(Failure::new(format!("expected type '{expected}', got the fraction {f}")));
+            }
+            _ => return self.unconvertible(expected),
+        };
+        integer.try_into().map_err(|_| Failure::new(format!("{integer} overflows {expected}")))
+    }
+
+    fn float(&self) -> Result<f64, Failure> {
+        match self.node.value {
+            Value::Float(f) => Ok(f),
+            Value::Int(i) => Ok(i as f64),
+            _ => self.unconvertible("float64"),
+        }
+    }
+
+    fn boolean(&self) -> Result<bool, Failure> {
+        match &self.node.value {
+            Value::Bool(b) => Ok(*b),
+            Value::String(text) => self.unconvertible("bool").map_err(|f| hint_bool(f, text)),
+            _ => self.unconvertible("bool"),
+        }
+    }
+
+    fn keys<V: Visitor<'de>>(self, keys: Keys<'de, 'p>, visitor: V) -> Result<V::Value, Failure> {
+        visitor.visit_map(keys).map_err(|f| self.blame(f))
+    }
+}
+
+/// Quoted and YAML 1.1 booleans are texts here; says what to write instead.
+fn hint_bool(failure: Failure, text: &str) -> Failure {
+    let meant = match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" | "1" => "true",
+        "false" | "no" | "off" | "n" | "0" => "false",
+        _ => return failure,
+    };
+    Failure::new(format!("{}: write {meant} without quotes", failure.message))
+}
+
+macro_rules! integers {
+    ($($method:ident $visit:ident $expected:literal)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+            self.integer($expected).and_then(|i| visitor.$visit(i)).map_err(|f| self.blame(f))
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Decoder<'de, '_> {
+    type Error = Failure;
+
+    integers! {
+        deserialize_i8 visit_i8 "int8"
+        deserialize_i16 visit_i16 "int16"
+        deserialize_i32 visit_i32 "int32"
+        deserialize_i64 visit_i64 "int64"
+        deserialize_i128 visit_i128 "int128"
+        deserialize_u8 visit_u8 "uint8"
+        deserialize_u16 visit_u16 "uint16"
+        deserialize_u32 visit_u32 "uint32"
+        deserialize_u64 visit_u64 "uint64"
+        deserialize_u128 visit_u128 "uint128"
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        let visited = match &self.node.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(b) => visitor.visit_bool(*b),
+            Value::Int(i) => visit_int(*i, visitor),
+            Value::Float(f) => visitor.visit_f64(*f),
+            Value::String(s) => visitor.visit_borrowed_str(s),
+            Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            Value::Mapping(_) => visitor.visit_map(Keys::all(self)),
+        };
+        visited.map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.boolean().and_then(|b| visitor.visit_bool(b)).map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_f64(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.float().and_then(|x| visitor.visit_f64(x)).map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.text().and_then(|s| visitor.visit_borrowed_str(s)).map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.node.value {
+            Value::Null => Err(self.blame(Failure::new("null"))),
+            _ => visitor.visit_some(self).map_err(|f| self.blame(f)),
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        let visited = match (name, &self.node.value) {
+            (optional::MARK, Value::Null) => visitor.visit_unit(),
+            (optional::MARK, Value::Mapping(_)) => visitor.visit_seq(Parts::of(self)),
+            (optional::MARK, _) => expected_map(self),
+            _ => visitor.visit_newtype_struct(self),
+        };
+        visited.map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        let visited = match &self.node.value {
+            Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            Value::String(text) => visitor.visit_seq(Pieces::new(text)),
+            other => {
+                let actual = other.go_type();
+                Err(Failure::new(format!("source data must be an array or slice, got {actual}")))
+            }
+        };
+        visited.map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _len: usize,
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.node.value {
+            Value::Mapping(_) => self.keys(Keys::all(self), visitor),
+            _ if self.is_empty_root() => self.keys(Keys::all(self), visitor),
+            _ => expected_map(self).map_err(|f| self.blame(f)),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        match self.node.value {
+            Value::Mapping(_) => self.keys(Keys::of_struct(self, fields), visitor),
+            _ if self.is_empty_root() => self.keys(Keys::all(self), visitor),
+            _ => expected_map(self).map_err(|f| self.blame(f)),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        let visited = match self.node.value {
+            Value::Mapping(_) => visitor.visit_enum(MapAccessDeserializer::new(Keys::all(self))),
+            _ => self.text().and_then(|text| {
+                let variant: BorrowedStrDeserializer<'_, Failure> = BorrowedStrDeserializer::new(text);
+                visitor.visit_enum(variant)
+            }),
+        };
+        visited.map_err(|f| self.blame(f))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        visitor.visit_unit()
+    }
+}
+
+fn expected_map<T>(decoder: Decoder<'_, '_>) -> Result<T, Failure> {
+    let actual = decoder.node.value.go_type();
+    Err(Failure::new(format!("expected a map or struct, got {actual:?}")))
+}
+
+fn visit_int<'de, V: Visitor<'de>>(i: i128, visitor: V) -> Result<V::Value, Failure> {
+    match (i64::try_from(i), u64::try_from(i)) {
+        (Ok(i), _) => visitor.visit_i64(i),
+        (_, Ok(i)) => visitor.visit_u64(i),
+        _ => visitor.visit_i128(i),
+    }
+}

@@ -1,0 +1,213 @@
+//! Durations as Go writes them: `1h30m`, `200ms`, `0`; a bare whole number counts nanoseconds.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+
+/// A duration of a config file, zero or more.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct GoDuration(pub Duration);
+
+/// Why a text is no duration, in Go's words where Go has them.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DurationError {
+    /// Not numbers with units.
+    #[error("time: invalid duration {0:?}")]
+    Invalid(String),
+    /// A number other than 0 without a unit.
+    #[error("time: missing unit in duration {0:?}")]
+    MissingUnit(String),
+    /// A unit that does not exist.
+    #[error("time: unknown unit {1:?} in duration {0:?}")]
+    UnknownUnit(String, String),
+    /// Less than zero: no key here has a meaning for that.
+    #[error("duration {0:?} is negative: expected zero or more")]
+    Negative(String),
+}
+
+/// Units and their nanoseconds. Both code points that look like a micro sign are in use.
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// The longest duration that Go can say, about 292 years.
+const NANOS_MAX: u128 = i64::MAX as u128;
+
+impl GoDuration {
+    /// Reads a duration from its text.
+    pub fn parse(text: &str) -> Result<Self, DurationError> {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let nanos = if unsigned == "0" { 0 } else { sum_of_parts(text, unsigned)? };
+        if text.starts_with('-') && nanos > 0 {
+            return Err(DurationError::Negative(text.to_owned()));
+        }
+        Self::from_nanos(nanos).ok_or_else(|| DurationError::Invalid(text.to_owned()))
+    }
+
+    /// A duration from seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        GoDuration(Duration::from_secs(secs))
+    }
+
+    /// A duration from milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        GoDuration(Duration::from_millis(millis))
+    }
+
+    fn from_nanos(nanos: u128) -> Option<Self> {
+        (nanos <= NANOS_MAX).then(|| GoDuration(Duration::from_nanos(nanos as u64)))
+    }
+}
+
+/// Adds up parts such as `1h`, `30m` and `1.5s`, in nanoseconds.
+fn sum_of_parts(whole: &str, unsigned: &str) -> Result<u128, DurationError> {
+    let mut rest = unsigned;
+    let mut nanos = 0;
+    while !rest.is_empty() || rest.len() == unsigned.len() {
+        let (part, after) = next_part(whole, rest)?;
+        nanos += part;
+        rest = after;
+        if nanos > NANOS_MAX {
+            return Err(DurationError::Invalid(whole.to_owned()));
+        }
+    }
+    Ok(nanos)
+}
+
+/// The nanoseconds of the first number and unit of `rest`, and what follows them.
+fn next_part<'a>(whole: &str, rest: &'a str) -> Result<(u128, &'a str), DurationError> {
+    let invalid = || DurationError::Invalid(whole.to_owned());
+    let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(number_end);
+    let unit_end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+    let (unit, rest) = rest.split_at(unit_end);
+    let (int, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (int.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return Err(invalid());
+    }
+    if unit.is_empty() {
+        return Err(DurationError::MissingUnit(whole.to_owned()));
+    }
+    let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(DurationError::UnknownUnit(whole.to_owned(), unit.to_owned()));
+    };
+    let int: u64 = if int.is_empty() { 0 } else { int.parse().map_err(|_| invalid())? };
+    Ok((u128::from(int) * u128::from(*scale) + fraction_nanos(fraction, *scale), rest))
+}
+
+/// The nanoseconds of the digits after a point; digits beyond the eighteenth cannot matter.
+fn fraction_nanos(digits: &str, scale: u64) -> u128 {
+    let digits = &digits[..digits.len().min(18)];
+    let value: u128 = digits.parse().unwrap_or(0);
+    value * u128::from(scale) / 10u128.pow(digits.len() as u32)
+}
+
+impl Deref for GoDuration {
+    type Target = Duration;
+
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}
+
+impl From<Duration> for GoDuration {
+    fn from(duration: Duration) -> Self {
+        GoDuration(duration)
+    }
+}
+
+impl From<GoDuration> for Duration {
+    fn from(duration: GoDuration) -> Self {
+        duration.0
+    }
+}
+
+impl<'de> Deserialize<'de> for GoDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DurationVisitor)
+    }
+}
+
+struct DurationVisitor;
+
+impl Visitor<'_> for DurationVisitor {
+    type Value = GoDuration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as 200ms or 1h30m")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<GoDuration, E> {
+        GoDuration::parse(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, nanos: u64) -> Result<GoDuration, E> {
+        GoDuration::from_nanos(nanos.into())
+            .ok_or_else(|| E::custom(DurationError::Invalid(nanos.to_string())))
+    }
+
+    fn visit_i64<E: Error>(self, nanos: i64) -> Result<GoDuration, E> {
+        match u64::try_from(nanos) {
+            Ok(nanos) => self.visit_u64(nanos),
+            Err(_) => Err(E::custom(DurationError::Negative(nanos.to_string()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_go_reads_them() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("+0", 0),
+            ("-0s", 0),
+            ("5s", 5_000_000_000),
+            ("+5s", 5_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            (".5s", 500_000_000),
+            ("1.s", 1_000_000_000),
+            ("3us", 3_000),
+            ("3\u{b5}s", 3_000),
+            ("3\u{3bc}s", 3_000),
+            ("7ns", 7),
+            ("1m0.5s", 60_500_000_000),
+            ("0.3333333333333333333h", 1_200_000_000_000 - 1),
+            ("9223372036854775807ns", i64::MAX as u64),
+        ] {
+            assert_eq!(GoDuration::parse(text), Ok(GoDuration(Duration::from_nanos(nanos))), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_says_why() {
+        for (text, want) in [
+            ("", r#"time: invalid duration """#),
+            ("s", r#"time: invalid duration "s""#),
+            (".s", r#"time: invalid duration ".s""#),
+            ("1.2.3s", r#"time: invalid duration "1.2.3s""#),
+            ("5", r#"time: missing unit in duration "5""#),
+            ("1m5", r#"time: missing unit in duration "1m5""#),
+            ("5d", r#"time: unknown unit "d" in duration "5d""#),
+            ("5 s", r#"time: unknown unit " s" in duration "5 s""#),
+            ("-5s", r#"duration "-5s" is negative: expected zero or more"#),
+            ("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#),
+            ("99999999999999999999h", r#"time: invalid duration "99999999999999999999h""#),
+        ] {
+            assert_eq!(GoDuration::parse(text).unwrap_err().to_string(), want);
+        }
+    }
+}
