@@ -14,6 +14,7 @@ mod decode;
 mod decoder;
 mod duration;
 mod error;
+mod failure;
 mod headers;
 mod nearest;
 mod node;

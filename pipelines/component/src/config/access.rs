@@ -4,7 +4,8 @@
 use serde::de::value::{BoolDeserializer, BorrowedStrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
-use super::decoder::{Decoder, Failure, Path};
+use super::decoder::{Decoder, Path};
+use super::failure::Failure;
 use super::{Entry, Node};
 
 /// The entries of a mapping that no earlier pass failed at.

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 
 use serde::de::DeserializeOwned;
 
-use super::decoder::{Decoder, Failure, Path};
+use super::decoder::{Decoder, Path};
+use super::failure::Failure;
 use super::{ConfigError, Entry, Node, Problem, nearest};
 
 /// After so many problems the rest is not looked for: nobody mends more in one go.
@@ -62,7 +63,7 @@ impl Pass {
 
     /// Notes a failure and skips its value from now on. False where another pass would not get further.
     fn skip(&self, failure: Failure) -> bool {
-        let Some(place) = failure.place else { return false };
+        let Some(place) = failure.into_place() else { return false };
         let fresh = self.skipped.borrow_mut().insert(place.node);
         let mut problems = self.problems.borrow_mut();
         problems.extend(place.problem);

@@ -7,11 +7,12 @@
 use std::fmt;
 
 use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserializer, Visitor};
 
 use super::access::{Items, Keys, Parts, Pieces};
 use super::decode::Pass;
-use super::{Node, Problem, Value, nearest, optional};
+use super::failure::{Failure, Place};
+use super::{Node, Value, optional};
 
 /// Where in the tree a decoder stands.
 #[derive(Clone, Copy)]
@@ -32,57 +33,6 @@ impl fmt::Display for Path<'_> {
             Path::Key(above, key) => write!(f, "{above}::{key}"),
             Path::Item(above, index) => write!(f, "{above}[{index}]"),
         }
-    }
-}
-
-/// Why a value was not decoded.
-#[derive(Debug)]
-pub(super) struct Failure {
-    message: String,
-    nearest: Option<String>,
-    /// The field that is absent, where that is the failure.
-    missing: Option<&'static str>,
-    /// What failed; not known yet where the error comes out of a visitor.
-    pub(super) place: Option<Place>,
-}
-
-/// The value that a failure is about.
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) node: *const Node,
-    pub(super) is_root: bool,
-    /// None where there is nothing to tell: a null, or what follows from an earlier problem.
-    pub(super) problem: Option<Problem>,
-}
-
-impl Failure {
-    fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), nearest: None, missing: None, place: None }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl Error for Failure {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        Failure::new(message.to_string())
-    }
-
-    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let words: Vec<String> = expected.iter().map(|word| format!("{word:?}")).collect();
-        let message = format!("unsupported value {variant:?}: expected one of {}", words.join(", "));
-        let nearest = nearest(variant, expected.iter().copied()).map(str::to_owned);
-        Failure { nearest, ..Failure::new(message) }
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Failure { missing: Some(field), ..Failure::new(format!("requires the key {field:?}")) }
     }
 }
 
@@ -109,26 +59,18 @@ impl<'de, 'p> Decoder<'de, 'p> {
 
     /// Says of a failure without a place that it is this value's.
     pub(super) fn blame(&self, mut failure: Failure) -> Failure {
-        if failure.place.is_none() {
-            let told = !self.follows(&failure);
+        if failure.place().is_none() {
             let is_root = matches!(self.path, Path::Root(_));
-            let problem = told.then(|| self.problem(&mut failure));
-            failure.place = Some(Place { node: self.node, is_root, problem });
+            let problem = (!self.follows(&failure)).then(|| failure.problem(self.node, &self.path));
+            failure.put(Place { node: self.node, is_root, problem });
         }
         failure
-    }
-
-    fn problem(&self, failure: &mut Failure) -> Problem {
-        let message = std::mem::take(&mut failure.message);
-        let mut problem = Problem::new(self.node.position.clone(), self.path.to_string(), message);
-        problem.nearest.extend(failure.nearest.take());
-        problem
     }
 
     /// True where the failure needs no word of its own: a null keeps the default, and a field may be absent
     /// because its value was skipped for a problem that is already told.
     fn follows(&self, failure: &Failure) -> bool {
-        let written = failure.missing.and_then(|field| self.node.get(field));
+        let written = failure.missing().and_then(|field| self.node.get(field));
         match self.path {
             Path::Root(_) => written.is_some_and(|node| !node.is_null()),
             _ => self.node.is_null() || written.is_some_and(|node| !node.is_null()),
@@ -192,7 +134,7 @@ fn hint_bool(failure: Failure, text: &str) -> Failure {
         "false" | "no" | "off" | "n" | "0" => "false",
         _ => return failure,
     };
-    Failure::new(format!("{}: write {meant} without quotes", failure.message))
+    Failure::new(format!("{failure}: write {meant} without quotes"))
 }
 
 macro_rules! integers {
