@@ -4,7 +4,7 @@
 //! Hits are counted at the entry by process and row ([`crate::record::ProcessFold::calls`]); what became of them
 //! is counted here at the end, so that the two sides cannot agree by construction.
 
-use core::sync::atomic::AtomicU64;
+use crate::atomic::AtomicU64;
 
 /// Why a call left no trace in the figures.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -74,8 +74,6 @@ pub struct Counters {
     pub unmatched: AtomicU64,
     /// Records put into the ring.
     pub records: AtomicU64,
-    /// Runs of the entry program.
-    pub entries: AtomicU64,
     /// Runs of the return program.
     pub returns: AtomicU64,
     /// Event synchronisations whose event's record was not seen.

@@ -9,7 +9,7 @@
 //! relaxed: threads of a process may enqueue on one stream at once. Two threads that *close* one stream at the
 //! same instant are served in either order. This file knows no clock: callers bring a [`Stamp`].
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::atomic::{AtomicU64, Relaxed};
 
 use crate::Direction;
 use crate::record::{NOT_SEEN, StepRecord, flag};

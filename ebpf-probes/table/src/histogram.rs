@@ -4,7 +4,7 @@
 //! same bucket. Bucket `i` of OTLP holds `(2^(i/4) s, 2^((i+1)/4) s]`
 //! (OpenTelemetry data model, "Exponential scale"); durations here are whole nanoseconds.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::atomic::{AtomicU64, Relaxed};
 
 /// OTLP's scale: four buckets for each doubling, 19 % apart.
 pub const SCALE: i32 = 2;

@@ -6,7 +6,10 @@
 //! ([`fold`]) that replays recordings in user space. `no_std`, no dependency, no clock, no pointer.
 
 #![no_std]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
+#![cfg_attr(target_arch = "bpf", expect(internal_features, reason = "see the atomic module"))]
 
+pub mod atomic;
 pub mod cookie;
 pub mod counters;
 pub mod fold;

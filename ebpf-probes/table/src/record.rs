@@ -2,7 +2,7 @@
 //!
 //! Times are CLOCK_MONOTONIC nanoseconds. A record keeps entry and duration apart; its exit is their sum.
 
-use core::sync::atomic::AtomicU64;
+use crate::atomic::AtomicU64;
 
 use crate::fold::COUNTERS;
 use crate::histogram::Durations;
@@ -176,20 +176,21 @@ pub const ACTIVE: usize = 16;
 /// Stretches of code in which a return address means "the runtime called".
 pub const RANGES: usize = 4;
 
+/// Where a process's runtime library lies: first and one-past-last addresses; zeroes for none. Told by user space.
+pub type RuntimeCode = [[u64; 2]; RANGES];
+
 /// What is known of a process.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ProcessFold {
     /// When it began, CLOCK_BOOTTIME ns.
     pub start_ns: AtomicU64,
-    /// 0 traced, 1 not.
-    pub ignored: AtomicU64,
+    /// Hits that live on in the folds alone; the rest is in [`crate::counters::Counters`].
+    pub folded: AtomicU64,
     /// Calls that enqueued work.
     pub enqueues: AtomicU64,
     /// The same at the last closer's return.
     pub seen: AtomicU64,
-    /// Where the runtime's own code lies, pairs of first and one-past-last address; 0 for none.
-    pub runtime: [AtomicU64; 2 * RANGES],
     /// Streams with open work, for a device synchronisation; entry 0 of a free place.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
@@ -206,6 +207,45 @@ pub struct ActiveStream {
     pub tid: AtomicU64,
     /// [`StreamKey::stream`].
     pub stream: AtomicU64,
+}
+
+/// Calls under way on one thread that are remembered: a call within a call within a call.
+pub const FRAMES: usize = 4;
+
+/// What is known of a thread.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ThreadFold {
+    /// Frames in use.
+    pub depth: u64,
+    /// The thread's current device plus one; 0 where it was never set.
+    pub device: u64,
+    /// Calls under way, outermost first.
+    pub frames: [Frame; FRAMES],
+}
+
+/// A call under way. Only its own thread touches it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Frame {
+    /// The row.
+    pub cookie: u64,
+    /// The stack pointer at entry: tells this call from another of the same row.
+    pub sp: u64,
+    /// When it began.
+    pub entry_ns: u64,
+    /// The thread's run-queue wait at entry.
+    pub runq_ns: u64,
+    /// The row's handle.
+    pub handle: u64,
+    /// The row's bytes.
+    pub bytes: u64,
+    /// The row's stream.
+    pub stream: u64,
+    /// 1 where the return closes the stream `closes`.
+    pub closing: u64,
+    /// The stream that the return closes.
+    pub closes: StreamKey,
 }
 
 /// What user space tells the programs once, before they are attached.

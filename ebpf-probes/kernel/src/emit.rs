@@ -1,0 +1,116 @@
+//! Records into the ring. Nobody is woken: user space drains on its own clock, since a wake-up per record costs
+//! four times the probe itself.
+
+use table::atomic::Relaxed;
+
+use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_prandom_u32};
+use table::fold::{Stamp, StreamFold};
+use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
+
+use crate::maps::{self, RING};
+use crate::task::{Task, now_ns, settings};
+
+const QUIET: u64 = BPF_RB_NO_WAKEUP as u64;
+
+#[inline(always)]
+fn count_record() {
+    if let Some(counters) = maps::counters() {
+        counters.records.fetch_add(1, Relaxed);
+    }
+}
+
+#[inline(always)]
+fn fill_header(
+    out: &mut Header,
+    kind: Kind,
+    row: u16,
+    task: &Task,
+    start_ns: u64,
+    entry_ns: u64,
+    exit_ns: u64,
+) {
+    out.kind = kind as u16;
+    out.row = row;
+    out.flags = 0;
+    out.pid = task.pid;
+    out.tid = task.tid;
+    out.process_start_ns = start_ns;
+    out.entry_ns = entry_ns;
+    out.duration_ns = exit_ns.wrapping_sub(entry_ns);
+}
+
+/// What the records of one returning call have in common.
+pub struct Returned<'a> {
+    /// The caller.
+    pub task: &'a Task,
+    /// When its process began.
+    pub start_ns: u64,
+    /// The row's id.
+    pub row: u16,
+    /// Its current device, -1 where unknown.
+    pub device: i32,
+    /// The call's entry and return.
+    pub enter: Stamp,
+    /// See `enter`.
+    pub exit: Stamp,
+    /// What the whole process enqueued since its previous closer.
+    pub process_fresh: u64,
+}
+
+/// A stream's step. Closes the fold even where the ring is full; false then.
+#[inline(always)]
+pub fn step(returned: &Returned<'_>, key: &StreamKey, fold: &StreamFold) -> bool {
+    let Some(mut entry) = RING.reserve::<StepRecord>(0) else {
+        fold.finish(&returned.exit);
+        return false;
+    };
+    // SAFETY: the ring's memory is ours until submitted, large enough and aligned; every field is written below.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    let r = returned;
+    fill_header(&mut out.header, Kind::Step, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    out.stream = key.stream | (u64::from(key.tid) << 32) * u64::from(key.stream == 0);
+    out.device = r.device;
+    out.first_tid = 0;
+    out.process_fresh = r.process_fresh;
+    fold.close(&r.enter, &r.exit, out);
+    entry.submit(QUIET);
+    count_record();
+    true
+}
+
+/// A call worth a record. `None` where it was sampled out, `Some(false)` where the ring is full.
+#[inline(always)]
+pub fn call(returned: &Returned<'_>, frame: &Frame, handle: u64, result: u32) -> Option<bool> {
+    let shift = settings().map_or(0, |s| s.sample_shift) as u32 & 31;
+    // SAFETY: the helper has no precondition.
+    if shift > 0 && result == 0 && unsafe { bpf_get_prandom_u32() } & ((1 << shift) - 1) != 0 {
+        return None;
+    }
+    let Some(mut entry) = RING.reserve::<CallRecord>(0) else { return Some(false) };
+    // SAFETY: as in `step`.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    let r = returned;
+    fill_header(&mut out.header, Kind::Call, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    out.result = result;
+    out.device = r.device;
+    out.handle = handle;
+    out.bytes = frame.bytes;
+    out.stream = frame.stream;
+    entry.submit(QUIET);
+    count_record();
+    Some(true)
+}
+
+/// The beginning, exec or end of a process. A full ring drops it: user space also looks for itself, now and then.
+#[inline(always)]
+pub fn process(kind: Kind, task: &Task, start_ns: u64) {
+    let Some(mut entry) = RING.reserve::<ProcessRecord>(0) else { return };
+    // SAFETY: as in `step`.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    let now = now_ns();
+    fill_header(&mut out.header, kind, 0, task, start_ns, now, now);
+    out.comm = bpf_get_current_comm().unwrap_or([0; 16]);
+    entry.submit(QUIET);
+    count_record();
+}

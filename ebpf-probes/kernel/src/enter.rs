@@ -1,0 +1,318 @@
+//! A call begins: filter it, count the hit, fold what it enqueues, and remember it if its return is awaited.
+
+use table::atomic::Relaxed;
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::helpers::bpf_get_attach_cookie;
+use aya_ebpf::programs::ProbeContext;
+use table::counters::Drop;
+use table::fold::{Enqueue, Snapshot, StreamFold};
+use table::record::{EventKey, FRAMES, Frame, ProcessFold, StreamKey};
+use table::{Action, Cookie, Grid, Slot, cookie};
+
+use crate::maps::{self, EVENTS, STREAMS};
+use crate::process;
+use crate::regs::{Args, Regs, read_user};
+use crate::task::{Task, now_ns};
+
+/// The entry program.
+#[inline(always)]
+pub fn run(ctx: &ProbeContext) -> Option<()> {
+    // SAFETY: the context is the one the kernel called us with.
+    let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    let task = Task::current();
+    let process = process::traced(&task)?;
+    let regs = Regs::new(ctx.regs);
+    if cookie.is_driver() && process::is_runtime(&task, regs.return_address()) {
+        maps::counters()?.suppressed.fetch_add(1, Relaxed);
+        return None;
+    }
+    if cookie.is_driver() && is_within_runtime(&task, regs.entry_sp()) {
+        maps::counters()?.suppressed.fetch_add(1, Relaxed);
+        return None;
+    }
+    process.calls[cookie.id() as usize & 255].fetch_add(1, Relaxed);
+    let args = Args::read(&regs, needs_stack(cookie));
+    let call = Call { cookie, task, process, args };
+    match cookie.is_timed() {
+        false => call.fold_launch(),
+        true => call.push(regs.entry_sp()),
+    }
+}
+
+/// True where a runtime call of this thread is under way: a program that carries the runtime inside itself.
+#[inline(always)]
+fn is_within_runtime(task: &Task, sp: u64) -> bool {
+    let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
+    // SAFETY: only the thread itself changes its entry, and it runs this program now.
+    let thread = unsafe { &*thread };
+    let depth = thread.depth as usize;
+    if depth == 0 || depth > FRAMES {
+        return false;
+    }
+    let top = &thread.frames[(depth - 1) & (FRAMES - 1)];
+    top.sp > sp && !Cookie(top.cookie).is_driver()
+}
+
+/// True where the row names an argument on the stack.
+#[inline(always)]
+fn needs_stack(cookie: Cookie) -> bool {
+    Args::is_on_stack(cookie.stream())
+        || (!cookie.is_way_fixed() && Args::is_on_stack(Slot(cookie.way() as u8)))
+        || cookie.has_grid(Grid::Words)
+}
+
+struct Call {
+    cookie: Cookie,
+    task: Task,
+    process: &'static ProcessFold,
+    args: Args,
+}
+
+impl Call {
+    #[inline(always)]
+    fn count_drop(&self, reason: Drop) -> Option<()> {
+        maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
+        Some(())
+    }
+
+    /// An entry-only call: all that happens to it happens now.
+    #[inline(always)]
+    fn fold_launch(&self) -> Option<()> {
+        match self.enqueue(self.stream()) {
+            Some(()) => self.process.folded.fetch_add(1, Relaxed),
+            None => return self.count_drop(Drop::StreamsFull),
+        };
+        Some(())
+    }
+
+    #[inline(always)]
+    fn stream(&self) -> u64 {
+        match self.cookie.stream() {
+            Slot::IN_CONFIG => read_user(self.args.at(Slot(1)).wrapping_add(32)).unwrap_or(0),
+            slot => self.args.at(slot),
+        }
+    }
+
+    #[inline(always)]
+    fn key(&self, stream: u64) -> StreamKey {
+        StreamKey::of(self.task.pid, self.task.tid, stream, self.cookie.is_twin())
+    }
+
+    /// Folds work into its stream; `None` where there is no room for the stream.
+    #[inline(always)]
+    fn enqueue(&self, stream: u64) -> Option<()> {
+        let key = self.key(stream);
+        let fold = maps::stream(&key)?;
+        if fold.is_capturing() {
+            fold.capture();
+            return Some(());
+        }
+        if fold.is_fresh() {
+            fold.begin(&self.task.stamp());
+            process::remember(self.process, &key);
+        }
+        self.fold(fold);
+        self.process.enqueues.fetch_add(1, Relaxed);
+        Some(())
+    }
+
+    #[inline(always)]
+    fn fold(&self, fold: &StreamFold) {
+        let tid = self.task.tid;
+        if self.cookie.is(Action::Launch) {
+            let identity = self.args.at(self.function());
+            fold.launch(tid, &Enqueue { threads: self.threads(), identity, bytes: 0 });
+        } else if self.cookie.is(Action::GraphLaunch) {
+            fold.launch_graph(tid, &Enqueue { threads: 0, identity: self.args.at(Slot(1)), bytes: 0 });
+        } else {
+            let call = Enqueue { threads: 0, identity: 0, bytes: self.bytes() };
+            match self.cookie.is(Action::Copy) {
+                true => fold.copy(tid, self.direction(), &call),
+                false => fold.fill(tid, &call),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn direction(&self) -> table::Direction {
+        self.cookie.direction(self.args.at(Slot(self.cookie.way() as u8)))
+    }
+
+    /// The launched function stands first, but behind the configuration where there is one.
+    #[inline(always)]
+    fn function(&self) -> Slot {
+        Slot(1 + u8::from(self.cookie.has_grid(Grid::Config)))
+    }
+
+    #[inline(always)]
+    fn threads(&self) -> u64 {
+        let a = |slot| self.args.at(Slot(slot)) & 0xffff_ffff;
+        let pair = |slot| a(slot).wrapping_mul(self.args.at(Slot(slot)) >> 32);
+        match self.cookie.grid() {
+            g if g == Grid::Dim3 as u8 => pair(2).wrapping_mul(a(3)).wrapping_mul(pair(4)).wrapping_mul(a(5)),
+            g if g == Grid::Words as u8 => a(2)
+                .wrapping_mul(a(3))
+                .wrapping_mul(a(4))
+                .wrapping_mul(a(5))
+                .wrapping_mul(a(6))
+                .wrapping_mul(a(7)),
+            g if g == Grid::Threads as u8 => a(2).wrapping_mul(a(3)).wrapping_mul(a(4)),
+            g if g == Grid::Config as u8 => match read_user::<[u32; 6]>(self.args.at(Slot(1))) {
+                Ok(w) => product(&w),
+                Err(_) => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        let size = self.cookie.size();
+        match self.cookie.size_kind() {
+            cookie::bytes::ARG => self.args.at(Slot(size as u8)),
+            cookie::bytes::PRODUCT => {
+                self.args.at(Slot(size as u8)).wrapping_mul(self.args.at(Slot(size as u8 + 1)))
+            }
+            cookie::bytes::VOLUME => match read_user::<[u64; 3]>(self.args.at(Slot(1)).wrapping_add(size)) {
+                Ok([width, height, depth]) => width.wrapping_mul(height).wrapping_mul(depth),
+                Err(_) => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    /// A timed call: what it does at entry, then a frame for its return.
+    #[inline(always)]
+    fn push(&self, sp: u64) -> Option<()> {
+        let stream = self.stream();
+        let enqueues =
+            self.cookie.action() >= Action::Launch as u8 && self.cookie.action() <= Action::Fill as u8;
+        if enqueues && self.enqueue(stream).is_none() {
+            return self.count_drop(Drop::StreamsFull);
+        }
+        let Some(thread) = maps::thread(self.task.tid) else { return self.count_drop(Drop::ThreadsFull) };
+        for _ in 0..FRAMES {
+            let depth = thread.depth as usize;
+            // The stack grows down: a caller's frame lies above. One at or below was left without a return.
+            if depth == 0 || depth > FRAMES || thread.frames[(depth - 1) & (FRAMES - 1)].sp > sp {
+                break;
+            }
+            thread.depth -= 1;
+            self.count_drop(Drop::Abandoned);
+        }
+        let depth = thread.depth as usize;
+        if depth >= FRAMES {
+            return self.count_drop(Drop::TooDeep);
+        }
+        let frame = &mut thread.frames[depth & (FRAMES - 1)];
+        self.fill(frame, sp, stream);
+        thread.depth += 1;
+        Some(())
+    }
+
+    #[inline(always)]
+    fn fill(&self, frame: &mut Frame, sp: u64, stream: u64) {
+        frame.cookie = self.cookie.0;
+        frame.sp = sp;
+        frame.handle = self.args.at(self.cookie.handle());
+        frame.bytes = self.bytes();
+        frame.stream = stream;
+        frame.closing = 0;
+        self.prepare(frame);
+        frame.entry_ns = now_ns();
+    }
+
+    /// Snapshots are taken before the call: what another thread enqueues while this one waits is not in them.
+    #[inline(always)]
+    fn prepare(&self, frame: &mut Frame) {
+        let cookie = self.cookie;
+        let copies_back = cookie.is(Action::Copy)
+            && cookie.is_blocking()
+            && self.direction() as u8 == table::Direction::DeviceToHost as u8;
+        if cookie.is(Action::StreamSync) || copies_back {
+            frame.closes = self.key(frame.stream);
+            frame.closing = u64::from(found(&frame.closes).is_some_and(StreamFold::begin_close));
+        } else if cookie.is(Action::EventSync) {
+            self.prepare_event_sync(frame);
+        } else if cookie.is(Action::DeviceSync) {
+            self.prepare_device_sync(frame);
+        } else if cookie.is(Action::EventRecord) {
+            self.record_event(frame);
+        }
+        if frame.closing != 0 {
+            frame.runq_ns = crate::task::runq_ns();
+        }
+    }
+
+    #[inline(always)]
+    fn prepare_event_sync(&self, frame: &mut Frame) {
+        let Some(snapshot) = EVENTS.get_ptr(&self.event(frame.handle)) else {
+            if let Some(counters) = maps::counters() {
+                counters.unknown_events.fetch_add(1, Relaxed);
+            }
+            return;
+        };
+        // SAFETY: an entry of a hash map stays readable for the length of this run, even where it is replaced.
+        let snapshot = unsafe { &*snapshot };
+        frame.closes = StreamKey { pid: self.task.pid, tid: snapshot.tid as u32, stream: snapshot.stream };
+        let closes = found(&frame.closes).is_some_and(|fold| fold.begin_close_at(snapshot));
+        frame.closing = u64::from(closes);
+    }
+
+    #[inline(always)]
+    fn prepare_device_sync(&self, frame: &mut Frame) {
+        for place in &self.process.active {
+            if place.taken.load(Relaxed) == 1 {
+                let key = active_key(self.task.pid, place);
+                match found(&key).is_some_and(StreamFold::begin_close) {
+                    true => {
+                        place.taken.store(2, Relaxed);
+                        frame.closing = 2;
+                    }
+                    false => place.taken.store(0, Relaxed),
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn event(&self, event: u64) -> EventKey {
+        EventKey { pid: self.task.pid, pad: 0, event }
+    }
+
+    #[inline(always)]
+    fn record_event(&self, frame: &Frame) {
+        let key = self.key(frame.stream);
+        let mut snapshot = Snapshot { tid: u64::from(key.tid), stream: key.stream, ..Snapshot::default() };
+        if let Some(fold) = found(&key) {
+            if fold.is_capturing() {
+                return;
+            }
+            fold.snapshot(now_ns(), &mut snapshot);
+        }
+        let _ = EVENTS.insert(&self.event(frame.handle), &snapshot, 0);
+    }
+}
+
+/// The key of an active stream.
+#[inline(always)]
+pub fn active_key(pid: u32, place: &table::record::ActiveStream) -> StreamKey {
+    StreamKey { pid, tid: place.tid.load(Relaxed) as u32, stream: place.stream.load(Relaxed) }
+}
+
+/// The stream's fold, where it has one.
+#[inline(always)]
+pub fn found(key: &StreamKey) -> Option<&'static StreamFold> {
+    // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
+    STREAMS.get_ptr(key).map(|fold| unsafe { &*fold })
+}
+
+#[inline(always)]
+fn product(words: &[u32; 6]) -> u64 {
+    let mut all = 1u64;
+    for word in words {
+        all = all.wrapping_mul(u64::from(*word));
+    }
+    all
+}

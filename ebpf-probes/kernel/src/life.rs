@@ -1,0 +1,45 @@
+//! Threads and processes come and go: what they leave behind is settled here, so that pids can be used again.
+
+use table::atomic::Relaxed;
+
+use table::counters::Drop;
+use table::record::{FRAMES, Kind};
+
+use crate::emit;
+use crate::maps::{self, THREADS};
+use crate::process;
+use crate::task::{Task, is_last_thread, process_start_ns};
+
+/// A process runs another program: everybody may want to know, since the program may bring a library.
+#[inline(always)]
+pub fn exec() {
+    let task = Task::current();
+    forget_thread(&task);
+    emit::process(Kind::ProcessExec, &task, process_start_ns());
+}
+
+/// A thread ends; with the last one, its process. User space reads the process's last figures, then deletes them.
+#[inline(always)]
+pub fn exit() {
+    let task = Task::current();
+    forget_thread(&task);
+    let Some(known) = process::find(&task) else { return };
+    if is_last_thread() {
+        emit::process(Kind::ProcessExit, &task, known.start_ns.load(Relaxed));
+    }
+}
+
+/// Calls that were under way will never return.
+#[inline(always)]
+fn forget_thread(task: &Task) {
+    let Some(thread) = THREADS.get_ptr(&task.tid) else { return };
+    // SAFETY: only the thread itself changes its entry, and it runs this program now.
+    let depth = unsafe { (*thread).depth };
+    if depth > 0
+        && depth <= FRAMES as u64
+        && let Some(counters) = maps::counters()
+    {
+        counters.dropped[Drop::Abandoned as usize].fetch_add(depth, Relaxed);
+    }
+    let _ = THREADS.remove(&task.tid);
+}

@@ -1,0 +1,111 @@
+//! The maps: all state of the programs, each with its bound. What happens when one is full is counted by a
+//! [`table::counters::Drop`]; user space may choose other bounds when it loads the object.
+
+use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
+use table::counters::Counters;
+use table::fold::{Snapshot, StreamFold};
+use table::record::{EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold};
+
+/// What user space decided; one entry.
+#[map]
+pub static SETTINGS: Array<Settings> = Array::with_max_entries(1, 0);
+
+/// This CPU's account.
+#[map]
+pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
+
+/// Processes by pid.
+#[map]
+pub static PROCESSES: HashMap<u32, ProcessFold> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
+
+/// Processes that user space named: 1 to trace, 0 not to. Asked only when a process is seen for the first time.
+#[map]
+pub static FILTER: HashMap<u32, u64> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
+
+/// Where the runtime lies in each process, from user space. Full: driver calls made by the runtime count twice
+/// in the processes without an entry.
+#[map]
+pub static RUNTIME: HashMap<u32, RuntimeCode> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
+
+/// Streams.
+#[map]
+pub static STREAMS: HashMap<StreamKey, StreamFold> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
+
+/// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
+#[map]
+pub static EVENTS: LruHashMap<EventKey, Snapshot> = LruHashMap::with_max_entries(16384, 0);
+
+/// Durations by process and function.
+#[map]
+pub static DURATIONS: HashMap<OperationKey, OperationFold> =
+    HashMap::with_max_entries(8192, BPF_F_NO_PREALLOC);
+
+/// Threads by thread id.
+#[map]
+pub static THREADS: HashMap<u32, ThreadFold> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
+
+/// Records on their way to user space. Full: the record is dropped and counted.
+#[map]
+pub static RING: RingBuf = RingBuf::with_byte_size(4 * 1024 * 1024, 0);
+
+// Zeroes to begin a map entry with: too large for a program's stack.
+
+/// A new [`ProcessFold`].
+#[map]
+pub static NEW_PROCESS: Array<ProcessFold> = Array::with_max_entries(1, 0);
+
+/// A new [`StreamFold`].
+#[map]
+pub static NEW_STREAM: Array<StreamFold> = Array::with_max_entries(1, 0);
+
+/// A new [`OperationFold`].
+#[map]
+pub static NEW_DURATIONS: Array<OperationFold> = Array::with_max_entries(1, 0);
+
+/// A new [`ThreadFold`].
+#[map]
+pub static NEW_THREAD: Array<ThreadFold> = Array::with_max_entries(1, 0);
+
+macro_rules! entry_or_new {
+    ($name:ident, $map:ident, $new:ident, $key:ty, $value:ty) => {
+        /// The entry for `key`, made of zeroes where there is none; `None` where the map is full.
+        #[inline(always)]
+        pub fn $name(key: &$key) -> Option<&'static $value> {
+            if let Some(found) = $map.get_ptr(key) {
+                // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
+                return Some(unsafe { &*found });
+            }
+            let zeroes = $new.get(0)?;
+            // A race lost to another CPU leaves the entry there: whatever insert says, look again.
+            let _ = $map.insert(key, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
+            // SAFETY: as above.
+            $map.get_ptr(key).map(|found| unsafe { &*found })
+        }
+    };
+}
+
+entry_or_new!(stream, STREAMS, NEW_STREAM, StreamKey, StreamFold);
+entry_or_new!(durations, DURATIONS, NEW_DURATIONS, OperationKey, OperationFold);
+
+/// The entry for `tid`, made of zeroes where there is none; `None` where the map is full. Only the thread itself
+/// may change it.
+#[inline(always)]
+pub fn thread(tid: u32) -> Option<&'static mut ThreadFold> {
+    if let Some(found) = THREADS.get_ptr_mut(&tid) {
+        // SAFETY: one thread, one program run at a time on it: uprobes do not nest. Lives as long as above.
+        return Some(unsafe { &mut *found });
+    }
+    let zeroes = NEW_THREAD.get(0)?;
+    let _ = THREADS.insert(&tid, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
+    // SAFETY: as above.
+    THREADS.get_ptr_mut(&tid).map(|found| unsafe { &mut *found })
+}
+
+/// This CPU's counters.
+#[inline(always)]
+pub fn counters() -> Option<&'static Counters> {
+    // SAFETY: a per-CPU array entry always exists; all its fields are atomic.
+    COUNTERS.get_ptr(0).map(|c| unsafe { &*c })
+}

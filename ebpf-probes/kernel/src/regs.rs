@@ -1,0 +1,187 @@
+//! Registers: the only file that knows the architecture. Arguments by their C position, the stack pointer at
+//! entry, the return address, the return value.
+
+use aya_ebpf::helpers::bpf_probe_read_user;
+use table::Slot;
+
+/// Arguments in registers.
+#[cfg(bpf_target_arch = "x86_64")]
+const IN_REGISTERS: usize = 6;
+#[cfg(bpf_target_arch = "aarch64")]
+const IN_REGISTERS: usize = 8;
+
+/// Arguments that a slot can name: 1 to 9, and room to mask an index.
+const SLOTS: usize = 16;
+
+/// The arguments of one call; place 0 is always 0.
+pub struct Args([u64; SLOTS]);
+
+impl Args {
+    /// Reads the registers, and where the row needs them (`with_stack`) the first arguments on the stack.
+    #[inline(always)]
+    pub fn read(regs: &Regs, with_stack: bool) -> Args {
+        let mut args = [0u64; SLOTS];
+        regs.fill(&mut args);
+        if with_stack && let Ok(words) = read_user::<[u64; 3]>(regs.first_stack_argument()) {
+            args[IN_REGISTERS + 1] = words[0];
+            args[IN_REGISTERS + 2] = words[1];
+            args[IN_REGISTERS + 3] = words[2];
+        }
+        Args(args)
+    }
+
+    /// The argument in `slot`; 0 for none.
+    #[inline(always)]
+    pub fn at(&self, slot: Slot) -> u64 {
+        self.0[slot.0 as usize & (SLOTS - 1)]
+    }
+
+    /// True where `slot` stands on the stack.
+    #[inline(always)]
+    pub fn is_on_stack(slot: Slot) -> bool {
+        slot.0 as usize > IN_REGISTERS && slot != Slot::IN_CONFIG
+    }
+}
+
+/// Reads a value at an address of the traced process; an error where it is not mapped.
+#[inline(always)]
+pub fn read_user<T>(address: u64) -> Result<T, i32> {
+    // SAFETY: the helper checks the address itself and fails where it cannot be read.
+    unsafe { bpf_probe_read_user(address as *const T) }
+}
+
+#[cfg(bpf_target_arch = "x86_64")]
+mod arch {
+    use aya_ebpf::bindings::pt_regs;
+
+    /// The registers of the traced thread.
+    pub struct Regs(*mut pt_regs);
+
+    impl Regs {
+        #[inline(always)]
+        pub fn new(regs: *mut pt_regs) -> Regs {
+            Regs(regs)
+        }
+
+        #[inline(always)]
+        fn get(&self) -> &pt_regs {
+            // SAFETY: the kernel hands every uprobe program a valid pt_regs for the length of its run.
+            unsafe { &*self.0 }
+        }
+
+        #[inline(always)]
+        pub fn fill(&self, args: &mut [u64; super::SLOTS]) {
+            let r = self.get();
+            args[1] = r.rdi;
+            args[2] = r.rsi;
+            args[3] = r.rdx;
+            args[4] = r.rcx;
+            args[5] = r.r8;
+            args[6] = r.r9;
+        }
+
+        /// The stack pointer at the function's first instruction.
+        #[inline(always)]
+        pub fn entry_sp(&self) -> u64 {
+            self.get().rsp
+        }
+
+        /// The stack pointer at entry of the function that returns now: `ret` has popped the return address.
+        #[inline(always)]
+        pub fn entry_sp_of_return(&self) -> u64 {
+            self.get().rsp.wrapping_sub(8)
+        }
+
+        #[inline(always)]
+        pub fn first_stack_argument(&self) -> u64 {
+            self.get().rsp.wrapping_add(8)
+        }
+
+        /// Where the function that is entered now will return to.
+        #[inline(always)]
+        pub fn return_address(&self) -> u64 {
+            super::read_user::<u64>(self.get().rsp).unwrap_or(0)
+        }
+
+        /// Where the function that returns now returns to.
+        #[inline(always)]
+        pub fn returned_to(&self) -> u64 {
+            self.get().rip
+        }
+
+        #[inline(always)]
+        pub fn return_value(&self) -> u64 {
+            self.get().rax
+        }
+    }
+}
+
+#[cfg(bpf_target_arch = "aarch64")]
+mod arch {
+    use aya_ebpf::bindings::{pt_regs, user_pt_regs};
+
+    /// The registers of the traced thread.
+    pub struct Regs(*mut user_pt_regs);
+
+    impl Regs {
+        #[inline(always)]
+        pub fn new(regs: *mut pt_regs) -> Regs {
+            Regs(regs.cast())
+        }
+
+        #[inline(always)]
+        fn get(&self) -> &user_pt_regs {
+            // SAFETY: the kernel hands every uprobe program valid user_pt_regs for the length of its run.
+            unsafe { &*self.0 }
+        }
+
+        #[inline(always)]
+        pub fn fill(&self, args: &mut [u64; super::SLOTS]) {
+            let r = self.get();
+            args[1] = r.regs[0];
+            args[2] = r.regs[1];
+            args[3] = r.regs[2];
+            args[4] = r.regs[3];
+            args[5] = r.regs[4];
+            args[6] = r.regs[5];
+            args[7] = r.regs[6];
+            args[8] = r.regs[7];
+        }
+
+        /// The stack pointer at the function's first instruction.
+        #[inline(always)]
+        pub fn entry_sp(&self) -> u64 {
+            self.get().sp
+        }
+
+        /// The stack pointer at entry of the function that returns now.
+        #[inline(always)]
+        pub fn entry_sp_of_return(&self) -> u64 {
+            self.get().sp
+        }
+
+        #[inline(always)]
+        pub fn first_stack_argument(&self) -> u64 {
+            self.get().sp
+        }
+
+        /// Where the function that is entered now will return to.
+        #[inline(always)]
+        pub fn return_address(&self) -> u64 {
+            self.get().regs[30]
+        }
+
+        /// Where the function that returns now returns to.
+        #[inline(always)]
+        pub fn returned_to(&self) -> u64 {
+            self.get().pc
+        }
+
+        #[inline(always)]
+        pub fn return_value(&self) -> u64 {
+            self.get().regs[0]
+        }
+    }
+}
+
+pub use arch::Regs;

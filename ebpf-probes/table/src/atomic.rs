@@ -1,0 +1,56 @@
+//! Counters shared by threads, on both sides: the standard library's atomics, and the same few methods for the
+//! BPF target, whose compiler knows the addition but neither relaxed loads and stores nor a result.
+//!
+//! A plain load or store of an aligned 64-bit word is one BPF instruction, and one access on both architectures.
+
+pub use core::sync::atomic::Ordering::Relaxed;
+
+#[cfg(not(target_arch = "bpf"))]
+pub use core::sync::atomic::AtomicU64;
+
+#[cfg(target_arch = "bpf")]
+pub use bpf::AtomicU64;
+
+#[cfg(target_arch = "bpf")]
+#[expect(unsafe_code, reason = "the intrinsic behind fetch_add is all that the target offers")]
+mod bpf {
+    use core::cell::UnsafeCell;
+    use core::intrinsics::{AtomicOrdering, atomic_xadd};
+    use core::sync::atomic::Ordering;
+
+    /// Stands for `core::sync::atomic::AtomicU64`; every ordering is relaxed.
+    #[derive(Debug, Default)]
+    #[repr(transparent)]
+    pub struct AtomicU64(UnsafeCell<u64>);
+
+    // SAFETY: every access below is one instruction that cannot be torn.
+    unsafe impl Sync for AtomicU64 {}
+
+    impl AtomicU64 {
+        /// A counter that holds `value`.
+        pub const fn new(value: u64) -> Self {
+            AtomicU64(UnsafeCell::new(value))
+        }
+
+        /// Its value.
+        #[inline(always)]
+        pub fn load(&self, _order: Ordering) -> u64 {
+            // SAFETY: the pointer is that of a live, aligned word.
+            unsafe { self.0.get().read_volatile() }
+        }
+
+        /// Replaces its value.
+        #[inline(always)]
+        pub fn store(&self, value: u64, _order: Ordering) {
+            // SAFETY: as above.
+            unsafe { self.0.get().write_volatile(value) }
+        }
+
+        /// Adds `value`, wrapping (`lock *(u64 *)(r1 + 0) += r2`, Linux 3.19).
+        #[inline(always)]
+        pub fn fetch_add(&self, value: u64, _order: Ordering) {
+            // SAFETY: as above.
+            unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(self.0.get(), value) };
+        }
+    }
+}
