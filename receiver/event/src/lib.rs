@@ -4,7 +4,11 @@
 //! recording gives, byte for byte, what it gave live. Nothing here reads a clock, a file or a socket: sources are
 //! iterators over bytes or records that somebody else obtained.
 
+pub mod call;
+pub mod fold;
 mod process;
+
+pub use call::Call;
 
 pub use process::{ProcessId, ProcessInfo};
 pub use table::record::{CallRecord, StepRecord};

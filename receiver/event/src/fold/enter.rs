@@ -1,0 +1,188 @@
+//! A call begins: count the hit, fold what it enqueues, and remember it if its return is awaited.
+
+use std::cmp::Reverse;
+
+use table::counters::Drop;
+use table::fold::{Enqueue, Snapshot, Stamp};
+use table::record::{FRAMES, NOT_SEEN, StreamKey};
+use table::{Action, Api, Direction, Probe};
+
+use super::Folder;
+use super::leave::Frame;
+use super::process::Process;
+use super::state::Stream;
+use crate::call::{self, Call};
+
+impl Folder {
+    pub(super) fn enter(&mut self, call: &Call, probe: &'static Probe) {
+        if !self.adopt(call) {
+            self.account.hits += 1;
+            return self.count_drop(Drop::ProcessesFull);
+        }
+        self.account.runs += 1;
+        if probe.api == Api::Driver && self.is_within_runtime(call) {
+            self.account.suppressed += 1;
+            return;
+        }
+        self.account.hits += 1;
+        if let Some(process) = self.processes.get_mut(&call.process.pid) {
+            process.hit(call.row);
+        }
+        if call::enqueues(probe.action) && !self.enqueue(call, probe) {
+            return self.count_drop(Drop::StreamsFull);
+        }
+        let has_thread = self.note_runtime(call, probe);
+        match probe.is_timed() {
+            false => self.account.folded += 1,
+            true if !has_thread => self.count_drop(Drop::ThreadsFull),
+            true => self.await_return(call, probe),
+        }
+        // A launch is not awaited, but the source knows when it was over.
+        self.last_exit_ns = self.last_exit_ns.max(call.exit_ns());
+    }
+
+    fn adopt(&mut self, call: &Call) -> bool {
+        let has_room = self.processes.len() < self.bounds.processes;
+        if has_room || self.processes.contains_key(&call.process.pid) {
+            self.processes.entry(call.process.pid).or_insert_with(|| Process::new(call.process));
+            return true;
+        }
+        false
+    }
+
+    /// True where a runtime call of the same thread is under way: the runtime made this driver call itself.
+    fn is_within_runtime(&self, call: &Call) -> bool {
+        self.threads.get(&(call.process.pid, call.tid)).is_some_and(|thread| {
+            call.entry_ns < thread.runtime_until_ns && call.exit_ns() <= thread.runtime_until_ns
+        })
+    }
+
+    /// Keeps until when the thread is within the runtime; false where there is no room for the thread.
+    fn note_runtime(&mut self, call: &Call, probe: &Probe) -> bool {
+        let key = (call.process.pid, call.tid);
+        if self.threads.len() >= self.bounds.threads && !self.threads.contains_key(&key) {
+            return false;
+        }
+        let thread = self.threads.entry(key).or_default();
+        if probe.api == Api::Runtime {
+            thread.runtime_until_ns = thread.runtime_until_ns.max(call.exit_ns());
+        }
+        true
+    }
+
+    /// Folds work into its stream; false where there is no room for the stream.
+    fn enqueue(&mut self, call: &Call, probe: &Probe) -> bool {
+        let key = call.stream_key();
+        if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
+            return false;
+        }
+        let fold = &self.streams.entry(key).or_default().fold;
+        if fold.is_capturing() {
+            fold.capture();
+            return true;
+        }
+        let Some(process) = self.processes.get_mut(&call.process.pid) else { return false };
+        if fold.is_fresh() {
+            fold.begin(&entry_stamp(call));
+            if !process.remember(key) {
+                self.account.unclosed_streams += 1;
+            }
+        }
+        let work = Enqueue { threads: call.threads, identity: call.identity, bytes: call.bytes };
+        match probe.action {
+            Action::Launch => fold.launch(call.tid, &work),
+            Action::GraphLaunch => fold.launch_graph(call.tid, &work),
+            Action::Copy => fold.copy(call.tid, call.direction, &work),
+            _ => fold.fill(call.tid, &work),
+        }
+        process.enqueues += 1;
+        true
+    }
+
+    fn await_return(&mut self, call: &Call, probe: &'static Probe) {
+        let thread = self.threads.entry((call.process.pid, call.tid)).or_default();
+        if thread.depth >= FRAMES {
+            return self.count_drop(Drop::TooDeep);
+        }
+        thread.depth += 1;
+        let closes = self.prepare(call, probe);
+        let process_fresh = self.processes.get(&call.process.pid).map_or(0, |p| p.enqueues - p.seen);
+        self.entered += 1;
+        self.frames.insert(
+            (call.exit_ns(), Reverse(self.entered)),
+            Frame { call: *call, probe, closes, process_fresh },
+        );
+    }
+
+    /// Takes the snapshots that the call needs, before it does anything: what another thread enqueues while this
+    /// one waits is not in them. Returns the streams whose step its return ends.
+    fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<StreamKey> {
+        match probe.action {
+            Action::StreamSync | Action::StreamDestroy => self.begin_close(vec![call.stream_key()]),
+            Action::Copy if probe.wiring.blocking && call.direction == Direction::DeviceToHost => {
+                self.begin_close(vec![call.stream_key()])
+            }
+            Action::DeviceSync => {
+                let active = self.processes.get_mut(&call.process.pid).map(Process::take_active);
+                self.begin_close(active.unwrap_or_default())
+            }
+            Action::EventSync => self.begin_event_sync(call),
+            Action::EventRecord => {
+                self.record_event(call);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn begin_close(&self, mut streams: Vec<StreamKey>) -> Vec<StreamKey> {
+        streams.retain(|key| self.streams.get(key).is_some_and(|s| s.fold.begin_close()));
+        streams
+    }
+
+    fn begin_event_sync(&mut self, call: &Call) -> Vec<StreamKey> {
+        let pid = call.process.pid;
+        let Some(event) = call.handle else { return self.begin_untold_event_sync(pid) };
+        let Some(snapshot) = self.snapshots.get(pid, event) else {
+            self.account.unknown_events += 1;
+            return Vec::new();
+        };
+        let key = StreamKey { pid, tid: snapshot.tid as u32, stream: snapshot.stream };
+        let closes = self.streams.get(&key).is_some_and(|s| s.fold.begin_close_at(&snapshot));
+        if closes { vec![key] } else { Vec::new() }
+    }
+
+    fn begin_untold_event_sync(&self, pid: u32) -> Vec<StreamKey> {
+        let begins = |(key, stream): (&StreamKey, &Stream)| match &stream.latest {
+            Some(snapshot) => stream.fold.begin_close_at(snapshot).then_some(*key),
+            None if self.recording.contains(key) => None,
+            None => stream.fold.begin_close().then_some(*key),
+        };
+        self.streams.range(of_process(pid)).filter_map(begins).collect()
+    }
+
+    fn record_event(&mut self, call: &Call) {
+        let key = call.stream_key();
+        let mut snapshot = Snapshot { tid: u64::from(key.tid), stream: key.stream, ..Snapshot::default() };
+        if let Some(stream) = self.streams.get_mut(&key) {
+            if stream.fold.is_capturing() {
+                return;
+            }
+            stream.fold.snapshot(call.entry_ns, &mut snapshot);
+            stream.latest = Some(snapshot);
+        }
+        if let Some(event) = call.handle {
+            self.snapshots.insert(key.pid, event, snapshot);
+        }
+    }
+}
+
+/// The keys of a process's streams.
+pub(super) fn of_process(pid: u32) -> std::ops::RangeInclusive<StreamKey> {
+    StreamKey { pid, tid: 0, stream: 0 }..=StreamKey { pid, tid: u32::MAX, stream: u64::MAX }
+}
+
+/// The call's entry. How long its thread waited for a CPU is not known here.
+pub(super) fn entry_stamp(call: &Call) -> Stamp {
+    Stamp { ns: call.entry_ns, runq_ns: NOT_SEEN, tid: call.tid }
+}

@@ -1,0 +1,119 @@
+//! What the folder remembers of a process: hits and durations by row, and which streams have open work.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use table::histogram::{Durations, OFFSET};
+use table::record::{ACTIVE, StreamKey};
+
+use crate::{Event, OperationTotal, ProcessId};
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) id: ProcessId,
+    /// Calls that enqueued work.
+    pub(super) enqueues: u64,
+    /// The same at the last closer's return.
+    pub(super) seen: u64,
+    active: Vec<StreamKey>,
+    operations: BTreeMap<u16, Operation>,
+}
+
+/// One row's account.
+#[derive(Debug, Default)]
+struct Operation {
+    calls: u64,
+    durations: Option<Box<Durations>>,
+    told: bool,
+}
+
+impl Process {
+    pub(super) fn new(id: ProcessId) -> Process {
+        Process { id, enqueues: 0, seen: 0, active: Vec::new(), operations: BTreeMap::new() }
+    }
+
+    pub(super) fn hit(&mut self, row: u16) {
+        let operation = self.operations.entry(row).or_default();
+        operation.calls += 1;
+        operation.told = false;
+    }
+
+    /// Counts a return; false where the row has no durations yet and may have none.
+    pub(super) fn time(&mut self, row: u16, duration_ns: u64, failed: bool, has_room: bool) -> Timed {
+        let operation = self.operations.entry(row).or_default();
+        operation.told = false;
+        let is_new = operation.durations.is_none();
+        if is_new && !has_room {
+            return Timed::NoRoom;
+        }
+        operation.durations.get_or_insert_default().add(duration_ns, failed);
+        if is_new { Timed::First } else { Timed::Again }
+    }
+
+    /// Rows with durations.
+    pub(super) fn timed(&self) -> usize {
+        self.operations.values().filter(|o| o.durations.is_some()).count()
+    }
+
+    /// Remembers a stream with open work for the next device synchronisation; false where there are too many.
+    pub(super) fn remember(&mut self, stream: StreamKey) -> bool {
+        if self.active.contains(&stream) {
+            return true;
+        }
+        if self.active.len() >= ACTIVE {
+            return false;
+        }
+        self.active.push(stream);
+        true
+    }
+
+    /// The streams with open work, and forgets them.
+    pub(super) fn take_active(&mut self) -> Vec<StreamKey> {
+        std::mem::take(&mut self.active)
+    }
+
+    pub(super) fn forget_stream(&mut self, stream: &StreamKey) {
+        self.active.retain(|s| s != stream);
+    }
+
+    /// Appends the totals that changed since the last time.
+    pub(super) fn totals(&mut self, at_ns: u64, out: &mut Vec<Event>) {
+        for (row, operation) in &mut self.operations {
+            if !std::mem::replace(&mut operation.told, true) {
+                out.push(Event::Operation(Box::new(operation.total(at_ns, self.id, *row))));
+            }
+        }
+    }
+}
+
+/// What became of a duration.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Timed {
+    First,
+    Again,
+    NoRoom,
+}
+
+impl Operation {
+    fn total(&self, at_ns: u64, process: ProcessId, row: u16) -> OperationTotal {
+        let mut total =
+            OperationTotal { at_ns, process, row, calls: self.calls, ..OperationTotal::default() };
+        if let Some(durations) = &self.durations {
+            fill(&mut total, durations);
+        }
+        total
+    }
+}
+
+fn fill(total: &mut OperationTotal, durations: &Durations) {
+    total.returned = durations.count.load(Relaxed);
+    total.errors = durations.errors.load(Relaxed);
+    total.sum_ns = durations.sum_ns.load(Relaxed);
+    total.max_ns = durations.max_ns.load(Relaxed);
+    total.zero_count = durations.places.0[0].load(Relaxed);
+    let places = durations.places.0[1..].iter().enumerate();
+    total.buckets = places
+        .map(|(at, count)| (OFFSET + at as i32, count.load(Relaxed)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+}

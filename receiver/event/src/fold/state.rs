@@ -1,0 +1,86 @@
+//! What the folder remembers of streams, threads and recorded events; each kind has its bound in its owner.
+
+use std::collections::BTreeMap;
+
+use table::fold::{Snapshot, StreamFold};
+
+/// A stream, and what it was when an event was last recorded on it.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) fold: StreamFold,
+    pub(super) latest: Option<Snapshot>,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// Timed calls under way.
+    pub(super) depth: usize,
+    /// Its current device; -1 where it was never set.
+    pub(super) device: i32,
+    /// When its latest runtime call returns: driver calls until then are the runtime's own.
+    pub(super) runtime_until_ns: u64,
+}
+
+impl Default for Thread {
+    fn default() -> Self {
+        Thread { depth: 0, device: -1, runtime_until_ns: 0 }
+    }
+}
+
+/// Snapshots by process and event handle; the oldest makes room.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    bound: usize,
+    taken: u64,
+    by_event: BTreeMap<(u32, u64), (u64, Snapshot)>,
+    by_age: BTreeMap<u64, (u32, u64)>,
+}
+
+impl Snapshots {
+    pub(super) fn new(bound: usize) -> Snapshots {
+        Snapshots { bound, taken: 0, by_event: BTreeMap::new(), by_age: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, pid: u32, event: u64) -> Option<Snapshot> {
+        self.by_event.get(&(pid, event)).map(|(_, snapshot)| *snapshot)
+    }
+
+    pub(super) fn insert(&mut self, pid: u32, event: u64, snapshot: Snapshot) {
+        self.remove(pid, event);
+        while self.by_event.len() >= self.bound.max(1) {
+            let Some((_, oldest)) = self.by_age.pop_first() else { break };
+            self.by_event.remove(&oldest);
+        }
+        self.taken += 1;
+        self.by_age.insert(self.taken, (pid, event));
+        self.by_event.insert((pid, event), (self.taken, snapshot));
+    }
+
+    pub(super) fn remove(&mut self, pid: u32, event: u64) {
+        if let Some((age, _)) = self.by_event.remove(&(pid, event)) {
+            self.by_age.remove(&age);
+        }
+    }
+
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.by_event.retain(|key, _| key.0 != pid);
+        self.by_age.retain(|_, key| key.0 != pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_event_recorded_longest_ago_makes_room() {
+        let mut snapshots = Snapshots::new(2);
+        for event in [1, 2, 1, 3] {
+            snapshots.insert(7, event, Snapshot { ns: event, ..Snapshot::default() });
+        }
+        let kept: Vec<_> = (1..=3).filter(|e| snapshots.get(7, *e).is_some()).collect();
+        assert_eq!(kept, [1, 3]);
+        assert_eq!(snapshots.by_age.len(), 2);
+    }
+}

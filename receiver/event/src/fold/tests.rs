@@ -1,0 +1,335 @@
+//! The folder against schedules of calls: what steps they come to, and where every call went.
+
+use proptest::prelude::*;
+use table::fold::Counter;
+use table::record::{NOT_SEEN, StepRecord, flag};
+use table::{Direction, PROBES};
+
+use super::*;
+
+const MAIN: u32 = 10;
+
+fn row(symbol: &str) -> u16 {
+    PROBES.iter().find(|p| p.symbol == symbol).unwrap().id
+}
+
+/// A call of `symbol` from `entry` to `exit` by the main thread.
+fn call(symbol: &str, entry: u64, exit: u64) -> Call {
+    Call {
+        process: ProcessId { pid: 5, start_ns: 50 },
+        tid: MAIN,
+        row: row(symbol),
+        entry_ns: entry,
+        duration_ns: exit - entry,
+        ..Call::default()
+    }
+}
+
+fn launch(stream: u64, at: u64) -> Call {
+    Call { stream, threads: 32, identity: 1, ..call("cudaLaunchKernel", at, at + 1) }
+}
+
+fn record(event: Option<u64>, stream: u64, at: u64) -> Call {
+    Call { stream, handle: event, ..call("cudaEventRecord", at, at + 1) }
+}
+
+fn wait(event: Option<u64>, entry: u64, exit: u64) -> Call {
+    Call { handle: event, ..call("cudaEventSynchronize", entry, exit) }
+}
+
+fn sync(stream: u64, entry: u64, exit: u64) -> Call {
+    Call { stream, ..call("cudaStreamSynchronize", entry, exit) }
+}
+
+fn fold(calls: &[Call]) -> (Folder, Vec<Event>) {
+    let (mut folder, mut events) = (Folder::new(Bounds::default()), Vec::new());
+    for call in calls {
+        folder.push(call, &mut events);
+    }
+    folder.finish(&mut events);
+    assert!(folder.account.is_balanced(), "{:?}", folder.account);
+    (folder, events)
+}
+
+fn steps(events: &[Event]) -> Vec<StepRecord> {
+    let step = |e: &Event| if let Event::Step(s) = e { Some(*s) } else { None };
+    events.iter().filter_map(step).collect()
+}
+
+/// What a test expects of a step: stream, enqueues, first enqueue, closer's entry and exit, flags.
+type Expected = (u64, u64, u64, u64, u64, u32);
+
+fn seen(step: &StepRecord) -> Expected {
+    let h = &step.header;
+    let enqueues = step.work[Counter::Enqueues as usize];
+    (step.stream, enqueues, step.first_ns, h.entry_ns, h.entry_ns + h.duration_ns, h.flags)
+}
+
+fn check(calls: &[Call], expected: &[Expected]) -> Vec<Event> {
+    let (_, events) = fold(calls);
+    assert_eq!(steps(&events).iter().map(seen).collect::<Vec<_>>(), expected);
+    events
+}
+
+#[test]
+fn a_stream_synchronisation_ends_the_step_of_its_stream_alone() {
+    let calls = [launch(7, 10), launch(8, 12), sync(7, 20, 90)];
+    check(&calls, &[(7, 1, 10, 20, 90, 0), (8, 1, 12, 90, 90, flag::UNFINISHED)]);
+}
+
+#[test]
+fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
+    let calls = [
+        launch(7, 10),
+        record(Some(1), 7, 12),
+        launch(7, 20),
+        launch(7, 22),
+        record(Some(2), 7, 24),
+        wait(Some(1), 30, 40),
+        wait(Some(2), 50, 60),
+    ];
+    let events = check(&calls, &[(7, 1, 10, 30, 40, 0), (7, 2, 20, 50, 60, 0)]);
+    let steps = steps(&events);
+    assert_eq!((steps[0].recorded_ns, steps[0].fresh, steps[0].process_fresh), (12, 3, 3));
+    assert_eq!((steps[1].recorded_ns, steps[1].fresh, steps[1].process_fresh), (24, 0, 0));
+    assert_eq!(steps[1].previous_exit_ns, 40);
+}
+
+#[test]
+fn a_wait_for_an_untold_event_ends_every_stream_up_to_its_latest_record() {
+    let calls = [
+        launch(7, 10),
+        record(None, 7, 12),
+        launch(7, 14),
+        launch(8, 15),
+        record(None, 8, 16),
+        wait(None, 20, 30),
+        sync(7, 40, 50),
+    ];
+    check(&calls, &[(7, 1, 10, 20, 30, 0), (8, 1, 15, 20, 30, 0), (7, 1, 14, 40, 50, 0)]);
+}
+
+#[test]
+fn a_wait_for_an_untold_event_ends_all_of_a_stream_that_records_none() {
+    check(&[launch(7, 10), launch(7, 14), wait(None, 20, 30)], &[(7, 2, 10, 20, 30, 0)]);
+}
+
+#[test]
+fn a_stream_that_will_record_events_is_not_ended_before_the_first_of_them() {
+    let mut folder = Folder::new(Bounds::default());
+    let mut events = Vec::new();
+    folder.expect_records(launch(7, 0).stream_key());
+    for call in [launch(7, 10), wait(None, 20, 30), record(None, 7, 40), wait(None, 50, 60)] {
+        folder.push(&call, &mut events);
+    }
+    folder.finish(&mut events);
+    assert_eq!(steps(&events).iter().map(seen).collect::<Vec<_>>(), [(7, 1, 10, 50, 60, 0)]);
+}
+
+#[test]
+fn a_wait_for_an_event_whose_record_was_not_seen_is_counted_and_ends_nothing() {
+    let (folder, events) = fold(&[launch(7, 10), wait(Some(9), 20, 30)]);
+    assert_eq!(folder.account.unknown_events, 1);
+    assert_eq!(steps(&events)[0].header.flags, flag::UNFINISHED);
+}
+
+#[test]
+fn a_blocking_copy_from_the_device_ends_a_step_that_it_belongs_to() {
+    let copy = |kind| Call { bytes: 64, direction: kind, ..call("cudaMemcpy", 20, 60) };
+    check(&[launch(0, 10), copy(Direction::DeviceToHost)], &[(0, 2, 10, 20, 60, 0)]);
+    check(&[launch(0, 10), copy(Direction::HostToDevice)], &[(0, 2, 10, 60, 60, flag::UNFINISHED)]);
+}
+
+#[test]
+fn a_device_synchronisation_ends_every_stream_with_open_work() {
+    let device = call("cudaDeviceSynchronize", 40, 70);
+    let calls = [launch(8, 10), launch(7, 20), sync(7, 25, 30), launch(9, 35), device];
+    check(&calls, &[(7, 1, 20, 25, 30, 0), (8, 1, 10, 40, 70, 0), (9, 1, 35, 40, 70, 0)]);
+}
+
+#[test]
+fn work_enqueued_while_another_thread_waits_belongs_to_the_next_step() {
+    let other = Call { tid: 11, ..launch(7, 50) };
+    let device = |entry, exit| call("cudaDeviceSynchronize", entry, exit);
+    let calls = [launch(7, 10), device(20, 90), other, device(100, 110)];
+    let events = check(&calls, &[(7, 1, 10, 20, 90, 0), (7, 1, 50, 100, 110, 0)]);
+    assert_eq!(steps(&events)[1].first_tid, 11);
+}
+
+#[test]
+fn an_idle_poll_is_no_step() {
+    let events = check(
+        &[launch(7, 10), sync(7, 20, 30), sync(7, 40, 50), wait(None, 60, 70)],
+        &[(7, 1, 10, 20, 30, 0)],
+    );
+    assert_eq!(steps(&events)[0].runq_wait_ns, NOT_SEEN);
+}
+
+#[test]
+fn what_is_captured_into_a_graph_is_not_work() {
+    let on = |symbol, entry, exit| Call { stream: 7, ..call(symbol, entry, exit) };
+    let calls = [
+        on("cudaStreamBeginCapture", 1, 2),
+        launch(7, 10),
+        record(Some(1), 7, 12),
+        Call { handle: Some(0xabc), ..on("cudaStreamEndCapture", 14, 15) },
+        Call { handle: Some(0xdef), identity: 0xdef, ..on("cudaGraphLaunch", 20, 25) },
+        sync(7, 30, 40),
+    ];
+    let events = check(&calls, &[(7, 1, 20, 30, 40, 0)]);
+    let work = steps(&events)[0].work;
+    assert_eq!((work[Counter::GraphLaunches as usize], work[Counter::Captured as usize]), (1, 1));
+    assert!(events.iter().any(|e| matches!(e, Event::Call(c) if c.handle == 0xabc)));
+}
+
+#[test]
+fn a_destroyed_stream_ends_its_step_and_is_forgotten() {
+    let destroy = Call { stream: 7, ..call("cudaStreamDestroy", 20, 22) };
+    let calls = [launch(7, 10), destroy, launch(7, 30), sync(7, 40, 50)];
+    let events = check(&calls, &[(7, 1, 10, 20, 22, flag::UNFINISHED), (7, 1, 30, 40, 50, 0)]);
+    assert_eq!((steps(&events)[1].sequence, steps(&events)[1].previous_exit_ns), (0, 0));
+}
+
+#[test]
+fn a_driver_call_within_a_runtime_call_is_the_runtimes_own() {
+    let driver = |tid, entry| Call { tid, ..Call { threads: 1, ..call("cuLaunchKernel", entry, entry + 1) } };
+    let outer = Call { stream: 7, duration_ns: 10, ..launch(7, 10) };
+    let calls = [outer, driver(MAIN, 12), driver(11, 13), driver(MAIN, 20), sync(7, 30, 40)];
+    let (folder, events) = fold(&calls);
+    assert_eq!(folder.account.suppressed, 1);
+    assert_eq!(folder.account.hits, 4);
+    assert_eq!(steps(&events)[0].work[Counter::Launches as usize], 1);
+    assert_eq!(steps(&events)[1].work[Counter::Launches as usize], 2, "the driver's, on the default stream");
+}
+
+#[test]
+fn an_allocation_a_free_and_an_error_are_reported_and_a_query_not_ready_is_not() {
+    let alloc = Call { handle: Some(0x7000), bytes: 256, ..call("cudaMalloc", 1, 5) };
+    let query = Call { result: 600, ..call("cudaStreamQuery", 6, 7) };
+    let error = Call { result: 719, ..sync(7, 8, 9) };
+    let free = Call { handle: Some(0x7000), ..call("cudaFree", 10, 11) };
+    let (folder, events) = fold(&[alloc, query, error, free]);
+    let calls: Vec<_> = events
+        .iter()
+        .filter_map(|e| {
+            if let Event::Call(c) = e { Some((c.header.row, c.result, c.handle, c.bytes)) } else { None }
+        })
+        .collect();
+    let expected = [
+        (row("cudaMalloc"), 0, 0x7000, 256),
+        (row("cudaStreamSynchronize"), 719, 0, 0),
+        (row("cudaFree"), 0, 0x7000, 0),
+    ];
+    assert_eq!(calls, expected);
+    assert_eq!((folder.account.delivered, folder.account.folded), (3, 1));
+}
+
+#[test]
+fn calls_count_at_entry_and_durations_at_return() {
+    let (_, events) = fold(&[launch(7, 10), sync(7, 20, 90), sync(7, 100, 101)]);
+    let totals: Vec<_> = events
+        .iter()
+        .filter_map(|e| {
+            if let Event::Operation(o) = e {
+                Some((o.row, o.calls, o.returned, o.sum_ns, o.max_ns))
+            } else {
+                None
+            }
+        })
+        .collect();
+    let expected = [(row("cudaLaunchKernel"), 1, 0, 0, 0), (row("cudaStreamSynchronize"), 2, 2, 71, 70)];
+    assert_eq!(totals, expected);
+}
+
+#[test]
+fn totals_are_told_again_only_when_they_changed() {
+    let mut folder = Folder::new(Bounds::default());
+    let mut events = Vec::new();
+    folder.push(&sync(7, 1, 2), &mut events);
+    folder.advance(5, &mut events);
+    let mut counts = Vec::new();
+    for _ in 0..2 {
+        events.clear();
+        folder.totals(9, &mut events);
+        counts.push(events.iter().filter(|e| matches!(e, Event::Operation(_))).count());
+    }
+    assert_eq!(counts, [1, 0]);
+}
+
+#[test]
+fn a_pid_that_comes_back_is_another_process() {
+    let second = Call { process: ProcessId { pid: 5, start_ns: 900 }, ..launch(7, 1000) };
+    let (_, events) = fold(&[launch(7, 10), second]);
+    let exit = events.iter().position(|e| matches!(e, Event::Exit { at_ns: 1000, .. })).unwrap();
+    let [first, second] = steps(&events)[..] else { panic!("two steps") };
+    assert_eq!((first.header.process_start_ns, second.header.process_start_ns), (50, 900));
+    assert_eq!(second.sequence, 0);
+    assert!(events[..exit].iter().any(|e| matches!(e, Event::Operation(_))), "totals come before the end");
+}
+
+#[test]
+fn what_does_not_fit_is_dropped_counted_and_told() {
+    let bounds = Bounds { processes: 1, streams: 1, snapshots: 1, threads: 1, durations: 1 };
+    let mut folder = Folder::new(bounds);
+    let mut events = Vec::new();
+    let stranger = Call { process: ProcessId { pid: 6, start_ns: 0 }, ..launch(7, 30) };
+    let elsewhere = Call { tid: 11, ..sync(7, 31, 32) };
+    for call in [launch(7, 10), launch(8, 20), stranger, elsewhere, sync(7, 33, 34), record(Some(1), 7, 35)] {
+        folder.push(&call, &mut events);
+    }
+    folder.finish(&mut events);
+    let lost: Vec<_> = events
+        .iter()
+        .filter_map(
+            |e| if let Event::Lost { reason, count, .. } = e { Some((*reason, *count)) } else { None },
+        )
+        .collect();
+    assert_eq!(lost, [(Drop::StreamsFull, 1), (Drop::ThreadsFull, 1), (Drop::ProcessesFull, 1)]);
+    assert_eq!(folder.account.untimed, 1);
+    assert!(folder.account.is_balanced());
+}
+
+#[test]
+fn calls_deeper_than_a_threads_stack_are_dropped() {
+    let nested: Vec<_> = (0..6).map(|k| call("cudaStreamQuery", 10 + k, 100 - k)).collect();
+    let (folder, _) = fold(&nested);
+    assert_eq!(folder.account.dropped[Drop::TooDeep as usize], 2);
+}
+
+/// A schedule of one process: threads take turns, calls do not overlap on a thread.
+fn schedule() -> impl Strategy<Value = Vec<Call>> {
+    let one = (0u8..9, 0u32..3, 0u64..4, 0u64..3, 0u64..30, 0u64..30);
+    prop::collection::vec(one, 1..200).prop_map(|choices| {
+        let mut free = [0u64; 3];
+        let mut now = 0;
+        let calls = choices.into_iter().map(|(kind, thread, stream, event, pause, duration)| {
+            let entry = (now + pause).max(free[thread as usize]);
+            let template = match kind {
+                0..=2 => launch(stream, entry),
+                3 => record(Some(event), stream, entry),
+                4 => record(None, stream, entry),
+                5 => wait(Some(event), entry, entry),
+                6 => wait(None, entry, entry),
+                7 => sync(stream, entry, entry),
+                _ => call("cudaDeviceSynchronize", entry, entry),
+            };
+            free[thread as usize] = entry + duration;
+            now = entry;
+            Call { tid: MAIN + thread, duration_ns: duration, ..template }
+        });
+        calls.collect()
+    })
+}
+
+proptest! {
+    /// Whatever the schedule: every enqueue is in exactly one step, and every call is accounted for.
+    #[test]
+    fn every_enqueue_is_in_exactly_one_step(calls in schedule()) {
+        let (folder, events) = fold(&calls);
+        let enqueued = calls.iter().filter(|c| c.row == row("cudaLaunchKernel")).count() as u64;
+        let counted: u64 = steps(&events).iter().map(|s| s.work[Counter::Enqueues as usize]).sum();
+        prop_assert_eq!(counted, enqueued);
+        prop_assert_eq!(folder.account.hits, calls.len() as u64);
+        prop_assert!(steps(&events).iter().all(|s| s.first_ns <= s.header.entry_ns));
+    }
+}
