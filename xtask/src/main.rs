@@ -1,2 +1,30 @@
-//! xtask
-fn main() {}
+//! The project's own commands: `cargo run -p xtask -- COMMAND`. A command is a row of [`COMMANDS`].
+
+mod semconv;
+
+use std::path::Path;
+
+/// A name, what it does, and what does it, given the arguments that follow.
+type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>);
+
+/// Sorted by name.
+const COMMANDS: &[Command] =
+    &[("semconv", "makes the code and the documentation of semconv from its registry", semconv::run)];
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = arguments.first().map_or("", String::as_str);
+    match COMMANDS.iter().find(|(n, ..)| *n == name) {
+        Some((_, _, run)) => run(&arguments[1..]),
+        None => anyhow::bail!("no command {name:?}: expected one of\n{}", usage()),
+    }
+}
+
+fn usage() -> String {
+    COMMANDS.iter().map(|(name, about, _)| format!("  {name:<10} {about}\n")).collect()
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the root of the repository")
+}

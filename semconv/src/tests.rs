@@ -1,0 +1,98 @@
+//! The registry as a whole: names are legal, sorted, and upstream's are upstream's.
+
+use std::collections::BTreeSet;
+
+use opentelemetry_semantic_conventions::attribute as upstream;
+
+use super::*;
+
+fn is_name(name: &str) -> bool {
+    name.split('.').all(|part| {
+        part.starts_with(|c: char| c.is_ascii_lowercase())
+            && !part.ends_with('_')
+            && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    })
+}
+
+#[test]
+fn names_are_lower_case_words_joined_by_dots() {
+    let names = METRICS.iter().map(|m| m.name).chain(ATTRIBUTES.iter().map(|a| a.key));
+    let names = names.chain(SPANS.iter().map(|s| s.name)).chain(EVENTS.iter().map(|e| e.name));
+    for name in names {
+        assert!(is_name(name) && name.contains('.'), "{name}");
+    }
+}
+
+#[test]
+fn tables_are_sorted_and_say_each_name_once() {
+    assert!(METRICS.windows(2).all(|w| w[0].name < w[1].name));
+    assert!(ATTRIBUTES.windows(2).all(|w| w[0].key < w[1].key));
+    assert!(METRICS.iter().all(|m| m.attributes.windows(2).all(|w| w[0].key < w[1].key)));
+}
+
+#[test]
+fn every_attribute_in_use_has_a_row_and_every_row_is_in_use() {
+    let uses = METRICS.iter().map(|m| m.attributes).chain(SPANS.iter().map(|s| s.attributes));
+    let uses = uses.chain(EVENTS.iter().map(|e| e.attributes)).chain([RESOURCE]);
+    let used: BTreeSet<&str> = uses.flatten().map(|u| u.key).collect();
+    let rows: BTreeSet<&str> = ATTRIBUTES.iter().map(|a| a.key).collect();
+    assert_eq!(used, rows);
+}
+
+#[test]
+fn units_are_in_no_name_and_durations_are_seconds() {
+    for metric in METRICS {
+        let last = metric.name.rsplit('.').next().unwrap_or_default();
+        assert!(!["seconds", "ms", "ns", "total"].contains(&last), "{}", metric.name);
+        assert!(last != "duration" || metric.unit == "s", "{}: {}", metric.name, metric.unit);
+    }
+}
+
+#[test]
+fn no_metric_of_ours_takes_an_attribute_without_bound() {
+    // One value per process, one per row of the table of probes, one per error of a library's header.
+    let bounded = ["error.type", "gen_ai.provider.name", "gen_ai.request.model", "gpu.cuda.operation.name"];
+    for used in METRICS.iter().flat_map(|m| m.attributes) {
+        let is_set = attribute_of(used.key).is_some_and(|a| !a.values.is_empty());
+        assert!(is_set || bounded.contains(&used.key), "{}", used.key);
+    }
+}
+
+#[test]
+fn upstream_names_are_upstreams() {
+    #[expect(deprecated, reason = "gen_ai moved to a registry of its own, which has no crate yet")]
+    let theirs = [
+        (attribute::CONTAINER_ID, upstream::CONTAINER_ID, "container.id"),
+        (attribute::ERROR_TYPE, upstream::ERROR_TYPE, "error.type"),
+        (attribute::GEN_AI_PROVIDER_NAME, upstream::GEN_AI_PROVIDER_NAME, "gen_ai.provider.name"),
+        (attribute::GEN_AI_REQUEST_MODEL, upstream::GEN_AI_REQUEST_MODEL, "gen_ai.request.model"),
+        (attribute::HOST_ARCH, upstream::HOST_ARCH, "host.arch"),
+        (attribute::HOST_ID, upstream::HOST_ID, "host.id"),
+        (attribute::HOST_NAME, upstream::HOST_NAME, "host.name"),
+        (attribute::OS_TYPE, upstream::OS_TYPE, "os.type"),
+        (attribute::PROCESS_EXECUTABLE_NAME, upstream::PROCESS_EXECUTABLE_NAME, "process.executable.name"),
+        (attribute::PROCESS_EXECUTABLE_PATH, upstream::PROCESS_EXECUTABLE_PATH, "process.executable.path"),
+        (attribute::PROCESS_PID, upstream::PROCESS_PID, "process.pid"),
+        (attribute::SERVICE_INSTANCE_ID, upstream::SERVICE_INSTANCE_ID, "service.instance.id"),
+        (attribute::SERVICE_NAME, upstream::SERVICE_NAME, "service.name"),
+        (attribute::SERVICE_VERSION, upstream::SERVICE_VERSION, "service.version"),
+        (attribute::TELEMETRY_DISTRO_NAME, upstream::TELEMETRY_DISTRO_NAME, "telemetry.distro.name"),
+        (attribute::TELEMETRY_DISTRO_VERSION, upstream::TELEMETRY_DISTRO_VERSION, "telemetry.distro.version"),
+        (attribute::TELEMETRY_SDK_LANGUAGE, upstream::TELEMETRY_SDK_LANGUAGE, "telemetry.sdk.language"),
+        (attribute::TELEMETRY_SDK_NAME, upstream::TELEMETRY_SDK_NAME, "telemetry.sdk.name"),
+        (attribute::TELEMETRY_SDK_VERSION, upstream::TELEMETRY_SDK_VERSION, "telemetry.sdk.version"),
+        (attribute::THREAD_ID, upstream::THREAD_ID, "thread.id"),
+    ];
+    for (ours, upstream, text) in theirs {
+        assert_eq!((ours, upstream), (text, text));
+    }
+    let rows: Vec<&str> = ATTRIBUTES.iter().filter(|a| a.is_upstream).map(|a| a.key).collect();
+    assert_eq!(rows, theirs.map(|(_, _, text)| text));
+}
+
+#[test]
+fn a_metrics_series_are_bounded_by_its_attributes() {
+    assert_eq!(metric::GPU_STEP_OUTLIERS.series_max(1), 6 * 4 * 5);
+    assert_eq!(metric::GPU_CUDA_MEMORY_LIVE.series_max(7), 1);
+    assert_eq!(metric::GPU_STEP_DURATION.series_max(2), 2 * 2 * 4 * 5);
+}
