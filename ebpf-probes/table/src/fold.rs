@@ -38,7 +38,8 @@ pub enum Counter {
     Copies = 8,
     /// Bytes filled.
     BytesFilled = 9,
-    /// Enqueues by another thread than the one that enqueued first: a training loop's backward pass.
+    /// Enqueues by another thread than the one that closed the stream's last step (before the first: than the
+    /// one that enqueued first): a training loop's backward pass.
     Foreign = 10,
     /// Sum of the launched functions' mixed addresses: equal for equal sets of kernels.
     Functions = 11,
@@ -210,7 +211,12 @@ impl StreamFold {
     #[inline(always)]
     fn enqueue(&self, tid: u32) {
         self.add(Counter::Enqueues, 1);
-        if self.open_segment().tid.load(Relaxed) != u64::from(tid) {
+        // Not the open segment's thread: events recorded by the second thread would make its work its own.
+        let own = match self.exit.tid.load(Relaxed) {
+            0 => self.open_segment().tid.load(Relaxed),
+            closer => closer,
+        };
+        if own != u64::from(tid) {
             self.add(Counter::Foreign, 1);
         }
     }

@@ -141,6 +141,23 @@ fn a_second_thread_that_enqueues_is_foreign() {
     assert_eq!(sync(&fold, 2, 3).unwrap().work[Counter::Foreign as usize], 1);
 }
 
+/// Every bucket of a backward pass records an event. Measured against the thread that began the segment, nothing
+/// of it was foreign, and a DDP training loop looked like an inference loop.
+#[test]
+fn a_second_thread_that_records_events_stays_foreign() {
+    let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    sync(&fold, 2, 3).unwrap();
+    launch(&fold, 4, 1);
+    for k in 0..3 {
+        record(&fold, 5 + k);
+        fold.begin(&Stamp { tid: 8, ..at(5 + k) });
+        fold.launch(8, &Enqueue::default());
+    }
+    let step = sync(&fold, 10, 11).unwrap();
+    assert_eq!((launches(&step), step.work[Counter::Foreign as usize]), (4, 3));
+}
+
 #[test]
 fn equal_sets_of_kernels_have_equal_fingerprints() {
     let print = |order: &[u64]| {
