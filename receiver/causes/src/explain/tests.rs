@@ -1,0 +1,155 @@
+//! Causes against steps whose cause is known because the test put it there.
+
+use super::*;
+
+const fn ms(ms: f64) -> f64 {
+    ms * MS
+}
+
+fn usual() -> Usual {
+    Usual {
+        count: 100,
+        duration_ns: ms(10.0),
+        enqueue_ns: ms(2.0),
+        wait_ns: ms(8.0),
+        runq_enqueue_ns: ms(0.1),
+        runq_wait_ns: 0.0,
+        copied_bytes: 1e6,
+    }
+}
+
+/// A step like the usual one but for what `change` does; its duration follows from its parts.
+fn step(change: impl Fn(&mut StepFacts)) -> StepFacts {
+    let mut step = StepFacts {
+        duration_ns: 0.0,
+        enqueue_ns: ms(2.0),
+        wait_ns: ms(8.0),
+        runq_enqueue_ns: Some(ms(0.1)),
+        runq_wait_ns: Some(0.0),
+        copied_bytes: 1e6,
+    };
+    change(&mut step);
+    step.duration_ns = step.enqueue_ns + step.wait_ns;
+    step
+}
+
+#[track_caller]
+fn check(step: StepFacts, expected: &[(Kind, f64, Severity)]) {
+    let causes = explain(&step, &usual());
+    let found: Vec<_> =
+        causes.iter().map(|c| (c.kind, (c.share * 100.0).round() / 100.0, c.severity)).collect();
+    assert_eq!(found, expected, "{causes:#?}");
+    let excess = step.duration_ns - usual().duration_ns;
+    for cause in &causes {
+        assert!(!cause.evidence.is_empty() && !cause.advice.is_empty());
+        assert!((cause.excess_ns as f64 - cause.share * excess).abs() <= 1.0);
+    }
+    assert!(causes.iter().map(|c| c.share).sum::<f64>() <= 1.0 + 1e-9);
+}
+
+#[test]
+fn a_usual_or_fast_step_has_no_cause() {
+    check(step(|_| ()), &[]);
+    check(step(|s| s.wait_ns = ms(1.0)), &[]);
+}
+
+#[test]
+fn nothing_is_explained_without_something_to_compare_with() {
+    assert_eq!(explain(&step(|s| s.wait_ns = ms(80.0)), &Usual::default()), []);
+}
+
+#[test]
+fn waiting_for_a_cpu_while_enqueueing_is_the_host() {
+    let contended = step(|s| {
+        s.enqueue_ns = ms(22.0);
+        s.runq_enqueue_ns = Some(ms(20.1));
+    });
+    check(contended, &[(Kind::Host, 1.0, Severity::High)]);
+    let evidence = &explain(&contended, &usual())[0].evidence;
+    assert!(evidence.contains("20.10 ms for a CPU, usually 0.10 ms"), "{evidence}");
+}
+
+#[test]
+fn waiting_for_a_cpu_after_the_gpu_was_done_is_the_host() {
+    let late = step(|s| {
+        s.wait_ns = ms(14.0);
+        s.runq_wait_ns = Some(ms(6.0));
+    });
+    check(late, &[(Kind::Host, 1.0, Severity::Medium)]);
+}
+
+#[test]
+fn a_slow_host_with_a_cpu_to_run_on_is_the_host_too() {
+    check(step(|s| s.enqueue_ns = ms(6.0)), &[(Kind::Host, 1.0, Severity::Low)]);
+}
+
+#[test]
+fn evidence_says_when_the_run_queue_was_not_seen() {
+    let blind = step(|s| {
+        s.enqueue_ns = ms(30.0);
+        s.runq_enqueue_ns = None;
+    });
+    check(blind, &[(Kind::Host, 1.0, Severity::High)]);
+    assert!(explain(&blind, &usual())[0].evidence.contains("was not seen"));
+}
+
+#[test]
+fn more_bytes_than_usual_are_memory_for_as_long_as_they_may_have_taken() {
+    let copied = step(|s| {
+        s.wait_ns = ms(28.0);
+        s.copied_bytes = 61e6;
+    });
+    check(copied, &[(Kind::Memory, 0.5, Severity::Medium), (Kind::Unknown, 0.5, Severity::Medium)]);
+}
+
+#[test]
+fn somewhat_more_bytes_are_no_evidence() {
+    let copied = step(|s| {
+        s.wait_ns = ms(28.0);
+        s.copied_bytes = 1.5e6;
+    });
+    check(copied, &[(Kind::Unknown, 1.0, Severity::High)]);
+}
+
+#[test]
+fn a_longer_wait_without_host_evidence_is_unknown() {
+    check(step(|s| s.wait_ns = ms(24.0)), &[(Kind::Unknown, 1.0, Severity::High)]);
+}
+
+#[test]
+fn two_causes_share_the_excess_largest_first() {
+    let both = step(|s| {
+        s.enqueue_ns = ms(5.1);
+        s.runq_enqueue_ns = Some(ms(3.2));
+        s.wait_ns = ms(14.9);
+    });
+    check(both, &[(Kind::Unknown, 0.69, Severity::Medium), (Kind::Host, 0.31, Severity::Low)]);
+}
+
+#[test]
+fn a_share_below_a_tenth_is_not_a_cause() {
+    let mostly_device = step(|s| {
+        s.enqueue_ns = ms(2.5);
+        s.wait_ns = ms(18.0);
+    });
+    check(mostly_device, &[(Kind::Unknown, 0.95, Severity::Medium)]);
+}
+
+#[test]
+fn a_part_that_was_shorter_than_usual_does_not_inflate_the_other() {
+    let shifted = step(|s| {
+        s.enqueue_ns = ms(0.0);
+        s.wait_ns = ms(20.0);
+    });
+    check(shifted, &[(Kind::Unknown, 1.0, Severity::Medium)]);
+}
+
+#[test]
+fn names_are_those_of_the_attribute() {
+    let names: Vec<_> = Kind::ALL.iter().map(|k| k.name()).collect();
+    assert_eq!(names, ["none", "host", "collective", "throttle", "memory", "unknown"]);
+    assert_eq!(
+        [Severity::Low, Severity::Medium, Severity::High].map(Severity::name),
+        ["low", "medium", "high"]
+    );
+}
