@@ -30,7 +30,7 @@ pub(super) fn decode<T: DeserializeOwned>(path: &str, node: &Node) -> Result<T, 
         }
     }
     // The last failure was noted, unless it was the consequence of one that was: there is a problem to tell.
-    Err(ConfigError::unless_empty(pass.into_problems()).err().unwrap_or_default())
+    Err(ConfigError::from(pass.into_problems()))
 }
 
 /// What is known from the passes so far.

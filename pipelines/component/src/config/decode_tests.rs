@@ -300,6 +300,21 @@ fn an_expanded_scalar_is_its_text_to_strings_and_its_value_to_the_rest() {
 }
 
 #[test]
+fn an_unset_variable_is_the_zero_of_a_plain_type() {
+    let json = r#"{"endpoint": null, "limit": null, "insecure": null, "ratio": null, "timeout": null, "fields": null,
+        "queue": null}"#;
+    let mut node: Node = serde_json::from_str(json).unwrap();
+    let crate::config::Value::Mapping(entries) = &mut node.value else { unreachable!() };
+    for entry in entries {
+        entry.value.text = Some(String::new());
+    }
+    let config: Config = Section::new("x", &node).decode().unwrap();
+    assert_eq!((config.endpoint.as_str(), config.limit, config.insecure, config.ratio), ("", 0, false, 0.0));
+    assert_eq!((config.timeout, config.fields), (GoDuration::default(), Vec::new()));
+    assert!(config.queue.is_some(), "a section keeps its default");
+}
+
+#[test]
 fn a_component_adds_problems_at_a_key_path() {
     let node: Node = serde_json::from_str(r#"{"queue": {"queue_size": 0}}"#).unwrap();
     let mut problems = Section::new("exporters::x", &node).problems();

@@ -12,7 +12,7 @@ use serde::de::{Deserializer, Visitor};
 use super::access::{Items, Keys, Parts, Pieces};
 use super::decode::Pass;
 use super::failure::{Failure, Place};
-use super::{Node, Value, optional};
+use super::{Node, Value, duration, optional};
 
 /// Where in the tree a decoder stands.
 #[derive(Clone, Copy)]
@@ -94,9 +94,16 @@ impl<'de, 'p> Decoder<'de, 'p> {
         }
     }
 
+    /// True for a null that came out of an expansion, such as an unset variable. Unlike one that was written,
+    /// it does not keep the default: it is the zero of a plain type.
+    fn is_zero(&self) -> bool {
+        self.node.is_null() && self.node.text.is_some()
+    }
+
     fn integer<T: TryFrom<i128>>(&self, expected: &str) -> Result<T, Failure> {
         let integer = match self.node.value {
             Value::Int(i) => i,
+            Value::Null if self.is_zero() => 0,
             Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e30 => f as i128,
             Value::Float(f) => {
                 return Err(Failure::new(format!("expected type '{expected}', got the fraction {f}")));
@@ -110,6 +117,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         match self.node.value {
             Value::Float(f) => Ok(f),
             Value::Int(i) => Ok(i as f64),
+            Value::Null if self.is_zero() => Ok(0.0),
             _ => self.unconvertible("float64"),
         }
     }
@@ -117,6 +125,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
     fn boolean(&self) -> Result<bool, Failure> {
         match &self.node.value {
             Value::Bool(b) => Ok(*b),
+            Value::Null if self.is_zero() => Ok(false),
             Value::String(text) => self.unconvertible("bool").map_err(|f| hint_bool(f, text)),
             _ => self.unconvertible("bool"),
         }
@@ -238,6 +247,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
             (optional::MARK, Value::Null) => visitor.visit_unit(),
             (optional::MARK, Value::Mapping(_)) => visitor.visit_seq(Parts::of(self)),
             (optional::MARK, _) => expected_map(self),
+            (duration::MARK, Value::Null) if self.is_zero() => visitor.visit_u64(0),
             _ => visitor.visit_newtype_struct(self),
         };
         visited.map_err(|f| self.blame(f))
@@ -247,6 +257,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
         let visited = match &self.node.value {
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
             Value::String(text) => visitor.visit_seq(Pieces::new(text)),
+            Value::Null if self.is_zero() => visitor.visit_seq(Items::new(self, &[])),
             other => {
                 let actual = other.go_type();
                 Err(Failure::new(format!("source data must be an array or slice, got {actual}")))
@@ -271,7 +282,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.node.value {
             Value::Mapping(_) => self.keys(Keys::all(self), visitor),
-            _ if self.is_empty_root() => self.keys(Keys::all(self), visitor),
+            _ if self.is_empty_root() || self.is_zero() => self.keys(Keys::all(self), visitor),
             _ => expected_map(self).map_err(|f| self.blame(f)),
         }
     }

@@ -134,17 +134,24 @@ impl From<GoDuration> for Duration {
 
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DurationVisitor)
+        deserializer.deserialize_newtype_struct(MARK, DurationVisitor)
     }
 }
 
+/// The newtype name by which the decoder of this crate knows a duration.
+pub(super) const MARK: &str = "$duration";
+
 struct DurationVisitor;
 
-impl Visitor<'_> for DurationVisitor {
+impl<'de> Visitor<'de> for DurationVisitor {
     type Value = GoDuration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a duration such as 200ms or 1h30m")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<GoDuration, D::Error> {
+        deserializer.deserialize_any(self)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<GoDuration, E> {

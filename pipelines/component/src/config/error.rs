@@ -65,6 +65,13 @@ impl ConfigError {
     }
 }
 
+/// An empty list makes an error that says nothing; [`ConfigError::unless_empty`] knows better.
+impl From<Vec<Problem>> for ConfigError {
+    fn from(problems: Vec<Problem>) -> Self {
+        ConfigError { problems }
+    }
+}
+
 impl From<Problem> for ConfigError {
     fn from(problem: Problem) -> Self {
         ConfigError { problems: vec![problem] }

@@ -1,0 +1,201 @@
+//! References in values: `${env:NAME:-default}`, `${NAME}`, `${file:path}`, `${yaml:text}`.
+//!
+//! A value that is one reference becomes what the referred text reads as, and keeps that text for a string
+//! field; a reference inside a longer text is replaced by the text. Keys are never expanded. `$$` stands for
+//! `$`. What is expanded is expanded again until nothing changes; how often, and how much text all that may
+//! retrieve, is bounded.
+
+use std::ops::Range;
+
+use component::config::{Node, Position, Problem, Value};
+
+use super::source::{Location, Outside, Retrieved};
+use super::yaml::DEPTH_MAX;
+#[cfg(test)]
+use super::yaml::parse as yaml_parse;
+
+/// How often one value is expanded before it counts as endless.
+const ROUNDS_MAX: usize = 1000;
+/// What all expansions of a load may cost: a unit per byte of text, and [`NODE_COST`] per value.
+const COST_MAX: usize = 64 << 20;
+const NODE_COST: usize = 128;
+
+/// Expands every value below `root`. Returns what is wrong and what is odd.
+pub(super) fn expand(root: &mut Node, outside: &dyn Outside) -> Findings {
+    let mut expander = Expander { outside, cost: 0, findings: Findings::default() };
+    expander.node(root, &mut Vec::new());
+    expander.findings
+}
+
+/// What an expansion found.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+struct Expander<'a> {
+    outside: &'a dyn Outside,
+    cost: usize,
+    findings: Findings,
+}
+
+/// A value after one round.
+enum Step {
+    /// Nothing was left to expand.
+    Same(String),
+    /// Another text, to be looked at again.
+    Text(String),
+    /// Another value, which stands for itself, and the text it was read from.
+    Value(Node, String),
+}
+
+impl Expander<'_> {
+    fn node(&mut self, node: &mut Node, path: &mut Vec<String>) {
+        match &mut node.value {
+            Value::String(text) => {
+                let text = std::mem::take(text);
+                self.string(node, text, path);
+            }
+            Value::Sequence(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.below(item, format!("[{index}]"), path);
+                }
+            }
+            Value::Mapping(entries) => {
+                for entry in entries {
+                    self.below(&mut entry.value, entry.key.clone(), path);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
+        }
+    }
+
+    fn below(&mut self, node: &mut Node, step: String, path: &mut Vec<String>) {
+        path.push(step);
+        if path.len() > DEPTH_MAX {
+            let message = format!("expands deeper than {DEPTH_MAX} levels");
+            self.problem(&node.position, path, message);
+        } else {
+            self.node(node, path);
+        }
+        path.pop();
+    }
+
+    /// Expands a text in place, round by round.
+    fn string(&mut self, node: &mut Node, mut text: String, path: &mut Vec<String>) {
+        for _ in 0..ROUNDS_MAX {
+            match self.step(text, &node.position) {
+                Ok(Step::Text(next)) => text = next,
+                Ok(Step::Same(last)) => {
+                    node.value = Value::String(unescape(last));
+                    return;
+                }
+                Ok(Step::Value(value, original)) => {
+                    node.text = self.original(original, &node.position);
+                    node.value = value.value;
+                    self.node(node, path);
+                    return;
+                }
+                Err(message) => {
+                    node.value = Value::Null;
+                    self.problem(&node.position, path, message);
+                    return;
+                }
+            }
+        }
+        node.value = Value::Null;
+        self.problem(&node.position, path, "too many recursive expansions".to_owned());
+    }
+
+    /// One round: the first reference of `text` is replaced, everywhere it occurs.
+    fn step(&mut self, text: String, position: &Position) -> Result<Step, String> {
+        let Some(range) = find_reference(&text) else { return Ok(Step::Same(text)) };
+        let reference = &text[range.clone()];
+        let retrieved = self.retrieve(&reference[2..reference.len() - 1], position)?;
+        if range.len() < text.len() {
+            let inserted = retrieved.text.len() * text.matches(reference).count();
+            self.pay(text.len() + inserted)?;
+            return Ok(Step::Text(text.replace(reference, &retrieved.text)));
+        }
+        Ok(match retrieved.node.value {
+            Value::String(text) => Step::Text(text),
+            _ => Step::Value(retrieved.node, retrieved.text),
+        })
+    }
+
+    /// The text beside a value, expanded too; none where it cannot be, so that only a string field minds.
+    fn original(&mut self, mut text: String, position: &Position) -> Option<String> {
+        for _ in 0..ROUNDS_MAX {
+            match self.step(text, position).ok()? {
+                Step::Same(last) => return Some(unescape(last)),
+                Step::Text(next) => text = next,
+                Step::Value(..) => return None,
+            }
+        }
+        None
+    }
+
+    fn retrieve(&mut self, reference: &str, position: &Position) -> Result<Retrieved, String> {
+        let retrieved = Location::of_reference(reference)?.retrieve(self.outside)?;
+        self.pay(retrieved.text.len() + NODE_COST * count(&retrieved.node))?;
+        if retrieved.is_unset {
+            let message = format!("references the unset environment variable {reference:?}");
+            push(&mut self.findings.warnings, Problem::new(position.clone(), "", message));
+        }
+        Ok(retrieved)
+    }
+
+    fn pay(&mut self, cost: usize) -> Result<(), String> {
+        self.cost = self.cost.saturating_add(cost);
+        match self.cost {
+            0..=COST_MAX => Ok(()),
+            _ => Err(format!("expansions come to more than {COST_MAX} bytes")),
+        }
+    }
+
+    fn problem(&mut self, position: &Position, path: &[String], message: String) {
+        let path = path.join("::").replace("::[", "[");
+        push(&mut self.findings.problems, Problem::new(position.clone(), path, message));
+    }
+}
+
+/// After so many findings of a kind the rest is left out: nobody mends more in one go.
+fn push(findings: &mut Vec<Problem>, finding: Problem) {
+    if findings.len() < 100 {
+        findings.push(finding);
+    }
+}
+
+/// The first reference that can be expanded, with its braces: the innermost before the first `}`.
+///
+/// An odd number of `$` before its own escapes it. As in the Collector up to v0.159 the search then ends, and
+/// later references of the same text stay as they are.
+fn find_reference(text: &str) -> Option<Range<usize>> {
+    let mut start = 0;
+    loop {
+        let close = start + text[start..].find('}')?;
+        if let Some(open) = text[start..close].rfind("${").map(|at| start + at) {
+            let dollars = text[start..open].bytes().rev().take_while(|b| *b == b'$').count();
+            return dollars.is_multiple_of(2).then_some(open..close + 1);
+        }
+        start = close + 1;
+    }
+}
+
+fn unescape(text: String) -> String {
+    if text.contains("$$") { text.replace("$$", "$") } else { text }
+}
+
+/// The number of values in a tree.
+fn count(node: &Node) -> usize {
+    match &node.value {
+        Value::Sequence(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Mapping(entries) => 1 + entries.iter().map(|e| count(&e.value)).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+#[path = "expand_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+//! What references become. Every case but files and the hostile ones was run through the Collector's own resolver
+//! (confmap v1.65.0) and gave the same.
+
+use std::sync::Arc;
+
+use super::{expand, yaml_parse};
+use crate::config::testing::{Made, flow};
+
+fn outside() -> Made {
+    let env = [
+        ("E", "value"),
+        ("ONE", "1"),
+        ("TWO", "2"),
+        ("OCTAL", "0123"),
+        ("QUOTED", "\"0123\""),
+        ("TAGGED", "!!str 0123"),
+        ("EMPTY", ""),
+        ("COMMENT", "true # c ${env:hello.world}"),
+        ("LIST", "[a, '${E}']"),
+        ("MAP", "{k: '${E}'}"),
+        ("LINES", "a: [1\nb"),
+        ("NAME_OF_E", "E"),
+        ("CHAIN", "${NAME_OF_E}"),
+        ("DOLLARS", "a$$b$c"),
+        ("LOOP", "${LOOP}"),
+        ("GROW", "${GROW}${GROW}"),
+    ];
+    let files = [("part.yaml", b"k: ${ONE}\nl: [x]\n".to_vec()), ("text", b"hello\n".to_vec())];
+    Made { env: env.into(), files: files.into() }
+}
+
+/// The value of `a` after expansion, or the first problem.
+fn run(yaml_value: &str, outside: &Made) -> Result<String, String> {
+    let mut root = yaml_parse(&format!("a: {yaml_value}"), &Arc::from("f")).unwrap();
+    let findings = expand(&mut root, outside);
+    match findings.problems.first() {
+        None => Ok(flow(root.get("a").unwrap())),
+        Some(problem) => Err(problem.to_string()),
+    }
+}
+
+#[track_caller]
+fn check(yaml_value: &str, want: &str) {
+    assert_eq!(run(yaml_value, &outside()), Ok(want.to_owned()), "{yaml_value}");
+}
+
+#[track_caller]
+fn refuse(yaml_value: &str, want: &str) {
+    let told = run(yaml_value, &outside()).unwrap_err();
+    assert!(told.starts_with("f:1:4: a: ") && told.contains(want), "{yaml_value}: {told}");
+}
+
+#[test]
+fn a_value_that_is_one_reference_takes_type_and_text() {
+    check("${E}", r#""value""#);
+    check("${env:ONE}", "1<1>");
+    check("${OCTAL}", "83<0123>");
+    check("${QUOTED}", r#""\"0123\"""#);
+    check("${TAGGED}", r#""!!str 0123""#);
+    check("'${ONE}'", "1<1>");
+    check("${yaml:[1, 2]}", "[1, 2]<[1, 2]>");
+}
+
+#[test]
+fn a_reference_inside_a_text_is_replaced_by_its_text() {
+    check("some${E}text", r#""somevaluetext""#);
+    check("${E}${ONE}", r#""value1""#);
+    check("x${OCTAL}", r#""x0123""#);
+    check("x${QUOTED}", r#""x\"0123\"""#);
+    check("${E}-${E}", r#""value-value""#);
+    check("x}${E}", r#""x}value""#);
+    check("x${yaml:[1,2]}", r#""x[1,2]""#);
+}
+
+#[test]
+fn only_braces_make_a_reference() {
+    check("$E", r#""$E""#);
+    check("${E", r#""${E""#);
+    check("E}", r#""E}""#);
+}
+
+#[test]
+fn two_dollars_stand_for_one() {
+    check("$$E", r#""$E""#);
+    check("$$$$E", r#""$$E""#);
+    check("text$$", r#""text$""#);
+    check("$$${E}", r#""$value""#);
+    check("$${E}", r#""${E}""#);
+    check("$$$${E}", r#""$${E}""#);
+    check("$${ONE}$${TWO}", r#""${ONE}${TWO}""#);
+    check("$${1}$${env:2}", r#""${1}${env:2}""#);
+    check("$${env:${E}}", r#""${env:value}""#);
+    check("'${env:U:-$${env:U}}'", r#""${env:U:-${env:U}}""#);
+    check("${DOLLARS}", r#""a$b$c""#);
+}
+
+#[test]
+fn an_escaped_reference_ends_the_search() {
+    check("$${ONE} ${TWO}", r#""${ONE} ${TWO}""#);
+}
+
+#[test]
+fn unset_variables_have_a_default_or_are_null() {
+    check("${U}", "null<>");
+    check("x${U}", r#""x""#);
+    check("${EMPTY}", "null<>");
+    check("${env:U:-d}", r#""d""#);
+    check("${env:U:-12}", "12<12>");
+    check("${env:U:-}", r#""""#);
+    check("${env:E:-d}", r#""value""#);
+    check("${env:EMPTY:-d}", "null<>");
+}
+
+#[test]
+fn an_unset_variable_is_a_warning_where_it_has_no_default() {
+    for (value, warnings) in [("${U}", 1), ("x${U}", 1), ("${env:U:-d}", 0), ("${EMPTY}", 0), ("$${U}", 0)] {
+        let mut root = yaml_parse(&format!("a: {value}"), &Arc::from("f")).unwrap();
+        let findings = expand(&mut root, &outside());
+        assert_eq!(findings.warnings.len(), warnings, "{value}");
+    }
+}
+
+#[test]
+fn references_nest() {
+    check("${env:${NAME_OF_E}}", r#""value""#);
+    check("${CHAIN}", r#""E""#);
+    check("${env:${CHAIN}}", r#""value""#);
+    check("${LIST}", r#"["a", "value"]<[a, 'value']>"#);
+    check("${MAP}", r#"{k: "value"}<{k: 'value'}>"#);
+}
+
+#[test]
+fn a_comment_is_no_part_of_the_value_but_of_the_text() {
+    // Its text holds a reference that is no name: a bool field may have it, a string field may not.
+    check("${COMMENT}", "true");
+    refuse("x${COMMENT}", r#"environment variable "hello.world" has invalid name"#);
+}
+
+#[test]
+fn what_is_no_yaml_is_a_text() {
+    check("${LINES}", r#""a: [1\nb""#);
+}
+
+#[test]
+fn files_are_read_as_yaml_and_as_text() {
+    check("${file:part.yaml}", "{k: 1<1>, l: [\"x\"]}<k: 1\nl: [x]\n>");
+    check("${file:text}", r#""hello\n""#);
+    check("x${file:text}", r#""xhello\n""#);
+    refuse("${file:absent}", r#"unable to read the file "absent""#);
+}
+
+#[test]
+fn wrong_references_are_told() {
+    refuse("${}", r#"environment variable "" has invalid name"#);
+    refuse("${1x}", r#"environment variable "1x" has invalid name"#);
+    refuse("${a b}", r#"environment variable "a b" has invalid name"#);
+    refuse(
+        "${foo:bar}",
+        r#"scheme "foo" is not supported for uri "foo:bar": expected one of env, file, yaml"#,
+    );
+    refuse("${a$b}", "contains unsupported characters ('$')");
+    refuse("${:x}", r#"invalid uri: ":x""#);
+}
+
+#[test]
+fn keys_are_not_expanded() {
+    let mut root = yaml_parse("'${E}': 1", &Arc::from("f")).unwrap();
+    assert!(expand(&mut root, &outside()).problems.is_empty());
+    assert_eq!(flow(&root), "{${E}: 1}");
+}
+
+#[test]
+fn endless_expansions_are_told() {
+    refuse("${LOOP}", "too many recursive expansions");
+    refuse("x${GROW}", "expansions come to more than");
+}
+
+#[test]
+fn a_file_that_holds_itself_many_times_is_told() {
+    for file in ["${file:self}", "[${yaml:1}]", "{a: '${file:self}'}", "['${file:self}', '${file:self}']"] {
+        let outside = Made { files: [("self", file.as_bytes().to_vec())].into(), ..outside() };
+        assert_eq!(run("${file:self}", &outside).is_err(), file.contains("self"), "{file}");
+    }
+}

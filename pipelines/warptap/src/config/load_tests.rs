@@ -1,0 +1,84 @@
+//! Whole loads: several locations, merged and expanded.
+
+use super::testing::{Made, flow};
+use super::{Loaded, load};
+
+fn run(locations: &[&str], outside: &Made) -> Result<Loaded, String> {
+    let locations: Vec<String> = locations.iter().map(|l| (*l).to_owned()).collect();
+    load(&locations, outside).map_err(|e| e.to_string())
+}
+
+fn outside() -> Made {
+    let files = [
+        ("base.yaml", b"receivers:\n  otlp:\nexporters:\n  debug: {verbosity: basic}\n".to_vec()),
+        ("over.yaml", b"exporters::debug::verbosity: ${LEVEL}\n".to_vec()),
+        ("bad.yaml", b"a: [1\n".to_vec()),
+        ("list.yaml", b"- 1\n".to_vec()),
+        ("latin1.yaml", b"a: \xe4\n".to_vec()),
+        ("flat.yaml", b"b::c: 1\n".to_vec()),
+        ("empty.yaml", Vec::new()),
+    ];
+    Made { env: [("LEVEL", "detailed"), ("WHOLE", "a: {b: 2}")].into(), files: files.into() }
+}
+
+#[track_caller]
+fn check(locations: &[&str], want: &str) {
+    let got = run(locations, &outside()).map(|loaded| flow(&loaded.root));
+    assert_eq!(got, Ok(want.to_owned()), "{locations:?}");
+}
+
+#[track_caller]
+fn refuse(locations: &[&str], want: &str) {
+    let told = run(locations, &outside()).unwrap_err();
+    assert!(told.contains(want), "{locations:?}: {told}");
+}
+
+#[test]
+fn later_locations_lie_on_top_of_earlier_ones() {
+    check(
+        &["base.yaml", "over.yaml"],
+        r#"{receivers: {otlp: null}, exporters: {debug: {verbosity: "detailed"}}}"#,
+    );
+    check(&["yaml:a: {b: 1, c: [1, 2]}", "env:WHOLE", "yaml:a::c: [3]"], "{a: {b: 2, c: [3]}}");
+    check(&["yaml:a: {b: 1}", "yaml:a: null"], "{a: null}");
+    check(&["file:empty.yaml"], "{}");
+    check(&[], "{}");
+}
+
+#[test]
+fn keys_of_a_referenced_file_nest_too() {
+    check(&["yaml:a: ${file:flat.yaml}"], "{a: {b: {c: 1}}<b::c: 1\n>}");
+}
+
+#[test]
+fn places_survive_the_merge() {
+    let root = run(&["base.yaml", "over.yaml"], &outside()).unwrap().root;
+    let verbosity = root.get("exporters").unwrap().get("debug").unwrap().get("verbosity").unwrap();
+    assert_eq!(verbosity.position.to_string(), "over.yaml:1:30");
+    assert_eq!(root.get("receivers").unwrap().get("otlp").unwrap().position.to_string(), "base.yaml:2:3");
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    refuse(&["absent.yaml"], r#"unable to read the file "absent.yaml""#);
+    refuse(&["bad.yaml"], "bad.yaml:2:1: yaml: ");
+    refuse(&["list.yaml"], "list.yaml:1:1: expected a mapping of sections, got []interface {}");
+    refuse(&["yaml:1"], "yaml:1:1: expected a mapping of sections, got int");
+    refuse(&["latin1.yaml"], r#"the file "latin1.yaml" is not UTF-8 at byte 3"#);
+    refuse(&["http://localhost/x"], r#"scheme "http" is not supported"#);
+    refuse(&["env:no.name"], r#"environment variable "no.name" has invalid name"#);
+}
+
+#[test]
+fn problems_of_all_locations_are_told_together() {
+    let told = run(&["absent.yaml", "bad.yaml", "list.yaml"], &outside()).unwrap_err();
+    assert_eq!(told.lines().count(), 3, "{told}");
+}
+
+#[test]
+fn problems_of_all_values_are_told_together() {
+    let told = run(&["yaml:{a: '${1}', b: ['${file:absent}'], c: 1}"], &outside()).unwrap_err();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(lines[0].starts_with("yaml:1:5: a: ") && lines[1].starts_with("yaml:1:17: b[0]: "), "{told}");
+}

@@ -1,0 +1,202 @@
+//! Where text comes from: `file:`, `env:` and `yaml:` locations, read through an interface to the outside so
+//! that everything after it is pure.
+
+use std::io;
+use std::sync::Arc;
+
+use component::config::{ConfigError, Node, Position, Problem, Value};
+
+use super::yaml;
+
+/// The environment and the files, as the loader sees them.
+pub trait Outside {
+    /// The value of an environment variable, where it is set.
+    fn env(&self, name: &str) -> Option<String>;
+    /// The bytes of a file; those after `limit` may be left out.
+    fn read(&self, path: &str, limit: usize) -> io::Result<Vec<u8>>;
+}
+
+/// A scheme and what stands behind its colon.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Location {
+    scheme: String,
+    opaque: String,
+}
+
+impl Location {
+    /// Reads the argument of `--config`, where a path needs no scheme.
+    pub(super) fn of_argument(text: &str) -> Result<Self, String> {
+        let is_drive = text.as_bytes().get(1) == Some(&b':') && text.as_bytes()[0].is_ascii_alphabetic();
+        if is_drive || !text.contains(':') {
+            return Ok(Location { scheme: "file".to_owned(), opaque: text.to_owned() });
+        }
+        Location::parse(text)
+    }
+
+    /// Reads what stands between `${` and `}`, where a name needs no scheme.
+    pub(super) fn of_reference(text: &str) -> Result<Self, String> {
+        let location = match text.contains(':') {
+            true => Location::parse(text)?,
+            false => Location { scheme: "env".to_owned(), opaque: text.to_owned() },
+        };
+        if location.opaque.contains('$') {
+            let Location { scheme, opaque } = location;
+            return Err(format!("the uri \"{scheme}:{opaque}\" contains unsupported characters ('$')"));
+        }
+        Ok(location)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (scheme, opaque) = text.split_once(':').unwrap_or((text, ""));
+        let mut chars = scheme.chars();
+        let is_scheme = chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+            && scheme.len() > 1
+            && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-'));
+        match is_scheme {
+            true => Ok(Location { scheme: scheme.to_owned(), opaque: opaque.to_owned() }),
+            false => Err(format!("invalid uri: {text:?}")),
+        }
+    }
+
+    /// What positions in the text are prefixed with.
+    fn source(&self) -> Arc<str> {
+        match self.scheme.as_str() {
+            "file" => Arc::from(self.opaque.as_str()),
+            "env" => Arc::from(format!("env:{}", self.opaque.split(":-").next().unwrap_or_default())),
+            scheme => Arc::from(scheme),
+        }
+    }
+
+    /// Reads what is there.
+    pub(super) fn retrieve(&self, outside: &dyn Outside) -> Result<Retrieved, String> {
+        let row = PROVIDERS.iter().find(|(scheme, _)| *scheme == self.scheme);
+        let Some((_, provide)) = row else {
+            let Location { scheme, opaque } = self;
+            let known: Vec<&str> = schemes().collect();
+            return Err(format!(
+                "scheme {scheme:?} is not supported for uri \"{scheme}:{opaque}\": expected one of {}",
+                known.join(", ")
+            ));
+        };
+        Ok(Retrieved::new(provide(&self.opaque, outside)?, &self.source()))
+    }
+}
+
+/// What a location holds.
+#[derive(Clone)]
+enum Provided {
+    /// A text, to be read as YAML.
+    Text(String),
+    /// The empty text, and not the nothing that YAML would make of it.
+    EmptyString,
+    /// A variable that is not set.
+    Unset,
+}
+
+type Provide = fn(&str, &dyn Outside) -> Result<Provided, String>;
+
+/// The schemes.
+static PROVIDERS: [(&str, Provide); 3] = [("env", variable), ("file", file), ("yaml", inline)];
+
+/// The schemes that a location may have, in order.
+pub fn schemes() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|(scheme, _)| *scheme)
+}
+
+fn variable(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
+    let (name, default) = opaque.split_once(":-").map_or((opaque, None), |(name, text)| (name, Some(text)));
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !is_name {
+        let expected = "must match regex ^[a-zA-Z_][a-zA-Z0-9_]*$";
+        return Err(format!("environment variable {name:?} has invalid name: {expected}"));
+    }
+    Ok(match (outside.env(name), default) {
+        (Some(text), _) => Provided::Text(text),
+        (None, Some("")) => Provided::EmptyString,
+        (None, Some(default)) => Provided::Text(default.to_owned()),
+        (None, None) => Provided::Unset,
+    })
+}
+
+fn file(path: &str, outside: &dyn Outside) -> Result<Provided, String> {
+    let bytes = outside
+        .read(path, yaml::TEXT_BYTES_MAX + 1)
+        .map_err(|e| format!("unable to read the file {path:?}: {e}"))?;
+    if bytes.len() > yaml::TEXT_BYTES_MAX {
+        return Err(format!("the file {path:?} is longer than {} bytes", yaml::TEXT_BYTES_MAX));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|e| format!("the file {path:?} is not UTF-8 at byte {}", e.utf8_error().valid_up_to()))?;
+    Ok(Provided::Text(text))
+}
+
+fn inline(text: &str, _outside: &dyn Outside) -> Result<Provided, String> {
+    Ok(Provided::Text(text.to_owned()))
+}
+
+/// A text that was retrieved, and what it reads as.
+pub(super) struct Retrieved {
+    /// The value. A text that is no YAML, or that is one string to YAML, is itself.
+    pub(super) node: Node,
+    /// The text.
+    pub(super) text: String,
+    /// Why the text is no YAML.
+    pub(super) not_yaml: Option<ConfigError>,
+    /// True for a variable that is not set.
+    pub(super) is_unset: bool,
+}
+
+impl Retrieved {
+    fn new(provided: Provided, source: &Arc<str>) -> Self {
+        let start = Position { source: source.clone(), line: 1, column: 1 };
+        let is_unset = matches!(provided, Provided::Unset);
+        let (value, text, not_yaml) = match provided {
+            Provided::Unset => (Value::Null, String::new(), None),
+            Provided::EmptyString => (Value::String(String::new()), String::new(), None),
+            Provided::Text(text) => match yaml::parse(&text, source) {
+                Ok(Node { value: Value::String(_), .. }) => (Value::String(text.clone()), text, None),
+                Ok(node) => return Retrieved { node, text, not_yaml: None, is_unset },
+                Err(error) => (Value::String(text.clone()), text, Some(error)),
+            },
+        };
+        Retrieved { node: Node::new(value, start), text, not_yaml, is_unset }
+    }
+
+    /// The value as the mapping of a whole configuration.
+    pub(super) fn into_configuration(self) -> Result<Node, ConfigError> {
+        let empty = || Node::new(Value::Mapping(Vec::new()), self.node.position.clone());
+        match (&self.node.value, self.not_yaml) {
+            (Value::Null, _) => Ok(empty()),
+            (Value::Mapping(_), _) => Ok(self.node),
+            (_, Some(error)) => Err(error),
+            (other, None) => {
+                let message = format!("expected a mapping of sections, got {}", other.go_type());
+                Err(Problem::new(self.node.position, "", message).into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_is_a_path_unless_it_has_a_scheme() {
+        for (text, want) in [
+            ("a.yaml", Ok(("file", "a.yaml"))),
+            ("file:/x/a.yaml", Ok(("file", "/x/a.yaml"))),
+            ("env:NAME", Ok(("env", "NAME"))),
+            ("yaml:a::b: 1", Ok(("yaml", "a::b: 1"))),
+            ("yaml:a: 1\nb: 2", Ok(("yaml", "a: 1\nb: 2"))),
+            ("C:\\a.yaml", Ok(("file", "C:\\a.yaml"))),
+            ("./a:b", Err("invalid uri: \"./a:b\"")),
+            (":x", Err("invalid uri: \":x\"")),
+        ] {
+            let got = Location::of_argument(text);
+            let got = got.as_ref().map(|l| (l.scheme.as_str(), l.opaque.as_str())).map_err(String::as_str);
+            assert_eq!(got, want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the tests of this folder share: trees from JSON, trees as one line of text, a made-up outside.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use component::config::{Node, Value};
+
+use super::source::Outside;
+
+/// A tree without places.
+pub(super) fn json(text: &str) -> Node {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A tree as one line, so that a test can say what it expects; a kept text follows its value in angles.
+pub(super) fn flow(node: &Node) -> String {
+    let value = match &node.value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(b) => b.to_string(),
+        Value::Int(i) => i.to_string(),
+        Value::Float(f) => format!("{f:?}"),
+        Value::String(s) => format!("{s:?}"),
+        Value::Sequence(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Mapping(entries) => {
+            let entries: Vec<String> =
+                entries.iter().map(|e| format!("{}: {}", e.key, flow(&e.value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    };
+    match &node.text {
+        Some(text) => format!("{value}<{text}>"),
+        None => value,
+    }
+}
+
+/// Variables and files that exist in the test only.
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) env: BTreeMap<&'static str, &'static str>,
+    pub(super) files: BTreeMap<&'static str, Vec<u8>>,
+}
+
+impl Outside for Made {
+    fn env(&self, name: &str) -> Option<String> {
+        self.env.get(name).map(|text| (*text).to_owned())
+    }
+
+    fn read(&self, path: &str, _limit: usize) -> io::Result<Vec<u8>> {
+        self.files.get(path).cloned().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+}
