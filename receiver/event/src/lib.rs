@@ -5,6 +5,7 @@
 //! iterators over bytes or records that somebody else obtained.
 
 pub mod call;
+pub mod decode;
 pub mod fold;
 mod process;
 

@@ -1,0 +1,171 @@
+//! Ring records: the bytes that the kernel programs wrote, back into the structs they were.
+//!
+//! The layout is `repr(C)` of [`table::record`], native endian: object and agent run on one machine. Bytes are read
+//! field by field, so nothing about them is trusted; about ten nanoseconds a record.
+
+use table::fold::COUNTERS;
+use table::record::{CallRecord, Header, Kind, ProcessRecord, StepRecord};
+
+/// A process began to be seen, ran another program, or ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProcessChange {
+    /// Which of the three: a `Process...` kind.
+    pub kind: Kind,
+    /// Who, and when: `entry_ns`.
+    pub header: Header,
+    /// The thread's name, NUL-padded.
+    pub comm: [u8; 16],
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Record {
+    /// A step.
+    Step(StepRecord),
+    /// A call.
+    Call(CallRecord),
+    /// A process's beginning, exec or end.
+    Process(ProcessChange),
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// The number names no [`Kind`].
+    #[error("record of kind {0}: expected 1 to 5")]
+    Kind(u16),
+    /// There are fewer or more bytes than the kind has.
+    #[error("record of kind {kind} is {bytes} bytes long: expected {expected}")]
+    Length {
+        /// The kind.
+        kind: u16,
+        /// What is there.
+        bytes: usize,
+        /// What its struct takes.
+        expected: usize,
+    },
+}
+
+/// Reads one record.
+#[inline]
+pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
+    let kind = bytes.first_chunk::<2>().map_or(0, |b| u16::from_ne_bytes(*b));
+    let (expected, parse): (usize, fn(&mut Fields<'_>) -> Record) = match kind {
+        1 => (size_of::<StepRecord>(), step),
+        2 => (size_of::<CallRecord>(), call),
+        3 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessSeen)),
+        4 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExec)),
+        5 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExit)),
+        _ => return Err(DecodeError::Kind(kind)),
+    };
+    if bytes.len() != expected {
+        return Err(DecodeError::Length { kind, bytes: bytes.len(), expected });
+    }
+    Ok(parse(&mut Fields(bytes)))
+}
+
+/// The fields not read yet. The length was checked: what is missing reads as 0.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let Some((first, rest)) = self.0.split_first_chunk::<N>() else { return [0; N] };
+        self.0 = rest;
+        *first
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_ne_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.take())
+    }
+
+    fn i32(&mut self) -> i32 {
+        i32::from_ne_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+
+    // Struct literals below list fields in the order of `table::record`, and Rust evaluates them in that order.
+    fn header(&mut self) -> Header {
+        Header {
+            kind: self.u16(),
+            row: self.u16(),
+            flags: self.u32(),
+            pid: self.u32(),
+            tid: self.u32(),
+            process_start_ns: self.u64(),
+            entry_ns: self.u64(),
+            duration_ns: self.u64(),
+        }
+    }
+}
+
+fn step(f: &mut Fields<'_>) -> Record {
+    Record::Step(StepRecord {
+        header: f.header(),
+        stream: f.u64(),
+        sequence: f.u64(),
+        previous_exit_ns: f.u64(),
+        first_ns: f.u64(),
+        recorded_ns: f.u64(),
+        runq_gap_ns: f.u64(),
+        runq_enqueue_ns: f.u64(),
+        runq_wait_ns: f.u64(),
+        fresh: f.u64(),
+        process_fresh: f.u64(),
+        first_tid: f.u32(),
+        device: f.i32(),
+        work: std::array::from_fn::<u64, COUNTERS, _>(|_| f.u64()),
+    })
+}
+
+fn call(f: &mut Fields<'_>) -> Record {
+    Record::Call(CallRecord {
+        header: f.header(),
+        result: f.u32(),
+        device: f.i32(),
+        handle: f.u64(),
+        bytes: f.u64(),
+        stream: f.u64(),
+    })
+}
+
+fn process(f: &mut Fields<'_>, kind: Kind) -> Record {
+    Record::Process(ProcessChange { kind, header: f.header(), comm: f.take() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_where_the_structs_have_them() {
+        // A record whose every 32-bit word holds its own number.
+        let words = |n: usize, kind: u16| -> Vec<u8> {
+            let mut bytes: Vec<u8> = (0..n as u32).flat_map(u32::to_ne_bytes).collect();
+            bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+            bytes
+        };
+        let Ok(Record::Step(s)) = decode(&words(size_of::<StepRecord>() / 4, 1)) else { panic!("no step") };
+        assert_eq!((s.header.pid, s.header.tid), (2, 3));
+        assert_eq!(s.first_tid as usize, std::mem::offset_of!(StepRecord, first_tid) / 4);
+        let last = std::mem::offset_of!(StepRecord, work) / 4 + 2 * (COUNTERS - 1);
+        assert_eq!(s.work[COUNTERS - 1] as u32 as usize, last);
+        let Ok(Record::Call(c)) = decode(&words(size_of::<CallRecord>() / 4, 2)) else { panic!("no call") };
+        assert_eq!(c.stream as u32 as usize, std::mem::offset_of!(CallRecord, stream) / 4);
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        assert_eq!(decode(b""), Err(DecodeError::Kind(0)));
+        assert_eq!(decode(&[9; 40]), Err(DecodeError::Kind(0x0909)));
+        let mut short = vec![0u8; 71];
+        short[..2].copy_from_slice(&2u16.to_ne_bytes());
+        assert_eq!(decode(&short), Err(DecodeError::Length { kind: 2, bytes: 71, expected: 72 }));
+    }
+}
