@@ -20,7 +20,7 @@ static BOUNDS: [u64; 256] = bounds();
 
 const fn bounds() -> [u64; 256] {
     // 2^(k/4) for k = 0..3.
-    const ROOTS: [f64; 4] = [1.0, 1.189_207_115_002_721, core::f64::consts::SQRT_2, 1.681_792_830_507_429_1];
+    const ROOTS: [f64; 4] = [1.0, 1.189_207_115_002_721, core::f64::consts::SQRT_2, 1.681_792_830_507_429];
     let mut bounds = [u64::MAX; 256];
     let mut k = 0;
     while k < BUCKETS {

@@ -1,1 +1,43 @@
-//! capture
+//! Watching GPU processes from the kernel: loading the programs, finding the libraries of every process, attaching
+//! to them, and turning what comes back into [`event::Event`]s.
+//!
+//! The one idea: a library file is probed once, by device and inode, and every process that maps it is covered from
+//! its first call, in whatever container. This crate alone knows aya, bpf(2) and /proc; it alone holds `unsafe` on
+//! the user's side. It judges nothing: what the events mean is for others.
+
+mod attach;
+mod btf;
+mod calibrate;
+mod capture;
+mod clock;
+mod elf;
+mod kernel;
+mod libraries;
+mod maps;
+mod objects;
+mod proc;
+mod processes;
+mod readiness;
+mod sys;
+mod totals;
+
+pub use capture::{Capture, Settings};
+pub use clock::now_ns;
+pub use kernel::MapSizes;
+pub use readiness::{Check, Verdict, readiness};
+
+/// Why capture cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// No object was built for this architecture.
+    #[error("no kernel programs for {0}: expected x86_64 or aarch64")]
+    Architecture(&'static str),
+    /// The kernel refused something.
+    #[error("cannot load {what}: {reason}{}", readiness::hint())]
+    Load {
+        /// What.
+        what: &'static str,
+        /// The kernel's word.
+        reason: String,
+    },
+}

@@ -1,0 +1,119 @@
+//! Attaching the probe programs to functions of a file, behind one small interface with two implementations:
+//! uprobe_multi (Linux 6.6, one link for all functions, CAP_BPF and CAP_PERFMON) and perf uprobes (Linux 5.15).
+//!
+//! What is attached stays so until its [`Attached`] is dropped. Which file and which functions is decided elsewhere.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
+use table::Cookie;
+
+use crate::kernel::{Kernel, chain};
+use crate::sys::{self, End};
+use crate::CaptureError;
+
+/// One function: where it begins in its file, and what the programs must know of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Point {
+    /// Offset of its first instruction in the file.
+    pub offset: u64,
+    /// Its row, packed.
+    pub cookie: Cookie,
+}
+
+/// Why a file could not be attached to.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot attach to {path}: {reason}")]
+pub struct AttachError {
+    path: String,
+    reason: String,
+}
+
+/// Probes in place; dropping them takes them away.
+pub struct Attached(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send>);
+
+/// A way to attach.
+pub trait Attach: Send {
+    /// Its name, for logs and `check`.
+    fn name(&self) -> &'static str;
+
+    /// Attaches the entry program to all points and the return program to the timed ones, for every process that
+    /// maps the file at `path`, now or later.
+    fn attach(&self, kernel: &mut Kernel, path: &Path, points: &[Point]) -> Result<Attached, AttachError>;
+}
+
+/// The best way this kernel has.
+pub fn best(kernel: &mut Kernel) -> Result<Box<dyn Attach>, CaptureError> {
+    match kernel.multi {
+        Some(_) => Ok(Box::new(UprobeMulti)),
+        None => Ok(Box::new(PerfUprobe::prepare(kernel)?)),
+    }
+}
+
+fn timed(points: &[Point]) -> impl Iterator<Item = &Point> {
+    points.iter().filter(|p| p.cookie.is_timed())
+}
+
+fn failed(path: &Path, reason: String) -> AttachError {
+    AttachError { path: path.display().to_string(), reason }
+}
+
+/// One link for all entries, one for all returns.
+pub struct UprobeMulti;
+
+impl Attach for UprobeMulti {
+    fn name(&self) -> &'static str {
+        "uprobe_multi"
+    }
+
+    fn attach(&self, kernel: &mut Kernel, path: &Path, points: &[Point]) -> Result<Attached, AttachError> {
+        let programs = kernel.multi.as_ref().ok_or_else(|| failed(path, "uprobe_multi is not loaded".to_owned()))?;
+        let link = |program, points: Vec<(u64, u64)>, end| -> io::Result<Option<OwnedFd>> {
+            (!points.is_empty()).then(|| sys::link(program, path, &points, end)).transpose()
+        };
+        let pair = |p: &Point| (p.offset, p.cookie.0);
+        // Returns first: a call that is seen to begin is then seen to end.
+        let returns = link(&programs.leave, timed(points).map(pair).collect(), End::Return);
+        let returns = returns.map_err(|e| failed(path, e.to_string()))?;
+        let entries = link(&programs.enter, points.iter().map(pair).collect(), End::Entry);
+        let entries = entries.map_err(|e| failed(path, e.to_string()))?;
+        Ok(Attached(Box::new((entries, returns))))
+    }
+}
+
+/// A perf event for each end of each function.
+pub struct PerfUprobe(());
+
+impl PerfUprobe {
+    /// Loads the programs in the form perf uprobes need.
+    pub fn prepare(kernel: &mut Kernel) -> Result<PerfUprobe, CaptureError> {
+        for name in ["enter", "leave"] {
+            let program = kernel.perf_program(name)?;
+            program.load().map_err(|e| CaptureError::Load { what: "a probe program", reason: chain(&e) })?;
+        }
+        Ok(PerfUprobe(()))
+    }
+}
+
+impl Attach for PerfUprobe {
+    fn name(&self) -> &'static str {
+        "perf uprobes"
+    }
+
+    fn attach(&self, kernel: &mut Kernel, path: &Path, points: &[Point]) -> Result<Attached, AttachError> {
+        let mut links = Vec::new();
+        let mut link = |name: &str, point: &Point| -> Result<(), String> {
+            let program = kernel.perf_program(name).map_err(|e| e.to_string())?;
+            let location = UProbeAttachLocation::AbsoluteOffset(point.offset);
+            let at = UProbeAttachPoint { location, cookie: Some(point.cookie.0) };
+            let id = program.attach(at, path, UProbeScope::AllProcesses).map_err(|e| chain(&e))?;
+            links.push(program.take_link(id).map_err(|e| chain(&e))?);
+            Ok(())
+        };
+        timed(points).try_for_each(|p| link("leave", p)).map_err(|e| failed(path, e))?;
+        points.iter().try_for_each(|p| link("enter", p)).map_err(|e| failed(path, e))?;
+        Ok(Attached(Box::new(links)))
+    }
+}

@@ -1,0 +1,399 @@
+//! The live source of events: what the kernel says, and what /proc adds.
+//!
+//! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, looks at a bounded number of
+//! processes, and now and then reads the folds. Nothing here waits, and nothing runs in the background.
+
+use std::collections::BTreeMap;
+
+use event::{Account, Event, EventSource, ProcessId};
+use table::counters::Drop;
+use table::record::{Kind, RANGES, RuntimeCode, StepRecord, flag};
+
+use event::decode::{DecodeError, Record};
+
+use crate::attach::{self, Attach};
+use crate::kernel::{Kernel, MapSizes};
+use crate::libraries::{Libraries, Sight};
+use crate::maps::{self, Mapping};
+use crate::processes::Processes;
+use crate::totals::{self, Share};
+use crate::{CaptureError, calibrate, clock, proc};
+
+/// Records taken from the ring in one call.
+const RECORDS_PER_READ: usize = 8_192;
+/// Processes looked at in one call.
+const LOOKS_PER_READ: usize = 32;
+const LIST_EVERY_NS: u64 = 2_000_000_000;
+const LOSS_EVERY_NS: u64 = 100_000_000;
+const CLOCK_EVERY_NS: u64 = 10_000_000_000;
+
+/// What to capture, and how much room to take.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// Trace every process that calls a probed function.
+    pub trace_all: bool,
+    /// Processes to trace where `trace_all` is not set.
+    pub pids: Vec<u32>,
+    /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
+    pub totals_every_ns: u64,
+    /// How long a library stays attached after its last process, ns.
+    pub linger_ns: u64,
+    /// Sizes of the kernel's maps.
+    pub sizes: MapSizes,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            trace_all: true,
+            pids: Vec::new(),
+            totals_every_ns: 10_000_000_000,
+            linger_ns: 60_000_000_000,
+            sizes: MapSizes::default(),
+        }
+    }
+}
+
+/// Something to do every so often.
+struct Every {
+    interval_ns: u64,
+    next_ns: u64,
+}
+
+impl Every {
+    fn new(interval_ns: u64) -> Every {
+        Every { interval_ns, next_ns: 0 }
+    }
+
+    fn is_due(&mut self, now_ns: u64) -> bool {
+        let due = now_ns >= self.next_ns;
+        if due {
+            self.next_ns = now_ns + self.interval_ns;
+        }
+        due
+    }
+}
+
+/// The live source.
+pub struct Capture {
+    kernel: Kernel,
+    attach: Box<dyn Attach>,
+    libraries: Libraries,
+    processes: Processes,
+    runtime: BTreeMap<u32, RuntimeCode>,
+    retired: Share,
+    lost: [u64; Drop::ALL.len()],
+    received: u64,
+    undecoded: u64,
+    hit_cost_ns: u64,
+    linger_ns: u64,
+    list: Every,
+    loss: Every,
+    clock: Every,
+    totals: Every,
+}
+
+impl Capture {
+    /// Loads the programs and begins to look for libraries. Nothing else on the machine is changed.
+    pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
+        let mut kernel = Kernel::load(&settings.sizes, settings.trace_all)?;
+        let attach = attach::best(&mut kernel)?;
+        let hit_cost_ns = calibrate::hit_cost_ns(&mut kernel, attach.as_ref());
+        for pid in &settings.pids {
+            let named = kernel.filter.insert(*pid, 1, 0);
+            named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
+        }
+        tracing::info!(attach = attach.name(), hit_cost_ns, "kernel programs are loaded");
+        Ok(Capture {
+            kernel,
+            attach,
+            libraries: Libraries::default(),
+            processes: Processes::default(),
+            runtime: BTreeMap::new(),
+            retired: Share::default(),
+            lost: Default::default(),
+            received: 0,
+            undecoded: 0,
+            hit_cost_ns,
+            linger_ns: settings.linger_ns,
+            list: Every::new(LIST_EVERY_NS),
+            loss: Every::new(LOSS_EVERY_NS),
+            clock: Every::new(CLOCK_EVERY_NS),
+            totals: Every::new(settings.totals_every_ns),
+        })
+    }
+
+    /// How functions are attached: `uprobe_multi` or `perf uprobes`.
+    pub fn attach_name(&self) -> &'static str {
+        self.attach.name()
+    }
+
+    /// Looks at a process now instead of when its time comes.
+    pub fn look_now(&mut self, pid: u32, into: &mut Vec<Event>) {
+        self.processes.follow(pid, clock::now_ns());
+        self.look(pid, clock::now_ns(), into);
+    }
+
+    /// What can be seen of a process, and what cannot, a sentence each.
+    pub fn sight(&mut self, pid: u32) -> Option<(Vec<String>, Vec<String>)> {
+        self.processes.get_mut(pid).map(|f| (f.visible.clone(), f.blind.clone()))
+    }
+
+    /// The account as it stands now.
+    pub fn account(&self) -> Account {
+        let (libraries, functions) = self.libraries.attached();
+        Account {
+            received: self.received,
+            run_cost_ns: self.hit_cost_ns,
+            libraries,
+            functions,
+            ..totals::account(&self.kernel, self.retired, clock::now_ns())
+        }
+    }
+
+    /// Appends the totals of every process, and the account.
+    pub fn read_totals(&mut self, into: &mut Vec<Event>) {
+        let now_ns = clock::now_ns();
+        for process in self.processes.traced() {
+            totals::operations(&self.kernel, process, now_ns, into);
+        }
+        into.push(Event::Account(Box::new(self.account())));
+    }
+
+    fn list(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        let pids = proc::pids();
+        let gone: Vec<u32> = self.processes.pids().filter(|pid| !pids.contains(pid)).collect();
+        for pid in gone {
+            self.end(pid, now_ns, into);
+        }
+        for pid in pids {
+            if self.processes.get_mut(pid).is_none() {
+                self.processes.follow(pid, now_ns);
+                self.processes.hurry(pid);
+            }
+        }
+        self.libraries.sweep(now_ns, self.linger_ns);
+    }
+
+    fn look(&mut self, pid: u32, now_ns: u64, into: &mut Vec<Event>) {
+        let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return };
+        let mappings = maps::parse(&text);
+        let (visible, blind) = self.attach_all(pid, &mappings);
+        self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
+        let Some(followed) = self.processes.get_mut(pid) else { return };
+        if followed.visible != visible || followed.blind != blind {
+            (followed.visible, followed.blind) = (visible, blind);
+            if let Some(process) = followed.traced {
+                self.describe(process, now_ns, into);
+            }
+        }
+    }
+
+    fn attach_all(&mut self, pid: u32, mappings: &[Mapping]) -> (Vec<String>, Vec<String>) {
+        if pid == std::process::id() {
+            return Default::default();
+        }
+        let mut code = RuntimeCode::default();
+        let (mut seen, mut blind) = (Vec::new(), Vec::new());
+        let mut found: Vec<(&Mapping, table::Library, bool)> =
+            mappings.iter().filter_map(|m| Some((m, m.library()?, false))).collect();
+        found.extend(inside(mappings));
+        found.dedup_by_key(|(m, _, _)| m.file);
+        for (mapping, library, inside) in found {
+            let sight = self.libraries.attach(&mut self.kernel, self.attach.as_ref(), pid, mapping, library, inside);
+            match sight {
+                Sight::Seen(what) => seen.push(what),
+                Sight::Blind(why) => blind.push(why),
+            }
+        }
+        let runtime = mappings.iter().filter(|m| m.library() == Some(table::Library::Cudart));
+        for (place, mapping) in code.iter_mut().zip(runtime.take(RANGES)) {
+            *place = [mapping.start, mapping.end];
+        }
+        self.tell_runtime(pid, code);
+        (seen, blind)
+    }
+
+    /// Where the runtime lies in a process, so that its own calls of the driver are not counted twice.
+    fn tell_runtime(&mut self, pid: u32, code: RuntimeCode) {
+        if code == RuntimeCode::default() || self.runtime.get(&pid) == Some(&code) {
+            return;
+        }
+        match self.kernel.runtime.insert(pid, code, 0) {
+            Ok(()) => drop(self.runtime.insert(pid, code)),
+            Err(e) => tracing::warn!(pid, %e, "driver calls made by the runtime will count twice in this process"),
+        }
+    }
+
+    fn describe(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        let mut info = proc::describe(process, at_ns);
+        if let Some(followed) = self.processes.get_mut(process.pid) {
+            (info.visible, info.blind) = (followed.visible.clone(), followed.blind.clone());
+        }
+        into.push(Event::Process(Box::new(info)));
+    }
+
+    /// A record names a process: makes sure that it was described first.
+    fn know(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        if self.processes.get_mut(process.pid).is_none() {
+            self.processes.follow(process.pid, at_ns);
+        }
+        let Some(followed) = self.processes.get_mut(process.pid) else { return };
+        match followed.traced {
+            Some(known) if known == process => return,
+            Some(_) => self.end(process.pid, at_ns, into),
+            None => {}
+        }
+        self.processes.follow(process.pid, at_ns);
+        if let Some(followed) = self.processes.get_mut(process.pid) {
+            followed.traced = Some(process);
+        }
+        self.look(process.pid, at_ns, into);
+        self.describe(process, at_ns, into);
+    }
+
+    /// A process ended or runs another program: its last figures, then its end, and room for the next of its pid.
+    fn end(&mut self, pid: u32, at_ns: u64, into: &mut Vec<Event>) {
+        let Some(followed) = self.processes.forget(pid) else { return };
+        self.libraries.retain(pid, &[], at_ns);
+        if self.runtime.remove(&pid).is_some() {
+            let _ = self.kernel.runtime.remove(&pid);
+        }
+        let Some(process) = followed.traced else { return };
+        self.unfinished(process, at_ns, into);
+        let share = totals::operations(&self.kernel, process, at_ns, into);
+        if self.kernel.processes.remove(&pid).is_ok() {
+            totals::retire(&mut self.retired, share);
+        }
+        for probe in table::PROBES {
+            let _ = self.kernel.durations.remove(&[pid, u32::from(probe.id)]);
+        }
+        into.push(Event::Exit { process, at_ns });
+    }
+
+    /// Steps that nothing will close any more.
+    fn unfinished(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        let mut keys: Vec<[u32; 4]> = self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
+        keys.sort_unstable();
+        for key in keys {
+            if let Ok(words) = self.kernel.streams.get(&key, 0) {
+                into.extend(unfinished_step(process, key, words, at_ns).map(Event::Step));
+            }
+            let _ = self.kernel.streams.remove(&key);
+        }
+    }
+
+    fn drain(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        for _ in 0..RECORDS_PER_READ {
+            let Some(item) = self.kernel.ring.next() else { return };
+            let record = event::decode::decode(&item);
+            drop(item);
+            self.received += 1;
+            match record {
+                Ok(record) => self.take(record, now_ns, into),
+                Err(e) => self.refuse(&e),
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: &DecodeError) {
+        if self.undecoded == 0 {
+            tracing::error!(%error, "a record from the kernel makes no sense: object and agent do not match");
+        }
+        self.undecoded += 1;
+    }
+
+    fn take(&mut self, record: Record, now_ns: u64, into: &mut Vec<Event>) {
+        match record {
+            Record::Step(step) => {
+                self.know((&step.header).into(), step.header.entry_ns, into);
+                into.push(Event::Step(step));
+            }
+            Record::Call(call) => {
+                self.know((&call.header).into(), call.header.entry_ns, into);
+                into.push(Event::Call(call));
+            }
+            Record::Process(process) => {
+                let (kind, header) = (process.kind, &process.header);
+                match kind {
+                    Kind::ProcessExit => self.end(header.pid, header.entry_ns, into),
+                    Kind::ProcessExec => {
+                        self.end(header.pid, header.entry_ns, into);
+                        self.processes.follow(header.pid, now_ns);
+                    }
+                    _ if header.pid != std::process::id() => self.know(header.into(), header.entry_ns, into),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn tell_loss(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        let dropped = totals::dropped(&totals::counters(&self.kernel));
+        for ((reason, before), now) in Drop::ALL.into_iter().zip(&mut self.lost).zip(dropped) {
+            let count = now - std::mem::replace(before, now);
+            if count > 0 {
+                into.push(Event::Lost { at_ns: now_ns, reason, count });
+            }
+        }
+        into.push(Event::Tick { at_ns: now_ns });
+    }
+}
+
+/// A program that carries the runtime inside itself: it uses the driver and has no runtime library.
+fn inside(mappings: &[Mapping]) -> Option<(&Mapping, table::Library, bool)> {
+    let has = |library| mappings.iter().any(|m| m.library() == Some(library));
+    let main = mappings.first()?;
+    (has(table::Library::Cuda) && !has(table::Library::Cudart)).then_some((main, table::Library::Cudart, true))
+}
+
+#[expect(unsafe_code, reason = "a fold read from its map is the same words")]
+fn unfinished_step(
+    process: ProcessId,
+    key: [u32; 4],
+    words: [u64; size_of::<table::fold::StreamFold>() / 8],
+    at_ns: u64,
+) -> Option<StepRecord> {
+    // SAFETY: StreamFold is repr(C) and holds nothing but 64-bit atomics, for which every bit pattern is valid; the
+    // sizes are equal, or this would not compile.
+    let fold: table::fold::StreamFold = unsafe { std::mem::transmute(words) };
+    if !fold.begin_close() {
+        return None;
+    }
+    let now = table::fold::Stamp { ns: at_ns, runq_ns: table::record::NOT_SEEN, tid: 0 };
+    let mut step = StepRecord::default();
+    fold.close(&now, &now, &mut step);
+    step.header.kind = Kind::Step as u16;
+    step.header.flags |= flag::UNFINISHED;
+    (step.header.pid, step.header.tid) = (process.pid, step.first_tid);
+    step.header.process_start_ns = process.start_ns;
+    step.header.entry_ns = at_ns;
+    step.stream = u64::from(key[2]) | u64::from(key[3]) << 32 | u64::from(key[1]) << 32;
+    step.device = -1;
+    Some(step)
+}
+
+impl EventSource for Capture {
+    type Error = CaptureError;
+
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, CaptureError> {
+        let now_ns = clock::now_ns();
+        if self.clock.is_due(now_ns) {
+            into.push(Event::Clock(clock::offsets()));
+        }
+        if self.list.is_due(now_ns) {
+            self.list(now_ns, into);
+        }
+        for pid in self.processes.due(now_ns, LOOKS_PER_READ) {
+            self.look(pid, now_ns, into);
+        }
+        self.drain(now_ns, into);
+        if self.loss.is_due(now_ns) {
+            self.tell_loss(now_ns, into);
+        }
+        if self.totals.is_due(now_ns) {
+            self.read_totals(into);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,205 @@
+//! The programs in the kernel: loading them, telling them what they must know, and reading their maps.
+//!
+//! aya makes the maps and the tracepoint programs; the two probe programs are loaded once more by [`crate::sys`]
+//! where the kernel has uprobe_multi. This file holds maps and programs; what is attached where is
+//! [`crate::attach`]'s.
+
+use std::collections::{HashMap as Dictionary, HashSet};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::programs::RawTracePoint;
+use aya::{Ebpf, EbpfLoader};
+use aya_obj::generated::bpf_insn;
+use table::counters::Counters;
+use table::record::{OperationFold, ProcessFold, RuntimeCode, Settings};
+
+use crate::CaptureError;
+use crate::btf::Btf;
+use crate::objects::OBJECT;
+use crate::sys;
+
+/// A struct of 64-bit words as words: its fields at their offset divided by eight.
+pub type Words<const BYTES: usize> = [u64; BYTES];
+
+pub(crate) const PROCESS_WORDS: usize = size_of::<ProcessFold>() / 8;
+pub(crate) const COUNTER_WORDS: usize = size_of::<Counters>() / 8;
+pub(crate) const OPERATION_WORDS: usize = size_of::<OperationFold>() / 8;
+const SETTING_WORDS: usize = size_of::<Settings>() / 8;
+
+/// How large the maps are that the user may size.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MapSizes {
+    /// Bytes of the ring: a power of two, at least a page.
+    pub ring_bytes: u32,
+    /// Streams of all processes.
+    pub streams: u32,
+    /// Processes.
+    pub processes: u32,
+    /// Threads that make timed calls.
+    pub threads: u32,
+}
+
+impl Default for MapSizes {
+    fn default() -> Self {
+        MapSizes { ring_bytes: 4 << 20, streams: 16_384, processes: 1_024, threads: 32_768 }
+    }
+}
+
+/// The loaded programs and their maps.
+pub struct Kernel {
+    ebpf: Ebpf,
+    /// The ring's reading end.
+    pub ring: RingBuf<MapData>,
+    /// [`ProcessFold`]s by pid.
+    pub processes: HashMap<MapData, u32, Words<PROCESS_WORDS>>,
+    /// Each CPU's [`Counters`].
+    pub counters: PerCpuArray<MapData, Words<COUNTER_WORDS>>,
+    /// [`OperationFold`]s; the key is pid and row.
+    pub durations: HashMap<MapData, [u32; 2], Words<OPERATION_WORDS>>,
+    /// Streams' keys; the values are the kernel's own business.
+    pub streams: HashMap<MapData, [u32; 4], Words<{ size_of::<table::fold::StreamFold>() / 8 }>>,
+    /// Named processes: 1 to trace, 0 not to.
+    pub filter: HashMap<MapData, u32, u64>,
+    /// Where the runtime lies in each process.
+    pub runtime: HashMap<MapData, u32, RuntimeCode>,
+    /// `enter` and `leave` for uprobe_multi, where the kernel has it.
+    pub multi: Option<Multi>,
+}
+
+/// The probe programs, loaded for uprobe_multi.
+pub struct Multi {
+    /// Runs at entries.
+    pub enter: OwnedFd,
+    /// Runs at returns.
+    pub leave: OwnedFd,
+}
+
+fn problem(what: &'static str) -> impl Fn(aya::maps::MapError) -> CaptureError {
+    move |e| CaptureError::Load { what, reason: e.to_string() }
+}
+
+fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, CaptureError> {
+    let missing = || CaptureError::Load { what: name, reason: "the object has no such map".to_owned() };
+    T::try_from(ebpf.take_map(name).ok_or_else(missing)?).map_err(problem(name))
+}
+
+impl Kernel {
+    /// Loads programs and maps, and attaches the tracepoints. Nothing is probed yet.
+    pub fn load(sizes: &MapSizes, trace_all: bool) -> Result<Kernel, CaptureError> {
+        let mut ebpf = load_object(sizes)?;
+        let multi = Multi::load(&ebpf);
+        if let Err(reason) = &multi {
+            tracing::info!(%reason, "uprobe_multi is not available: perf uprobes are used, which detach slowly");
+        }
+        let mut settings: Array<_, [u64; SETTING_WORDS]> = take(&mut ebpf, "SETTINGS")?;
+        settings.set(0, settings_words(trace_all), 0).map_err(problem("SETTINGS"))?;
+        for (program, tracepoint) in [("exec", "sched_process_exec"), ("exit", "sched_process_exit")] {
+            attach_tracepoint(&mut ebpf, program, tracepoint)?;
+        }
+        Ok(Kernel {
+            ring: take(&mut ebpf, "RING")?,
+            processes: take(&mut ebpf, "PROCESSES")?,
+            counters: take(&mut ebpf, "COUNTERS")?,
+            durations: take(&mut ebpf, "DURATIONS")?,
+            streams: take(&mut ebpf, "STREAMS")?,
+            filter: take(&mut ebpf, "FILTER")?,
+            runtime: take(&mut ebpf, "RUNTIME")?,
+            multi: multi.ok(),
+            ebpf,
+        })
+    }
+
+    /// The program of this name as aya loads it, for perf uprobes.
+    pub fn perf_program(&mut self, name: &str) -> Result<&mut aya::programs::UProbe, CaptureError> {
+        let failed = |reason: String| CaptureError::Load { what: "a probe program", reason };
+        let program = self.ebpf.program_mut(name).ok_or_else(|| failed(format!("there is no {name}")))?;
+        program.try_into().map_err(|e: aya::programs::ProgramError| failed(e.to_string()))
+    }
+}
+
+fn load_object(sizes: &MapSizes) -> Result<Ebpf, CaptureError> {
+    if OBJECT.is_empty() {
+        return Err(CaptureError::Architecture(std::env::consts::ARCH));
+    }
+    let mut loader = EbpfLoader::new();
+    loader.map_max_entries("RING", sizes.ring_bytes);
+    loader.map_max_entries("STREAMS", sizes.streams);
+    loader.map_max_entries("PROCESSES", sizes.processes);
+    loader.map_max_entries("THREADS", sizes.threads);
+    loader.load(OBJECT).map_err(|e| CaptureError::Load { what: "the kernel programs", reason: chain(&e) })
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+fn attach_tracepoint(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<(), CaptureError> {
+    let failed = |reason: String| CaptureError::Load { what: "a tracepoint program", reason };
+    let program = ebpf.program_mut(name).ok_or_else(|| failed(format!("there is no {name}")))?;
+    let program: &mut RawTracePoint = program.try_into().map_err(|e| failed(chain(&e)))?;
+    program.load().map_err(|e| failed(chain(&e)))?;
+    program.attach(tracepoint).map_err(|e| failed(chain(&e)))?;
+    Ok(())
+}
+
+fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
+    let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let btf = Btf::parse(&data).inspect_err(|e| tracing::warn!(%e, "run-queue waits and process ends are not seen"));
+    let offset = |structure: &str, field: &str| btf.as_ref().ok().and_then(|b| b.offset(structure, field));
+    let run_delay = btf.as_ref().ok().and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
+    // Before Linux 5.5 the field was called real_start_time.
+    let start = offset("task_struct", "start_boottime").or_else(|| offset("task_struct", "real_start_time"));
+    let settings = Settings {
+        trace_all: u64::from(trace_all),
+        sample_shift: 0,
+        run_delay_at: run_delay.unwrap_or(0),
+        group_leader_at: offset("task_struct", "group_leader").unwrap_or(0),
+        start_boottime_at: start.unwrap_or(0),
+        signal_at: offset("task_struct", "signal").unwrap_or(0),
+        live_at: offset("signal_struct", "live").unwrap_or(0),
+        tgid_at: offset("task_struct", "tgid").unwrap_or(0),
+    };
+    let s = settings;
+    [s.trace_all, s.sample_shift, s.run_delay_at, s.group_leader_at, s.start_boottime_at, s.signal_at, s.live_at, s.tgid_at]
+}
+
+impl Multi {
+    /// Loads both probe programs over the maps that `ebpf` made.
+    fn load(ebpf: &Ebpf) -> Result<Multi, CaptureError> {
+        let failed = |reason: String| CaptureError::Load { what: "uprobe_multi", reason };
+        let mut object = aya_obj::Object::parse(OBJECT).map_err(|e| failed(chain(&e)))?;
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let fds: Dictionary<&str, RawFd> = ebpf.maps().filter_map(|(name, map)| Some((name, fd(map)?))).collect();
+        let maps = object.maps.clone();
+        let bound = maps.iter().filter_map(|(name, map)| Some((name.as_str(), *fds.get(name.as_str())?, map)));
+        object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
+        object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
+        let load = |name: &str| -> Result<OwnedFd, CaptureError> {
+            let instructions = instructions(&object, name).ok_or_else(|| failed(format!("there is no {name}")))?;
+            sys::load(name, instructions).map_err(|e| failed(e.to_string()))
+        };
+        Ok(Multi { enter: load("enter")?, leave: load("leave")? })
+    }
+}
+
+fn instructions<'a>(object: &'a aya_obj::Object, name: &str) -> Option<&'a [bpf_insn]> {
+    let program = object.programs.get(name)?;
+    object.functions.get(&program.function_key()).map(|f| f.instructions.as_slice())
+}
+
+fn fd(map: &Map) -> Option<RawFd> {
+    let (Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data)) =
+        map
+    else {
+        return None;
+    };
+    Some(data.fd().as_fd().as_raw_fd())
+}

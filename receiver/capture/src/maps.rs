@@ -1,0 +1,109 @@
+//! What files a process has mapped as code, from /proc/PID/maps (proc_pid_maps(5)).
+//!
+//! A file is known by device and inode, not by its path: containers share paths, upgrades swap inodes.
+
+use std::path::PathBuf;
+
+use table::Library;
+
+/// A file on this machine.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FileKey {
+    /// Device, major and minor.
+    pub device: (u32, u32),
+    /// Inode.
+    pub inode: u64,
+}
+
+/// A stretch of a file mapped as code.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Which file.
+    pub file: FileKey,
+    /// Its path as the process sees it; may have been replaced or removed since.
+    pub path: PathBuf,
+}
+
+impl Mapping {
+    /// The last part of the path, without the mark of a removed file.
+    pub fn name(&self) -> &str {
+        let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        name.strip_suffix(" (deleted)").unwrap_or(name)
+    }
+
+    /// The library this is by its name, if it is one that is probed.
+    pub fn library(&self) -> Option<Library> {
+        let rest = |prefix: &str| self.name().strip_prefix(prefix).map(str::to_owned);
+        // `libcudart-<hash>.so.12` is how Python wheels rename a library they bring along.
+        let named = |prefix: &str| rest(prefix).is_some_and(|r| r.starts_with(".so") || r.starts_with('-'));
+        NAMES.iter().find(|(prefix, _)| named(prefix)).map(|(_, library)| *library)
+    }
+}
+
+const NAMES: [(&str, Library); 3] =
+    [("libamdhip64", Library::Amdhip), ("libcuda", Library::Cuda), ("libcudart", Library::Cudart)];
+
+/// The code mappings of files in the text of a maps file; lines that make no sense are left out.
+pub fn parse(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<Mapping> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let mut fields = rest.splitn(5, ' ');
+    let (permissions, offset, device, inode) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let path = fields.next()?.trim_start();
+    if permissions.as_bytes().get(2) != Some(&b'x') || !path.starts_with('/') {
+        return None;
+    }
+    let (major, minor) = device.split_once(':')?;
+    let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        file: FileKey { device: (hex(major)?, hex(minor)?), inode: inode.parse().ok()? },
+        path: PathBuf::from(path),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+55d0-55e0 r-xp 00001000 fe:00 42                         /opt/my app/server
+7f00-7f10 r--p 00000000 fe:00 43                         /usr/lib/libcudart.so.12
+7f10-7f20 r-xp 00010000 fe:00 43                         /usr/lib/libcudart.so.12
+7f30-7f40 r-xp 00010000 00:2a 44                         /venv/nvidia/lib/libcudart-abc123.so.12 (deleted)
+7f50-7f60 r-xp 00000000 fe:00 45                         /usr/lib/libcuda.so.1
+7f70-7f80 r-xp 00000000 fe:00 46                         /usr/lib/libcudadebugger.so.1
+7f90-7fa0 rw-p 00000000 00:00 0                          [heap]
+7fb0-7fc0 r-xp 00000000 00:00 0
+nonsense";
+
+    #[test]
+    fn code_of_files_is_found_whatever_the_path() {
+        let found = parse(TEXT);
+        let names: Vec<_> = found.iter().map(|m| (m.name(), m.file.inode)).collect();
+        assert_eq!(
+            names,
+            [("server", 42), ("libcudart.so.12", 43), ("libcudart-abc123.so.12", 44), ("libcuda.so.1", 45), ("libcudadebugger.so.1", 46)]
+        );
+        assert_eq!((found[1].start, found[1].end, found[1].file.device), (0x7f10, 0x7f20, (0xfe, 0)));
+    }
+
+    #[test]
+    fn libraries_are_known_by_name_and_their_cousins_are_not() {
+        let found: Vec<_> = parse(TEXT).iter().map(Mapping::library).collect();
+        let (cudart, cuda) = (Some(Library::Cudart), Some(Library::Cuda));
+        assert_eq!(found, [None, cudart, cudart, cuda, None]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Reading the kernel's folds: durations by process and function, and the programs' account of every call.
+//!
+//! Figures of processes that have ended are kept as sums, so that the account stays exact after they are gone.
+
+use std::mem::offset_of;
+
+use event::{Account, Event, OperationTotal, ProcessId};
+use table::PROBES;
+use table::counters::{Counters, Drop};
+use table::histogram::{BUCKETS, Durations, OFFSET};
+use table::record::ProcessFold;
+
+use crate::kernel::{COUNTER_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words};
+
+/// One process's share of the account.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Share {
+    /// Calls seen to begin.
+    pub hits: u64,
+    /// Those that live on in the folds alone.
+    pub folded: u64,
+}
+
+impl Share {
+    fn add(&mut self, other: Share) {
+        self.hits += other.hits;
+        self.folded += other.folded;
+    }
+}
+
+fn calls(fold: &Words<PROCESS_WORDS>, row: u16) -> u64 {
+    fold[offset_of!(ProcessFold, calls) / 8 + usize::from(row)]
+}
+
+fn share(fold: &Words<PROCESS_WORDS>) -> Share {
+    let hits = PROBES.iter().map(|p| calls(fold, p.id)).sum();
+    Share { hits, folded: fold[offset_of!(ProcessFold, folded) / 8] }
+}
+
+/// What one process amounts to: an event for each function it called.
+pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) -> Share {
+    let Ok(fold) = kernel.processes.get(&process.pid, 0) else { return Share::default() };
+    for probe in PROBES.iter().filter(|p| calls(&fold, p.id) > 0) {
+        let words = kernel.durations.get(&[process.pid, u32::from(probe.id)], 0).ok();
+        let total = OperationTotal { at_ns, process, row: probe.id, calls: calls(&fold, probe.id), ..Default::default() };
+        into.push(Event::Operation(Box::new(words.map_or_else(|| total.clone(), |w| timed(&total, &w)))));
+    }
+    share(&fold)
+}
+
+fn timed(total: &OperationTotal, words: &Words<OPERATION_WORDS>) -> OperationTotal {
+    let places = &words[offset_of!(Durations, places) / 8..][..=BUCKETS];
+    let buckets = places[1..].iter().enumerate().filter(|(_, count)| **count > 0);
+    OperationTotal {
+        returned: words[offset_of!(Durations, count) / 8],
+        errors: words[offset_of!(Durations, errors) / 8],
+        sum_ns: words[offset_of!(Durations, sum_ns) / 8],
+        max_ns: words[offset_of!(Durations, max_ns) / 8],
+        zero_count: places[0],
+        buckets: buckets.map(|(at, count)| (OFFSET + at as i32, *count)).collect(),
+        ..total.clone()
+    }
+}
+
+/// The programs' counters, summed over CPUs.
+pub fn counters(kernel: &Kernel) -> Words<COUNTER_WORDS> {
+    let mut sum = [0u64; COUNTER_WORDS];
+    if let Ok(cpus) = kernel.counters.get(&0, 0) {
+        for cpu in cpus.iter() {
+            sum.iter_mut().zip(cpu).for_each(|(all, one)| *all += one);
+        }
+    }
+    sum
+}
+
+/// Calls lost, by reason.
+pub fn dropped(counters: &Words<COUNTER_WORDS>) -> [u64; Drop::ALL.len()] {
+    let at = offset_of!(Counters, dropped) / 8;
+    std::array::from_fn(|reason| counters[at + reason])
+}
+
+/// The programs' account: `retired` is what ended processes amounted to.
+pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
+    let mut all = retired;
+    for (_, fold) in kernel.processes.iter().flatten() {
+        all.add(share(&fold));
+    }
+    let c = counters(kernel);
+    let strangers = c[offset_of!(Counters, strangers) / 8];
+    let (suppressed, filtered) = (c[offset_of!(Counters, suppressed) / 8], c[offset_of!(Counters, filtered) / 8]);
+    let hits = all.hits + strangers;
+    Account {
+        at_ns,
+        hits,
+        folded: all.folded,
+        delivered: c[offset_of!(Counters, delivered) / 8],
+        sampled_out: c[offset_of!(Counters, sampled_out) / 8],
+        dropped: dropped(&c),
+        suppressed,
+        filtered,
+        unmatched: c[offset_of!(Counters, unmatched) / 8],
+        unknown_events: c[offset_of!(Counters, unknown_events) / 8],
+        unclosed_streams: c[offset_of!(Counters, unclosed_streams) / 8],
+        untimed: c[offset_of!(Counters, untimed) / 8],
+        records: c[offset_of!(Counters, records) / 8],
+        runs: hits + suppressed + filtered + c[offset_of!(Counters, returns) / 8],
+        ..Account::default()
+    }
+}
+
+/// Adds a process that has ended.
+pub fn retire(retired: &mut Share, process: Share) {
+    retired.add(process);
+}
