@@ -1,1 +1,16 @@
-//! stubs
+//! Stub GPU libraries with the real symbols and the real ABI, and a player that makes real calls of them.
+//!
+//! The one idea: everything that watches GPU programs can be proved without a GPU if the libraries that the
+//! probes sit on are stand-ins while the calls, threads, waits and times are real. Every row of
+//! [`table::PROBES`] is an exported function of one of three shared objects; [`player`] calls them as a
+//! script or a profiler trace tells it, and writes down what it called, so that a test can compare.
+//!
+//! Knows nothing of probes, the kernel or the agent: it is what they look at.
+
+pub mod functions;
+pub mod install;
+pub mod invoke;
+pub mod model;
+pub mod prototype;
+
+pub use install::{BUILT, Paths, install};

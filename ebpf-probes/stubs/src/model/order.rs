@@ -17,7 +17,9 @@ pub struct Order {
     pub block_ns: u64,
     /// What the call returns, having done nothing else; [`Order::BY_MODEL`] leaves it to the model.
     pub result: u64,
-    /// Id of a row whose function this call calls inside itself; 0 for none.
+    /// Address of a function of the same library that this call calls inside itself; 0 for none.
+    pub inner: u64,
+    /// Its row's id.
     pub inner_row: u32,
     /// How deep: the inner call calls the same once more, until none is left.
     pub inner_depth: u32,
@@ -32,6 +34,7 @@ impl Order {
         gpu_ns: Order::BY_MODEL,
         block_ns: Order::BY_MODEL,
         result: Order::BY_MODEL,
+        inner: 0,
         inner_row: 0,
         inner_depth: 0,
     };
@@ -39,14 +42,15 @@ impl Order {
     /// What the driver is told when the runtime calls it for a call under this order: the host time and the
     /// inner calls are the runtime's own.
     pub fn for_driver(self) -> Order {
-        Order { host_ns: 0, inner_row: 0, inner_depth: 0, ..self }
+        Order { host_ns: 0, inner: 0, inner_row: 0, inner_depth: 0, ..self }
     }
 
     /// The order of the call inside a call under this order.
     pub fn for_inner(self) -> Order {
-        let depth = self.inner_depth.saturating_sub(1);
-        let row = if depth == 0 { 0 } else { self.inner_row };
-        Order { inner_row: row, inner_depth: depth, ..Order::NONE }
+        match self.inner_depth {
+            0 | 1 => Order::NONE,
+            deep => Order { inner: self.inner, inner_row: self.inner_row, inner_depth: deep - 1, ..Order::NONE },
+        }
     }
 }
 
@@ -56,7 +60,7 @@ impl Default for Order {
     }
 }
 
-const _: () = assert!(size_of::<Order>() == 40);
+const _: () = assert!(size_of::<Order>() == 48);
 
 thread_local! {
     static NEXT: Cell<Order> = const { Cell::new(Order::NONE) };
@@ -86,9 +90,9 @@ mod tests {
 
     #[test]
     fn inner_calls_end() {
-        let outer = Order { inner_row: 5, inner_depth: 2, ..Order::NONE };
+        let outer = Order { inner: 9, inner_row: 5, inner_depth: 2, ..Order::NONE };
         let inner = outer.for_inner();
-        assert_eq!((inner.inner_row, inner.inner_depth), (5, 1));
+        assert_eq!((inner.inner, inner.inner_row, inner.inner_depth), (9, 5, 1));
         assert_eq!(inner.for_inner(), Order::NONE);
     }
 }

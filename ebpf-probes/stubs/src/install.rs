@@ -1,0 +1,98 @@
+//! The built libraries as bytes inside this one, and onto a disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use table::Library;
+
+/// A stub library as it was built.
+#[derive(Clone, Copy, Debug)]
+pub struct Built {
+    /// What it is of.
+    pub library: Library,
+    /// Its file name and soname.
+    pub file_name: &'static str,
+    /// The shared object.
+    pub bytes: &'static [u8],
+}
+
+/// The stub libraries.
+pub static BUILT: [Built; 3] = [
+    Built {
+        library: Library::Amdhip,
+        file_name: "libamdhip64.so.6",
+        bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libamdhip64.so")),
+    },
+    Built {
+        library: Library::Cuda,
+        file_name: "libcuda.so.1",
+        bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libcuda.so")),
+    },
+    Built {
+        library: Library::Cudart,
+        file_name: "libcudart.so.12",
+        bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so")),
+    },
+];
+
+/// Where installed libraries lie.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Paths {
+    /// libamdhip64.so.6.
+    pub amdhip: PathBuf,
+    /// libcuda.so.1.
+    pub cuda: PathBuf,
+    /// libcudart.so.12.
+    pub cudart: PathBuf,
+}
+
+impl Paths {
+    /// Where [`install`] puts them under `dir`.
+    pub fn under(dir: &Path) -> Paths {
+        let [amdhip, cuda, cudart] = BUILT.map(|built| dir.join(built.file_name));
+        Paths { amdhip, cuda, cudart }
+    }
+
+    /// The file of a library.
+    pub fn of(&self, library: Library) -> &Path {
+        match library {
+            Library::Amdhip => &self.amdhip,
+            Library::Cuda => &self.cuda,
+            Library::Cudart => &self.cudart,
+        }
+    }
+}
+
+/// Writes the stub libraries into `dir`, which is made where it is missing. Each comes into being under another
+/// name and is renamed, so that a program that has the old file mapped keeps it.
+pub fn install(dir: &Path) -> io::Result<Paths> {
+    std::fs::create_dir_all(dir)?;
+    for built in &BUILT {
+        let draft = dir.join(format!(".{}.{}", built.file_name, std::process::id()));
+        std::fs::write(&draft, built.bytes)?;
+        std::fs::rename(&draft, dir.join(built.file_name))?;
+    }
+    Ok(Paths::under(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn installing_twice_leaves_the_mapped_file_alone() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = std::env::temp_dir().join(format!("stubs-install-{}", std::process::id()));
+        let paths = install(&dir).unwrap();
+        let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        let held = std::fs::File::open(&paths.cudart).unwrap();
+        let before = inode(&paths.cudart);
+        assert_eq!(install(&dir).unwrap(), paths);
+        assert_ne!(inode(&paths.cudart), before);
+        assert_eq!(held.metadata().unwrap().ino(), before);
+        for built in &BUILT {
+            assert_eq!(std::fs::read(paths.of(built.library)).unwrap(), built.bytes);
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

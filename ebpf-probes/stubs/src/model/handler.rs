@@ -1,0 +1,273 @@
+//! What every call does, whatever its library: decode, spend its time, call inside, come to a result.
+//!
+//! The one idea: the libraries differ in the last step alone. One asks the device it holds, libcudart calls the
+//! driver function that serves it, or, where there is none or it is told not to, the driver's back door.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+
+use table::{Bytes, Grid, Probe, Slot};
+
+use super::call::{Call, Effect, Function, Words, decode};
+use super::device::{Device, Done, Moment, result};
+use super::forward::{ROUTES, Route, WORDS_MAX};
+use super::link::{Loaded, file_of};
+use super::order::{Order, set_next, take_next};
+use super::{clock, thread};
+
+/// Argument registers.
+const REGISTERS: usize = if cfg!(target_arch = "x86_64") { 6 } else { 8 };
+/// The driver's file name.
+const DRIVER: &str = "libcuda.so.1";
+/// Set to 0 in the environment, libcudart does not call libcuda's probed functions.
+const NESTED: &str = "WARPTAP_STUB_NESTED";
+
+/// The argument words of the call that a stub passed on.
+struct Passed {
+    registers: *const u64,
+    stack: *const u64,
+}
+
+impl Words for Passed {
+    fn word(&self, n: u8) -> u64 {
+        let at = usize::from(n) - 1;
+        // SAFETY: the common part saved every argument register, and the caller's frame continues above the
+        // return address for at least as many words as the C prototype has arguments; rows name no others.
+        unsafe {
+            match at < REGISTERS {
+                true => *self.registers.add(at),
+                false => *self.stack.add(at - REGISTERS),
+            }
+        }
+    }
+
+    fn half_behind_first(&self, offset: u16) -> u32 {
+        let address = self.word(1) + u64::from(offset);
+        // SAFETY: asked for only where the row says that the first argument points to a struct of this size,
+        // which the C prototype requires of the caller.
+        unsafe { *(address as *const u32) }
+    }
+}
+
+/// The end of every stub whose library holds the device.
+pub(super) extern "C" fn device_handler(index: u32, registers: *const u64, stack: *const u64) -> u64 {
+    handle(index, Passed { registers, stack }, |under_way| act(&under_way.call, &under_way.order))
+}
+
+/// The end of every stub of libcudart.
+pub(super) extern "C" fn forward_handler(index: u32, registers: *const u64, stack: *const u64) -> u64 {
+    handle(index, Passed { registers, stack }, run_by_driver)
+}
+
+/// A call between its decoding and its result.
+struct UnderWay {
+    call: Call,
+    function: Function,
+    /// What is left of the order: its host time is spent, its wait is counted from now.
+    order: Order,
+    words: Passed,
+}
+
+fn handle(index: u32, words: Passed, run: fn(&UnderWay) -> u64) -> u64 {
+    let began_ns = clock::now_ns();
+    let Some(function) = Function::at(index as usize) else { return result::INVALID_VALUE };
+    let mut order = take_next();
+    let call = decode(index, &function, &words);
+    thread::set_seen(call);
+    if order.host_ns != 0 {
+        clock::burn(order.host_ns);
+    }
+    call_inside(&call, &order);
+    if order.result != Order::BY_MODEL {
+        return order.result;
+    }
+    if order.block_ns != Order::BY_MODEL {
+        let until_ns = began_ns.saturating_add(order.block_ns);
+        order.block_ns = until_ns.saturating_sub(clock::now_ns());
+    }
+    run(&UnderWay { call, function, order, words })
+}
+
+/// A nested call: another exported function of this library, called from within this one. It is given the outer
+/// call's stream, handle and bytes where its row wants them, and nothing else.
+fn call_inside(outer: &Call, order: &Order) {
+    let Some(inner) = table::row(order.inner_row as u16).filter(|row| can_be_inner(row)) else { return };
+    let mut words = [0; WORDS_MAX];
+    let bytes = if let Bytes::Arg(slot) = inner.wiring.bytes { Slot(slot) } else { Slot::NONE };
+    let wanted = [(inner.wiring.stream, outer.stream), (inner.wiring.handle, outer.handle), (bytes, outer.bytes)];
+    for (slot, value) in wanted.into_iter().filter(|(slot, _)| *slot != Slot::NONE) {
+        words[usize::from(slot.0) - 1] = value;
+    }
+    set_next(order.for_inner());
+    // SAFETY: whoever ordered it gave the address of this row's function, as `Order::inner` demands, and the
+    // functions let through take words and follow no pointer.
+    unsafe { call_words(order.inner as usize, &words) };
+}
+
+/// True for functions that follow no pointer, neither to read nor to write.
+fn can_be_inner(row: &Probe) -> bool {
+    let by_value = !matches!(row.wiring.grid, Grid::Config) && !matches!(row.wiring.bytes, Bytes::Volume(_));
+    let harmless = matches!(
+        Effect::of(row),
+        Effect::Launch
+            | Effect::GraphLaunch
+            | Effect::Copy
+            | Effect::Fill
+            | Effect::StreamSync
+            | Effect::EventSync
+            | Effect::DeviceSync
+            | Effect::EventRecord
+            | Effect::StreamQuery
+            | Effect::EventQuery
+    );
+    by_value && harmless
+}
+
+/// Calls a C function with words.
+///
+/// # Safety
+/// `address` is that of a function that takes at most these words and follows them, where it does, safely.
+unsafe fn call_words(address: usize, w: &[u64; WORDS_MAX]) -> u64 {
+    type Function =
+        unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
+    if address == 0 {
+        return result::SUCCESS;
+    }
+    // SAFETY: the caller vouches for the address and its prototype; integer words beyond those a C function
+    // takes are ignored by it.
+    unsafe {
+        let function = std::mem::transmute::<usize, Function>(address);
+        function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10])
+    }
+}
+
+static DEVICE: LazyLock<Mutex<Device>> = LazyLock::new(Mutex::default);
+
+fn locked<T>(then: impl FnOnce(&mut Device) -> T) -> T {
+    then(&mut DEVICE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Has the device of this library do what `call` asks for, and waits as long as it says.
+pub(super) fn act(call: &Call, order: &Order) -> u64 {
+    let is_twin = Function::at(call.index as usize).is_some_and(|f| f.is_twin);
+    let at = Moment { now_ns: clock::now_ns(), tid: thread::tid(), device: thread::device(), is_twin };
+    let done = match call.effect {
+        Effect::HostAlloc => host_alloc(call.bytes),
+        _ => locked(|device| device.act(call, order, &at)),
+    };
+    match call.effect {
+        Effect::HostFree => host_free(call.handle),
+        Effect::SetDevice => thread::set_device(call.handle & 0xffff_ffff),
+        _ => {}
+    }
+    if let Some(value) = done.written.filter(|_| call.handle != 0) {
+        // SAFETY: these rows' handle is, by the C prototype, a pointer to where the caller wants the object.
+        unsafe { *(call.handle as *mut u64) = value };
+    }
+    let blocks = order.block_ns != Order::BY_MODEL;
+    clock::sleep_until(if blocks { at.now_ns.saturating_add(order.block_ns) } else { done.until_ns });
+    done.result
+}
+
+/// From here on this library's device takes unknown handles for objects made elsewhere.
+pub(super) fn set_lenient(lenient: bool) {
+    locked(|device| device.set_lenient(lenient));
+}
+
+unsafe extern "C" {
+    fn malloc(bytes: usize) -> *mut u8;
+    fn free(address: *mut u8);
+}
+
+fn host_alloc(bytes: u64) -> Done {
+    // SAFETY: malloc takes any size.
+    let address = unsafe { malloc(bytes.max(1) as usize) } as u64;
+    let result = if address == 0 { result::OUT_OF_MEMORY } else { result::SUCCESS };
+    Done { result, written: Some(address), until_ns: 0 }
+}
+
+/// Host memory is real, since a caller writes to it: what is not ours must not be freed.
+fn host_free(address: u64) {
+    // SAFETY: by the C prototype the address is null or one that `host_alloc` gave out.
+    unsafe { free(address as *mut u8) };
+}
+
+/// The driver as libcudart sees it.
+struct Driver {
+    library: Loaded,
+    /// Addresses of [`ROUTES`]' driver functions and of their twins, 0 until asked for.
+    functions: Vec<[AtomicUsize; 2]>,
+    next: usize,
+    act: usize,
+}
+
+static DRIVER_FOUND: OnceLock<Option<Driver>> = OnceLock::new();
+/// 0 not known, 1 off, 2 on.
+static CALLS_DRIVER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether libcudart calls libcuda's probed functions, as the real one does, or its back door.
+pub(super) fn set_nested(nested: bool) {
+    CALLS_DRIVER.store(if nested { 2 } else { 1 }, Relaxed);
+}
+
+fn is_nested() -> bool {
+    if CALLS_DRIVER.load(Relaxed) == 0 {
+        set_nested(std::env::var_os(NESTED).is_none_or(|value| value != "0"));
+    }
+    CALLS_DRIVER.load(Relaxed) == 2
+}
+
+impl Driver {
+    /// The driver beside this library, else the one the process has.
+    fn find() -> Option<Driver> {
+        let beside = file_of(forward_handler as *const () as usize).map(|own| own.with_file_name(DRIVER));
+        let library = beside.and_then(|path| Loaded::open(&path)).or_else(|| Loaded::present(DRIVER))?;
+        let (next, act) = (library.find("warptap_stub_next"), library.find("warptap_stub_act"));
+        let functions = ROUTES.iter().map(|_| Default::default()).collect();
+        (next != 0 && act != 0).then_some(Driver { library, functions, next, act })
+    }
+
+    fn address(&self, place: usize, route: &Route, is_twin: bool) -> usize {
+        let cached = &self.functions[place][usize::from(is_twin)];
+        if cached.load(Relaxed) == 0 {
+            let row = table::PROBES.iter().find(|p| p.symbol == route.driver);
+            let twin = row.and_then(|p| p.twin).filter(|_| is_twin);
+            cached.store(self.library.find(twin.unwrap_or(route.driver)), Relaxed);
+        }
+        cached.load(Relaxed)
+    }
+
+    fn order(&self, order: &Order) {
+        // SAFETY: `warptap_stub_next` takes a pointer to an order and copies it.
+        unsafe {
+            let next = std::mem::transmute::<usize, unsafe extern "C" fn(*const Order)>(self.next);
+            next(order);
+        }
+    }
+
+    fn act(&self, call: &Call, order: &Order) -> u64 {
+        type Act = unsafe extern "C" fn(*const Call, *const Order) -> u64;
+        // SAFETY: `warptap_stub_act` takes these two and keeps neither; the call's own pointers were vouched
+        // for by whoever called libcudart.
+        unsafe { std::mem::transmute::<usize, Act>(self.act)(call, order) }
+    }
+}
+
+/// libcuda as libcudart found it, looked for once.
+fn driver() -> Option<&'static Driver> {
+    DRIVER_FOUND.get_or_init(Driver::find).as_ref()
+}
+
+fn run_by_driver(under_way: &UnderWay) -> u64 {
+    let Some(driver) = driver() else { return result::INSUFFICIENT_DRIVER };
+    let UnderWay { call, function, order, words } = under_way;
+    let order = order.for_driver();
+    let Some((place, route)) = Route::of(function.probe.symbol, call).filter(|_| is_nested()) else {
+        return driver.act(call, &order);
+    };
+    let address = driver.address(place, route, function.is_twin);
+    driver.order(&order);
+    // SAFETY: the address is that of the route's driver function, whose prototype its words follow; pointers
+    // among them are the caller's own, passed on unchanged.
+    unsafe { call_words(address, &route.carry(words)) }
+}
