@@ -6,9 +6,12 @@
 //! pipelines there are. What a component makes of its section is left to the component, and decoding to
 //! `component::config`.
 
+mod check;
 mod expand;
 mod merge;
 mod scalar;
+mod sections;
+mod service;
 mod source;
 #[cfg(test)]
 mod testing;
@@ -17,6 +20,8 @@ pub mod yaml;
 use component::config::{ConfigError, Node, Position, Problem, Value};
 
 use merge::{merge, unflatten};
+pub use sections::{Configured, Kind, Sections};
+pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service};
 use source::Location;
 pub use source::{Outside, schemes};
 

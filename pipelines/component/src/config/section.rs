@@ -32,6 +32,15 @@ impl<'a> Section<'a> {
         super::decode::decode(self.path, self.node)
     }
 
+    /// A problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
+    pub fn problem(&self, key_path: &str, message: impl Into<String>) -> Problem {
+        let path = match key_path {
+            "" => self.path.to_owned(),
+            key_path => format!("{}::{key_path}", self.path),
+        };
+        Problem::new(self.position(key_path), path, message)
+    }
+
     /// A list to add findings to, of a component that validates what it decoded.
     pub fn problems(&self) -> Problems<'a> {
         Problems { section: *self, found: Vec::new() }
@@ -70,11 +79,7 @@ pub struct Problems<'a> {
 impl Problems<'_> {
     /// Adds a problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
     pub fn add(&mut self, key_path: &str, message: impl Into<String>) {
-        let path = match key_path {
-            "" => self.section.path.to_owned(),
-            key_path => format!("{}::{key_path}", self.section.path),
-        };
-        self.found.push(Problem::new(self.section.position(key_path), path, message));
+        self.found.push(self.section.problem(key_path, message));
     }
 
     /// Adds a problem unless `holds`.

@@ -1,0 +1,97 @@
+//! What must hold between the parts of a configuration: that there is something to run, and that pipelines
+//! refer to what is configured. In the Collector's words.
+
+use component::config::{Node, Position, Problem, nearest};
+
+use super::sections::{Kind, Sections};
+use super::service::{Pipeline, Reference};
+
+/// Notes everything that does not hold.
+pub(super) fn check(root: &Node, sections: &Sections<'_>, problems: &mut Vec<Problem>) {
+    if Kind::ALL.iter().all(|kind| is_empty(root, *kind)) {
+        problems.push(at(root, "", "empty configuration file"));
+        return;
+    }
+    for (kind, noun) in [(Kind::Receiver, "receiver"), (Kind::Exporter, "exporter")] {
+        if is_empty(root, kind) {
+            problems.push(at(root, "", &format!("no {noun} configuration specified in config")));
+        }
+    }
+    if root.get("service").and_then(|s| s.get("pipelines")).is_none_or(|p| p.entries().is_empty()) {
+        let service = root.get("service").unwrap_or(root);
+        problems.push(at(service, "service::pipelines", "service must have at least one pipeline"));
+    }
+    for reference in &sections.service.extensions {
+        check_reference(sections, Kind::Extension, reference, "service::extensions", problems);
+    }
+    for pipeline in &sections.service.pipelines {
+        check_pipeline(root, sections, pipeline, problems);
+    }
+}
+
+fn is_empty(root: &Node, kind: Kind) -> bool {
+    root.get(kind.section()).is_none_or(|node| node.entries().is_empty())
+}
+
+fn at(node: &Node, path: &str, message: &str) -> Problem {
+    Problem::new(node.position.clone(), path, message)
+}
+
+fn check_pipeline(root: &Node, sections: &Sections<'_>, pipeline: &Pipeline, problems: &mut Vec<Problem>) {
+    for kind in [Kind::Receiver, Kind::Exporter] {
+        // A list of ids that are all wrong is not empty: those are told already.
+        if pipeline.references(kind).is_empty() && !has_items(root, pipeline, kind) {
+            let message = format!("must have at least one {}", kind.noun());
+            problems.push(Problem::new(position(root, pipeline), pipeline.path.clone(), message));
+        }
+    }
+    for (index, reference) in pipeline.processors.iter().enumerate() {
+        if pipeline.processors[..index].iter().any(|earlier| earlier.id == reference.id) {
+            let message = format!("references processor \"{}\" multiple times", reference.id);
+            problems.push(Problem::new(reference.position.clone(), pipeline.path.clone(), message));
+        }
+    }
+    for kind in [Kind::Receiver, Kind::Processor, Kind::Exporter] {
+        for reference in pipeline.references(kind) {
+            check_reference(sections, kind, reference, &pipeline.path, problems);
+        }
+    }
+}
+
+/// The body of a pipeline in the tree.
+fn body<'a>(root: &'a Node, pipeline: &Pipeline) -> Option<&'a Node> {
+    let key = pipeline.path.strip_prefix("service::pipelines::")?;
+    root.get("service")?.get("pipelines")?.get(key)
+}
+
+fn has_items(root: &Node, pipeline: &Pipeline, kind: Kind) -> bool {
+    let list = body(root, pipeline).and_then(|body| body.get(kind.section()));
+    list.is_some_and(|list| !list.is_null() && list.value != component::config::Value::Sequence(Vec::new()))
+}
+
+fn position(root: &Node, pipeline: &Pipeline) -> Position {
+    body(root, pipeline).unwrap_or(root).position.clone()
+}
+
+fn check_reference(
+    sections: &Sections<'_>,
+    kind: Kind,
+    reference: &Reference,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) {
+    // Connectors stand where receivers and exporters do.
+    if sections.has(kind, &reference.id) || sections.has(Kind::Connector, &reference.id) {
+        return;
+    }
+    let id = reference.id.to_string();
+    let message = format!("references {} \"{id}\" which is not configured", kind.noun());
+    let mut problem = Problem::new(reference.position.clone(), path, message);
+    let configured: Vec<String> = sections.of(kind).map(|c| c.id.to_string()).collect();
+    problem.nearest.extend(nearest(&id, configured.iter().map(String::as_str)).map(str::to_owned));
+    problems.push(problem);
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

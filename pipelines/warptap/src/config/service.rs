@@ -1,0 +1,249 @@
+//! The `service` section: pipelines, and the telemetry of the collector itself.
+
+use std::fmt;
+
+use component::config::{Node, Problem, Section, nearest};
+use component::{ComponentId, Signal};
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+
+use super::sections::Kind;
+
+/// What the service runs.
+#[derive(Clone, Debug, Default)]
+pub struct Service {
+    /// The pipelines, in the order of the file.
+    pub pipelines: Vec<Pipeline>,
+    /// The extensions to start, in the order given.
+    pub extensions: Vec<Reference>,
+    /// The least severe messages to log.
+    pub log_level: LogLevel,
+}
+
+/// A pipeline as configured.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Its id.
+    pub id: PipelineId,
+    /// Its config path, such as `service::pipelines::traces`.
+    pub path: String,
+    /// Where its data comes from.
+    pub receivers: Vec<Reference>,
+    /// What is done to it, in this order.
+    pub processors: Vec<Reference>,
+    /// Where it goes.
+    pub exporters: Vec<Reference>,
+}
+
+impl Pipeline {
+    /// The references to components of one kind.
+    pub fn references(&self, kind: Kind) -> &[Reference] {
+        match kind {
+            Kind::Receiver => &self.receivers,
+            Kind::Processor => &self.processors,
+            Kind::Exporter => &self.exporters,
+            Kind::Connector | Kind::Extension => &[],
+        }
+    }
+}
+
+/// The name of a component where it is used.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// The component.
+    pub id: ComponentId,
+    /// Where it is written.
+    pub position: component::config::Position,
+}
+
+/// A pipeline's id: the signal it carries, and perhaps a name.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct PipelineId {
+    /// What it carries.
+    pub signal: Signal,
+    /// What stands behind the slash; empty where there is none.
+    pub name: String,
+}
+
+impl PipelineId {
+    /// Reads `signal` or `signal/name`, trimming white space around both.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // A signal is shaped like a component type, and the name like a component's.
+        let id = ComponentId::parse(text).map_err(|e| e.to_string())?;
+        if id.kind() == "profiles" {
+            let gate = "profiling signal support is at alpha level, and not offered here";
+            return Err(format!("pipeline {text:?}: {gate}"));
+        }
+        let signal = Signal::ALL.into_iter().find(|s| s.name() == id.kind());
+        let signal = signal.ok_or_else(|| unknown_signal(text, id.kind()))?;
+        Ok(PipelineId { signal, name: id.name().to_owned() })
+    }
+}
+
+fn unknown_signal(text: &str, kind: &str) -> String {
+    let names = Signal::ALL.map(Signal::name);
+    let hint = nearest(kind, names).map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default();
+    format!("in {text:?} id: unknown pipeline signal: {kind:?}: expected one of {}{hint}", names.join(", "))
+}
+
+impl fmt::Display for PipelineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            "" => f.write_str(self.signal.name()),
+            name => write!(f, "{}/{name}", self.signal.name()),
+        }
+    }
+}
+
+/// How severe a message must be to be logged, in the Collector's words.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// Changes of state, and worse.
+    #[default]
+    Info,
+    /// What is odd, and worse.
+    Warn,
+    /// What failed. The levels above error count as this one.
+    Error,
+}
+
+const LOG_LEVELS: [(&str, LogLevel); 7] = [
+    ("debug", LogLevel::Debug),
+    ("info", LogLevel::Info),
+    ("warn", LogLevel::Warn),
+    ("error", LogLevel::Error),
+    ("dpanic", LogLevel::Error),
+    ("panic", LogLevel::Error),
+    ("fatal", LogLevel::Error),
+];
+
+impl<'de> Deserialize<'de> for LogLevel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let is_named = |name: &str| text == name || text == name.to_uppercase();
+        let level = LOG_LEVELS.iter().find(|(name, _)| is_named(name)).map(|(_, level)| *level);
+        level.ok_or_else(|| D::Error::unknown_variant(&text, &["debug", "info", "warn", "error"]))
+    }
+}
+
+impl Service {
+    /// Reads the section of a loaded tree, noting what is wrong and what has no effect.
+    pub(super) fn read(root: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> Self {
+        let Some(node) = root.get("service") else { return Service::default() };
+        let keys: ServiceKeys = noted(Section::new("service", node), problems);
+        let extensions = references("service", "extensions", &keys.extensions, node, problems);
+        let pipelines = read_pipelines(node, problems);
+        Service { pipelines, extensions, log_level: read_telemetry(node, problems, warnings) }
+    }
+}
+
+/// The keys of the section. Those of type [`IgnoredAny`] are read one by one, or have no effect yet.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ServiceKeys {
+    extensions: Vec<String>,
+    pipelines: IgnoredAny,
+    telemetry: IgnoredAny,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PipelineKeys {
+    exporters: Vec<String>,
+    processors: Vec<String>,
+    receivers: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TelemetryKeys {
+    logs: LogsKeys,
+    metrics: IgnoredAny,
+    resource: IgnoredAny,
+    traces: IgnoredAny,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LogsKeys {
+    level: LogLevel,
+    development: IgnoredAny,
+    disable_caller: IgnoredAny,
+    disable_stacktrace: IgnoredAny,
+    encoding: IgnoredAny,
+    error_output_paths: IgnoredAny,
+    initial_fields: IgnoredAny,
+    output_paths: IgnoredAny,
+    processors: IgnoredAny,
+    sampling: IgnoredAny,
+}
+
+/// Decodes a section, or notes what is wrong and goes on with the defaults.
+fn noted<T: Default + for<'de> Deserialize<'de>>(section: Section<'_>, problems: &mut Vec<Problem>) -> T {
+    section.decode().unwrap_or_else(|error| {
+        problems.extend(error.into_problems());
+        T::default()
+    })
+}
+
+fn read_pipelines(service: &Node, problems: &mut Vec<Problem>) -> Vec<Pipeline> {
+    let entries = service.get("pipelines").map(Node::entries).unwrap_or_default();
+    let mut pipelines: Vec<Pipeline> = Vec::new();
+    for entry in entries {
+        let path = format!("service::pipelines::{}", entry.key);
+        let keys: PipelineKeys = noted(Section::new(&path, &entry.value), problems);
+        let id = match PipelineId::parse(&entry.key) {
+            Ok(id) if pipelines.iter().any(|p| p.id == id) => {
+                Err(format!("duplicate name {:?} after unmarshaling {id}", entry.key))
+            }
+            parsed => parsed,
+        };
+        match id {
+            Ok(id) => pipelines.push(Pipeline {
+                id,
+                receivers: references(&path, "receivers", &keys.receivers, &entry.value, problems),
+                processors: references(&path, "processors", &keys.processors, &entry.value, problems),
+                exporters: references(&path, "exporters", &keys.exporters, &entry.value, problems),
+                path,
+            }),
+            Err(message) => problems.push(Problem::new(entry.position.clone(), path, message)),
+        }
+    }
+    pipelines
+}
+
+/// Reads a list of ids, which stands at `key` of the section at `path`.
+fn references(
+    path: &str,
+    key: &str,
+    texts: &[String],
+    node: &Node,
+    problems: &mut Vec<Problem>,
+) -> Vec<Reference> {
+    let section = Section::new(path, node);
+    let mut found = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let key_path = format!("{key}[{index}]");
+        let problem = section.problem(&key_path, String::new());
+        match ComponentId::parse(text) {
+            Ok(id) => found.push(Reference { id, position: problem.position }),
+            Err(e) => problems.push(Problem { message: e.to_string(), ..problem }),
+        }
+    }
+    found
+}
+
+fn read_telemetry(service: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> LogLevel {
+    let Some(node) = service.get("telemetry") else { return LogLevel::default() };
+    let keys: TelemetryKeys = noted(Section::new("service::telemetry", node), problems);
+    let above = node.entries().iter().filter(|e| e.key != "logs").map(|e| ("service::telemetry", e));
+    let logs = node.get("logs").map(Node::entries).unwrap_or_default();
+    let logs = logs.iter().filter(|e| e.key != "level").map(|e| ("service::telemetry::logs", e));
+    for (path, entry) in above.chain(logs) {
+        let message = "is accepted, but has no effect yet";
+        warnings.push(Problem::new(entry.position.clone(), format!("{path}::{}", entry.key), message));
+    }
+    keys.logs.level
+}
