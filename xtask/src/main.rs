@@ -1,5 +1,9 @@
 //! The project's own commands: `cargo run -p xtask -- COMMAND`. A command is a row of [`COMMANDS`].
 
+#![expect(clippy::print_stdout, reason = "a command for the terminal")]
+
+mod bpf;
+mod check;
 mod semconv;
 
 use std::path::Path;
@@ -8,8 +12,11 @@ use std::path::Path;
 type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>);
 
 /// Sorted by name.
-const COMMANDS: &[Command] =
-    &[("semconv", "makes the code and the documentation of semconv from its registry", semconv::run)];
+const COMMANDS: &[Command] = &[
+    ("bpf", "builds the kernel programs; --check compares them with the committed objects", bpf::run),
+    ("check", "the whole gate: format, lints, licences, generated files, tests", check::run),
+    ("semconv", "makes the code and the documentation of semconv from its registry", semconv::run),
+];
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

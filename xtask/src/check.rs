@@ -1,0 +1,88 @@
+//! `check` is the one gate: what it lets through may land. Each step is a row; all run, and the failures are told at
+//! the end. `check --no-tests` leaves out the tests, for who has just run them.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{bail, ensure};
+
+use crate::{bpf, root};
+
+/// A step that runs a program in the repository's root.
+struct Step {
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    /// A program that may be missing, and how to get it: then the step is skipped, saying so.
+    needs: Option<(&'static str, &'static str)>,
+}
+
+const KERNEL: &str = "ebpf-probes/kernel/Cargo.toml";
+
+const STEPS: &[Step] = &[
+    Step { name: "format", program: "cargo", arguments: &["fmt", "--all", "--check"], needs: None },
+    Step {
+        name: "format of the kernel programs",
+        program: "cargo",
+        arguments: &["fmt", "--check", "--manifest-path", KERNEL],
+        needs: None,
+    },
+    Step {
+        name: "lints",
+        program: "cargo",
+        arguments: &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-Dwarnings"],
+        needs: None,
+    },
+    Step {
+        name: "licences, advisories, sources",
+        program: "cargo",
+        arguments: &["deny", "--log-level", "error", "check", "bans", "licenses", "sources"],
+        needs: Some(("cargo-deny", "cargo install cargo-deny --locked")),
+    },
+];
+
+const TESTS: Step =
+    Step { name: "tests", program: "cargo", arguments: &["test", "--quiet", "--workspace"], needs: None };
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let tests = match arguments {
+        [] => vec![&TESTS],
+        [flag] if flag == "--no-tests" => vec![],
+        _ => bail!("check takes --no-tests or nothing, not {arguments:?}"),
+    };
+    let mut failures: Vec<&str> =
+        STEPS.iter().chain(tests).filter(|s| !s.succeeds()).map(|s| s.name).collect();
+    if !timed("kernel objects", || bpf::check().inspect_err(|e| println!("{e:#}")).is_ok()) {
+        failures.push("kernel objects");
+    }
+    ensure!(failures.is_empty(), "failed: {}", failures.join(", "));
+    Ok(())
+}
+
+fn timed(name: &str, act: impl FnOnce() -> bool) -> bool {
+    println!("== {name}");
+    let began = Instant::now();
+    let succeeded = act();
+    println!(
+        "== {name}: {} in {:.1} s",
+        if succeeded { "good" } else { "FAILED" },
+        began.elapsed().as_secs_f64()
+    );
+    succeeded
+}
+
+impl Step {
+    fn succeeds(&self) -> bool {
+        if let Some((program, how)) = self.needs
+            && Command::new(program).arg("--version").output().is_err()
+        {
+            println!("== {}: skipped, there is no {program}: {how}", self.name);
+            return true;
+        }
+        timed(self.name, || {
+            let mut command = Command::new(self.program);
+            command.args(self.arguments).current_dir(root()).status().is_ok_and(|s| s.success())
+        })
+    }
+}
