@@ -1,6 +1,7 @@
 //! How a component comes to life: a factory row says its type and what it handles; `build` turns decoded
 //! configuration into a component without touching the outside; `start` is where sockets and files open.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -67,46 +68,50 @@ pub trait Exporter: Send {
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>>;
 }
 
-macro_rules! factory {
-    ($(#[$doc:meta])* $name:ident builds $what:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name {
-            /// The type, as in the configuration.
-            pub kind: &'static str,
-            /// Older names that still load, with a warning.
-            pub aliases: &'static [&'static str],
-            /// The signals it handles.
-            pub signals: &'static [Signal],
-            /// How settled it is.
-            pub stability: Stability,
-            /// Decodes and validates its section, and builds it. No file, socket or clock is touched.
-            pub build: fn(&BuildContext, Section<'_>) -> Result<Box<dyn $what>, ConfigError>,
-        }
-
-        impl $name {
-            /// True for its type and for its older names.
-            pub fn answers_to(&self, kind: &str) -> bool {
-                self.kind == kind || self.aliases.contains(&kind)
-            }
-        }
-    };
+/// One row of a table of components; `T` is the trait that its components have.
+pub struct Factory<T: ?Sized> {
+    /// The type, as in the configuration.
+    pub kind: &'static str,
+    /// Older names that still load, with a warning.
+    pub aliases: &'static [&'static str],
+    /// The signals it handles.
+    pub signals: &'static [Signal],
+    /// How settled it is.
+    pub stability: Stability,
+    /// Decodes and validates its section, and builds it. No file, socket or clock is touched.
+    pub build: fn(&BuildContext, Section<'_>) -> Result<Box<T>, ConfigError>,
 }
 
-factory!(
-    /// One row of the exporters' table.
-    ExporterFactory builds Exporter
-);
-factory!(
-    /// One row of the processors' table.
-    ProcessorFactory builds Processor
-);
-factory!(
-    /// One row of the receivers' table.
-    ReceiverFactory builds Receiver
-);
+/// One row of the exporters' table.
+pub type ExporterFactory = Factory<dyn Exporter>;
+/// One row of the processors' table.
+pub type ProcessorFactory = Factory<dyn Processor>;
+/// One row of the receivers' table.
+pub type ReceiverFactory = Factory<dyn Receiver>;
+
+impl<T: ?Sized> Factory<T> {
+    /// True for its type and for its older names.
+    pub fn answers_to(&self, kind: &str) -> bool {
+        self.kind == kind || self.aliases.contains(&kind)
+    }
+}
+
+// Derived, these would ask the trait object for the same.
+impl<T: ?Sized> Clone for Factory<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Factory<T> {}
+
+impl<T: ?Sized> fmt::Debug for Factory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factory").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
 
 /// The row that answers to `kind`.
-pub fn find<'a, F>(rows: &'a [F], kind: &str, answers: fn(&F, &str) -> bool) -> Option<&'a F> {
-    rows.iter().find(|row| answers(row, kind))
+pub fn find<'a, T: ?Sized>(rows: &'a [Factory<T>], kind: &str) -> Option<&'a Factory<T>> {
+    rows.iter().find(|row| row.answers_to(kind))
 }

@@ -14,8 +14,8 @@ mod id;
 pub use consumer::{Consumer, FanOut, Refused};
 pub use data::{Data, Signal};
 pub use factory::{
-    BuildContext, Exporter, ExporterFactory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Running,
-    Stability, StartResult, find,
+    BuildContext, Exporter, ExporterFactory, Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory,
+    Running, Stability, StartResult, find,
 };
 pub use id::{ComponentId, IdError};
 
