@@ -37,6 +37,8 @@ fn is_wanted(task: &Task) -> bool {
 }
 
 /// A process nobody has named yet: traced from now on where the settings say so.
+// Under a plain name, as the object must come out the same wherever its sources lie.
+#[unsafe(no_mangle)]
 #[inline(never)]
 fn adopt(task: &Task) -> Option<&'static ProcessFold> {
     let counters = maps::counters()?;

@@ -16,6 +16,9 @@ pub const OFFSET: i32 = -96;
 pub const ZERO_NS: u64 = 59;
 
 /// Upper bounds in nanoseconds: entry 0 that of the zero bucket, entry `k` that of bucket `k - 1`, then no bound.
+// On the BPF target under a plain name: a mangled one holds a hash of where the sources lie.
+#[cfg_attr(target_arch = "bpf", unsafe(no_mangle))]
+#[cfg_attr(target_arch = "bpf", expect(unsafe_code, reason = "no other symbol of the object has this name"))]
 static BOUNDS: [u64; 256] = bounds();
 
 const fn bounds() -> [u64; 256] {
