@@ -7,7 +7,9 @@
 pub mod call;
 pub mod decode;
 pub mod fold;
+mod input;
 mod process;
+pub mod trace;
 
 pub use call::Call;
 

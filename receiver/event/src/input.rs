@@ -1,0 +1,52 @@
+//! Bytes as they were before somebody compressed them: gzip is told by its first bytes, anything else is plain.
+
+use std::io::{self, Cursor, Read};
+
+use flate2::read::MultiGzDecoder;
+
+/// The first two bytes of a gzip member (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The longest magic that [`peek`] can be asked about.
+pub(crate) const HEAD: usize = 8;
+
+/// The decompressed bytes of `input`.
+pub(crate) fn plain<'a>(input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let (head, input) = peek(input)?;
+    match head.starts_with(&GZIP) {
+        true => Ok(Box::new(MultiGzDecoder::new(input))),
+        false => Ok(Box::new(input)),
+    }
+}
+
+/// The first bytes of `input`, [`HEAD`] of them where there are so many, and all of `input` still to read.
+pub(crate) fn peek<'a>(mut input: impl Read + 'a) -> io::Result<(Vec<u8>, impl Read + 'a)> {
+    let mut head = Vec::with_capacity(HEAD);
+    input.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+    Ok((head.clone(), Cursor::new(head).chain(input)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn check(input: &[u8], expected: &[u8]) {
+        let mut out = Vec::new();
+        plain(input).unwrap().read_to_end(&mut out).unwrap();
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn gzip_is_unpacked_and_anything_else_passes() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(b"hello").unwrap();
+        check(&gzip.finish().unwrap(), b"hello");
+        check(b"{}", b"{}");
+        check(b"", b"");
+    }
+}

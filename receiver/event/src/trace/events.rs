@@ -1,0 +1,93 @@
+//! A trace as a source of events: its calls folded as the kernel would have, a tick and totals for every second.
+
+use std::convert::Infallible;
+
+use table::Action;
+
+use super::Trace;
+use crate::fold::{Bounds, Folder};
+use crate::{Event, EventSource};
+
+/// Events appended by one read, at least, before it returns; one call adds few.
+const BATCH: usize = 1024;
+/// Time between ticks.
+const TICK_NS: u64 = 1_000_000_000;
+
+/// Gives the events of a trace. Totals and the account come with each tick and at the end.
+#[derive(Debug)]
+pub struct TraceEvents {
+    trace: Trace,
+    folder: Folder,
+    next: usize,
+    tick_ns: u64,
+    begun: bool,
+    finished: bool,
+}
+
+impl TraceEvents {
+    pub(super) fn new(trace: Trace) -> TraceEvents {
+        let mut folder = Folder::new(Bounds::default());
+        let records = |c: &&crate::Call| c.probe().is_some_and(|p| p.action == Action::EventRecord);
+        for call in trace.calls.iter().filter(records) {
+            folder.expect_records(call.stream_key());
+        }
+        let tick_ns = trace.calls.first().map_or(0, |c| c.entry_ns.saturating_add(TICK_NS));
+        TraceEvents { trace, folder, next: 0, tick_ns, begun: false, finished: false }
+    }
+
+    /// The trace that the events are made of.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn begin(&self, into: &mut Vec<Event>) {
+        into.extend(self.trace.clock.map(Event::Clock));
+        into.extend(self.trace.processes.iter().map(|p| Event::Process(Box::new(p.clone()))));
+    }
+
+    /// Ticks at the last whole second before a call, once however much time has passed.
+    fn tick_before(&mut self, entry_ns: u64, into: &mut Vec<Event>) {
+        if entry_ns < self.tick_ns {
+            return;
+        }
+        let at_ns = self.tick_ns + (entry_ns - self.tick_ns) / TICK_NS * TICK_NS;
+        self.folder.advance(at_ns, into);
+        self.tick(at_ns, into);
+        self.tick_ns = at_ns.saturating_add(TICK_NS);
+    }
+
+    fn tick(&mut self, at_ns: u64, into: &mut Vec<Event>) {
+        self.folder.totals(at_ns, into);
+        into.push(Event::Tick { at_ns });
+    }
+
+    fn end(&mut self, into: &mut Vec<Event>) {
+        let at_ns = self.folder.finish(into);
+        into.push(Event::Tick { at_ns });
+        self.finished = true;
+    }
+}
+
+impl EventSource for TraceEvents {
+    type Error = Infallible;
+
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, Infallible> {
+        if self.finished {
+            return Ok(false);
+        }
+        let enough = into.len() + BATCH;
+        if !std::mem::replace(&mut self.begun, true) {
+            self.begin(into);
+        }
+        while into.len() < enough {
+            let Some(call) = self.trace.calls.get(self.next).copied() else {
+                self.end(into);
+                break;
+            };
+            self.tick_before(call.entry_ns, into);
+            self.folder.push(&call, into);
+            self.next += 1;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,458 @@
+//! JSON read as a stream of bytes: a value that nobody wants is skipped without being stored.
+//!
+//! The one idea: memory is one buffer and one string, whatever the input. Profiler traces run to gigabytes, and
+//! their numbers have more digits than a double holds, so numbers are handed out as text. Lenient where real
+//! traces are sloppy: bare words such as `nan` and `inf` are scalars, control characters may stand in strings.
+
+use std::io::Read;
+
+use super::TraceError;
+
+/// Bytes read at a time.
+const BUFFER: usize = 64 * 1024;
+/// Objects and arrays within each other.
+const DEPTH: usize = 128;
+/// Bytes of a string that are kept; what is beyond is cut off.
+const TEXT: usize = 16 * 1024;
+/// Characters of a number or word.
+const SCALAR: usize = 64;
+
+/// What a value is, told by its first byte.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Object,
+    Array,
+    Text,
+    Scalar,
+}
+
+/// A reader of one JSON document.
+pub(super) struct Json<'a> {
+    input: Box<dyn Read + 'a>,
+    buffer: Box<[u8]>,
+    at: usize,
+    end: usize,
+    /// Bytes before the buffer.
+    before: u64,
+    limit: u64,
+    text: Vec<u8>,
+}
+
+impl<'a> Json<'a> {
+    /// Reads at most `limit` bytes of `input`.
+    pub(super) fn new(input: Box<dyn Read + 'a>, limit: u64) -> Json<'a> {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Json { input, buffer, at: 0, end: 0, before: 0, limit, text: Vec::new() }
+    }
+
+    /// Where the next byte stands.
+    pub(super) fn offset(&self) -> u64 {
+        self.before + self.at as u64
+    }
+
+    fn wrong(&self, expected: &'static str) -> TraceError {
+        TraceError::Json { offset: self.offset(), expected }
+    }
+
+    /// Makes sure that there is a byte in the buffer; false at the end of the input.
+    fn fill(&mut self) -> Result<bool, TraceError> {
+        if self.at < self.end {
+            return Ok(true);
+        }
+        self.before += self.end as u64;
+        (self.at, self.end) = (0, 0);
+        self.end = loop {
+            match self.input.read(&mut self.buffer) {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                other => break other.map_err(|source| TraceError::Read { offset: self.before, source })?,
+            }
+        };
+        if self.before + self.end as u64 > self.limit {
+            return Err(TraceError::TooLong { limit: self.limit });
+        }
+        Ok(self.end > 0)
+    }
+
+    fn peek(&mut self) -> Result<u8, TraceError> {
+        match self.fill()? {
+            true => Ok(self.buffer[self.at]),
+            false => Err(TraceError::Truncated { offset: self.offset() }),
+        }
+    }
+
+    fn next(&mut self) -> Result<u8, TraceError> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The next byte that is not white space, not taken.
+    fn peek_token(&mut self) -> Result<u8, TraceError> {
+        loop {
+            match self.peek()? {
+                b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
+                byte => return Ok(byte),
+            }
+        }
+    }
+
+    fn expect(&mut self, token: u8, expected: &'static str) -> Result<(), TraceError> {
+        match self.peek_token()? {
+            byte if byte == token => {
+                self.at += 1;
+                Ok(())
+            }
+            _ => Err(self.wrong(expected)),
+        }
+    }
+
+    /// What the next value is.
+    pub(super) fn kind(&mut self) -> Result<Kind, TraceError> {
+        match self.peek_token()? {
+            b'{' => Ok(Kind::Object),
+            b'[' => Ok(Kind::Array),
+            b'"' => Ok(Kind::Text),
+            b'-' | b'+' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => Ok(Kind::Scalar),
+            _ => Err(self.wrong("a value")),
+        }
+    }
+
+    /// True where nothing but white space is left.
+    pub(super) fn is_at_end(&mut self) -> Result<bool, TraceError> {
+        while self.fill()? {
+            match self.buffer[self.at] {
+                b' ' | b'\t' | b'\r' | b'\n' | 0 => self.at += 1,
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the bracket that begins an array.
+    pub(super) fn begin_array(&mut self) -> Result<(), TraceError> {
+        self.expect(b'[', "[")
+    }
+
+    /// Takes the brace that begins an object.
+    pub(super) fn begin_object(&mut self) -> Result<(), TraceError> {
+        self.expect(b'{', "{")
+    }
+
+    /// Goes to the next element of an array; false where it ends. `first` is true before the first one.
+    pub(super) fn next_element(&mut self, first: &mut bool) -> Result<bool, TraceError> {
+        self.next_item(first, b']', ", or ]")
+    }
+
+    /// Goes to the next key of an object and takes it with its colon; `None` where the object ends.
+    pub(super) fn next_key(&mut self, first: &mut bool) -> Result<Option<&[u8]>, TraceError> {
+        if !self.next_item(first, b'}', ", or }")? {
+            return Ok(None);
+        }
+        self.expect(b'"', "a key in quotes")?;
+        self.take_text()?;
+        self.expect(b':', ":")?;
+        Ok(Some(&self.text))
+    }
+
+    fn next_item(&mut self, first: &mut bool, end: u8, expected: &'static str) -> Result<bool, TraceError> {
+        let byte = self.peek_token()?;
+        let is_first = std::mem::replace(first, false);
+        if byte == end {
+            self.at += 1;
+            return Ok(false);
+        }
+        if is_first {
+            return Ok(true);
+        }
+        if byte != b',' {
+            return Err(self.wrong(expected));
+        }
+        self.at += 1;
+        Ok(true)
+    }
+
+    /// Takes a string or scalar and gives its text, not more than the bounds above; anything else is skipped and
+    /// gives nothing.
+    pub(super) fn text(&mut self) -> Result<&[u8], TraceError> {
+        match self.kind()? {
+            Kind::Text => {
+                self.at += 1;
+                self.take_text()?;
+            }
+            Kind::Scalar => self.take_scalar()?,
+            Kind::Object | Kind::Array => {
+                self.skip()?;
+                self.text.clear();
+            }
+        }
+        Ok(&self.text)
+    }
+
+    fn take_scalar(&mut self) -> Result<(), TraceError> {
+        self.text.clear();
+        while self.fill()? {
+            match self.buffer[self.at] {
+                b @ (b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z') => self.text.push(b),
+                _ => break,
+            }
+            if self.text.len() > SCALAR {
+                return Err(self.wrong("a number of at most 64 characters"));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the rest of a string, behind its first quote.
+    fn take_text(&mut self) -> Result<(), TraceError> {
+        self.text.clear();
+        loop {
+            self.peek()?;
+            let plain = plain_length(&self.buffer[self.at..self.end]);
+            let room = TEXT.saturating_sub(self.text.len()).min(plain);
+            self.text.extend_from_slice(&self.buffer[self.at..self.at + room]);
+            self.at += plain;
+            if self.at == self.end {
+                continue;
+            }
+            match self.next()? {
+                b'"' => return Ok(()),
+                _ => self.take_escape()?,
+            }
+        }
+    }
+
+    fn take_escape(&mut self) -> Result<(), TraceError> {
+        let character = match self.next()? {
+            b'n' => '\n',
+            b't' => '\t',
+            b'r' => '\r',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'u' => self.take_unicode()?,
+            other => char::from(other),
+        };
+        if self.text.len() < TEXT {
+            let mut bytes = [0; 4];
+            self.text.extend_from_slice(character.encode_utf8(&mut bytes).as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Four hexadecimal digits. Halves of surrogate pairs come out as U+FFFD each: no name here has any.
+    fn take_unicode(&mut self) -> Result<char, TraceError> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let Some(digit) = char::from(self.next()?).to_digit(16) else {
+                return Err(self.wrong("four hexadecimal digits"));
+            };
+            code = code * 16 + digit;
+        }
+        Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    /// Takes the next value, whatever it is, and forgets it.
+    pub(super) fn skip(&mut self) -> Result<(), TraceError> {
+        let mut depth = 0usize;
+        let mut objects = 0u128;
+        loop {
+            match self.peek_token()? {
+                b'"' => {
+                    self.at += 1;
+                    self.skip_text()?;
+                }
+                open @ (b'{' | b'[') => {
+                    if depth == DEPTH {
+                        return Err(TraceError::TooDeep { offset: self.offset(), limit: DEPTH });
+                    }
+                    self.at += 1;
+                    objects = objects << 1 | u128::from(open == b'{');
+                    depth += 1;
+                }
+                close @ (b'}' | b']') => {
+                    if depth == 0 || (objects & 1 == 1) != (close == b'}') {
+                        return Err(self.wrong("the bracket that matches"));
+                    }
+                    self.at += 1;
+                    objects >>= 1;
+                    depth -= 1;
+                }
+                b',' | b':' if depth > 0 => {
+                    self.at += 1;
+                    continue;
+                }
+                _ => {
+                    self.kind()?;
+                    self.take_scalar()?;
+                }
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn skip_text(&mut self) -> Result<(), TraceError> {
+        loop {
+            self.peek()?;
+            self.at += plain_length(&self.buffer[self.at..self.end]);
+            if self.at == self.end {
+                continue;
+            }
+            match self.next()? {
+                b'"' => return Ok(()),
+                _ => self.next()?,
+            };
+        }
+    }
+}
+
+/// How many bytes of a string come before its end or its next escape.
+fn plain_length(bytes: &[u8]) -> usize {
+    bytes.iter().position(|b| matches!(b, b'"' | b'\\')).unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A reader that hands out three bytes at a time, so that everything straddles a border.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let n = into.len().min(3);
+            self.0.read(&mut into[..n])
+        }
+    }
+
+    fn json(text: &str) -> Json<'_> {
+        Json::new(Box::new(Slow(text.as_bytes())), 1 << 20)
+    }
+
+    /// Rewrites a document from what the reader gives: arrays, objects, and the texts of everything else.
+    fn rewrite(json: &mut Json<'_>, out: &mut String) -> Result<(), TraceError> {
+        let mut first = true;
+        match json.kind()? {
+            Kind::Array => {
+                json.begin_array()?;
+                while json.next_element(&mut first)? {
+                    rewrite(json, out)?;
+                    out.push(';');
+                }
+            }
+            Kind::Object => {
+                json.begin_object()?;
+                while let Some(key) = json.next_key(&mut first)? {
+                    out.push_str(&String::from_utf8_lossy(key));
+                    out.push('=');
+                    rewrite(json, out)?;
+                    out.push(';');
+                }
+            }
+            _ => out.push_str(&String::from_utf8_lossy(json.text()?)),
+        }
+        Ok(())
+    }
+
+    fn check(text: &str, expected: &str) {
+        let (mut document, mut out) = (json(text), String::new());
+        rewrite(&mut document, &mut out).unwrap();
+        assert_eq!(out, expected);
+        assert!(document.is_at_end().unwrap());
+        let mut skipped = json(text);
+        skipped.skip().unwrap();
+        assert!(skipped.is_at_end().unwrap(), "skipping goes as far as reading");
+    }
+
+    #[test]
+    fn values_come_out_as_text_with_every_digit() {
+        check(
+            r#" {"a" : 4458676981028.392, "b":[1,-2e3,"x"],"c":{}} "#,
+            "a=4458676981028.392;b=1;-2e3;x;;c=;",
+        );
+        check(r#"["\u0041\n\\\"/", nan, -inf, true]"#, "A\n\\\"/;nan;-inf;true;");
+        check("[[],[[]]]", ";;;");
+    }
+
+    #[test]
+    fn long_strings_are_cut_and_long_numbers_refused() {
+        let text = format!("[\"{}\",1]", "x".repeat(100_000));
+        let mut out = String::new();
+        rewrite(&mut json(&text), &mut out).unwrap();
+        assert_eq!(out.len(), TEXT + 3);
+        assert!(json(&"1".repeat(100)).text().is_err());
+    }
+
+    #[test]
+    fn nesting_and_length_have_bounds() {
+        let deep = "[".repeat(1000);
+        assert!(matches!(json(&deep).skip(), Err(TraceError::TooDeep { .. })));
+        let long = " ".repeat(1 << 21);
+        assert!(matches!(json(&long).skip(), Err(TraceError::TooLong { .. })));
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let told = |text: &str| json(text).skip().unwrap_err().to_string();
+        assert_eq!(told("[1,2}"), "not JSON at byte 4: expected the bracket that matches");
+        assert_eq!(told("[1,"), "the trace ends in the middle, at byte 3");
+        assert_eq!(told("?"), "not JSON at byte 0: expected a value");
+    }
+
+    fn value() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            any::<i64>().prop_map(serde_json::Value::from),
+            any::<bool>().prop_map(serde_json::Value::from),
+            "[ -~]{0,20}".prop_map(serde_json::Value::from),
+            Just(serde_json::Value::Null),
+        ];
+        leaf.prop_recursive(4, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(serde_json::Value::from),
+                prop::collection::btree_map("[a-z\"]{0,4}", inner, 0..8)
+                    .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn rewritten(value: &serde_json::Value, out: &mut String) {
+        match value {
+            serde_json::Value::Array(items) => {
+                for item in items {
+                    rewritten(item, out);
+                    out.push(';');
+                }
+            }
+            serde_json::Value::Object(items) => {
+                for (key, item) in items {
+                    out.push_str(key);
+                    out.push('=');
+                    rewritten(item, out);
+                    out.push(';');
+                }
+            }
+            serde_json::Value::String(text) => out.push_str(text),
+            other => out.push_str(&other.to_string()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_another_library_writes_is_read_as_it_meant(value in value()) {
+            let mut expected = String::new();
+            rewritten(&value, &mut expected);
+            for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+                check(&text, &expected);
+            }
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Json::new(Box::new(Slow(&bytes)), 1 << 20).skip();
+            let _ = rewrite(&mut Json::new(Box::new(Slow(&bytes)), 1 << 20), &mut String::new());
+        }
+    }
+}

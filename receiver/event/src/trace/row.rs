@@ -1,0 +1,328 @@
+//! One entry of `traceEvents`: the few fields of it that are wanted, whatever order they stand in.
+//!
+//! Fields of entries that are of no interest are skipped as soon as their category tells so, which in Kineto's own
+//! order is at once.
+
+use table::Direction;
+
+use super::TraceError;
+use super::json::{Json, Kind};
+use super::number::{integer, nanoseconds, unsigned};
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Category {
+    /// Not told yet, or told to nobody's use.
+    #[default]
+    Untold,
+    /// A call of the runtime or driver, of CUDA or HIP.
+    Call,
+    /// A kernel that ran.
+    Kernel,
+    /// A copy that ran.
+    Copy,
+    /// A fill that ran.
+    Fill,
+    /// What a call waited for.
+    Sync,
+    /// A label set by the program.
+    Annotation,
+    /// Anything else.
+    Other,
+}
+
+impl Category {
+    fn of(name: &[u8]) -> Category {
+        match name {
+            b"cuda_runtime" | b"cuda_driver" | b"hip_runtime" => Category::Call,
+            b"kernel" => Category::Kernel,
+            b"gpu_memcpy" => Category::Copy,
+            b"gpu_memset" => Category::Fill,
+            b"cuda_sync" => Category::Sync,
+            b"user_annotation" => Category::Annotation,
+            _ => Category::Other,
+        }
+    }
+}
+
+/// An entry. Times are nanoseconds on the trace's own clock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    /// The letter of `ph`: X a stretch of time, M a name.
+    pub(super) phase: u8,
+    pub(super) category: Category,
+    pub(super) name: Vec<u8>,
+    pub(super) pid: Option<u32>,
+    pub(super) tid: Option<u32>,
+    pub(super) begin_ns: Option<i64>,
+    pub(super) duration_ns: i64,
+    pub(super) args: Args,
+}
+
+/// What stands in `args`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Args {
+    pub(super) correlation: Option<u64>,
+    pub(super) device: Option<u32>,
+    pub(super) stream: Option<u32>,
+    pub(super) grid: Option<[u64; 3]>,
+    pub(super) block: Option<[u64; 3]>,
+    pub(super) bytes: Option<u64>,
+    pub(super) direction: Option<Direction>,
+    pub(super) address: Option<u64>,
+    /// FNV-1a of the launched kernel's name.
+    pub(super) kernel: Option<u64>,
+    /// The stream of the event that was waited for.
+    pub(super) awaited_stream: Option<u32>,
+    /// The correlation of the call that recorded the event that was waited for.
+    pub(super) awaited_record: Option<u64>,
+    /// The name that an M entry gives.
+    pub(super) label: Vec<u8>,
+}
+
+impl Row {
+    /// Reads the next entry into `self`, whose strings keep their memory.
+    pub(super) fn read(&mut self, json: &mut Json<'_>) -> Result<(), TraceError> {
+        let (mut name, mut label) = (std::mem::take(&mut self.name), std::mem::take(&mut self.args.label));
+        name.clear();
+        label.clear();
+        *self = Row { name, args: Args { label, ..Args::default() }, ..Row::default() };
+        json.begin_object()?;
+        let mut first = true;
+        while let Some(key) = json.next_key(&mut first)? {
+            let field = Field::of(key);
+            self.take(field, json)?;
+        }
+        Ok(())
+    }
+
+    fn is_of_no_use(&self) -> bool {
+        self.category == Category::Other || !matches!(self.phase, 0 | b'X' | b'M')
+    }
+
+    fn take(&mut self, field: Field, json: &mut Json<'_>) -> Result<(), TraceError> {
+        match field {
+            Field::Other => json.skip()?,
+            _ if self.is_of_no_use() => json.skip()?,
+            Field::Phase => self.phase = json.text()?.first().copied().unwrap_or(0),
+            Field::Category => self.category = Category::of(json.text()?),
+            Field::Name => self.name.extend_from_slice(json.text()?),
+            Field::Pid => self.pid = identifier(json.text()?),
+            Field::Tid => self.tid = identifier(json.text()?),
+            Field::Begin => self.begin_ns = nanoseconds(json.text()?),
+            Field::Duration => self.duration_ns = nanoseconds(json.text()?).unwrap_or(0).max(0),
+            Field::Args => self.args.read(json)?,
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Field {
+    Phase,
+    Category,
+    Name,
+    Pid,
+    Tid,
+    Begin,
+    Duration,
+    Args,
+    Other,
+}
+
+impl Field {
+    fn of(key: &[u8]) -> Field {
+        match key {
+            b"ph" => Field::Phase,
+            b"cat" => Field::Category,
+            b"name" => Field::Name,
+            b"pid" => Field::Pid,
+            b"tid" => Field::Tid,
+            b"ts" => Field::Begin,
+            b"dur" => Field::Duration,
+            b"args" => Field::Args,
+            _ => Field::Other,
+        }
+    }
+}
+
+impl Args {
+    fn read(&mut self, json: &mut Json<'_>) -> Result<(), TraceError> {
+        if json.kind()? != Kind::Object {
+            return json.skip();
+        }
+        json.begin_object()?;
+        let mut first = true;
+        while let Some(key) = json.next_key(&mut first)? {
+            let argument = Argument::of(key);
+            self.take(argument, json)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, argument: Argument, json: &mut Json<'_>) -> Result<(), TraceError> {
+        match argument {
+            Argument::Correlation => self.correlation = unsigned(json.text()?),
+            Argument::Device => self.device = narrow(json.text()?),
+            Argument::Stream => self.stream = narrow(json.text()?),
+            Argument::Grid => self.grid = triple(json)?,
+            Argument::Block => self.block = triple(json)?,
+            Argument::Bytes => self.bytes = unsigned(json.text()?),
+            Argument::Direction => self.direction = direction(json.text()?),
+            Argument::Address => self.address = unsigned(json.text()?),
+            Argument::Kernel => self.kernel = Some(fnv1a(json.text()?)),
+            Argument::AwaitedStream => self.awaited_stream = narrow(json.text()?),
+            Argument::AwaitedRecord => self.awaited_record = unsigned(json.text()?),
+            Argument::Label => self.label.extend_from_slice(json.text()?),
+            Argument::Other => json.skip()?,
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Argument {
+    Correlation,
+    Device,
+    Stream,
+    Grid,
+    Block,
+    Bytes,
+    Direction,
+    Address,
+    Kernel,
+    AwaitedStream,
+    AwaitedRecord,
+    Label,
+    Other,
+}
+
+impl Argument {
+    fn of(key: &[u8]) -> Argument {
+        match key {
+            b"correlation" => Argument::Correlation,
+            b"device" => Argument::Device,
+            b"stream" => Argument::Stream,
+            b"grid" => Argument::Grid,
+            b"block" => Argument::Block,
+            b"bytes" | b"size" => Argument::Bytes,
+            b"kind" => Argument::Direction,
+            b"ptr" => Argument::Address,
+            b"kernel" => Argument::Kernel,
+            b"wait_on_stream" => Argument::AwaitedStream,
+            b"wait_on_cuda_event_record_corr_id" => Argument::AwaitedRecord,
+            b"name" => Argument::Label,
+            _ => Argument::Other,
+        }
+    }
+}
+
+/// A process or thread id. Negative ones and those of 64 bits are kept apart from each other as well as 32 bits
+/// can; text is none.
+fn identifier(text: &[u8]) -> Option<u32> {
+    let id = integer(text)?;
+    let folded = match i32::try_from(id) {
+        Ok(small) => small as u32,
+        Err(_) => u32::try_from(id).unwrap_or_else(|_| table::fold::mix(id as u64) as u32 | 1 << 31),
+    };
+    Some(folded)
+}
+
+fn narrow(text: &[u8]) -> Option<u32> {
+    unsigned(text).and_then(|v| u32::try_from(v).ok())
+}
+
+/// An array of three numbers; anything else is skipped.
+fn triple(json: &mut Json<'_>) -> Result<Option<[u64; 3]>, TraceError> {
+    if json.kind()? != Kind::Array {
+        json.skip()?;
+        return Ok(None);
+    }
+    json.begin_array()?;
+    let (mut all, mut count, mut first) = ([1u64; 3], 0, true);
+    while json.next_element(&mut first)? {
+        let value = unsigned(json.text()?);
+        if let (Some(place), Some(value)) = (all.get_mut(count), value) {
+            *place = value;
+        }
+        count += 1;
+    }
+    Ok((count == 3).then_some(all))
+}
+
+/// The direction that `kind` names: a number as the API has it, or a name as the profiler has it.
+fn direction(text: &[u8]) -> Option<Direction> {
+    let named = named_direction(text);
+    named.or_else(|| unsigned(text).map(Direction::from_kind))
+}
+
+/// The direction that begins a text such as `HtoD` or, behind "Memcpy ", `DtoH (Device -> Pageable)`.
+pub(super) fn named_direction(text: &[u8]) -> Option<Direction> {
+    match text.strip_prefix(b"Memcpy ").unwrap_or(text).get(..4)? {
+        b"HtoD" => Some(Direction::HostToDevice),
+        b"DtoH" => Some(Direction::DeviceToHost),
+        b"DtoD" | b"PtoP" => Some(Direction::DeviceToDevice),
+        b"HtoH" => Some(Direction::HostToHost),
+        _ => None,
+    }
+}
+
+/// The FNV-1a hash of `text`: the same on every machine.
+pub(super) fn fnv1a(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Row {
+        let mut row = Row::default();
+        row.read(&mut Json::new(Box::new(text.as_bytes()), 1 << 20)).unwrap();
+        row
+    }
+
+    #[test]
+    fn fields_may_stand_in_any_order() {
+        let row = check(
+            r#"{"args":{"kind":"1","grid":[2,3,4],"bytes":"9216","correlation":7,"x":{}},
+                "dur":1.5,"ts":10.25,"tid":-549452224,"pid":9,"name":"hipMemcpyAsync","cat":"cuda_runtime","ph":"X"}"#,
+        );
+        assert_eq!(
+            (row.phase, row.category, row.name.as_slice()),
+            (b'X', Category::Call, &b"hipMemcpyAsync"[..])
+        );
+        assert_eq!((row.begin_ns, row.duration_ns), (Some(10_250), 1_500));
+        assert_eq!((row.pid, row.tid), (Some(9), Some(3_745_515_072)));
+        assert_eq!(row.args.direction, Some(Direction::HostToDevice));
+        assert_eq!(
+            (row.args.grid, row.args.bytes, row.args.correlation),
+            (Some([2, 3, 4]), Some(9216), Some(7))
+        );
+    }
+
+    #[test]
+    fn thread_ids_of_any_size_stay_apart() {
+        let ids = ["140737488355328", "140737488355329", "-1", "4294967294", "-140737488355328"];
+        let folded: std::collections::BTreeSet<_> =
+            ids.iter().map(|i| identifier(i.as_bytes()).unwrap()).collect();
+        assert_eq!(folded.len(), ids.len());
+        assert_eq!(identifier(b"Trace PyTorch Profiler"), None);
+    }
+
+    #[test]
+    fn a_row_of_no_use_costs_nothing_but_its_bytes() {
+        let row = check(r#"{"ph":"X","cat":"python_function","name":"f","args":{"correlation":3}}"#);
+        assert!(row.name.is_empty() && row.args.correlation.is_none());
+    }
+
+    #[test]
+    fn directions_have_numbers_and_names() {
+        assert_eq!(direction(b"2"), Some(Direction::DeviceToHost));
+        assert_eq!(direction(b"DtoD"), Some(Direction::DeviceToDevice));
+        assert_eq!(named_direction(b"Memcpy DtoH (Device -> Pageable)"), Some(Direction::DeviceToHost));
+        assert_eq!(direction(b"Dispatch Task"), None);
+    }
+}
