@@ -4,3 +4,4 @@
 //! before data moves. This crate alone knows YAML and the command line; what components do is left to theirs.
 
 pub mod config;
+pub mod graph;

@@ -1,0 +1,104 @@
+//! What a plan is refused with, and what is built for it.
+
+use crate::graph::testing::{happened, plan};
+
+/// One pipeline of fakes, with more laid into the sections.
+fn yaml(exporters: &str, processors: &str, pipelines: &str) -> String {
+    format!(
+        "{{receivers: {{source: }}, processors: {{step: , {processors} }}, exporters: {{sink: , {exporters} }},
+          service: {{pipelines: {{logs: {{receivers: [source], processors: [step], exporters: [sink]}}, {pipelines} }}}}}}"
+    )
+}
+
+#[track_caller]
+fn refuse(yaml: &str, want: &[&str]) {
+    let error = plan(yaml).err().expect("the plan is refused");
+    let told: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+    let told: Vec<&str> = told.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    assert_eq!(told, want, "{yaml}");
+}
+
+#[test]
+fn every_configured_component_is_built_and_processors_once_more_per_pipeline() {
+    let plan = plan(&yaml(
+        "sink/unused: ",
+        "",
+        "logs/b: {receivers: [source, source], processors: [step], exporters: [sink]}",
+    ));
+    assert!(plan.is_ok());
+    assert_eq!(
+        happened(),
+        ["build sink", "build sink/unused", "build step", "build source", "build step", "build step"]
+    );
+}
+
+#[test]
+fn what_no_pipeline_uses_is_not_planned() {
+    let plan = plan(&yaml("sink/unused: ", "", "")).unwrap();
+    let planned: Vec<String> = plan.exporters.iter().map(|e| e.id.to_string()).collect();
+    assert_eq!(planned, ["sink"]);
+}
+
+#[test]
+fn what_no_pipeline_uses_must_be_right_all_the_same() {
+    refuse(
+        &yaml("sink/unused: {size: x}", "", ""),
+        &["exporters::sink/unused::size: expected type 'uint64', got unconvertible type 'string'"],
+    );
+}
+
+#[test]
+fn problems_of_all_components_are_told_once_and_together() {
+    let two = "logs/b: {receivers: [source], processors: [step/x], exporters: [sink]},
+        logs/c: {receivers: [source], processors: [step/x], exporters: [sink]}";
+    refuse(
+        &yaml("sink/x: {sise: 1, size: 2}", "step/x: {size: 10}", two),
+        &[
+            "exporters::sink/x: has invalid keys: sise",
+            "processors::step/x::size: 10 is too large: expected 9 at most",
+        ],
+    );
+}
+
+#[test]
+fn an_unknown_type_is_told_with_what_there_is() {
+    refuse(
+        &yaml("sinc/x: , other: , logging: ", "", ""),
+        &[
+            "exporters::logging: the logging exporter has been deprecated, use the debug exporter instead",
+            r#"exporters::other: unknown type: "other" for id: "other" (valid values: [sink])"#,
+            r#"exporters::sinc/x: unknown type: "sinc" for id: "sinc/x" (valid values: [sink]) (did you mean "sink"?)"#,
+        ],
+    );
+    let connectors =
+        "{connectors: {forward: }, extensions: {pprof: }, receivers: {source: }, exporters: {sink: },
+        service: {pipelines: {logs: {receivers: [source], exporters: [sink]}}}}";
+    refuse(
+        connectors,
+        &[
+            r#"connectors::forward: unknown type: "forward" for id: "forward" (valid values: [])"#,
+            r#"extensions::pprof: unknown type: "pprof" for id: "pprof" (valid values: [])"#,
+        ],
+    );
+}
+
+#[test]
+fn a_deprecated_name_builds_with_a_warning() {
+    let plan = plan(&yaml("sinkold/x: ", "", "")).unwrap();
+    let told: Vec<String> = plan.warnings.iter().map(|w| format!("{}: {}", w.path, w.message)).collect();
+    assert_eq!(told, [r#"exporters::sinkold/x: "sinkold" is a deprecated name of "sink""#]);
+}
+
+#[test]
+fn a_component_handles_the_signal_of_its_pipeline() {
+    let path = "service::pipelines::metrics";
+    let end = "does not support metrics: expected a pipeline of logs, traces";
+    refuse(
+        &yaml("", "", "metrics: {receivers: [source], processors: [step], exporters: [sink]}"),
+        &[
+            &format!(r#"{path}: receiver "source" {end}"#),
+            &format!(r#"{path}: processor "step" {end}"#),
+            &format!(r#"{path}: exporter "sink" {end}"#),
+        ],
+    );
+}

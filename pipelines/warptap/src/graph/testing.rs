@@ -1,0 +1,213 @@
+//! Components that do nothing but write down what happens to them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use component::config::{ConfigError, Node, Section};
+use component::{
+    BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Processor, ProcessorFactory,
+    Receiver, ReceiverFactory, Refused, Running, Signal, Stability, StartResult,
+};
+use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
+use opentelemetry_proto::tonic::trace::v1::TracesData;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Factories, Plan};
+use crate::config::{Outside, Sections, load};
+
+thread_local! {
+    // Builders are plain functions; a test runs on one thread, and so does its runtime.
+    static LOG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn note(line: String) {
+    LOG.with_borrow_mut(|log| log.push(line));
+}
+
+/// What happened since the last call.
+pub(crate) fn happened() -> Vec<String> {
+    LOG.with_borrow_mut(std::mem::take)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FakeConfig {
+    /// The start fails.
+    refuse: bool,
+    /// The stop is not heeded.
+    hang: bool,
+    /// The work panics.
+    panic: bool,
+    /// Must be at most 9.
+    size: u64,
+}
+
+struct Fake {
+    name: String,
+    config: FakeConfig,
+}
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Fake, ConfigError> {
+    let config: FakeConfig = section.decode()?;
+    let mut problems = section.problems();
+    problems.require(config.size <= 9, "size", format!("{} is too large: expected 9 at most", config.size));
+    problems.finish()?;
+    note(format!("build {}", context.id));
+    Ok(Fake { name: context.id.to_string(), config })
+}
+
+impl Fake {
+    fn start(&self) -> StartResult<()> {
+        note(format!("start {}", self.name));
+        if self.config.refuse { Err("refused".into()) } else { Ok(()) }
+    }
+
+    /// Runs `first`, then waits for the stop.
+    fn running(self, stop: CancellationToken, first: BoxFuture<'static, ()>) -> Running {
+        Box::pin(async move {
+            first.await;
+            assert!(!self.config.panic, "told to panic");
+            if self.config.hang {
+                std::future::pending::<()>().await;
+            }
+            stop.cancelled().await;
+            note(format!("stop {}", self.name));
+        })
+    }
+}
+
+impl Receiver for Fake {
+    /// Sends one batch per signal.
+    fn start(
+        self: Box<Self>,
+        next: Vec<(Signal, Arc<dyn Consumer>)>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<Running>> {
+        Box::pin(async move {
+            Fake::start(&self)?;
+            let name = self.name.clone();
+            let send = async move {
+                for (signal, consumer) in next {
+                    consumer.consume(batch(signal, &name)).await.unwrap();
+                }
+            };
+            Ok(self.running(stop, Box::pin(send)))
+        })
+    }
+}
+
+/// A batch that says who sent it.
+pub(crate) fn batch(signal: Signal, sender: &str) -> Data {
+    match signal {
+        Signal::Logs => {
+            let logs = ResourceLogs { schema_url: sender.to_owned(), ..Default::default() };
+            Data::Logs(Arc::new(LogsData { resource_logs: vec![logs] }))
+        }
+        _ => Data::Traces(Arc::new(TracesData::default())),
+    }
+}
+
+/// Adds its name to the sender of logs.
+struct Stamp(String, Arc<dyn Consumer>);
+
+impl Consumer for Stamp {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        let data = match data {
+            Data::Logs(mut logs) => {
+                Arc::make_mut(&mut logs).resource_logs[0].schema_url += &format!(" {}", self.0);
+                Data::Logs(logs)
+            }
+            other => other,
+        };
+        self.1.consume(data)
+    }
+}
+
+impl Processor for Fake {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        Fake::start(&self).expect("a processor has nothing to open");
+        (Arc::new(Stamp(self.name.clone(), next)), self.running(stop, Box::pin(async {})))
+    }
+}
+
+/// Writes down what arrives.
+struct Sink(String);
+
+impl Consumer for Sink {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        let sender = match &data {
+            Data::Logs(logs) => logs.resource_logs[0].schema_url.clone(),
+            _ => String::new(),
+        };
+        note(format!("{} takes {} {sender}", self.0, data.signal().name()));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Exporter for Fake {
+    fn start(
+        self: Box<Self>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        Box::pin(async move {
+            Fake::start(&self)?;
+            let sink: Arc<dyn Consumer> = Arc::new(Sink(self.name.clone()));
+            Ok((sink, self.running(stop, Box::pin(async {}))))
+        })
+    }
+}
+
+const STABILITY: Stability = Stability::Alpha;
+const SIGNALS: &[Signal] = &[Signal::Logs, Signal::Traces];
+
+/// One row of each kind, under its letter.
+pub(crate) const FACTORIES: Factories<'static> = Factories {
+    exporters: &[ExporterFactory {
+        kind: "sink",
+        aliases: &["sinkold"],
+        signals: SIGNALS,
+        stability: STABILITY,
+        build: |context, section| Ok(Box::new(build(context, section)?)),
+    }],
+    processors: &[ProcessorFactory {
+        kind: "step",
+        aliases: &[],
+        signals: SIGNALS,
+        stability: STABILITY,
+        build: |context, section| Ok(Box::new(build(context, section)?)),
+    }],
+    receivers: &[ReceiverFactory {
+        kind: "source",
+        aliases: &[],
+        signals: SIGNALS,
+        stability: STABILITY,
+        build: |context, section| Ok(Box::new(build(context, section)?)),
+    }],
+};
+
+struct Nothing;
+
+impl Outside for Nothing {
+    fn env(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn read(&self, _path: &str, _limit: usize) -> std::io::Result<Vec<u8>> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+}
+
+fn root(yaml: &str) -> Node {
+    load(&[format!("yaml:{yaml}")], &Nothing).unwrap().root
+}
+
+/// A plan of fakes.
+pub(crate) fn plan(yaml: &str) -> Result<Plan, ConfigError> {
+    let root = root(yaml);
+    Plan::build(&Sections::read(&root)?, FACTORIES, "0")
+}
