@@ -10,9 +10,9 @@ use std::path::Path;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
 use table::Cookie;
 
+use crate::CaptureError;
 use crate::kernel::{Kernel, chain};
 use crate::sys::{self, End};
-use crate::CaptureError;
 
 /// One function: where it begins in its file, and what the programs must know of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +33,13 @@ pub struct AttachError {
 
 /// Probes in place; dropping them takes them away.
 pub struct Attached(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send>);
+
+impl Attached {
+    /// Holds whatever takes its probes away when it is dropped.
+    pub fn new(probes: impl Send + 'static) -> Attached {
+        Attached(Box::new(probes))
+    }
+}
 
 /// A way to attach.
 pub trait Attach: Send {
@@ -69,7 +76,8 @@ impl Attach for UprobeMulti {
     }
 
     fn attach(&self, kernel: &mut Kernel, path: &Path, points: &[Point]) -> Result<Attached, AttachError> {
-        let programs = kernel.multi.as_ref().ok_or_else(|| failed(path, "uprobe_multi is not loaded".to_owned()))?;
+        let programs =
+            kernel.multi.as_ref().ok_or_else(|| failed(path, "uprobe_multi is not loaded".to_owned()))?;
         let link = |program, points: Vec<(u64, u64)>, end| -> io::Result<Option<OwnedFd>> {
             (!points.is_empty()).then(|| sys::link(program, path, &points, end)).transpose()
         };
@@ -79,7 +87,7 @@ impl Attach for UprobeMulti {
         let returns = returns.map_err(|e| failed(path, e.to_string()))?;
         let entries = link(&programs.enter, points.iter().map(pair).collect(), End::Entry);
         let entries = entries.map_err(|e| failed(path, e.to_string()))?;
-        Ok(Attached(Box::new((entries, returns))))
+        Ok(Attached::new((entries, returns)))
     }
 }
 
@@ -114,6 +122,6 @@ impl Attach for PerfUprobe {
         };
         timed(points).try_for_each(|p| link("leave", p)).map_err(|e| failed(path, e))?;
         points.iter().try_for_each(|p| link("enter", p)).map_err(|e| failed(path, e))?;
-        Ok(Attached(Box::new(links)))
+        Ok(Attached::new(links))
     }
 }

@@ -68,7 +68,9 @@ impl<'a> Btf<'a> {
             let (kind, count, flag) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31);
             at += 12;
             if kind == KIND_STRUCT || kind == KIND_UNION {
-                let members = (0..count).map(|n| member(types, strings, at + 12 * n, flag)).collect::<Result<_, _>>()?;
+                let members = (0..count)
+                    .map(|n| member(types, strings, at + 12 * n, flag))
+                    .collect::<Result<_, _>>()?;
                 btf.members.insert(id, members);
                 if kind == KIND_STRUCT {
                     btf.structs.insert(string(strings, name), id);
@@ -85,7 +87,13 @@ impl<'a> Btf<'a> {
     }
 
     /// The offset of `inner` in the struct that `outer` of `structure` is of.
-    pub fn nested_offset(&self, structure: &str, outer: &str, inner_structure: &str, inner: &str) -> Option<u64> {
+    pub fn nested_offset(
+        &self,
+        structure: &str,
+        outer: &str,
+        inner_structure: &str,
+        inner: &str,
+    ) -> Option<u64> {
         Some(self.offset(structure, outer)? + self.offset(inner_structure, inner)?)
     }
 

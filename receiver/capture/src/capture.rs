@@ -17,7 +17,7 @@ use crate::libraries::{Libraries, Sight};
 use crate::maps::{self, Mapping};
 use crate::processes::Processes;
 use crate::totals::{self, Share};
-use crate::{CaptureError, calibrate, clock, proc};
+use crate::{CaptureError, clock, cost, proc};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
@@ -98,7 +98,7 @@ impl Capture {
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
         let mut kernel = Kernel::load(&settings.sizes, settings.trace_all)?;
         let attach = attach::best(&mut kernel)?;
-        let hit_cost_ns = calibrate::hit_cost_ns(&mut kernel, attach.as_ref());
+        let hit_cost_ns = cost::hit_cost_ns(&mut kernel, attach.as_ref());
         for pid in &settings.pids {
             let named = kernel.filter.insert(*pid, 1, 0);
             named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
@@ -200,7 +200,8 @@ impl Capture {
         found.extend(inside(mappings));
         found.dedup_by_key(|(m, _, _)| m.file);
         for (mapping, library, inside) in found {
-            let sight = self.libraries.attach(&mut self.kernel, self.attach.as_ref(), pid, mapping, library, inside);
+            let sight =
+                self.libraries.attach(&mut self.kernel, self.attach.as_ref(), pid, mapping, library, inside);
             match sight {
                 Sight::Seen(what) => seen.push(what),
                 Sight::Blind(why) => blind.push(why),
@@ -221,7 +222,9 @@ impl Capture {
         }
         match self.kernel.runtime.insert(pid, code, 0) {
             Ok(()) => drop(self.runtime.insert(pid, code)),
-            Err(e) => tracing::warn!(pid, %e, "driver calls made by the runtime will count twice in this process"),
+            Err(e) => {
+                tracing::warn!(pid, %e, "driver calls made by the runtime will count twice in this process")
+            }
         }
     }
 
@@ -273,7 +276,8 @@ impl Capture {
 
     /// Steps that nothing will close any more.
     fn unfinished(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        let mut keys: Vec<[u32; 4]> = self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
+        let mut keys: Vec<[u32; 4]> =
+            self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
         keys.sort_unstable();
         for key in keys {
             if let Ok(words) = self.kernel.streams.get(&key, 0) {
@@ -344,7 +348,11 @@ impl Capture {
 fn inside(mappings: &[Mapping]) -> Option<(&Mapping, table::Library, bool)> {
     let has = |library| mappings.iter().any(|m| m.library() == Some(library));
     let main = mappings.first()?;
-    (has(table::Library::Cuda) && !has(table::Library::Cudart)).then_some((main, table::Library::Cudart, true))
+    (has(table::Library::Cuda) && !has(table::Library::Cudart)).then_some((
+        main,
+        table::Library::Cudart,
+        true,
+    ))
 }
 
 #[expect(unsafe_code, reason = "a fold read from its map is the same words")]

@@ -84,7 +84,8 @@ fn addresses(elf: &Elf<'_>, wanted: &[&'static str]) -> HashMap<&'static str, u6
 }
 
 fn file_offset(elf: &Elf<'_>, address: u64) -> Option<u64> {
-    let segment = elf.segments().find(|s| address >= s.address() && address - s.address() < s.file_range().1)?;
+    let segment =
+        elf.segments().find(|s| address >= s.address() && address - s.address() < s.file_range().1)?;
     Some(address - segment.address() + segment.file_range().0)
 }
 
@@ -108,7 +109,9 @@ mod tests {
     #[test]
     fn a_function_of_the_c_library_is_found_and_a_missing_one_is_named() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let Some(path) = maps.lines().filter_map(|l| l.split_whitespace().last()).find(|p| p.contains("libc.so")) else {
+        let Some(path) =
+            maps.lines().filter_map(|l| l.split_whitespace().last()).find(|p| p.contains("libc.so"))
+        else {
             return println!("skipped: this program carries its c library inside");
         };
         let found = find(File::open(path).unwrap(), any()).unwrap();

@@ -79,7 +79,10 @@ fn problem(what: &'static str) -> impl Fn(aya::maps::MapError) -> CaptureError {
     move |e| CaptureError::Load { what, reason: e.to_string() }
 }
 
-fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, CaptureError> {
+fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+) -> Result<T, CaptureError> {
     let missing = || CaptureError::Load { what: name, reason: "the object has no such map".to_owned() };
     T::try_from(ebpf.take_map(name).ok_or_else(missing)?).map_err(problem(name))
 }
@@ -152,9 +155,13 @@ fn attach_tracepoint(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<()
 
 fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
     let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
-    let btf = Btf::parse(&data).inspect_err(|e| tracing::warn!(%e, "run-queue waits and process ends are not seen"));
+    let btf = Btf::parse(&data)
+        .inspect_err(|e| tracing::warn!(%e, "run-queue waits and process ends are not seen"));
     let offset = |structure: &str, field: &str| btf.as_ref().ok().and_then(|b| b.offset(structure, field));
-    let run_delay = btf.as_ref().ok().and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
+    let run_delay = btf
+        .as_ref()
+        .ok()
+        .and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
     // Before Linux 5.5 the field was called real_start_time.
     let start = offset("task_struct", "start_boottime").or_else(|| offset("task_struct", "real_start_time"));
     let settings = Settings {
@@ -168,7 +175,16 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         tgid_at: offset("task_struct", "tgid").unwrap_or(0),
     };
     let s = settings;
-    [s.trace_all, s.sample_shift, s.run_delay_at, s.group_leader_at, s.start_boottime_at, s.signal_at, s.live_at, s.tgid_at]
+    [
+        s.trace_all,
+        s.sample_shift,
+        s.run_delay_at,
+        s.group_leader_at,
+        s.start_boottime_at,
+        s.signal_at,
+        s.live_at,
+        s.tgid_at,
+    ]
 }
 
 impl Multi {
@@ -177,13 +193,16 @@ impl Multi {
         let failed = |reason: String| CaptureError::Load { what: "uprobe_multi", reason };
         let mut object = aya_obj::Object::parse(OBJECT).map_err(|e| failed(chain(&e)))?;
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-        let fds: Dictionary<&str, RawFd> = ebpf.maps().filter_map(|(name, map)| Some((name, fd(map)?))).collect();
+        let fds: Dictionary<&str, RawFd> =
+            ebpf.maps().filter_map(|(name, map)| Some((name, fd(map)?))).collect();
         let maps = object.maps.clone();
-        let bound = maps.iter().filter_map(|(name, map)| Some((name.as_str(), *fds.get(name.as_str())?, map)));
+        let bound =
+            maps.iter().filter_map(|(name, map)| Some((name.as_str(), *fds.get(name.as_str())?, map)));
         object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
         object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
         let load = |name: &str| -> Result<OwnedFd, CaptureError> {
-            let instructions = instructions(&object, name).ok_or_else(|| failed(format!("there is no {name}")))?;
+            let instructions =
+                instructions(&object, name).ok_or_else(|| failed(format!("there is no {name}")))?;
             sys::load(name, instructions).map_err(|e| failed(e.to_string()))
         };
         Ok(Multi { enter: load("enter")?, leave: load("leave")? })
@@ -196,8 +215,11 @@ fn instructions<'a>(object: &'a aya_obj::Object, name: &str) -> Option<&'a [bpf_
 }
 
 fn fd(map: &Map) -> Option<RawFd> {
-    let (Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data)) =
-        map
+    let (Map::Array(data)
+    | Map::HashMap(data)
+    | Map::LruHashMap(data)
+    | Map::PerCpuArray(data)
+    | Map::RingBuf(data)) = map
     else {
         return None;
     };

@@ -7,9 +7,9 @@
 
 mod attach;
 mod btf;
-mod calibrate;
 mod capture;
 mod clock;
+pub mod cost;
 mod elf;
 mod kernel;
 mod libraries;

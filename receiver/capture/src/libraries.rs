@@ -20,7 +20,11 @@ const FILES_MAX: usize = 1_024;
 
 /// What became of a file.
 enum State {
-    Attached { functions: usize, missing: usize, _probes: Attached },
+    Attached {
+        functions: usize,
+        missing: usize,
+        _probes: Attached,
+    },
     /// It has none of the functions, or could not be read or attached: why.
     Refused(String),
 }
@@ -64,9 +68,11 @@ impl Libraries {
             if self.entries.len() >= FILES_MAX {
                 return Sight::Blind(format!("{}: {FILES_MAX} files are attached already", mapping.name()));
             }
-            let state = open(pid, mapping).and_then(|(file, path)| place(kernel, attach, file, &path, library, inside));
+            let state = open(pid, mapping)
+                .and_then(|(file, path)| place(kernel, attach, file, &path, library, inside));
             let state = state.unwrap_or_else(State::Refused);
-            self.entries.insert(mapping.file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: 0 });
+            self.entries
+                .insert(mapping.file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: 0 });
         }
         let Some(entry) = self.entries.get_mut(&mapping.file) else {
             return Sight::Blind(format!("{}: not attached", mapping.name()));
@@ -86,7 +92,8 @@ impl Libraries {
 
     /// Takes away the probes of files that nobody has mapped for `linger_ns`.
     pub fn sweep(&mut self, now_ns: u64, linger_ns: u64) {
-        self.entries.retain(|_, e| !e.users.is_empty() || now_ns.saturating_sub(e.unused_since_ns) < linger_ns);
+        self.entries
+            .retain(|_, e| !e.users.is_empty() || now_ns.saturating_sub(e.unused_since_ns) < linger_ns);
     }
 
     /// Files attached, and functions in them.
@@ -102,7 +109,9 @@ impl Libraries {
 impl Entry {
     fn sight(&self, name: &str) -> Sight {
         match &self.state {
-            State::Attached { functions, missing: 0, .. } => Sight::Seen(format!("{name}: {functions} functions")),
+            State::Attached { functions, missing: 0, .. } => {
+                Sight::Seen(format!("{name}: {functions} functions"))
+            }
             State::Attached { functions, missing, .. } => {
                 Sight::Seen(format!("{name}: {functions} functions, {missing} are not in this version"))
             }

@@ -58,7 +58,8 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let mut fields = rest.splitn(5, ' ');
-    let (permissions, offset, device, inode) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let (permissions, offset, device, inode) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let path = fields.next()?.trim_start();
     if permissions.as_bytes().get(2) != Some(&b'x') || !path.starts_with('/') {
         return None;
@@ -95,7 +96,13 @@ nonsense";
         let names: Vec<_> = found.iter().map(|m| (m.name(), m.file.inode)).collect();
         assert_eq!(
             names,
-            [("server", 42), ("libcudart.so.12", 43), ("libcudart-abc123.so.12", 44), ("libcuda.so.1", 45), ("libcudadebugger.so.1", 46)]
+            [
+                ("server", 42),
+                ("libcudart.so.12", 43),
+                ("libcudart-abc123.so.12", 44),
+                ("libcuda.so.1", 45),
+                ("libcudadebugger.so.1", 46)
+            ]
         );
         assert_eq!((found[1].start, found[1].end, found[1].file.device), (0x7f10, 0x7f20, (0xfe, 0)));
     }

@@ -99,10 +99,11 @@ fn container_id(cgroup: &str) -> Option<String> {
 fn pod_uid(cgroup: &str) -> Option<String> {
     let (_, rest) = cgroup.split_once("pod")?;
     let uid: String = rest.chars().take(36).map(|c| if c == '_' { '-' } else { c }).collect();
-    let is_uuid = uid.len() == 36 && uid.bytes().enumerate().all(|(at, b)| match at {
-        8 | 13 | 18 | 23 => b == b'-',
-        _ => b.is_ascii_hexdigit(),
-    });
+    let is_uuid = uid.len() == 36
+        && uid.bytes().enumerate().all(|(at, b)| match at {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        });
     is_uuid.then_some(uid)
 }
 
@@ -115,7 +116,10 @@ mod tests {
         let id = "0123456789abcdef".repeat(4);
         let uid = "11111111-2222-3333-4444-555555555555";
         let paths = [
-            format!("0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{id}.scope", uid.replace('-', "_")),
+            format!(
+                "0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{id}.scope",
+                uid.replace('-', "_")
+            ),
             format!("0::/kubepods/burstable/pod{uid}/{id}"),
             format!("0::/system.slice/docker-{id}.scope"),
         ];

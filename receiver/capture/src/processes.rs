@@ -68,11 +68,13 @@ impl Processes {
     /// Those whose time has come, at most `max`; each is due again after twice its interval.
     pub fn due(&mut self, now_ns: u64, max: usize) -> Vec<u32> {
         let ready = self.followed.iter_mut().filter(|(_, f)| f.look_at_ns <= now_ns).take(max);
-        ready.map(|(pid, f)| {
-            f.interval_ns = (f.interval_ns * 2).min(INTERVAL_NS_MAX);
-            f.look_at_ns = now_ns + f.interval_ns;
-            *pid
-        }).collect()
+        ready
+            .map(|(pid, f)| {
+                f.interval_ns = (f.interval_ns * 2).min(INTERVAL_NS_MAX);
+                f.look_at_ns = now_ns + f.interval_ns;
+                *pid
+            })
+            .collect()
     }
 
     /// Looks at `pid` at the next opportunity.
@@ -91,7 +93,10 @@ mod tests {
     fn a_process_is_looked_at_soon_and_then_ever_less_often() {
         let mut processes = Processes::default();
         processes.follow(7, 0);
-        let looks: Vec<u64> = (0..100_000u64).map(|ms| ms * 1_000_000).filter(|now| !processes.due(*now, 9).is_empty()).collect();
+        let looks: Vec<u64> = (0..100_000u64)
+            .map(|ms| ms * 1_000_000)
+            .filter(|now| !processes.due(*now, 9).is_empty())
+            .collect();
         assert_eq!(looks[..3], [20_000_000, 60_000_000, 140_000_000]);
         assert!(looks.len() < 20, "{}", looks.len());
         processes.follow(7, 200_000_000_000);

@@ -36,8 +36,18 @@ struct Capability {
 
 const SYS_ADMIN: u32 = 21;
 const CAPABILITIES: [Capability; 4] = [
-    Capability { name: "CAP_BPF", bit: 39, verdict: Verdict::Missing, advice: "run as root, or grant CAP_BPF" },
-    Capability { name: "CAP_PERFMON", bit: 38, verdict: Verdict::Missing, advice: "run as root, or grant CAP_PERFMON" },
+    Capability {
+        name: "CAP_BPF",
+        bit: 39,
+        verdict: Verdict::Missing,
+        advice: "run as root, or grant CAP_BPF",
+    },
+    Capability {
+        name: "CAP_PERFMON",
+        bit: 38,
+        verdict: Verdict::Missing,
+        advice: "run as root, or grant CAP_PERFMON",
+    },
     Capability {
         name: "CAP_SYS_PTRACE",
         bit: 19,
@@ -95,7 +105,9 @@ fn kernel() -> Check {
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let (verdict, advice) = match version {
         v if v >= (6, 6) => (Verdict::Ready, ""),
-        v if v >= (5, 15) => (Verdict::Limited, "with linux 6.6 or newer probes attach and detach in milliseconds"),
+        v if v >= (5, 15) => {
+            (Verdict::Limited, "with linux 6.6 or newer probes attach and detach in milliseconds")
+        }
         _ => (Verdict::Missing, "use linux 5.15 or newer: older kernels give uprobes no cookie"),
     };
     Check { name: "kernel", verdict, found: format!("linux {release}"), advice }
@@ -103,7 +115,12 @@ fn kernel() -> Check {
 
 fn btf() -> Check {
     match std::fs::metadata("/sys/kernel/btf/vmlinux") {
-        Ok(_) => Check { name: "BTF", verdict: Verdict::Ready, found: "/sys/kernel/btf/vmlinux".to_owned(), advice: "" },
+        Ok(_) => Check {
+            name: "BTF",
+            verdict: Verdict::Ready,
+            found: "/sys/kernel/btf/vmlinux".to_owned(),
+            advice: "",
+        },
         Err(e) => Check {
             name: "BTF",
             verdict: Verdict::Limited,

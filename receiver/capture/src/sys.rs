@@ -93,7 +93,8 @@ pub fn load(name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
         attr.log_level = 1;
         attr.log_size = LOG_BYTES as u32;
         attr.log_buf = log.as_mut_ptr() as u64;
-        bpf(BPF_PROG_LOAD, &attr).map_err(|_| io::Error::new(first.kind(), format!("{first}: {}", tail(&log))))
+        bpf(BPF_PROG_LOAD, &attr)
+            .map_err(|_| io::Error::new(first.kind(), format!("{first}: {}", tail(&log))))
     })
 }
 

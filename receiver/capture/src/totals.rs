@@ -42,7 +42,13 @@ pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Ve
     let Ok(fold) = kernel.processes.get(&process.pid, 0) else { return Share::default() };
     for probe in PROBES.iter().filter(|p| calls(&fold, p.id) > 0) {
         let words = kernel.durations.get(&[process.pid, u32::from(probe.id)], 0).ok();
-        let total = OperationTotal { at_ns, process, row: probe.id, calls: calls(&fold, probe.id), ..Default::default() };
+        let total = OperationTotal {
+            at_ns,
+            process,
+            row: probe.id,
+            calls: calls(&fold, probe.id),
+            ..Default::default()
+        };
         into.push(Event::Operation(Box::new(words.map_or_else(|| total.clone(), |w| timed(&total, &w)))));
     }
     share(&fold)
@@ -87,7 +93,8 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     }
     let c = counters(kernel);
     let strangers = c[offset_of!(Counters, strangers) / 8];
-    let (suppressed, filtered) = (c[offset_of!(Counters, suppressed) / 8], c[offset_of!(Counters, filtered) / 8]);
+    let (suppressed, filtered) =
+        (c[offset_of!(Counters, suppressed) / 8], c[offset_of!(Counters, filtered) / 8]);
     let hits = all.hits + strangers;
     Account {
         at_ns,

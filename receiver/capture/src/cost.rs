@@ -1,0 +1,166 @@
+//! What a probe costs the traced thread, measured on this machine: a function of our own is called without a probe,
+//! under an empty one, and under ours. What remains between empty and ours is our share; the rest is the trap.
+//!
+//! The agent measures one variant at start, for its overhead figure; the benchmark measures all, in turn.
+
+#![expect(unsafe_code, reason = "the probed function must begin as a C function does")]
+
+use std::arch::naked_asm;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use aya_obj::generated::bpf_insn;
+use table::{Action, Cookie, PROBES};
+
+use crate::attach::{Attach, Attached, Point};
+use crate::kernel::{Kernel, MapSizes};
+use crate::sys::{self, End};
+use crate::{CaptureError, attach, maps, proc};
+
+const CALLS: u32 = 2_000;
+const OWN_EXECUTABLE: &str = "/proc/self/exe";
+
+/// Begins like every function of libcudart: `push %rbp` is the instruction under the probe. Nine arguments, so that
+/// those on the stack are there.
+///
+/// # Safety
+/// It touches nothing but its own stack frame: any thread may call it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn site(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    naked_asm!("push rbp", "mov rbp, rsp", "xor eax, eax", "pop rbp", "ret")
+}
+
+/// See above.
+///
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+#[unsafe(naked)]
+unsafe extern "C" fn site(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    naked_asm!("stp x29, x30, [sp, #-16]!", "mov x0, #0", "ldp x29, x30, [sp], #16", "ret")
+}
+
+fn ns_per_call() -> f64 {
+    let began = Instant::now();
+    for _ in 0..CALLS {
+        // SAFETY: see `site`. As `cudaMemcpyAsync` the fourth argument is a direction and the fifth a stream; as
+        // `cudaLaunchKernel` they are the block, and the eighth is the stream.
+        std::hint::black_box(unsafe { site(0x1000, 1, 1, 1, 0x100, 0, 0, 0x100, 0) });
+    }
+    began.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+fn file_offset() -> Option<u64> {
+    let address = site as *const () as u64;
+    let text = proc::read_text("/proc/self/maps").ok()?;
+    let mapping = maps::parse(&text).into_iter().find(|m| (m.start..m.end).contains(&address))?;
+    Some(address - mapping.start + mapping.offset)
+}
+
+/// What is attached while the function is called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Variant {
+    /// Nothing.
+    Bare,
+    /// A program that does nothing, at the entry.
+    EmptyEntry,
+    /// A launch, folded.
+    Launch,
+    /// Programs that do nothing, at entry and return.
+    EmptyPair,
+    /// An asynchronous copy: folded, timed and put into its histogram.
+    TimedCall,
+}
+
+impl Variant {
+    /// Every variant.
+    pub const ALL: [Variant; 5] =
+        [Variant::Bare, Variant::EmptyEntry, Variant::Launch, Variant::EmptyPair, Variant::TimedCall];
+
+    fn cookie(self) -> Option<Cookie> {
+        let wanted = |symbol: &str| PROBES.iter().find(|p| p.symbol == symbol);
+        match self {
+            Variant::Launch => wanted("cudaLaunchKernel").map(|p| Cookie::pack(p, false, false)),
+            Variant::TimedCall => wanted("cudaMemcpyAsync").map(|p| Cookie::pack(p, false, true)),
+            Variant::Bare | Variant::EmptyEntry | Variant::EmptyPair => None,
+        }
+    }
+}
+
+/// Measures variants in one process, against one loaded set of programs.
+pub struct Bench {
+    kernel: Kernel,
+    attach: Box<dyn Attach>,
+    empty: std::os::fd::OwnedFd,
+    offset: u64,
+}
+
+impl Bench {
+    /// Loads our programs, and an empty one beside them.
+    pub fn new() -> Result<Bench, CaptureError> {
+        let mut kernel = Kernel::load(&MapSizes::default(), true)?;
+        let attach = attach::best(&mut kernel)?;
+        let empty = load_empty()
+            .map_err(|e| CaptureError::Load { what: "an empty program", reason: e.to_string() })?;
+        let no_site =
+            || CaptureError::Load { what: "the measured function", reason: "not found in memory".to_owned() };
+        Ok(Bench { kernel, attach, empty, offset: file_offset().ok_or_else(no_site)? })
+    }
+
+    /// Nanoseconds per call under `variant`, the median of `rounds`.
+    pub fn measure(&mut self, variant: Variant, rounds: usize) -> Result<f64, CaptureError> {
+        let _probes = self.put(variant)?;
+        let mut ns: Vec<f64> = (0..rounds.max(1)).map(|_| ns_per_call()).collect();
+        ns.sort_by(f64::total_cmp);
+        Ok(ns[ns.len() / 2])
+    }
+
+    fn put(&mut self, variant: Variant) -> Result<Vec<Attached>, CaptureError> {
+        let failed = |reason: String| CaptureError::Load { what: "a probe", reason };
+        if let Some(cookie) = variant.cookie() {
+            let point = Point { offset: self.offset, cookie };
+            let ours = self.attach.attach(&mut self.kernel, Path::new(OWN_EXECUTABLE), &[point]);
+            return ours.map(|probes| vec![probes]).map_err(|e| failed(e.to_string()));
+        }
+        let ends: &[End] = match variant {
+            Variant::EmptyEntry => &[End::Entry],
+            Variant::EmptyPair => &[End::Entry, End::Return],
+            _ => &[],
+        };
+        let link = |end: &End| sys::link(&self.empty, Path::new(OWN_EXECUTABLE), &[(self.offset, 0)], *end);
+        ends.iter().map(|end| link(end).map(Attached::new).map_err(|e| failed(e.to_string()))).collect()
+    }
+}
+
+/// `r0 = 0; exit`.
+fn load_empty() -> io::Result<std::os::fd::OwnedFd> {
+    const MOVE_IMMEDIATE: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let instruction = |code| bpf_insn {
+        code,
+        _bitfield_align_1: [],
+        _bitfield_1: bpf_insn::new_bitfield_1(0, 0),
+        off: 0,
+        imm: 0,
+    };
+    sys::load("empty", &[instruction(MOVE_IMMEDIATE), instruction(EXIT)])
+}
+
+/// Nanoseconds that a folded launch costs; 0 where it could not be measured. Leaves no trace in the maps, and this
+/// process untraced.
+pub fn hit_cost_ns(kernel: &mut Kernel, attach: &dyn Attach) -> u64 {
+    let pid = std::process::id();
+    let (Some(offset), Some(cookie)) = (file_offset(), Variant::Launch.cookie()) else { return 0 };
+    let _ = kernel.filter.insert(pid, 1, 0);
+    let probes = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
+    let mut with: Vec<f64> = (0..5).map(|_| ns_per_call()).collect();
+    with.sort_by(f64::total_cmp);
+    let attached = probes.is_ok();
+    drop(probes);
+    let _ = kernel.filter.insert(pid, 0, 0);
+    let _ = kernel.processes.remove(&pid);
+    let _ = kernel.streams.remove(&[pid, 0, 0x100, 0]);
+    if attached { (with[2] - ns_per_call()).max(0.0) as u64 } else { 0 }
+}
