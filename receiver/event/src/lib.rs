@@ -9,6 +9,8 @@ pub mod decode;
 pub mod fold;
 mod input;
 mod process;
+pub mod recording;
+pub mod replay;
 pub mod trace;
 
 pub use call::Call;

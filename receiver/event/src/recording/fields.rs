@@ -1,0 +1,167 @@
+//! Fields as bytes: one list of fields per struct, from which both directions come.
+//!
+//! Little endian, no padding. Texts and lists carry their length and are bounded.
+
+use table::counters::Drop;
+use table::fold::COUNTERS;
+use table::record::{CallRecord, Header, StepRecord};
+
+use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
+use crate::{Account, ClockOffsets, OperationTotal, ProcessId, ProcessInfo};
+
+/// Bytes being written.
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    pub(super) bytes: Vec<u8>,
+    /// Texts and lists that were too long.
+    pub(super) cut: u64,
+}
+
+/// Something that can be written and read back. `take` gives `None` where the bytes end too early or mean nothing.
+pub(super) trait Field: Sized {
+    fn put(&self, out: &mut Out);
+    fn take(from: &mut &[u8]) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Field for $number {
+            fn put(&self, out: &mut Out) {
+                out.bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                let (first, rest) = from.split_first_chunk()?;
+                *from = rest;
+                Some(<$number>::from_le_bytes(*first))
+            }
+        }
+    )*};
+}
+
+numbers!(u16, u32, u64, i32, i64);
+
+macro_rules! structs {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl Field for $name {
+            fn put(&self, out: &mut Out) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                Some($name { $($field: Field::take(from)?),* })
+            }
+        }
+    )*};
+}
+
+// The order of the fields is the format: append, never insert.
+structs! {
+    Info { architecture, agent_version, clock, rows }
+    ClockOffsets { at_ns, to_unix_ns, to_boottime_ns }
+    ProcessId { pid, start_ns }
+    ProcessInfo {
+        process, at_ns, executable, executable_path, command, container_id, attributes, visible, blind
+    }
+    Header { kind, row, flags, pid, tid, process_start_ns, entry_ns, duration_ns }
+    StepRecord {
+        header, stream, sequence, previous_exit_ns, first_ns, recorded_ns, runq_gap_ns, runq_enqueue_ns, runq_wait_ns,
+        fresh, process_fresh, first_tid, device, work
+    }
+    CallRecord { header, result, device, handle, bytes, stream }
+    OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
+    Account {
+        at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,
+        unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut Out) {
+        let text = &self[..self.floor_char_boundary(TEXT_MAX)];
+        out.cut += u64::from(text.len() < self.len());
+        (text.len() as u16).put(out);
+        out.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let length = usize::from(u16::take(from)?);
+        let (text, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn put(&self, out: &mut Out) {
+        let items = &self[..self.len().min(LIST_MAX)];
+        out.cut += u64::from(items.len() < self.len());
+        (items.len() as u16).put(out);
+        items.iter().for_each(|item| item.put(out));
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let count = u16::take(from)?;
+        (0..count).map(|_| T::take(from)).collect()
+    }
+}
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn put(&self, out: &mut Out) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some((A::take(from)?, B::take(from)?))
+    }
+}
+
+/// A list on paper: places that the writer had and we lack are dropped, those that it lacked are 0.
+macro_rules! counters {
+    ($($length:expr),*) => {$(
+        impl Field for [u64; $length] {
+            fn put(&self, out: &mut Out) {
+                ($length as u16).put(out);
+                self.iter().for_each(|value| value.put(out));
+            }
+
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                let mut all = [0; $length];
+                for at in 0..usize::from(u16::take(from)?) {
+                    let value = u64::take(from)?;
+                    if let Some(place) = all.get_mut(at) {
+                        *place = value;
+                    }
+                }
+                Some(all)
+            }
+        }
+    )*};
+}
+
+counters!(COUNTERS, Drop::ALL.len());
+
+impl Field for Architecture {
+    fn put(&self, out: &mut Out) {
+        (*self as u16).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some(match u16::take(from)? {
+            1 => Architecture::X86_64,
+            2 => Architecture::Aarch64,
+            _ => Architecture::Unknown,
+        })
+    }
+}
+
+impl Field for Drop {
+    fn put(&self, out: &mut Out) {
+        (*self as u16).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Drop::ALL.get(usize::from(u16::take(from)?)).copied()
+    }
+}

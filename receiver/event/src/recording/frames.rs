@@ -1,0 +1,103 @@
+//! Events as frames: which kind is which, and the end frame's counts.
+
+use std::collections::BTreeMap;
+
+use super::fields::{Field, Out};
+use crate::{Event, ProcessId};
+
+/// Which frame is which. Never reuse a number.
+pub(super) mod kind {
+    pub(crate) const HEADER: u16 = 1;
+    pub(crate) const END: u16 = 2;
+    pub(crate) const CLOCK: u16 = 16;
+    pub(crate) const PROCESS: u16 = 17;
+    pub(crate) const EXIT: u16 = 18;
+    pub(crate) const STEP: u16 = 19;
+    pub(crate) const CALL: u16 = 20;
+    pub(crate) const OPERATION: u16 = 21;
+    pub(crate) const ACCOUNT: u16 = 22;
+    pub(crate) const LOST: u16 = 23;
+    pub(crate) const TICK: u16 = 24;
+}
+
+/// Writes an event's fields, and says which kind it is.
+pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
+    match event {
+        Event::Clock(clock) => fields(kind::CLOCK, clock, out),
+        Event::Process(info) => fields(kind::PROCESS, info.as_ref(), out),
+        Event::Exit { process, at_ns } => fields(kind::EXIT, &(*process, *at_ns), out),
+        Event::Step(step) => fields(kind::STEP, step, out),
+        Event::Call(call) => fields(kind::CALL, call, out),
+        Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
+        Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
+        Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
+        Event::Tick { at_ns } => fields(kind::TICK, at_ns, out),
+    }
+}
+
+fn fields(kind: u16, of: &impl Field, out: &mut Out) -> u16 {
+    of.put(out);
+    kind
+}
+
+/// What a payload holds.
+#[derive(Debug)]
+pub(super) enum Payload {
+    Event(Event),
+    End(Counts),
+    /// A kind of a later version.
+    Unknown,
+    /// Fewer bytes than its fields take, or a value without a meaning.
+    Malformed,
+}
+
+/// Reads a payload. Bytes behind the known fields are a later version's.
+pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
+    let from = &mut &*payload;
+    let event = match kind {
+        kind::CLOCK => Field::take(from).map(Event::Clock),
+        kind::PROCESS => Field::take(from).map(|info| Event::Process(Box::new(info))),
+        kind::EXIT => <(ProcessId, u64)>::take(from).map(|(process, at_ns)| Event::Exit { process, at_ns }),
+        kind::STEP => Field::take(from).map(Event::Step),
+        kind::CALL => Field::take(from).map(Event::Call),
+        kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
+        kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
+        kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),
+        kind::TICK => Field::take(from).map(|at_ns| Event::Tick { at_ns }),
+        kind::END => return Counts::take(from).map_or(Payload::Malformed, Payload::End),
+        _ => return Payload::Unknown,
+    };
+    event.map_or(Payload::Malformed, Payload::Event)
+}
+
+/// How many events of each kind there are, and how many texts and lists were cut.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Counts {
+    pub(super) by_kind: BTreeMap<u16, u64>,
+    pub(super) cut: u64,
+}
+
+impl Counts {
+    pub(super) fn count(&mut self, kind: u16) {
+        *self.by_kind.entry(kind).or_default() += 1;
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.by_kind.values().sum()
+    }
+}
+
+impl Field for Counts {
+    fn put(&self, out: &mut Out) {
+        self.events().put(out);
+        self.cut.put(out);
+        let list: Vec<_> = self.by_kind.iter().map(|(kind, count)| (*kind, *count)).collect();
+        list.put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (_events, cut) = <(u64, u64)>::take(from)?;
+        let list = <Vec<(u16, u64)>>::take(from)?;
+        Some(Counts { by_kind: list.into_iter().collect(), cut })
+    }
+}

@@ -1,0 +1,304 @@
+//! Reads a recording front to back: everything before the first damage is delivered, then the damage is named.
+
+use std::io::{self, BufReader, Read};
+
+use super::fields::Field;
+use super::frames::{self, Counts, Payload, kind};
+use super::{FRAME_MAX, Info, MAGIC, VERSION};
+use crate::{Event, EventSource, input};
+
+/// Frames read at a time.
+const BATCH: usize = 1024;
+/// Bytes of a frame before its payload.
+const HEAD: usize = 8;
+
+/// Why a recording cannot be read, or not further.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The bytes cannot be had.
+    #[error("cannot read the recording behind byte {offset}: {source}")]
+    Read {
+        /// Bytes read before.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file begins with something else.
+    #[error("not a recording: it begins with {found:02x?}, expected {MAGIC:02x?}")]
+    NotARecording {
+        /// Its first bytes.
+        found: Vec<u8>,
+    },
+    /// Another major version.
+    #[error("a recording of version {0}: this build reads version {major}", major = VERSION.0)]
+    Version(u16),
+    /// It was cut, or its writer was stopped: everything before is whole.
+    #[error("the recording ends at byte {offset} without its end frame: what comes before it is whole")]
+    Cut {
+        /// Where the last whole frame ends.
+        offset: u64,
+    },
+    /// A frame longer than frames are.
+    #[error("damaged at byte {offset}: a frame of {length} bytes, expected at most {FRAME_MAX}")]
+    Length {
+        /// Where the frame begins.
+        offset: u64,
+        /// What it claims.
+        length: u32,
+    },
+    /// Bytes changed since they were written.
+    #[error("damaged at byte {offset}: checksum {found:08x}, expected {expected:08x}")]
+    Checksum {
+        /// Where the frame begins.
+        offset: u64,
+        /// Of the bytes that are there.
+        found: u32,
+        /// Of the bytes that were written.
+        expected: u32,
+    },
+    /// A frame's fields make no sense.
+    #[error("damaged at byte {offset}: the fields of a frame of kind {kind} make no sense")]
+    Payload {
+        /// Where the frame begins.
+        offset: u64,
+        /// Its kind.
+        kind: u16,
+    },
+    /// The end frame counts other events than there are.
+    #[error("damaged before byte {offset}: {found} events of kind {kind}, expected {expected}")]
+    Count {
+        /// Where the end frame begins.
+        offset: u64,
+        /// The kind.
+        kind: u16,
+        /// Events that were read.
+        found: u64,
+        /// Events that were written.
+        expected: u64,
+    },
+    /// Something stands behind the end frame.
+    #[error("bytes behind the end of the recording, at byte {offset}")]
+    Trailing {
+        /// Where the end frame ends.
+        offset: u64,
+    },
+}
+
+impl RecordingError {
+    /// True where nothing is damaged: the recording just stops too early.
+    pub fn is_cut(&self) -> bool {
+        matches!(self, RecordingError::Cut { .. })
+    }
+}
+
+/// Where a reader stands.
+#[derive(Debug)]
+enum State {
+    Reading,
+    Failed(RecordingError),
+    Ended,
+}
+
+/// Gives the events of a recording, plain or gzip.
+pub struct Reader<'a> {
+    input: Box<dyn Read + 'a>,
+    info: Info,
+    /// Where the next frame begins.
+    offset: u64,
+    payload: Vec<u8>,
+    counts: Counts,
+    unknown: u64,
+    state: State,
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Reader { info, offset, state, .. } = self;
+        f.debug_struct("Reader").field("info", info).field("offset", offset).field("state", state).finish()
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a recording's beginning.
+    pub fn open(input: impl Read + 'a) -> Result<Reader<'a>, RecordingError> {
+        let fails = |source| RecordingError::Read { offset: 0, source };
+        let input = Box::new(BufReader::new(input::plain(input).map_err(fails)?));
+        let mut reader = Reader {
+            input,
+            info: Info::default(),
+            offset: 0,
+            payload: Vec::new(),
+            counts: Counts::default(),
+            unknown: 0,
+            state: State::Reading,
+        };
+        reader.read_magic()?;
+        reader.read_info()?;
+        Ok(reader)
+    }
+
+    /// What the recording says of itself.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Frames of kinds that this build does not know, skipped so far.
+    pub fn unknown_frames(&self) -> u64 {
+        self.unknown
+    }
+
+    /// Texts and lists that the writer had to cut; known at the end.
+    pub fn cut(&self) -> u64 {
+        self.counts.cut
+    }
+
+    fn read_magic(&mut self) -> Result<(), RecordingError> {
+        let mut head = [0; MAGIC.len() + 2];
+        let length = self.fill(&mut head)?;
+        let (magic, version) = head.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(RecordingError::NotARecording { found: magic[..length.min(MAGIC.len())].to_vec() });
+        }
+        if length < head.len() {
+            return Err(RecordingError::Cut { offset: 0 });
+        }
+        let major = u16::take(&mut &*version).unwrap_or_default();
+        if major != VERSION.0 {
+            return Err(RecordingError::Version(major));
+        }
+        self.offset = head.len() as u64;
+        Ok(())
+    }
+
+    fn read_info(&mut self) -> Result<(), RecordingError> {
+        let offset = self.offset;
+        let kind = self.read_frame()?;
+        let header = <(u16, Info)>::take(&mut self.payload.as_slice()).filter(|_| kind == kind::HEADER);
+        (_, self.info) = header.ok_or(RecordingError::Payload { offset, kind })?;
+        Ok(())
+    }
+
+    /// Fills `into` as far as there are bytes; says how far.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize, RecordingError> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.input.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.failed(e)),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// A gzip stream that stops early is a cut recording, too.
+    fn failed(&self, source: io::Error) -> RecordingError {
+        match source.kind() {
+            io::ErrorKind::UnexpectedEof => RecordingError::Cut { offset: self.offset },
+            _ => RecordingError::Read { offset: self.offset, source },
+        }
+    }
+
+    /// Reads a frame, its payload into `self.payload`, and gives its kind.
+    fn read_frame(&mut self) -> Result<u16, RecordingError> {
+        let offset = self.offset;
+        let mut head = [0; HEAD];
+        if self.fill(&mut head)? < HEAD {
+            return Err(RecordingError::Cut { offset });
+        }
+        let (length, kind) = <(u32, u16)>::take(&mut &head[..]).unwrap_or_default();
+        if length > FRAME_MAX {
+            return Err(RecordingError::Length { offset, length });
+        }
+        self.read_payload(length)?;
+        let mut checksum = [0; 4];
+        if self.fill(&mut checksum)? < checksum.len() {
+            return Err(RecordingError::Cut { offset });
+        }
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&head);
+        hasher.update(&self.payload);
+        let (found, expected) = (hasher.finalize(), u32::from_le_bytes(checksum));
+        if found != expected {
+            return Err(RecordingError::Checksum { offset, found, expected });
+        }
+        self.offset += (HEAD + self.payload.len() + checksum.len()) as u64;
+        Ok(kind)
+    }
+
+    /// Memory grows with the bytes that are there, not with the length that is claimed.
+    fn read_payload(&mut self, length: u32) -> Result<(), RecordingError> {
+        self.payload.clear();
+        let read = self.input.by_ref().take(u64::from(length)).read_to_end(&mut self.payload);
+        match read {
+            Ok(n) if n == length as usize => Ok(()),
+            Ok(_) => Err(RecordingError::Cut { offset: self.offset }),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
+    /// The next event; `None` behind the end frame.
+    fn next(&mut self) -> Result<Option<Event>, RecordingError> {
+        loop {
+            let offset = self.offset;
+            let kind = self.read_frame()?;
+            match frames::take(kind, &self.payload) {
+                Payload::Event(event) => {
+                    self.counts.count(kind);
+                    return Ok(Some(event));
+                }
+                Payload::End(written) => {
+                    self.check_end(offset, written)?;
+                    return Ok(None);
+                }
+                Payload::Malformed => return Err(RecordingError::Payload { offset, kind }),
+                Payload::Unknown => {
+                    self.counts.count(kind);
+                    self.unknown += 1;
+                }
+            }
+        }
+    }
+
+    fn check_end(&mut self, offset: u64, written: Counts) -> Result<(), RecordingError> {
+        let kinds = written.by_kind.keys().chain(self.counts.by_kind.keys());
+        for kind in kinds.copied() {
+            let of = |counts: &Counts| counts.by_kind.get(&kind).copied().unwrap_or(0);
+            let (found, expected) = (of(&self.counts), of(&written));
+            if found != expected {
+                return Err(RecordingError::Count { offset, kind, found, expected });
+            }
+        }
+        self.counts.cut = written.cut;
+        match self.fill(&mut [0])? {
+            0 => Ok(()),
+            _ => Err(RecordingError::Trailing { offset: self.offset }),
+        }
+    }
+}
+
+impl EventSource for Reader<'_> {
+    type Error = RecordingError;
+
+    /// Damage is told by the read after the one that gave the last events before it.
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, RecordingError> {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Ended => return Ok(false),
+            State::Failed(error) => return Err(error),
+            State::Reading => {}
+        }
+        for _ in 0..BATCH {
+            match self.next() {
+                Ok(Some(event)) => into.push(event),
+                Ok(None) => return Ok(true),
+                Err(error) => {
+                    self.state = State::Failed(error);
+                    return Ok(true);
+                }
+            }
+        }
+        self.state = State::Reading;
+        Ok(true)
+    }
+}

@@ -1,0 +1,347 @@
+//! Recordings against what files and writers go through: everything comes back, or the damage is named.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+use table::counters::Drop;
+use table::record::{CallRecord, Header, StepRecord};
+
+use super::frames::kind;
+use super::*;
+use crate::{Account, Event, EventSource, OperationTotal, ProcessId, ProcessInfo};
+
+fn info() -> Info {
+    Info::here("0.1.0", ClockOffsets { at_ns: 5, to_unix_ns: 7, to_boottime_ns: -3 })
+}
+
+fn written(events: &[Event]) -> Vec<u8> {
+    let mut writer = Writer::begin(Vec::new(), &info()).unwrap();
+    for event in events {
+        writer.write(event).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// Everything that a reader gives, and the damage it names.
+fn read(bytes: &[u8]) -> (Vec<Event>, Option<RecordingError>) {
+    let mut events = Vec::new();
+    let result = Reader::open(bytes).and_then(|mut reader| {
+        while reader.read(&mut events)? {}
+        Ok(())
+    });
+    (events, result.err())
+}
+
+fn process() -> impl Strategy<Value = ProcessId> {
+    any::<(u32, u64)>().prop_map(|(pid, start_ns)| ProcessId { pid, start_ns })
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    (any::<(u16, u16, u32, u32, u32)>(), any::<[u64; 3]>()).prop_map(|((kind, row, flags, pid, tid), t)| {
+        Header { kind, row, flags, pid, tid, process_start_ns: t[0], entry_ns: t[1], duration_ns: t[2] }
+    })
+}
+
+fn step() -> impl Strategy<Value = Event> {
+    (header(), any::<[u64; 10]>(), any::<(u32, i32)>(), any::<[u64; 14]>()).prop_map(
+        |(header, n, (first_tid, device), work)| {
+            Event::Step(StepRecord {
+                header,
+                stream: n[0],
+                sequence: n[1],
+                previous_exit_ns: n[2],
+                first_ns: n[3],
+                recorded_ns: n[4],
+                runq_gap_ns: n[5],
+                runq_enqueue_ns: n[6],
+                runq_wait_ns: n[7],
+                fresh: n[8],
+                process_fresh: n[9],
+                first_tid,
+                device,
+                work,
+            })
+        },
+    )
+}
+
+fn call() -> impl Strategy<Value = Event> {
+    (header(), any::<(u32, i32, u64, u64, u64)>()).prop_map(
+        |(header, (result, device, handle, bytes, stream))| {
+            Event::Call(CallRecord { header, result, device, handle, bytes, stream })
+        },
+    )
+}
+
+fn texts() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(".{0,20}", 0..5)
+}
+
+fn described() -> impl Strategy<Value = Event> {
+    let names = [".{0,30}", "[a-z/]{0,30}", "[0-9a-f]{0,64}"];
+    let attributes = prop::collection::vec((".{0,9}", ".{0,9}"), 0..4);
+    (process(), any::<u64>(), names, texts(), attributes, texts(), texts()).prop_map(
+        |(
+            process,
+            at_ns,
+            [executable, executable_path, container_id],
+            command,
+            attributes,
+            visible,
+            blind,
+        )| {
+            Event::Process(Box::new(ProcessInfo {
+                process,
+                at_ns,
+                executable,
+                executable_path,
+                command,
+                container_id,
+                attributes,
+                visible,
+                blind,
+            }))
+        },
+    )
+}
+
+fn operation() -> impl Strategy<Value = Event> {
+    let buckets = prop::collection::vec(any::<(i32, u64)>(), 0..160);
+    (process(), any::<u16>(), any::<[u64; 7]>(), buckets).prop_map(|(process, row, n, buckets)| {
+        Event::Operation(Box::new(OperationTotal {
+            at_ns: n[0],
+            process,
+            row,
+            calls: n[1],
+            returned: n[2],
+            errors: n[3],
+            sum_ns: n[4],
+            max_ns: n[5],
+            zero_count: n[6],
+            buckets,
+        }))
+    })
+}
+
+fn account() -> impl Strategy<Value = Event> {
+    (any::<[u64; 17]>(), any::<[u64; Drop::ALL.len()]>()).prop_map(|(n, dropped)| {
+        Event::Account(Box::new(Account {
+            at_ns: n[0],
+            hits: n[1],
+            folded: n[2],
+            delivered: n[3],
+            sampled_out: n[4],
+            dropped,
+            suppressed: n[5],
+            filtered: n[6],
+            unmatched: n[7],
+            unknown_events: n[8],
+            unclosed_streams: n[9],
+            untimed: n[10],
+            records: n[11],
+            received: n[12],
+            runs: n[13],
+            run_cost_ns: n[14],
+            libraries: n[15],
+            functions: n[16],
+        }))
+    })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let lost = (any::<u64>(), prop::sample::select(&Drop::ALL[..]), any::<u64>());
+    prop_oneof![
+        any::<(u64, i64, i64)>().prop_map(|(at_ns, to_unix_ns, to_boottime_ns)| {
+            Event::Clock(ClockOffsets { at_ns, to_unix_ns, to_boottime_ns })
+        }),
+        described(),
+        (process(), any::<u64>()).prop_map(|(process, at_ns)| Event::Exit { process, at_ns }),
+        step(),
+        call(),
+        operation(),
+        account(),
+        lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
+        any::<u64>().prop_map(|at_ns| Event::Tick { at_ns }),
+    ]
+}
+
+/// One event of each kind, small.
+fn sample() -> Vec<Event> {
+    let process = ProcessId { pid: 9, start_ns: 90 };
+    vec![
+        Event::Clock(ClockOffsets { at_ns: 1, to_unix_ns: 2, to_boottime_ns: 3 }),
+        Event::Process(Box::new(ProcessInfo {
+            process,
+            executable: "python3".into(),
+            ..ProcessInfo::default()
+        })),
+        Event::Step(StepRecord::default()),
+        Event::Call(CallRecord::default()),
+        Event::Lost { at_ns: 4, reason: Drop::RingFull, count: 5 },
+        Event::Operation(Box::new(OperationTotal { buckets: vec![(-4, 6)], ..OperationTotal::default() })),
+        Event::Account(Box::default()),
+        Event::Tick { at_ns: 7 },
+        Event::Exit { process, at_ns: 8 },
+    ]
+}
+
+#[test]
+fn a_recording_says_where_it_comes_from() {
+    let bytes = written(&[]);
+    let reader = Reader::open(&bytes[..]).unwrap();
+    assert_eq!(reader.info(), &info());
+    assert_eq!(reader.info().symbol(34), Some("cudaEventSynchronize"));
+    assert_eq!(reader.info().rows.len(), PROBES.len());
+}
+
+#[test]
+fn a_recording_cut_anywhere_gives_what_is_whole_and_says_so() {
+    let (events, bytes) = (sample(), written(&sample()));
+    // Where each event's frame ends: the length of a recording that stops there, less the end frame.
+    let ends: Vec<_> = (0..=events.len()).map(|n| unfinished(&events[..n]).len()).collect();
+    for end in 0..bytes.len() {
+        let (read, error) = read(&bytes[..end]);
+        let whole = ends.iter().skip(1).filter(|e| **e <= end).count();
+        assert_eq!(read, events[..whole], "cut at byte {end}");
+        let error = error.unwrap_or_else(|| panic!("cut at byte {end}: no error"));
+        let in_magic = matches!(error, RecordingError::NotARecording { .. }) && end < MAGIC.len();
+        assert!(error.is_cut() || in_magic, "cut at byte {end}: {error}");
+    }
+    assert!(read(&bytes).1.is_none());
+}
+
+/// A recording whose writer was stopped.
+fn unfinished(events: &[Event]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::begin(&mut bytes, &info()).unwrap();
+    for event in events {
+        writer.write(event).unwrap();
+    }
+    drop(writer);
+    bytes
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let (events, bytes) = (sample(), written(&sample()));
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            let (read, error) = read(&damaged);
+            assert!(error.is_some(), "byte {at}, bit {bit}");
+            assert!(events.starts_with(&read), "byte {at}, bit {bit}: an event that never was");
+        }
+    }
+}
+
+#[test]
+fn a_cut_gzip_is_a_cut_recording() {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(&written(&vec![Event::Tick { at_ns: 1 }; 5000])).unwrap();
+    let gzip = gzip.finish().unwrap();
+    assert!(read(&gzip).1.is_none());
+    let (events, error) = read(&gzip[..gzip.len() - 12]);
+    assert!(!events.is_empty());
+    assert!(error.unwrap().is_cut());
+}
+
+/// A frame of any kind with a right checksum.
+fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend(payload);
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn frames_of_a_later_version_are_skipped_and_counted() {
+    let mut bytes = unfinished(&[Event::Tick { at_ns: 1 }]);
+    bytes.extend(frame(999, b"news"));
+    // A tick with a field more than this version knows.
+    bytes.extend(frame(kind::TICK, &[2, 0, 0, 0, 0, 0, 0, 0, 77]));
+    let end = [&3u64.to_le_bytes()[..], &0u64.to_le_bytes(), &2u16.to_le_bytes(), &kind::TICK.to_le_bytes()];
+    let counts = [&2u64.to_le_bytes()[..], &999u16.to_le_bytes(), &1u64.to_le_bytes()];
+    bytes.extend(frame(kind::END, &[end.concat(), counts.concat()].concat()));
+    let mut reader = Reader::open(&bytes[..]).unwrap();
+    let mut events = Vec::new();
+    while reader.read(&mut events).unwrap() {}
+    assert_eq!(events, [Event::Tick { at_ns: 1 }, Event::Tick { at_ns: 2 }]);
+    assert_eq!(reader.unknown_frames(), 1);
+}
+
+#[test]
+fn damage_is_named_with_its_place() {
+    let begin = unfinished(&[]);
+    let at = begin.len();
+    let whole = written(&[]);
+    for (bytes, expected) in [
+        (b"GIF89a..".to_vec(), "not a recording: it begins with [47, 49, 46, 38, 39, 61, 2e, 2e], expected [89, 57, 54, 41, 50, 0d, 0a, 1a]".into()),
+        ([&MAGIC[..], &[2, 0]].concat(), "a recording of version 2: this build reads version 1".into()),
+        ([&MAGIC[..], &[1, 0], &frame(kind::TICK, &[0; 8])].concat(), "damaged at byte 10: the fields of a frame of kind 24 make no sense".into()),
+        ([&begin[..], &[0xff; 12]].concat(), format!("damaged at byte {at}: a frame of 4294967295 bytes, expected at most 8388608")),
+        ([&begin[..], &frame(kind::TICK, &[0; 7])].concat(), format!("damaged at byte {at}: the fields of a frame of kind 24 make no sense")),
+        ([&begin[..], &frame(kind::LOST, &[0xff; 18])].concat(), format!("damaged at byte {at}: the fields of a frame of kind 23 make no sense")),
+        ([&begin[..], &frame(kind::TICK, &[0; 8]), &whole[at..]].concat(), format!("damaged before byte {}: 1 events of kind 24, expected 0", at + 20)),
+        ([&whole[..], b"x"].concat(), format!("bytes behind the end of the recording, at byte {}", whole.len())),
+        (begin, format!("the recording ends at byte {at} without its end frame: what comes before it is whole")),
+    ] {
+        assert_eq!(read(&bytes).1.map(|e| e.to_string()), Some(expected));
+    }
+}
+
+#[test]
+fn texts_and_lists_beyond_their_bounds_are_cut_and_counted() {
+    let long = ProcessInfo {
+        executable: "ä".repeat(TEXT_MAX),
+        command: vec!["-v".into(); LIST_MAX + 1],
+        ..ProcessInfo::default()
+    };
+    let bytes = written(&[Event::Process(Box::new(long))]);
+    let mut reader = Reader::open(&bytes[..]).unwrap();
+    let mut events = Vec::new();
+    while reader.read(&mut events).unwrap() {}
+    let [Event::Process(info)] = &events[..] else { panic!("one process") };
+    assert_eq!((info.executable.len(), info.command.len()), (TEXT_MAX, LIST_MAX));
+    assert_eq!(reader.cut(), 2);
+}
+
+#[test]
+fn the_longest_event_fits_into_a_frame() {
+    let text = "x".repeat(TEXT_MAX);
+    let texts = vec![text.clone(); LIST_MAX];
+    let longest = Event::Process(Box::new(ProcessInfo {
+        executable: text.clone(),
+        executable_path: text.clone(),
+        container_id: text.clone(),
+        command: texts.clone(),
+        attributes: texts.iter().map(|t| (t.clone(), t.clone())).collect(),
+        visible: texts.clone(),
+        blind: texts,
+        ..ProcessInfo::default()
+    }));
+    assert_eq!(read(&written(std::slice::from_ref(&longest))).0, [longest]);
+}
+
+proptest! {
+    #[test]
+    fn every_event_comes_back_as_it_was(events in prop::collection::vec(event(), 0..20)) {
+        let (read, error) = read(&written(&events));
+        prop_assert!(error.is_none(), "{error:?}");
+        prop_assert_eq!(read, events);
+    }
+
+    #[test]
+    fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let (_, error) = read(&bytes);
+        prop_assert!(error.is_some());
+        // The same behind a proper beginning, with proper checksums.
+        let mut framed = unfinished(&[]);
+        framed.extend(frame(u16::from(bytes.first().copied().unwrap_or(0)) % 32, &bytes));
+        let _ = read(&framed);
+    }
+}

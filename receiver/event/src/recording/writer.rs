@@ -1,0 +1,79 @@
+//! Writes a recording: one write per frame.
+
+use std::io::{self, Write};
+
+use super::fields::{Field, Out};
+use super::frames::{self, Counts, kind};
+use super::{Info, MAGIC, VERSION};
+use crate::Event;
+
+/// Writes events as they come. Give it something buffered. Dropped without [`Writer::finish`], the recording has no
+/// end, which a reader will say.
+#[derive(Debug)]
+pub struct Writer<W> {
+    output: W,
+    frame: Out,
+    counts: Counts,
+}
+
+/// Bytes of a frame before its payload.
+const HEAD: usize = 8;
+
+impl<W: Write> Writer<W> {
+    /// Begins a recording.
+    pub fn begin(mut output: W, info: &Info) -> io::Result<Writer<W>> {
+        output.write_all(&MAGIC)?;
+        output.write_all(&VERSION.0.to_le_bytes())?;
+        let mut writer = Writer { output, frame: Out::default(), counts: Counts::default() };
+        writer.frame(|out| {
+            VERSION.1.put(out);
+            info.put(out);
+            kind::HEADER
+        })?;
+        Ok(writer)
+    }
+
+    /// Writes one event. Texts and lists beyond the format's bounds are cut, and counted in the end.
+    pub fn write(&mut self, event: &Event) -> io::Result<()> {
+        let kind = self.frame(|out| frames::put(event, out))?;
+        self.counts.count(kind);
+        Ok(())
+    }
+
+    /// Events written so far.
+    pub fn events(&self) -> u64 {
+        self.counts.events()
+    }
+
+    /// Passes on what the output holds back.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+
+    /// Ends the recording, flushes, and gives the output back.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.counts.cut = self.frame.cut;
+        let counts = std::mem::take(&mut self.counts);
+        self.frame(|out| {
+            counts.put(out);
+            kind::END
+        })?;
+        self.output.flush()?;
+        Ok(self.output)
+    }
+
+    /// Writes a frame around the payload that `put` writes; it gives the kind.
+    fn frame(&mut self, put: impl FnOnce(&mut Out) -> u16) -> io::Result<u16> {
+        self.frame.bytes.clear();
+        self.frame.bytes.resize(HEAD, 0);
+        let kind = put(&mut self.frame);
+        // The bounds on texts and lists keep every payload far below u32's and FRAME_MAX's.
+        let length = (self.frame.bytes.len() - HEAD) as u32;
+        self.frame.bytes[..4].copy_from_slice(&length.to_le_bytes());
+        self.frame.bytes[4..6].copy_from_slice(&kind.to_le_bytes());
+        let checksum = crc32fast::hash(&self.frame.bytes);
+        self.frame.bytes.extend_from_slice(&checksum.to_le_bytes());
+        self.output.write_all(&self.frame.bytes)?;
+        Ok(kind)
+    }
+}
