@@ -71,9 +71,7 @@ impl Pass {
     }
 
     fn into_problems(self) -> Vec<Problem> {
-        let mut problems = self.problems.into_inner();
-        problems.sort_by_key(|p| (p.position.source.clone(), p.position.line, p.position.column));
-        problems
+        self.problems.into_inner()
     }
 }
 

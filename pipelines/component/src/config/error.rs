@@ -56,7 +56,7 @@ impl ConfigError {
 
     /// `Ok` where nothing is wrong.
     pub fn unless_empty(problems: Vec<Problem>) -> Result<(), ConfigError> {
-        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError::from(problems)) }
     }
 
     /// The problems, to be joined with others.
@@ -67,7 +67,9 @@ impl ConfigError {
 
 /// An empty list makes an error that says nothing; [`ConfigError::unless_empty`] knows better.
 impl From<Vec<Problem>> for ConfigError {
-    fn from(problems: Vec<Problem>) -> Self {
+    fn from(mut problems: Vec<Problem>) -> Self {
+        let place = |p: &Problem| (p.position.source.clone(), p.position.line, p.position.column);
+        problems.sort_by_key(place);
         ConfigError { problems }
     }
 }

@@ -1,17 +1,17 @@
 //! What must hold between the parts of a configuration: that there is something to run, and that pipelines
 //! refer to what is configured. In the Collector's words.
 
-use component::config::{Node, Position, Problem, nearest};
+use component::config::{Node, Position, Problem, Value, nearest};
 
 use super::sections::{Kind, Sections};
 use super::service::{Pipeline, Reference};
 
-/// Notes everything that does not hold.
-pub(super) fn check(root: &Node, sections: &Sections<'_>, problems: &mut Vec<Problem>) {
+/// Everything that does not hold.
+pub(super) fn check(root: &Node, sections: &Sections<'_>) -> Vec<Problem> {
     if Kind::ALL.iter().all(|kind| is_empty(root, *kind)) {
-        problems.push(at(root, "", "empty configuration file"));
-        return;
+        return vec![at(root, "", "empty configuration file")];
     }
+    let mut problems = Vec::new();
     for (kind, noun) in [(Kind::Receiver, "receiver"), (Kind::Exporter, "exporter")] {
         if is_empty(root, kind) {
             problems.push(at(root, "", &format!("no {noun} configuration specified in config")));
@@ -22,15 +22,18 @@ pub(super) fn check(root: &Node, sections: &Sections<'_>, problems: &mut Vec<Pro
         problems.push(at(service, "service::pipelines", "service must have at least one pipeline"));
     }
     for reference in &sections.service.extensions {
-        check_reference(sections, Kind::Extension, reference, "service::extensions", problems);
+        check_reference(sections, Kind::Extension, reference, "service::extensions", &mut problems);
     }
     for pipeline in &sections.service.pipelines {
-        check_pipeline(root, sections, pipeline, problems);
+        check_pipeline(root, sections, pipeline, &mut problems);
     }
+    problems
 }
 
+/// True where nothing is configured; a section that is no mapping is told elsewhere.
 fn is_empty(root: &Node, kind: Kind) -> bool {
-    root.get(kind.section()).is_none_or(|node| node.entries().is_empty())
+    let is_bare = |node: &Node| node.is_null() || node.value == Value::Mapping(Vec::new());
+    root.get(kind.section()).is_none_or(is_bare)
 }
 
 fn at(node: &Node, path: &str, message: &str) -> Problem {
@@ -66,7 +69,7 @@ fn body<'a>(root: &'a Node, pipeline: &Pipeline) -> Option<&'a Node> {
 
 fn has_items(root: &Node, pipeline: &Pipeline, kind: Kind) -> bool {
     let list = body(root, pipeline).and_then(|body| body.get(kind.section()));
-    list.is_some_and(|list| !list.is_null() && list.value != component::config::Value::Sequence(Vec::new()))
+    list.is_some_and(|list| !list.is_null() && list.value != Value::Sequence(Vec::new()))
 }
 
 fn position(root: &Node, pipeline: &Pipeline) -> Position {

@@ -2,7 +2,7 @@
 //!
 //! Reading goes on after a problem, so that one run tells all of them.
 
-use component::config::{ConfigError, Node, Problem, Section, Value};
+use component::config::{Node, Position, Problem, Section, Value};
 use component::{ComponentId, IdError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -58,7 +58,7 @@ pub struct Configured<'a> {
     /// Its body.
     pub node: &'a Node,
     /// The place of its key.
-    pub position: &'a component::config::Position,
+    pub position: &'a Position,
 }
 
 impl Configured<'_> {
@@ -80,13 +80,15 @@ pub struct Sections<'a> {
     pub components: Vec<Configured<'a>>,
     /// Pipelines and telemetry.
     pub service: Service,
+    /// What is wrong so far. A plan is refused with these and with what its components find.
+    pub problems: Vec<Problem>,
     /// What is odd but no error.
     pub warnings: Vec<Problem>,
 }
 
 impl<'a> Sections<'a> {
     /// Reads the top level of a loaded tree.
-    pub fn read(root: &'a Node) -> Result<Self, ConfigError> {
+    pub fn read(root: &'a Node) -> Self {
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         if let Err(error) = Section::new("", root).decode::<TopLevel>() {
             problems.extend(error.into_problems());
@@ -95,9 +97,10 @@ impl<'a> Sections<'a> {
             Kind::ALL.iter().flat_map(|kind| read_components(root, *kind, &mut problems)).collect();
         components.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         let service = Service::read(root, &mut problems, &mut warnings);
-        let sections = Sections { components, service, warnings };
-        super::check::check(root, &sections, &mut problems);
-        ConfigError::unless_empty(problems).map(|()| sections)
+        let mut sections = Sections { components, service, problems, warnings };
+        let broken = super::check::check(root, &sections);
+        sections.problems.extend(broken);
+        sections
     }
 
     /// The components of one kind, by id.

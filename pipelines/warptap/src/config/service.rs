@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use component::config::{Node, Problem, Section, nearest};
+use component::config::{Node, Position, Problem, Section, nearest};
 use component::{ComponentId, Signal};
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -53,7 +53,7 @@ pub struct Reference {
     /// The component.
     pub id: ComponentId,
     /// Where it is written.
-    pub position: component::config::Position,
+    pub position: Position,
 }
 
 /// A pipeline's id: the signal it carries, and perhaps a name.

@@ -44,13 +44,14 @@ pub(super) struct PlannedPipeline {
 
 impl Plan {
     /// Builds every component that is configured, those that no pipeline uses too: their sections must be
-    /// right all the same. Tells all that is wrong with any of them.
+    /// right all the same. Tells all that is wrong with any of them, and with the sections themselves.
     pub fn build(
         sections: &Sections<'_>,
         factories: Factories<'_>,
         version: &'static str,
     ) -> Result<Self, ConfigError> {
-        let mut builder = Builder { sections, version, problems: Vec::new(), warnings: Vec::new() };
+        let (problems, warnings) = (sections.problems.clone(), sections.warnings.clone());
+        let mut builder = Builder { sections, version, problems, warnings };
         builder.refuse_all(Kind::Connector);
         builder.refuse_all(Kind::Extension);
         let exporters = builder.build_all(Kind::Exporter, factories.exporters);

@@ -54,8 +54,22 @@ fn problems_of_all_components_are_told_once_and_together() {
     refuse(
         &yaml("sink/x: {sise: 1, size: 2}", "step/x: {size: 10}", two),
         &[
-            "exporters::sink/x: has invalid keys: sise",
             "processors::step/x::size: 10 is too large: expected 9 at most",
+            "exporters::sink/x: has invalid keys: sise",
+        ],
+    );
+}
+
+#[test]
+fn problems_of_sections_and_of_components_are_told_together_in_the_order_of_the_file() {
+    refuse(
+        &yaml("sink/x: {size: 10}", "", "logs/b: {receivers: [source/x], exporters: [sink]}"),
+        &[
+            "exporters::sink/x::size: 10 is too large: expected 9 at most",
+            concat!(
+                r#"service::pipelines::logs/b: references receiver "source/x" which is not configured"#,
+                r#" (did you mean "source"?)"#
+            ),
         ],
     );
 }
@@ -65,9 +79,9 @@ fn an_unknown_type_is_told_with_what_there_is() {
     refuse(
         &yaml("sinc/x: , other: , logging: ", "", ""),
         &[
-            "exporters::logging: the logging exporter has been deprecated, use the debug exporter instead",
-            r#"exporters::other: unknown type: "other" for id: "other" (valid values: [sink])"#,
             r#"exporters::sinc/x: unknown type: "sinc" for id: "sinc/x" (valid values: [sink]) (did you mean "sink"?)"#,
+            r#"exporters::other: unknown type: "other" for id: "other" (valid values: [sink])"#,
+            "exporters::logging: the logging exporter has been deprecated, use the debug exporter instead",
         ],
     );
     let connectors =
