@@ -141,6 +141,8 @@ fn process(f: &mut Fields<'_>, kind: Kind) -> Record {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -167,5 +169,28 @@ mod tests {
         let mut short = vec![0u8; 71];
         short[..2].copy_from_slice(&2u16.to_ne_bytes());
         assert_eq!(decode(&short), Err(DecodeError::Length { kind: 2, bytes: 71, expected: 72 }));
+    }
+
+    #[test]
+    fn a_record_of_any_other_length_is_refused() {
+        for kind in 1u16..=5 {
+            let lengths = (2..=256).filter(|n| {
+                let mut bytes = vec![0xff; *n];
+                bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+                decode(&bytes).is_ok()
+            });
+            assert_eq!(lengths.count(), 1, "kind {kind}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(kind in 0u16..8, mut bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode(&bytes);
+            if let Some(first) = bytes.first_chunk_mut::<2>() {
+                *first = kind.to_ne_bytes();
+            }
+            let _ = decode(&bytes);
+        }
     }
 }

@@ -42,6 +42,7 @@ fn fields(kind: u16, of: &impl Field, out: &mut Out) -> u16 {
 
 /// What a payload holds.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one lives at a time, and boxing it would allocate per event")]
 pub(super) enum Payload {
     Event(Event),
     End(Counts),
