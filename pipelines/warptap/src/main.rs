@@ -1,2 +1,7 @@
-//! warptap
-fn main() {}
+//! The `warptap` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    warptap::main()
+}

@@ -1,0 +1,208 @@
+//! The command line: the Collector's own flags and commands, and those that only a node agent has.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A collector for GPU nodes: shows which step was slow, in which phase, and what on the host caused it.
+#[derive(Debug, Parser)]
+#[command(name = "warptap", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; without it, the collector runs.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Which configuration to run.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// What to do instead of running.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say whether this machine has what the gpu receiver needs, and what to do about what is missing
+    Check,
+    /// List the components of this binary, as YAML
+    Components,
+    /// Show the whole path on a stub inference server; needs neither root nor a GPU
+    Demo(DemoArgs),
+    /// Record what the probes see to a file
+    Record(RecordArgs),
+    /// Analyse recordings and PyTorch profiler traces, plain or gzip, without root or a GPU
+    Replay(ReplayArgs),
+    /// Check a configuration without running it; says nothing where it is right
+    Validate(ConfigArgs),
+}
+
+/// Where the configuration is.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfigArgs {
+    /// A file, or a location such as file:PATH, env:NAME or yaml:TEXT; given more than once, later ones lie
+    /// on top of earlier ones
+    #[arg(long = "config", value_name = "LOCATION")]
+    pub locations: Vec<String>,
+    /// Set one value on top of all locations, such as processors.batch.timeout=2s
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+}
+
+impl ConfigArgs {
+    /// All locations, in the order they are merged. At least one must have been given.
+    pub fn all(&self) -> anyhow::Result<Vec<String>> {
+        if self.locations.is_empty() && self.sets.is_empty() {
+            bail!("at least one config flag must be provided");
+        }
+        let sets = self.sets.iter().map(|set| location_of_set(set));
+        self.locations.iter().cloned().map(Ok).chain(sets).collect()
+    }
+}
+
+/// `a.b=c` as `yaml:a::b: c`.
+fn location_of_set(set: &str) -> anyhow::Result<String> {
+    let (key, value) =
+        set.split_once('=').with_context(|| format!("invalid --set {set:?}: missing equal sign"))?;
+    Ok(format!("yaml:{}: {}", key.replace('.', "::").trim(), value.trim()))
+}
+
+/// What the demo shows.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// What goes wrong on the stub server
+    #[arg(value_enum, default_value_t = Scenario::Incident)]
+    pub scenario: Scenario,
+    /// How long it runs
+    #[arg(long, value_name = "N", default_value = "20", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Where to write the telemetry it would have sent, as OTLP JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// What goes wrong in a demo.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Scenario {
+    /// Processes that compete for the server's cores, and slow steps while they do
+    Incident,
+    /// A server that has just started
+    ColdStart,
+    /// Cores shared with other work all the time
+    CpuContention,
+    /// Another process on the same GPU
+    GpuSteal,
+    /// Steps that wait for copies
+    MemcpyBottleneck,
+    /// A step that is slow at regular intervals
+    PeriodicSpike,
+    /// One slow decode step among prefills
+    SlowDecode,
+}
+
+/// What to record.
+#[derive(Args, Clone, Debug)]
+pub struct RecordArgs {
+    /// The file to write; it must not exist
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// How long to record; without it, until interrupted
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    pub seconds: Option<Duration>,
+    /// The only process to record
+    #[arg(long, value_name = "P")]
+    pub pid: Option<u32>,
+}
+
+/// What to replay.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// Recordings and traces
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Where to write the telemetry, as OTLP JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Send the telemetry through the pipelines of a configuration, without its receivers.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// A positive number of seconds, with a fraction if need be.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no number of seconds: expected one above 0, such as 20 or 0.5");
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, String> {
+        Cli::try_parse_from(line.split(' ')).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_command_it_runs_a_configuration() {
+        let cli = parse("warptap --config a.yaml --set=a.b=c --config=b.yaml").unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!(cli.config.all().unwrap(), ["a.yaml", "b.yaml", "yaml:a::b: c"]);
+        let told = parse("warptap").unwrap().config.all().unwrap_err().to_string();
+        assert_eq!(told, "at least one config flag must be provided");
+    }
+
+    #[test]
+    fn a_set_needs_an_equal_sign() {
+        for (set, want) in [
+            ("a=b", Ok("yaml:a: b")),
+            (" a.b = x=y ", Ok("yaml:a::b: x=y")),
+            ("a.b=", Ok("yaml:a::b: ")),
+            ("a", Err("missing equal sign")),
+        ] {
+            match (location_of_set(set), want) {
+                (Ok(location), Ok(want)) => assert_eq!(location, want),
+                (Err(error), Err(want)) => assert!(error.to_string().contains(want), "{error}"),
+                (got, want) => panic!("{set}: {got:?}, expected {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn commands_take_their_arguments() {
+        for line in [
+            "warptap check",
+            "warptap components",
+            "warptap demo",
+            "warptap demo slow-decode --seconds 0.5 --out x.jsonl",
+            "warptap record --out x --seconds 3 --pid 7",
+            "warptap replay a b.gz --out c",
+            "warptap replay a --config b.yaml",
+            "warptap validate --config b.yaml",
+        ] {
+            assert!(parse(line).is_ok_and(|cli| cli.command.is_some()), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_told_with_the_nearest_word() {
+        for (line, want) in [
+            ("warptap demo slow-decoed", "slow-decode"),
+            ("warptap demo --seconds 0", "no number of seconds"),
+            ("warptap demo --seconds -1", "unexpected argument"),
+            ("warptap demo --seconds nan", "no number of seconds"),
+            ("warptap record", "--out"),
+            ("warptap replay", "<FILE>"),
+            ("warptap valdate", "validate"),
+            ("warptap --conifg x", "--config"),
+        ] {
+            let told = parse(line).unwrap_err();
+            assert!(told.contains(want), "{line}: {told}");
+        }
+    }
+}

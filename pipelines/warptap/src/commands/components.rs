@@ -1,0 +1,113 @@
+//! `warptap components`: what can be configured, as the YAML that the Collector's command of that name prints.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use component::{Factory, Signal, Stability};
+use serde::Serialize;
+
+use crate::components::FACTORIES;
+use crate::config::schemes;
+use crate::prepare::VERSION;
+
+/// Prints the tables.
+pub fn run(out: &mut dyn Write) -> anyhow::Result<()> {
+    out.write_all(serde_yaml::to_string(&Output::new())?.as_bytes())?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Output {
+    buildinfo: BuildInfo,
+    receivers: Vec<Row>,
+    processors: Vec<Row>,
+    exporters: Vec<Row>,
+    connectors: Vec<Row>,
+    extensions: Vec<Row>,
+    providers: Vec<Provider>,
+}
+
+#[derive(Serialize)]
+struct BuildInfo {
+    command: &'static str,
+    description: &'static str,
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    module: String,
+    stability: BTreeMap<&'static str, &'static str>,
+}
+
+#[derive(Serialize)]
+struct Provider {
+    scheme: &'static str,
+    module: String,
+}
+
+impl Output {
+    fn new() -> Self {
+        Output {
+            buildinfo: BuildInfo {
+                command: "warptap",
+                description: "an OpenTelemetry collector for GPU nodes",
+                version: VERSION,
+            },
+            receivers: rows(FACTORIES.receivers),
+            processors: rows(FACTORIES.processors),
+            exporters: rows(FACTORIES.exporters),
+            connectors: Vec::new(),
+            extensions: Vec::new(),
+            providers: schemes().map(|scheme| Provider { scheme, module: module() }).collect(),
+        }
+    }
+}
+
+/// All components are part of the binary and have its version.
+fn module() -> String {
+    format!("warptap v{VERSION}")
+}
+
+fn rows<T: ?Sized>(factories: &[Factory<T>]) -> Vec<Row> {
+    factories.iter().map(|f| Row { name: f.kind, module: module(), stability: stability(f) }).collect()
+}
+
+fn stability<T: ?Sized>(factory: &Factory<T>) -> BTreeMap<&'static str, &'static str> {
+    let word = |signal| match factory.signals.contains(&signal) {
+        true => word_of(factory.stability),
+        false => "Undefined",
+    };
+    Signal::ALL.into_iter().map(|signal| (signal.name(), word(signal))).collect()
+}
+
+fn word_of(stability: Stability) -> &'static str {
+    match stability {
+        Stability::Alpha => "Alpha",
+        Stability::Beta => "Beta",
+        Stability::Stable => "Stable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_is_yaml_that_names_every_component() {
+        let mut out = Vec::new();
+        run(&mut out).unwrap();
+        let yaml: serde_yaml::Value = serde_yaml::from_slice(&out).unwrap();
+        for (section, kinds) in [
+            ("receivers", FACTORIES.receivers.iter().map(|f| f.kind).collect::<Vec<_>>()),
+            ("processors", FACTORIES.processors.iter().map(|f| f.kind).collect()),
+            ("exporters", FACTORIES.exporters.iter().map(|f| f.kind).collect()),
+        ] {
+            let rows = yaml[section].as_sequence().unwrap();
+            let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+            assert_eq!(names, kinds, "{section}");
+        }
+        assert_eq!(yaml["buildinfo"]["version"], VERSION);
+    }
+}

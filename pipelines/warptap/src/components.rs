@@ -1,0 +1,45 @@
+//! The components of this binary: explicit rows, by name. Adding a component is adding its row here.
+
+use component::{ExporterFactory, ProcessorFactory, ReceiverFactory};
+
+use crate::graph::Factories;
+
+/// Sources.
+pub const RECEIVERS: &[ReceiverFactory] = &[];
+
+/// What stands between.
+pub const PROCESSORS: &[ProcessorFactory] = &[];
+
+/// Sinks.
+pub const EXPORTERS: &[ExporterFactory] = &[];
+
+/// All tables.
+pub const FACTORIES: Factories<'static> =
+    Factories { exporters: EXPORTERS, processors: PROCESSORS, receivers: RECEIVERS };
+
+#[cfg(test)]
+mod tests {
+    use component::{ComponentId, Factory};
+
+    use super::*;
+
+    fn check<T: ?Sized>(rows: &[Factory<T>]) {
+        let kinds: Vec<&str> = rows.iter().map(|row| row.kind).collect();
+        assert!(kinds.is_sorted_by(|a, b| a < b), "sorted, each once: {kinds:?}");
+        for row in rows {
+            assert!(!row.signals.is_empty(), "{row:?} handles a signal");
+            for name in row.aliases.iter().chain([&row.kind]) {
+                assert!(ComponentId::parse(name).is_ok_and(|id| id.name().is_empty()), "{name} is a type");
+                let answering = rows.iter().filter(|r| r.answers_to(name)).count();
+                assert_eq!(answering, 1, "{name} names one row");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_sorted_and_their_names_are_types() {
+        check(RECEIVERS);
+        check(PROCESSORS);
+        check(EXPORTERS);
+    }
+}
