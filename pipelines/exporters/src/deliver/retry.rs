@@ -1,0 +1,114 @@
+//! Trying again: one request is attempted until it is taken, is refused for good, or time is up.
+
+use std::hash::{BuildHasher, Hasher as _, RandomState};
+use std::sync::Arc;
+
+use component::config::{GoDuration, Problems};
+use component::{BoxFuture, Consumer, Data, Refused};
+use serde::Deserialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Backoff;
+
+/// The section `retry_on_failure`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct RetryConfig {
+    /// False: the first refusal is the last.
+    pub enabled: bool,
+    /// The delay before the first retry.
+    pub initial_interval: GoDuration,
+    /// By how much of itself a delay may be longer or shorter, 0 to 1.
+    pub randomization_factor: f64,
+    /// By how much the delay grows from retry to retry.
+    pub multiplier: f64,
+    /// The longest delay.
+    pub max_interval: GoDuration,
+    /// How long a request is held before it is given up; 0 is for ever.
+    pub max_elapsed_time: GoDuration,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        RetryConfig {
+            enabled: true,
+            initial_interval: GoDuration::from_secs(5),
+            randomization_factor: 0.5,
+            multiplier: 1.5,
+            max_interval: GoDuration::from_secs(30),
+            max_elapsed_time: GoDuration::from_secs(300),
+        }
+    }
+}
+
+impl RetryConfig {
+    /// Checks the values, also of a section that is switched off, as the Collector does.
+    pub fn check(&self, problems: &mut Problems<'_>) {
+        let key = |name: &str| format!("retry_on_failure::{name}");
+        let factor = self.randomization_factor;
+        problems.require((0.0..=1.0).contains(&factor), &key("randomization_factor"), {
+            format!("'randomization_factor' is {factor}: expected a number from 0 to 1")
+        });
+        problems.require(self.multiplier >= 0.0, &key("multiplier"), {
+            format!("'multiplier' is {}: expected zero or more", self.multiplier)
+        });
+        let longest = self.max_elapsed_time;
+        let bounded = !longest.is_zero();
+        problems.require(!bounded || longest >= self.initial_interval, &key("max_elapsed_time"), {
+            "'max_elapsed_time' must not be less than 'initial_interval'"
+        });
+        problems.require(!bounded || longest >= self.max_interval, &key("max_elapsed_time"), {
+            "'max_elapsed_time' must not be less than 'max_interval'"
+        });
+    }
+}
+
+/// Retries what `next` refuses for now. `stop` ends a wait, and allows one last attempt.
+pub(super) fn stage(
+    config: &RetryConfig,
+    next: Arc<dyn Consumer>,
+    stop: CancellationToken,
+) -> Arc<dyn Consumer> {
+    Arc::new(Retry { config: config.clone(), next, stop })
+}
+
+struct Retry {
+    config: RetryConfig,
+    next: Arc<dyn Consumer>,
+    stop: CancellationToken,
+}
+
+impl Consumer for Retry {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(self.attempts(data))
+    }
+}
+
+impl Retry {
+    async fn attempts(&self, data: Data) -> Result<(), Refused> {
+        let mut backoff = Backoff::new(&self.config);
+        let begin = Instant::now();
+        loop {
+            let Err(refused) = self.next.consume(data.clone()).await else { return Ok(()) };
+            let Refused::Retryable { reason, after } = &refused else { return Err(refused) };
+            if self.stop.is_cancelled() {
+                return Err(refused);
+            }
+            let delay = backoff.next_delay(chance()).max(after.unwrap_or_default());
+            let longest = *self.config.max_elapsed_time;
+            if !longest.is_zero() && begin.elapsed().saturating_add(delay) > longest {
+                return Err(Refused::retryable(format!("no more retries left: {reason}")));
+            }
+            tracing::debug!(%reason, ?delay, "exporting failed, will be tried again");
+            let _ = tokio::time::timeout(delay, self.stop.cancelled()).await;
+        }
+    }
+}
+
+/// A random number in [0, 1), from the seeds that the standard library makes for its maps: good enough to
+/// keep collectors from retrying in step.
+fn chance() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}

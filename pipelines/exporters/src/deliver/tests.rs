@@ -1,0 +1,298 @@
+//! What the stack promises to the sender and to the log: every item ends in exactly one count, whatever the
+//! other side does. Time is tokio's paused clock.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use component::config::{GoDuration, Node, Section};
+use component::{BoxFuture, ComponentId, Consumer, Data, Refused, Running};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+/// A batch of so many spans.
+fn spans(count: usize) -> Data {
+    let scope = ScopeSpans { spans: vec![Span::default(); count], ..ScopeSpans::default() };
+    let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource] }))
+}
+
+/// The other side: answers from a script, then takes everything; notes when it was asked. Closed gates make
+/// every attempt wait.
+struct Peer {
+    answers: Mutex<VecDeque<Refused>>,
+    attempts: Mutex<Vec<(Duration, usize)>>,
+    begin: Instant,
+    gate: Semaphore,
+}
+
+impl Peer {
+    fn answering(answers: impl IntoIterator<Item = Refused>) -> Arc<Self> {
+        let answers = Mutex::new(answers.into_iter().collect());
+        let gate = Semaphore::new(Semaphore::MAX_PERMITS);
+        Arc::new(Peer { answers, attempts: Mutex::default(), begin: Instant::now(), gate })
+    }
+
+    fn behind_a_gate() -> Arc<Self> {
+        let peer = Peer::answering([]);
+        peer.gate.forget_permits(Semaphore::MAX_PERMITS);
+        peer
+    }
+
+    fn attempts(&self) -> Vec<(Duration, usize)> {
+        self.attempts.lock().unwrap().clone()
+    }
+}
+
+impl Consumer for Peer {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(async move {
+            self.attempts.lock().unwrap().push((self.begin.elapsed(), data.items()));
+            let _open = self.gate.acquire().await.unwrap();
+            self.answers.lock().unwrap().pop_front().map_or(Ok(()), Err)
+        })
+    }
+}
+
+/// Delays without jitter, so that a test can name them.
+fn retry() -> RetryConfig {
+    RetryConfig { randomization_factor: 0.0, ..RetryConfig::default() }
+}
+
+struct Stack {
+    front: Arc<dyn Consumer>,
+    tallies: Arc<Tallies>,
+    stop: CancellationToken,
+    work: Running,
+}
+
+impl Stack {
+    fn on(peer: &Arc<Peer>, queue: Option<QueueConfig>, retry: Option<RetryConfig>) -> Self {
+        let (tallies, stop) = (Arc::new(Tallies::default()), CancellationToken::new());
+        let id = ComponentId::parse("otlp_grpc/x").unwrap();
+        let (front, work): (_, Running) = stack(&id, &Stages { queue, retry }, peer.clone(), &tallies, &stop);
+        Stack { front, tallies, stop, work }
+    }
+
+    fn counts(&self) -> TallySnapshot {
+        self.tallies.of(Signal::Traces).snapshot()
+    }
+
+    /// Stops, waits for the end, and returns the counts.
+    async fn end(self) -> TallySnapshot {
+        self.stop.cancel();
+        self.work.await;
+        self.tallies.of(Signal::Traces).snapshot()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_now_is_tried_again_after_growing_delays() {
+    let busy = || Refused::retryable("busy");
+    let peer = Peer::answering([busy(), busy(), busy()]);
+    let stack = Stack::on(&peer, None, Some(retry()));
+    stack.front.consume(spans(3)).await.unwrap();
+    let at: Vec<u128> = peer.attempts().iter().map(|(at, _)| at.as_millis()).collect();
+    assert_eq!(at, [0, 5000, 12500, 23750]);
+    assert_eq!(stack.end().await, TallySnapshot { sent: 3, ..TallySnapshot::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_the_other_side_asks_for_is_the_least_that_is_waited() {
+    let after = |secs| Refused::Retryable { reason: "busy".into(), after: Some(Duration::from_secs(secs)) };
+    let peer = Peer::answering([after(60), after(1)]);
+    let stack = Stack::on(&peer, None, Some(retry()));
+    stack.front.consume(spans(1)).await.unwrap();
+    let at: Vec<u64> = peer.attempts().iter().map(|(at, _)| at.as_millis() as u64).collect();
+    assert_eq!(at, [0, 60_000, 67_500], "the second delay is the back-off's own, which is longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_good_is_not_tried_again() {
+    let peer = Peer::answering([Refused::permanent("no such tenant")]);
+    let stack = Stack::on(&peer, None, Some(retry()));
+    let refused = stack.front.consume(spans(2)).await.unwrap_err();
+    assert_eq!(refused, Refused::permanent("no such tenant"));
+    assert_eq!(peer.attempts().len(), 1);
+    assert_eq!(stack.end().await, TallySnapshot { send_failed: 2, ..TallySnapshot::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_given_up_when_its_time_is_up() {
+    let peer = Peer::answering(std::iter::repeat_n(Refused::retryable("down"), 100));
+    let stack = Stack::on(&peer, None, Some(retry()));
+    let refused = stack.front.consume(spans(2)).await.unwrap_err();
+    assert_eq!(refused, Refused::retryable("no more retries left: down"));
+    let (last, _) = *peer.attempts().last().unwrap();
+    assert!(last > Duration::from_secs(270) && last <= Duration::from_secs(300), "{last:?}");
+
+    let peer = Peer::answering(std::iter::repeat_n(Refused::retryable("down"), 100));
+    let for_ever = RetryConfig { max_elapsed_time: GoDuration::default(), ..retry() };
+    Stack::on(&peer, None, Some(for_ever)).front.consume(spans(2)).await.unwrap();
+    assert_eq!(peer.attempts().len(), 101);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_retries_the_first_refusal_travels_back() {
+    let peer = Peer::answering([Refused::retryable("busy")]);
+    let stack = Stack::on(&peer, None, None);
+    assert_eq!(stack.front.consume(spans(1)).await, Err(Refused::retryable("busy")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_takes_at_once_and_sends_with_so_many_consumers() {
+    let peer = Peer::behind_a_gate();
+    let queue = QueueConfig { num_consumers: 2, ..QueueConfig::default() };
+    let stack = Stack::on(&peer, Some(queue), Some(retry()));
+    for _ in 0..5 {
+        stack.front.consume(spans(1)).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(peer.attempts().len(), 2, "two consumers, two attempts at once");
+    assert_eq!(stack.counts().queue_size, 5, "what is in flight still takes room");
+    peer.gate.add_permits(9);
+    assert_eq!(stack.end().await, TallySnapshot { sent: 5, ..TallySnapshot::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_for_now_and_has_room_again_once_something_was_sent() {
+    for (sizer, queue_size) in [(Sizer::Requests, 2), (Sizer::Items, 21), (Sizer::Bytes, 60)] {
+        let peer = Peer::behind_a_gate();
+        let queue = QueueConfig { queue_size, sizer, ..QueueConfig::default() };
+        let stack = Stack::on(&peer, Some(queue), None);
+        stack.front.consume(spans(10)).await.unwrap();
+        stack.front.consume(spans(10)).await.unwrap();
+        let refused = stack.front.consume(spans(10)).await.unwrap_err();
+        assert_eq!(refused, Refused::retryable("sending queue is full"), "{sizer:?}");
+        assert_eq!(stack.counts().enqueue_failed, 10);
+        peer.gate.add_permits(9);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stack.front.consume(spans(10)).await.unwrap();
+        let counts = TallySnapshot { sent: 30, enqueue_failed: 10, ..TallySnapshot::default() };
+        assert_eq!(stack.end().await, counts, "{sizer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_that_blocks_waits_for_room() {
+    let peer = Peer::behind_a_gate();
+    let queue = QueueConfig { queue_size: 1, block_on_overflow: true, ..QueueConfig::default() };
+    let stack = Stack::on(&peer, Some(queue), None);
+    stack.front.consume(spans(1)).await.unwrap();
+    let waiting = tokio::time::timeout(Duration::from_secs(60), stack.front.consume(spans(1))).await;
+    assert!(waiting.is_err(), "there is no room");
+    peer.gate.add_permits(9);
+    stack.front.consume(spans(1)).await.unwrap();
+    assert_eq!(stack.end().await.sent, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_fit_a_queue_is_refused_for_good() {
+    let queue = QueueConfig { queue_size: 5, sizer: Sizer::Items, ..QueueConfig::default() };
+    let stack = Stack::on(&Peer::answering([]), Some(queue), None);
+    let refused = stack.front.consume(spans(6)).await.unwrap_err();
+    assert_eq!(refused, Refused::permanent("request of 6 Items is larger than the sending queue of 5"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_signal_does_not_fill_the_queue_of_another() {
+    let peer = Peer::behind_a_gate();
+    let queue = QueueConfig { queue_size: 1, ..QueueConfig::default() };
+    let stack = Stack::on(&peer, Some(queue), None);
+    stack.front.consume(spans(1)).await.unwrap();
+    stack.front.consume(Data::Logs(Arc::default())).await.unwrap();
+    stack.front.consume(Data::Metrics(Arc::default())).await.unwrap();
+    assert!(stack.front.consume(Data::Logs(Arc::default())).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_ends_back_offs_and_gives_each_queued_request_one_last_attempt() {
+    let down = std::iter::repeat_n(Refused::retryable("down"), 3);
+    let peer = Peer::answering(down);
+    let queue = QueueConfig { num_consumers: 1, ..QueueConfig::default() };
+    let stack = Stack::on(&peer, Some(queue), Some(retry()));
+    for items in [1, 10, 100, 1000] {
+        stack.front.consume(spans(items)).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begin = Instant::now();
+    let counts = stack.end().await;
+    assert_eq!(begin.elapsed(), Duration::ZERO, "nothing is waited for");
+    let items: Vec<usize> = peer.attempts().iter().map(|(_, items)| *items).collect();
+    assert_eq!(items, [1, 1, 10, 100, 1000]);
+    assert_eq!(counts, TallySnapshot { sent: 1100, send_failed: 11, ..TallySnapshot::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_hangs_does_not_keep_the_program_from_ending() {
+    let peer = Peer::behind_a_gate();
+    let queue = QueueConfig { num_consumers: 2, ..QueueConfig::default() };
+    let stack = Stack::on(&peer, Some(queue), Some(retry()));
+    for _ in 0..5 {
+        stack.front.consume(spans(10)).await.unwrap();
+    }
+    let (front, begin) = (stack.front.clone(), Instant::now());
+    let counts = stack.end().await;
+    assert_eq!(begin.elapsed(), DRAIN_MAX);
+    assert_eq!(counts, TallySnapshot { send_failed: 50, ..TallySnapshot::default() });
+    assert!(front.consume(spans(1)).await.unwrap_err().is_retryable(), "a closed queue takes nothing");
+}
+
+/// What is wrong with a `retry_on_failure` and a `sending_queue`.
+fn problems(json: &str) -> Vec<String> {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Config {
+        sending_queue: component::config::Optional<QueueConfig>,
+        retry_on_failure: RetryConfig,
+    }
+    let node: Node = serde_json::from_str(json).unwrap();
+    let section = Section::new("exporters::x", &node);
+    let config: Config = match section.decode() {
+        Ok(config) => config,
+        Err(e) => return e.problems().iter().map(|p| p.message.clone()).collect(),
+    };
+    let mut problems = section.problems();
+    config.retry_on_failure.check(&mut problems);
+    QueueConfig::check(&config.sending_queue, &mut problems);
+    problems.finish().map_or_else(
+        |e| e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect(),
+        |()| Vec::new(),
+    )
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    for (json, want) in [
+        (r#"{"retry_on_failure": {"max_elapsed_time": 0}, "sending_queue": {}}"#, ""),
+        (r#"{"retry_on_failure": {"multiplier": -1}}"#, "retry_on_failure::multiplier: 'multiplier' is -1: "),
+        (
+            r#"{"retry_on_failure": {"randomization_factor": 1.5}}"#,
+            "'randomization_factor' is 1.5: expected a ",
+        ),
+        (
+            r#"{"retry_on_failure": {"enabled": false, "max_elapsed_time": "20s"}}"#,
+            "'max_elapsed_time' must not be less than 'max_interval'",
+        ),
+        (
+            r#"{"retry_on_failure": {"max_elapsed_time": "1s", "max_interval": "1s"}}"#,
+            "'max_elapsed_time' must not be less than 'initial_interval'",
+        ),
+        (r#"{"sending_queue": {"queue_size": 0}}"#, "`queue_size` must be positive"),
+        (
+            r#"{"sending_queue": {"num_consumers": 0}}"#,
+            "sending_queue::num_consumers: `num_consumers` must be",
+        ),
+        (r#"{"sending_queue": {"enabled": false, "num_consumers": 0}}"#, ""),
+        (r#"{"sending_queue": {"sizer": "spans"}}"#, "spans"),
+        (r#"{"sending_queue": {"batch": {}}}"#, "invalid keys: batch"),
+    ] {
+        let found = problems(json);
+        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
+        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+    }
+}

@@ -1,0 +1,266 @@
+//! One POST, and what its answer means for the data.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
+use flate2::write::GzEncoder;
+use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
+
+use super::{Encoding, OtlpHttp};
+use crate::client::{Connector, UseTls, chain};
+use crate::deliver::Tallies;
+use crate::wire::{self, Compression, ExportResponse, PartialSuccess};
+
+/// The statuses after which the same request may be sent again, by OTLP's table.
+const RETRYABLE: [StatusCode; 4] = [
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::BAD_GATEWAY,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::GATEWAY_TIMEOUT,
+];
+
+/// The statuses whose `Retry-After` counts.
+const THROTTLING: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+
+/// How much of an answer is read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Connections that wait for the next request, at most, and how long they wait.
+const IDLE_CONNECTIONS_MAX: usize = 100;
+const IDLE_MAX: Duration = Duration::from_secs(90);
+
+/// Posts to the other side once.
+pub(super) struct Attempt {
+    exporter: OtlpHttp,
+    client: Client<Connector, Full<Bytes>>,
+    tallies: Arc<Tallies>,
+}
+
+impl Attempt {
+    pub(super) fn new(exporter: OtlpHttp, tallies: Arc<Tallies>) -> StartResult<Self> {
+        let is_https = exporter.uris.iter().flatten().any(|uri| uri.scheme_str() == Some("https"));
+        let tls = if is_https { UseTls::ForHttps(exporter.tls.open("http/1.1")?) } else { UseTls::No };
+        let connector = Connector { unix: None, tls, server_name: exporter.tls.server_name() };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .build(connector);
+        Ok(Attempt { exporter, client, tallies })
+    }
+
+    async fn export(&self, data: Data) -> Result<(), Refused> {
+        let signal = data.signal();
+        let Some(uri) = &self.exporter.uris[signal as usize] else {
+            let name = signal.name();
+            return Err(Refused::permanent(format!("neither endpoint nor {name}_endpoint is configured")));
+        };
+        let posted = self.post(uri, signal, &data);
+        let response = match self.exporter.timeout {
+            Duration::ZERO => posted.await,
+            timeout => tokio::time::timeout(timeout, posted).await.unwrap_or_else(|_| {
+                Err(Refused::retryable(format!("no answer from {uri} within {timeout:?}")))
+            }),
+        }?;
+        wire::note_partial_success(&self.exporter.id, self.tallies.of(signal), signal, &response);
+        Ok(())
+    }
+
+    async fn post(&self, uri: &Uri, signal: Signal, data: &Data) -> Result<ExportResponse, Refused> {
+        let mut request = Request::post(uri.clone())
+            .body(Full::new(self.body(data)?))
+            .map_err(|e| Refused::permanent(format!("no request can be made for {uri}: {e}")))?;
+        *request.headers_mut() = self.exporter.headers.clone();
+        let response = self.client.request(request).await.map_err(|e| {
+            Refused::retryable(format!("failed to make an HTTP request to {uri}: {}", chain(&e)))
+        })?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let encoding = encoding_of(&headers);
+        let answer = read(response).await;
+        if status.is_success() {
+            let answer = answer.and_then(|bytes| decode(encoding, signal, &bytes));
+            return answer.map_err(|e| Refused::permanent(format!("{uri} answered {status}, but {e}")));
+        }
+        let message = answer.ok().and_then(|bytes| message(encoding, &bytes)).unwrap_or_default();
+        Err(refused(uri, status, &headers, &message))
+    }
+
+    fn body(&self, data: &Data) -> Result<Bytes, Refused> {
+        let mut body = match self.exporter.encoding {
+            Encoding::Json => otlp_json::encode(data),
+            Encoding::Proto => {
+                let mut body = Vec::with_capacity(wire::encoded_len(data));
+                wire::encode(data, &mut body);
+                body
+            }
+        };
+        wire::check_size(body.len())?;
+        if self.exporter.compression == Compression::Gzip {
+            body = gzip(&body);
+        }
+        Ok(body.into())
+    }
+}
+
+impl Consumer for Attempt {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(self.export(data))
+    }
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), flate2::Compression::default());
+    let written = encoder.write_all(body).and_then(|()| encoder.finish());
+    written.expect("writing to a vector does not fail")
+}
+
+fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    [Encoding::Proto, Encoding::Json].into_iter().find(|e| e.content_type().eq_ignore_ascii_case(media_type))
+}
+
+async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    body.map(|body| body.to_bytes()).map_err(|e| format!("its answer could not be read: {e}"))
+}
+
+/// The answer to a request that was taken. One in an unknown encoding says nothing, as in the Collector.
+fn decode(encoding: Option<Encoding>, signal: Signal, bytes: &[u8]) -> Result<ExportResponse, String> {
+    match encoding {
+        _ if bytes.is_empty() => Ok(ExportResponse::default()),
+        None => Ok(ExportResponse::default()),
+        Some(Encoding::Proto) => {
+            ExportResponse::decode(bytes).map_err(|e| format!("its answer is no protobuf of OTLP: {e}"))
+        }
+        Some(Encoding::Json) => {
+            let partial_success = partial_success(signal, bytes);
+            let partial_success =
+                partial_success.map_err(|e| format!("its answer is no JSON of OTLP: {e}"))?;
+            Ok(ExportResponse { partial_success })
+        }
+    }
+}
+
+/// In JSON every signal counts what it rejects under a name of its own.
+fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>, otlp_json::JsonError> {
+    let counts = match signal {
+        Signal::Logs => otlp_json::from_slice::<ExportLogsServiceResponse>(json)?
+            .partial_success
+            .map(|p| (p.rejected_log_records, p.error_message)),
+        Signal::Metrics => otlp_json::from_slice::<ExportMetricsServiceResponse>(json)?
+            .partial_success
+            .map(|p| (p.rejected_data_points, p.error_message)),
+        Signal::Traces => otlp_json::from_slice::<ExportTraceServiceResponse>(json)?
+            .partial_success
+            .map(|p| (p.rejected_spans, p.error_message)),
+    };
+    Ok(counts.map(|(rejected, message)| PartialSuccess { rejected, message }))
+}
+
+/// Why a request was refused, in the words of the other side.
+fn message(encoding: Option<Encoding>, bytes: &[u8]) -> Option<String> {
+    let message = match encoding? {
+        Encoding::Proto => tonic_types::pb::Status::decode(bytes).ok()?.message,
+        Encoding::Json => otlp_json::from_slice::<otlp_json::Status>(bytes).ok()?.message,
+    };
+    Some(message).filter(|m| !m.is_empty())
+}
+
+fn refused(uri: &Uri, status: StatusCode, headers: &HeaderMap, message: &str) -> Refused {
+    let mut reason = format!("request to {uri} responded with HTTP status {status}");
+    if !message.is_empty() {
+        reason = format!("{reason}: {message}");
+    }
+    if !RETRYABLE.contains(&status) {
+        return Refused::Permanent { reason };
+    }
+    let after = headers.get(header::RETRY_AFTER).filter(|_| THROTTLING.contains(&status));
+    let after = after.and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
+    Refused::Retryable { reason, after }
+}
+
+/// `Retry-After`: seconds, or a date, which may have passed.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value.trim()).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, http::HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn only_the_statuses_of_the_table_are_tried_again() {
+        let uri = Uri::from_static("http://h:1/v1/traces");
+        let after = headers(header::RETRY_AFTER, "7");
+        for code in (100..600).filter(|c| !(200..300).contains(c)) {
+            let status = StatusCode::from_u16(code).unwrap();
+            let refused = refused(&uri, status, &after, "");
+            assert_eq!(refused.is_retryable(), [429, 502, 503, 504].contains(&code), "{refused}");
+            if let Refused::Retryable { after, .. } = refused {
+                let want = [429, 503].contains(&code).then_some(Duration::from_secs(7));
+                assert_eq!(after, want, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_to_retry_after_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (value, want) in [
+            ("120", Some(120)),
+            ("0", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Sunday, 06-Nov-94 08:49:47 GMT", Some(10)),
+            ("Sun, 06 Nov 1994 08:49:30 GMT", Some(0)),
+            ("-5", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(retry_after(value, now), want.map(Duration::from_secs), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_in_the_encoding_that_it_names() {
+        let rejected = |encoding, bytes: &[u8]| {
+            decode(encoding, Signal::Logs, bytes).map(|r| r.partial_success.map(|p| (p.rejected, p.message)))
+        };
+        let json = br#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"no"}}"#;
+        assert_eq!(rejected(Some(Encoding::Json), json), Ok(Some((3, "no".to_owned()))));
+        assert_eq!(rejected(Some(Encoding::Json), b"{}"), Ok(None));
+        let proto = [0x0a, 6, 0x08, 3, 0x12, 2, b'n', b'o'];
+        assert_eq!(rejected(Some(Encoding::Proto), &proto), Ok(Some((3, "no".to_owned()))));
+        assert_eq!(rejected(None, b"<html>"), Ok(None));
+        assert_eq!(rejected(Some(Encoding::Proto), b""), Ok(None));
+        assert!(rejected(Some(Encoding::Proto), b"<html>").is_err());
+        assert!(rejected(Some(Encoding::Json), b"<html>").is_err());
+    }
+
+    #[test]
+    fn a_content_type_may_have_parameters() {
+        let of = |value| encoding_of(&headers(header::CONTENT_TYPE, value));
+        assert_eq!(of("application/json; charset=utf-8"), Some(Encoding::Json));
+        assert_eq!(of("Application/X-Protobuf"), Some(Encoding::Proto));
+        assert_eq!(of("text/html"), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! What goes over the wire and what comes of the answers. Settings are the user's own, in JSON.
+
+use std::sync::Arc;
+
+use component::{Data, Refused, Signal};
+
+use super::FACTORY;
+use crate::testing::{Answer, Started, TestServer, certificate, gunzip, problems, span, traces};
+
+fn taken() -> Answer {
+    Answer::http(200, &[("content-type", "application/x-protobuf")], b"")
+}
+
+/// Settings without a queue, so that the outcome comes back, and with retries that do not wait.
+fn settings(server: &TestServer, more: &str) -> String {
+    format!(
+        r#"{{"endpoint": "http://{}", "sending_queue": {{"enabled": false}},
+            "retry_on_failure": {{"initial_interval": "1ms", "max_interval": "2ms"}}{more}}}"#,
+        server.address
+    )
+}
+
+#[tokio::test]
+async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
+    for (encoding, content_type) in [("proto", "application/x-protobuf"), ("json", "application/json")] {
+        for (compression, content_encoding) in [("gzip", "gzip"), ("none", "")] {
+            let server = TestServer::answering(vec![taken()]).await;
+            let more = format!(
+                r#", "encoding": "{encoding}", "compression": "{compression}", "headers": {{"X-Tenant": "a"}}"#
+            );
+            let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
+            exporter.front.consume(span("step")).await.unwrap();
+            let [seen] = &server.seen()[..] else { panic!("one request") };
+            assert_eq!(seen.path, "/v1/traces");
+            assert_eq!(seen.header("content-type"), content_type);
+            assert_eq!(seen.header("content-encoding"), content_encoding);
+            assert_eq!((seen.header("user-agent"), seen.header("x-tenant")), ("warptap/1.2.3", "a"));
+            let body = if content_encoding.is_empty() { seen.body.to_vec() } else { gunzip(&seen.body) };
+            let batch = match encoding {
+                "json" => otlp_json::decode(Signal::Traces, &body).unwrap(),
+                _ => traces(&body),
+            };
+            assert_eq!(batch, span("step"), "{encoding} {compression}");
+            exporter.end().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_signal_has_its_path_or_the_endpoint_that_is_set_for_it() {
+    let server = TestServer::answering(vec![taken(), taken(), taken()]).await;
+    let own = format!(r#", "metrics_endpoint": "http://{}/push""#, server.address);
+    let exporter = Started::by(&FACTORY, &settings(&server, &own)).await;
+    exporter.front.consume(span("step")).await.unwrap();
+    exporter.front.consume(Data::Metrics(Arc::default())).await.unwrap();
+    exporter.front.consume(Data::Logs(Arc::default())).await.unwrap();
+    let paths: Vec<String> = server.seen().into_iter().map(|s| s.path).collect();
+    assert_eq!(paths, ["/v1/traces", "/push", "/v1/logs"]);
+
+    let only_traces =
+        format!(r#"{{"traces_endpoint": "http://{}/t", "sending_queue": null}}"#, server.address)
+            .replace("null", r#"{"enabled": false}"#);
+    let exporter = Started::by(&FACTORY, &only_traces).await;
+    let refused = exporter.front.consume(Data::Logs(Arc::default())).await.unwrap_err();
+    assert_eq!(refused, Refused::permanent("neither endpoint nor logs_endpoint is configured"));
+}
+
+#[tokio::test]
+async fn what_is_refused_for_now_is_sent_again_until_it_is_taken() {
+    let server = TestServer::answering(vec![
+        Answer::http(503, &[], b""),
+        Answer::http(429, &[("retry-after", "0")], b"slow"),
+        Answer::http(502, &[("content-type", "text/html")], b"<html>"),
+        Answer::http(504, &[], b""),
+        taken(),
+    ])
+    .await;
+    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    exporter.front.consume(span("step")).await.unwrap();
+    assert_eq!(server.seen().len(), 5);
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_is_sent_once_and_says_why() {
+    let json = [("content-type", "application/json")];
+    let proto = [("content-type", "application/x-protobuf")];
+    for (status, headers, body, why) in [
+        (400, &json[..], br#"{"code":3,"message":"bad id"}"#.to_vec(), "400 Bad Request: bad id"),
+        (401, &proto[..], [&[0x08, 16, 0x12, 3][..], b"who"].concat(), "401 Unauthorized: who"),
+        (500, &[][..], b"<html>".to_vec(), "500 Internal Server Error"),
+        (308, &[("location", "http://elsewhere/")][..], vec![], "308 Permanent Redirect"),
+    ] {
+        let server = TestServer::answering(vec![Answer::http(status, headers, &body), taken()]).await;
+        let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+        let refused = exporter.front.consume(span("step")).await.unwrap_err();
+        let address = server.address;
+        let want = format!("request to http://{address}/v1/traces responded with HTTP status {why}");
+        assert_eq!(refused, Refused::permanent(want));
+        assert_eq!(server.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_success_is_a_success_unless_its_answer_is_nonsense() {
+    let partial = br#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too old"}}"#;
+    let huge = vec![0x0a; 70 * 1024];
+    for (content_type, body, is_taken) in [
+        ("application/json", partial.to_vec(), true),
+        ("application/json", b"{}".to_vec(), true),
+        ("text/plain", b"thanks".to_vec(), true),
+        ("application/x-protobuf", b"thanks".to_vec(), false),
+        ("application/x-protobuf", huge, false),
+    ] {
+        let server =
+            TestServer::answering(vec![Answer::http(202, &[("content-type", content_type)], &body)]).await;
+        let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+        let outcome = exporter.front.consume(span("step")).await;
+        assert_eq!(outcome.is_ok(), is_taken, "{content_type} {outcome:?}");
+        assert!(outcome.is_ok() || !outcome.unwrap_err().is_retryable(), "never sent again");
+    }
+}
+
+#[tokio::test]
+async fn silence_and_nobody_there_are_refusals_for_now() {
+    let silent = TestServer::answering(vec![]).await;
+    let gone = TestServer::answering(vec![]).await.address;
+    for (address, why) in [(silent.address, "within 50ms"), (gone, "refused")] {
+        let settings = format!(
+            r#"{{"endpoint": "http://{address}", "timeout": "50ms", "sending_queue": {{"enabled": false}},
+                "retry_on_failure": {{"enabled": false}}}}"#
+        );
+        let exporter = Started::by(&FACTORY, &settings).await;
+        let refused = exporter.front.consume(span("step")).await.unwrap_err();
+        assert!(refused.is_retryable() && refused.to_string().contains(why), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn https_checks_who_is_there() {
+    let (pem, config) = certificate();
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, pem).unwrap();
+    for (tls, is_taken) in [
+        (format!(r#"{{"ca_file": {ca_file:?}}}"#), true),
+        (r#"{"insecure_skip_verify": true}"#.to_owned(), true),
+        (format!(r#"{{"ca_file": {ca_file:?}, "server_name_override": "example.org"}}"#), false),
+    ] {
+        let server = TestServer::with_tls(vec![taken()], Some(config.clone())).await;
+        let settings = format!(
+            r#"{{"endpoint": "https://{}", "tls": {tls}, "sending_queue": {{"enabled": false}},
+                "retry_on_failure": {{"enabled": false}}}}"#,
+            server.address
+        );
+        let exporter = Started::by(&FACTORY, &settings).await;
+        let outcome = exporter.front.consume(span("step")).await;
+        assert_eq!(outcome.is_ok(), is_taken, "{tls}: {outcome:?}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    assert!(FACTORY.answers_to("otlp_http") && FACTORY.answers_to("otlphttp"));
+    for (json, want) in [
+        (r#"{"endpoint": "http://h"}"#, vec![]),
+        (r#"{"traces_endpoint": "https://h/x"}"#, vec![]),
+        ("{}", vec!["x: at least one endpoint must be specified"]),
+        (r#"{"endpoint": "h:4318"}"#, vec![r#"x::endpoint: endpoint "h:4318" must be a"#]),
+        (
+            r#"{"endpoint": "http://h", "logs_endpoint": "ftp://h"}"#,
+            vec![r#"x::logs_endpoint: endpoint "ftp://h" must be a URL that begins with"#],
+        ),
+        (r#"{"endpoint": "http://h", "encoding": "yaml"}"#, vec!["yaml"]),
+        (
+            r#"{"endpoint": "http://h", "headers": {"a": "b\n"}}"#,
+            vec![r#"value of header "a" cannot be sent"#],
+        ),
+        (r#"{"endpoint": "http://h", "proxy_url": "x"}"#, vec!["invalid keys: proxy_url"]),
+    ] {
+        let found = problems(&FACTORY, json);
+        assert_eq!(found.len(), want.len(), "{json}: {found:?}");
+        assert!(found.iter().zip(&want).all(|(f, w)| f.contains(w)), "{json}: {found:?}");
+    }
+}
