@@ -1,1 +1,38 @@
-//! steps
+//! Steps: the turns of a workload, with their phase, what is usual for them, and which of them were slow.
+//!
+//! The one idea: the kernel sends one record for each stretch of work that something waited for. Four layers make
+//! a verdict of it, each of them a comparison with what came before:
+//!
+//! ```text
+//!  StepRecord --- assemble ---> step ----- phase -----> label ---- baseline ----> verdict --- causes --> why
+//!  (a segment)    serving or    (Group)    shape        and how    (workload,     and          of the
+//!                 training?                only         sure       phase)         bucket       excess
+//! ```
+//!
+//! Pure: no clock, no file, no thread, no order that depends on hashing. Everything it remembers is bounded, and
+//! what is forgotten to stay within bounds is counted in [`Tally`]. What a span or an instrument is, it must not
+//! know: that is `gpu`'s.
+
+mod assemble;
+pub mod baseline;
+mod engine;
+mod finding;
+mod mode;
+pub mod phase;
+mod process;
+mod segment;
+mod settings;
+pub mod shape;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod workload;
+
+pub use crate::baseline::{BaselineSettings, Level, Outlier};
+pub use crate::engine::{Engine, WorkloadState};
+pub use crate::finding::{BaselineShift, EventId, Finding, RunQueue, Step, Tally};
+pub use crate::mode::Mode;
+pub use crate::phase::{Classifier, Label, Phase, Rules, RulesError, Thresholds};
+pub use crate::settings::{Joining, STREAMS_MAX, Settings};
+pub use crate::shape::Work;
+pub use causes::{Cause, Kind as CauseKind, Severity};

@@ -1,0 +1,318 @@
+//! What steps of one workload and phase usually take, and which of them take much longer.
+//!
+//! The one idea: two comparisons must agree before a step is called an outlier: with the phase's p95, which is
+//! what is reported, and with steps of its own size ([`Class`]), so that neither a long prompt nor a larger batch
+//! is mistaken for slowness. What is called an outlier and is far outside the usual scatter is kept out of the
+//! baseline; if that lasts, it is the new normal: the baseline is learnt anew from the last steps, and says so.
+//!
+//! Fixed memory ([`Baseline::BYTES_MAX`]). Leaves to others what a phase or a class is.
+
+mod class;
+mod digest;
+mod window;
+
+use self::class::{CLASSES, Classes};
+use self::digest::{BUFFER, CENTROIDS, Digest};
+use self::window::{Sample, WINDOW, Window};
+
+pub use self::class::Class;
+
+/// Steps after which a step weighs half in the level.
+const HALF_LIFE: f64 = 4096.0;
+/// A step takes this much longer than its class before it can be an outlier.
+const CLASS_RATIO: f64 = 1.5;
+/// A class that is not known yet cannot vouch for a step: only the highest bucket is believed.
+const COLD_RATIO: f64 = 3.0;
+/// Beyond this many mean deviations (5 standard deviations of a normal distribution) a step is strange.
+const STRANGE_DEVIATIONS: f64 = 6.0;
+/// Steps that the mean deviation and the share of strange steps average over.
+const DEVIATION_MEMORY: f64 = 128.0;
+const STRANGE_MEMORY: f64 = 1024.0;
+/// Above this share of all steps, what was strange is a habit. Outliers up to 5 % stay outliers.
+const STRANGE_SHARE_MAX: f64 = 0.08;
+/// Of the last [`WINDOW`] steps so many must be off their class, all in one direction, to be a lasting change.
+const SHIFTED_MIN: u32 = 96;
+/// Differences of logarithms from which a step is off its class: a quarter longer, a fifth shorter...
+const SHIFT_LOG: f64 = 0.223;
+/// ... and more mean deviations than this.
+const SHIFT_DEVIATIONS: f64 = 2.0;
+/// At most this part of the warm-up is rejected as its own outliers; more than that is not outliers.
+const WARM_UP_REJECTED_MAX: f64 = 1.0 / 3.0;
+/// A standard deviation is this many median absolute deviations, for a normal distribution.
+const MAD_TO_SIGMA: f64 = 1.4826;
+
+/// How a baseline is learnt and applied.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BaselineSettings {
+    /// Steps before anything is judged; 0 counts as 1.
+    pub warm_up: u32,
+    /// A step is no outlier for less than this over the p95, ns: microseconds lost are not worth a span.
+    pub excess_min_ns: u64,
+}
+
+impl Default for BaselineSettings {
+    fn default() -> Self {
+        BaselineSettings { warm_up: 30, excess_min_ns: 50_000 }
+    }
+}
+
+/// How far above the p95 a step lies. The buckets exclude each other.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Outlier {
+    /// It does not.
+    #[default]
+    None,
+    /// 1.5 times to less than 2 times the p95.
+    X1_5,
+    /// 2 times to less than 3 times.
+    X2,
+    /// 3 times and more.
+    X3,
+}
+
+impl Outlier {
+    /// Every bucket, from none to the highest.
+    pub const ALL: [Outlier; 4] = [Outlier::None, Outlier::X1_5, Outlier::X2, Outlier::X3];
+
+    /// The bucket as an attribute value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outlier::None => "none",
+            Outlier::X1_5 => "1.5x",
+            Outlier::X2 => "2x",
+            Outlier::X3 => "3x",
+        }
+    }
+
+    /// The bucket of a duration that is `ratio` times the p95.
+    pub fn of(ratio: f64) -> Outlier {
+        match ratio {
+            r if r >= 3.0 => Outlier::X3,
+            r if r >= 2.0 => Outlier::X2,
+            r if r >= 1.5 => Outlier::X1_5,
+            _ => Outlier::None,
+        }
+    }
+}
+
+/// A warmed-up baseline at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Level {
+    /// Mean duration of steps that are not outliers, ns, recent ones weighing more.
+    pub mean_ns: f64,
+    /// The duration that 95 % of them do not exceed, ns.
+    pub p95_ns: f64,
+    /// Steps learnt from since it began or was last learnt anew.
+    pub count: u64,
+}
+
+/// What a baseline says of one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// The level it was compared with; `None` during the warm-up.
+    pub level: Option<Level>,
+    /// Its duration as a multiple of the p95; 0 during the warm-up.
+    pub ratio: f64,
+    /// The bucket.
+    pub outlier: Outlier,
+    /// True where it was taken into the baseline.
+    pub is_learnt: bool,
+    /// The step completed a lasting change: levels before and after.
+    pub shift: Option<(Level, Level)>,
+}
+
+/// The baseline of one workload and phase.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    settings: BaselineSettings,
+    warm_up: Vec<(f64, Class)>,
+    digest: Digest,
+    p95_ns: f64,
+    mean_ns: f64,
+    mean_weight: f64,
+    count: u64,
+    classes: Classes,
+    /// Mean absolute deviation of a step's logarithm from its class's.
+    deviation: f64,
+    deviation_count: f64,
+    strange_share: f64,
+    window: Window,
+}
+
+impl Baseline {
+    /// The most memory that a baseline takes with a warm-up of up to 64 steps, in bytes.
+    pub const BYTES_MAX: usize = 8 * 1024;
+
+    /// A baseline that knows nothing.
+    pub fn new(settings: BaselineSettings) -> Baseline {
+        Baseline {
+            settings,
+            warm_up: Vec::new(),
+            digest: Digest::new(HALF_LIFE),
+            p95_ns: 0.0,
+            mean_ns: 0.0,
+            mean_weight: 0.0,
+            count: 0,
+            classes: Classes::default(),
+            deviation: 0.0,
+            deviation_count: 0.0,
+            strange_share: 0.0,
+            window: Window::default(),
+        }
+    }
+
+    /// Compares a step with what came before it, then learns from it.
+    pub fn observe(&mut self, duration_ns: u64, class: Class) -> Verdict {
+        let ns = (duration_ns as f64).max(1.0);
+        match self.level() {
+            None => {
+                self.warm(ns, class);
+                Verdict { is_learnt: true, ..Verdict::default() }
+            }
+            Some(level) => self.judge(ns, class, level),
+        }
+    }
+
+    /// The level now; `None` during the warm-up.
+    pub fn level(&self) -> Option<Level> {
+        (self.count > 0).then_some(Level { mean_ns: self.mean_ns, p95_ns: self.p95_ns, count: self.count })
+    }
+
+    /// Classes of steps forgotten to make room for others.
+    pub fn classes_evicted(&self) -> u64 {
+        self.classes.evicted()
+    }
+
+    /// Bytes taken now, those on the heap included.
+    pub fn size_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.digest.heap_bytes()
+            + self.classes.heap_bytes()
+            + self.warm_up.capacity() * size_of::<(f64, Class)>()
+    }
+
+    fn judge(&mut self, ns: f64, class: Class, level: Level) -> Verdict {
+        let ratio = ns / level.p95_ns;
+        let off = self.classes.expected_log(&class).map(|expected| ns.ln() as f32 - expected);
+        let outlier = self.bucket(ns, ratio, off);
+        let is_strange =
+            outlier != Outlier::None && off.is_none_or(|off| f64::from(off) > self.strange_from());
+        self.strange_share += (f64::from(u8::from(is_strange)) - self.strange_share) / STRANGE_MEMORY;
+        if !is_strange {
+            self.learn(ns, &class, off);
+        }
+        if let Some(off) = off {
+            self.window.push(Sample { ns, off });
+        }
+        let shift = self.relearn().then(|| (level, self.level().unwrap_or(level)));
+        Verdict { level: Some(level), ratio, outlier, is_learnt: !is_strange, shift }
+    }
+
+    fn bucket(&self, ns: f64, ratio: f64, off: Option<f32>) -> Outlier {
+        let is_off = match off {
+            Some(off) => f64::from(off) >= CLASS_RATIO.ln(),
+            None => ratio >= COLD_RATIO,
+        };
+        match is_off && ns - self.p95_ns >= self.settings.excess_min_ns as f64 {
+            true => Outlier::of(ratio),
+            false => Outlier::None,
+        }
+    }
+
+    fn strange_from(&self) -> f64 {
+        STRANGE_DEVIATIONS * self.deviation
+    }
+
+    fn learn(&mut self, ns: f64, class: &Class, off: Option<f32>) {
+        self.learn_level(ns);
+        let distance = f64::from(off.unwrap_or(0.0).abs());
+        // A class follows slow drifts only, or a change would be forgotten before it is found to last.
+        if distance > self.strange_from().max(SHIFT_LOG) {
+            return;
+        }
+        self.classes.learn(class, ns.ln() as f32);
+        if off.is_some() {
+            self.deviation_count = (self.deviation_count + 1.0).min(DEVIATION_MEMORY);
+            self.deviation += (distance - self.deviation) / self.deviation_count;
+        }
+    }
+
+    fn learn_level(&mut self, ns: f64) {
+        // Divided by the weight there is, not by what it will be: no bias towards an initial value.
+        self.mean_weight = self.mean_weight * (-1.0 / HALF_LIFE).exp2() + 1.0;
+        self.mean_ns += (ns - self.mean_ns) / self.mean_weight;
+        self.count += 1;
+        if self.digest.add(ns) {
+            self.p95_ns = self.digest.quantile(0.95).unwrap_or(ns);
+        }
+    }
+
+    fn warm(&mut self, ns: f64, class: Class) {
+        self.warm_up.push((ns, class));
+        if self.warm_up.len() < self.settings.warm_up.max(1) as usize {
+            return;
+        }
+        let steps = std::mem::take(&mut self.warm_up);
+        let limit = warm_up_limit(&steps);
+        for (ns, class) in steps.into_iter().filter(|(ns, _)| *ns <= limit) {
+            let off = self.classes.expected_log(&class).map(|expected| ns.ln() as f32 - expected);
+            self.learn(ns, &class, off);
+        }
+    }
+
+    /// Learns anew where the last steps say that things have changed for good. True where it did.
+    fn relearn(&mut self) -> bool {
+        let least = SHIFT_LOG.max(SHIFT_DEVIATIONS * self.deviation) as f32;
+        if let Some(by) = self.window.shift(least, SHIFTED_MIN) {
+            self.restart(|sample| (sample.off >= 0.0) == (by >= 0.0) && sample.off.abs() >= least);
+            self.classes.shift(by);
+            self.window.clear();
+            return true;
+        }
+        if self.strange_share > STRANGE_SHARE_MAX {
+            // Part of the steps go another way now: neither part is strange any more.
+            self.deviation = self.deviation.max(self.window.deviation());
+            self.restart(|_| true);
+            return true;
+        }
+        false
+    }
+
+    fn restart(&mut self, belongs: impl Fn(&Sample) -> bool) {
+        self.digest.clear();
+        (self.mean_ns, self.mean_weight, self.count, self.strange_share) = (0.0, 0.0, 0, 0.0);
+        let window = std::mem::take(&mut self.window);
+        window.iter().filter(|s| belongs(s)).for_each(|s| self.learn_level(s.ns));
+        self.window = window;
+    }
+}
+
+/// The longest duration of a warm-up that is not an outlier of it: far from the median for the scatter around it,
+/// and few.
+fn warm_up_limit(steps: &[(f64, Class)]) -> f64 {
+    let logs = sorted(steps.iter().map(|(ns, _)| ns.ln()));
+    let median = logs[logs.len() / 2];
+    let deviations = sorted(logs.iter().map(|log| (log - median).abs()));
+    let sigma = deviations[deviations.len() / 2] * MAD_TO_SIGMA;
+    let limit = median + (STRANGE_DEVIATIONS * sigma).max(CLASS_RATIO.ln());
+    let beyond = logs.iter().filter(|log| **log > limit).count();
+    match beyond as f64 <= WARM_UP_REJECTED_MAX * logs.len() as f64 {
+        true => limit.exp(),
+        false => f64::INFINITY,
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+const _: () = assert!(
+    size_of::<Baseline>() + (CENTROIDS + BUFFER) * 16 + BUFFER * 8 + CLASSES * 64 + 64 * 24
+        <= Baseline::BYTES_MAX
+);
+const _: () = assert!(WINDOW == 128, "the window's marks are 128 bits");
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! Baselines against steps whose slowness is known because the test made it.
+
+use super::*;
+use crate::testing::{Rng, rank_error};
+
+const MS: f64 = 1e6;
+
+fn class() -> Class {
+    Class::of_graphs(1)
+}
+
+fn fed(steps: impl IntoIterator<Item = f64>) -> (Baseline, Vec<Verdict>) {
+    let mut baseline = Baseline::new(BaselineSettings::default());
+    let verdicts = steps.into_iter().map(|ns| baseline.observe(ns as u64, class())).collect();
+    (baseline, verdicts)
+}
+
+fn outliers(verdicts: &[Verdict]) -> usize {
+    verdicts.iter().filter(|v| v.outlier != Outlier::None).count()
+}
+
+fn shifts(verdicts: &[Verdict]) -> usize {
+    verdicts.iter().filter(|v| v.shift.is_some()).count()
+}
+
+/// Feeds `count` durations through the whole baseline and compares its p95 with the exact one of all of them.
+#[track_caller]
+fn check_rank(name: &str, mut next: impl FnMut(&mut Rng) -> f64) {
+    for seed in 0..5 {
+        let mut rng = Rng::new(seed);
+        let mut values: Vec<f64> = (0..12_000).map(|_| (next(&mut rng) * MS).round()).collect();
+        let (baseline, _) = fed(values.iter().copied());
+        values.sort_by(f64::total_cmp);
+        let level = baseline.level().unwrap();
+        let error = rank_error(&values, level.p95_ns, 0.95);
+        assert!(error <= 0.01, "{name}, seed {seed}: p95 {:.0} is off by {error:.4}", level.p95_ns);
+    }
+}
+
+#[test]
+fn p95_is_p95_on_every_distribution_though_outliers_are_kept_out() {
+    check_rank("uniform", |r| r.uniform(5.0, 15.0));
+    check_rank("narrow", |r| r.uniform(9.5, 10.5));
+    check_rank("lognormal", |r| 10.0 * (0.5 * r.normal()).exp());
+    check_rank("wide lognormal", |r| 10.0 * r.normal().exp());
+    check_rank("bimodal, half and half", |r| r.pick(0.5, 5.0, 50.0) * r.uniform(0.95, 1.05));
+    check_rank("bimodal, a third", |r| r.pick(0.33, 50.0, 5.0) * r.uniform(0.95, 1.05));
+    check_rank("constant", |_| 25.0);
+    check_rank("heavy tail", |r| r.uniform(1e-9, 1.0).powf(-1.0 / 1.5));
+}
+
+#[test]
+fn the_mean_has_no_bias_from_its_beginning() {
+    let (baseline, _) = fed((0..30).map(|_| 10.0 * MS));
+    assert_eq!(baseline.level(), Some(Level { mean_ns: 10.0 * MS, p95_ns: 10.0 * MS, count: 30 }));
+}
+
+#[test]
+fn nothing_is_judged_before_the_warm_up_is_over() {
+    let (_, verdicts) = fed((0..31).map(|k| if k % 10 == 5 { 90.0 * MS } else { 10.0 * MS }));
+    assert!(verdicts[..30].iter().all(|v| v.level.is_none() && v.outlier == Outlier::None));
+    assert_eq!(verdicts[30].level.unwrap().p95_ns, 10.0 * MS);
+}
+
+#[test]
+fn a_warm_up_rejects_its_own_outliers() {
+    // Compilation and graph capture: the first steps take a hundred times as long.
+    let (baseline, verdicts) = fed((0..40).map(|k| if k < 8 { 1_000.0 * MS } else { 10.0 * MS }));
+    assert_eq!(baseline.level().unwrap().p95_ns, 10.0 * MS);
+    assert_eq!(outliers(&verdicts), 0);
+}
+
+#[test]
+fn a_warm_up_of_two_habits_keeps_both() {
+    let (baseline, _) = fed((0..30).map(|k| if k % 2 == 0 { 10.0 * MS } else { 80.0 * MS }));
+    assert_eq!(baseline.level().unwrap().p95_ns, 80.0 * MS);
+}
+
+#[test]
+fn buckets_exclude_each_other_and_have_their_lower_bound_in() {
+    let rows = [
+        (0.5, Outlier::None),
+        (1.499, Outlier::None),
+        (1.5, Outlier::X1_5),
+        (1.999, Outlier::X1_5),
+        (2.0, Outlier::X2),
+        (2.999, Outlier::X2),
+        (3.0, Outlier::X3),
+        (300.0, Outlier::X3),
+    ];
+    for (ratio, expected) in rows {
+        assert_eq!(Outlier::of(ratio), expected, "{ratio}");
+        let steps = (0..100).map(|_| 10.0 * MS).chain([10.0 * MS * ratio]);
+        assert_eq!(fed(steps).1[100].outlier, expected, "{ratio} times the p95");
+    }
+    assert_eq!(Outlier::ALL.map(Outlier::name), ["none", "1.5x", "2x", "3x"]);
+}
+
+#[test]
+fn microseconds_are_no_outlier() {
+    let (_, verdicts) = fed((0..100).map(|_| 10_000.0).chain([40_000.0]));
+    assert_eq!((outliers(&verdicts), verdicts[100].ratio), (0, 4.0));
+}
+
+/// Injects slow steps, each `factor` times the p95 of the healthy ones, and demands precision and recall.
+#[track_caller]
+fn check_injected(factor: f64, share: f64, noise: f64, expected: Outlier) {
+    let (mut hits, mut wrong, mut missed, mut healthy_flagged) = (0, 0, 0, 0);
+    for seed in 0..4 {
+        let mut rng = Rng::new(seed);
+        let p95 = 10.0 * MS * (1.0 + 0.9 * noise);
+        let mut baseline = Baseline::new(BaselineSettings::default());
+        for k in 0..20_000 {
+            let is_slow = k >= 100 && rng.chance(share);
+            let base = if is_slow { p95 * factor } else { 10.0 * MS };
+            let jitter = if is_slow { 0.03 } else { noise };
+            let ns = base * rng.uniform(1.0 - jitter, 1.0 + jitter);
+            let verdict = baseline.observe(ns as u64, class());
+            match (is_slow, verdict.outlier) {
+                (true, found) if found == expected => hits += 1,
+                (true, Outlier::None) => missed += 1,
+                (true, _) => wrong += 1,
+                (false, Outlier::None) => {}
+                (false, _) => healthy_flagged += 1,
+            }
+            assert!(verdict.shift.is_none(), "step {k}: {share} of the steps are no lasting change");
+        }
+    }
+    let recall = f64::from(hits) / f64::from(hits + missed + wrong);
+    let precision = f64::from(hits) / f64::from(hits + wrong + healthy_flagged);
+    assert!(
+        recall >= 0.99 && precision >= 0.99,
+        "{factor}x, {share}, noise {noise}: recall {recall:.4}, precision {precision:.4}"
+    );
+}
+
+#[test]
+fn slow_steps_are_found_in_their_bucket_and_nothing_else_is() {
+    for share in [0.001, 0.01, 0.05] {
+        for noise in [0.02, 0.05, 0.1] {
+            check_injected(1.6, share, noise, Outlier::X1_5);
+            check_injected(2.5, share, noise, Outlier::X2);
+            check_injected(4.0, share, noise, Outlier::X3);
+        }
+    }
+}
+
+/// Published agents never let an outlier into the baseline: after a model swap every step was one, for ever. Here
+/// a lasting change is learnt, and one finding says so.
+#[test]
+fn a_lasting_slowdown_stops_being_flagged_within_200_steps_and_is_told_once() {
+    for factor in [1.6, 2.0, 5.0, 40.0] {
+        let mut rng = Rng::new(3);
+        let steps =
+            (0..5_000).map(|k| 10.0 * MS * rng.uniform(0.95, 1.05) * if k < 2_000 { 1.0 } else { factor });
+        let (baseline, verdicts) = fed(steps.collect::<Vec<_>>());
+        assert!(outliers(&verdicts[2_000..2_200]) > 50, "{factor}");
+        assert_eq!(outliers(&verdicts[2_200..]), 0, "{factor}");
+        assert_eq!(shifts(&verdicts), 1, "{factor}");
+        let p95 = baseline.level().unwrap().p95_ns;
+        assert!((p95 / (10.0 * MS * factor) - 1.045).abs() < 0.02, "{factor}: p95 {p95}");
+    }
+}
+
+#[test]
+fn a_lasting_speedup_is_learnt_and_told_once_too() {
+    let (baseline, verdicts) = fed((0..3_000).map(|k| if k < 2_000 { 20.0 * MS } else { 10.0 * MS }));
+    assert_eq!((outliers(&verdicts), shifts(&verdicts)), (0, 1));
+    assert_eq!(baseline.level().unwrap().p95_ns, 10.0 * MS);
+    let (before, after) = verdicts.iter().find_map(|v| v.shift).unwrap();
+    assert_eq!((before.p95_ns, after.p95_ns), (20.0 * MS, 10.0 * MS));
+}
+
+#[test]
+fn a_disturbance_of_half_a_hundred_steps_is_not_learnt() {
+    let (baseline, verdicts) =
+        fed((0..1_000).map(|k| if (500..550).contains(&k) { 30.0 * MS } else { 10.0 * MS }));
+    assert_eq!((outliers(&verdicts), shifts(&verdicts)), (50, 0));
+    assert_eq!(baseline.level().unwrap().p95_ns, 10.0 * MS);
+}
+
+#[test]
+fn a_new_habit_of_some_steps_is_learnt_in_the_end() {
+    let mut rng = Rng::new(4);
+    let steps = (0..20_000).map(|k| if k > 1_000 && rng.chance(0.2) { 40.0 * MS } else { 10.0 * MS });
+    let (_, verdicts) = fed(steps.collect::<Vec<_>>());
+    assert_eq!((outliers(&verdicts[2_500..]), shifts(&verdicts)), (0, 1));
+}
+
+#[test]
+fn a_larger_batch_is_not_slow() {
+    let mut baseline = Baseline::new(BaselineSettings::default());
+    let mut rng = Rng::new(5);
+    let flagged = (0..20_000u64).filter(|k| {
+        // Load goes up and down; a batch of 64 takes 1.8 times a batch of 4, and has a graph of its own.
+        let batch = [4u64, 4, 8, 16, 64, 32][(k / 1_000) as usize % 6];
+        let ns = MS * (8.0 + batch as f64 / 10.0) * rng.uniform(0.92, 1.08);
+        baseline.observe(ns as u64, Class::of_graphs(batch)).outlier != Outlier::None
+    });
+    assert_eq!(flagged.count(), 0);
+}
+
+#[test]
+fn a_long_prompt_is_not_slow_but_a_slow_long_prompt_is() {
+    let mut baseline = Baseline::new(BaselineSettings::default());
+    let mut rng = Rng::new(6);
+    let mut prefill = |tokens: f64, slow: f64| {
+        let ns = tokens * 20_000.0 * slow * rng.uniform(0.93, 1.07);
+        baseline.observe(ns as u64, Class::of_work(0, (tokens * 300_000.0) as u64)).outlier
+    };
+    let mut lengths = Rng::new(7);
+    let mut length = || (500.0 * (0.8 * lengths.normal()).exp()).clamp(32.0, 16_000.0);
+    let flagged = (0..10_000).filter(|_| prefill(length(), 1.0) != Outlier::None).count();
+    assert_eq!(flagged, 0);
+    assert_eq!(prefill(4_000.0, 1.0), Outlier::None);
+    assert_eq!(prefill(4_000.0, 3.0), Outlier::X3);
+}
+
+#[test]
+fn memory_stays_under_its_bound() {
+    let mut baseline = Baseline::new(BaselineSettings::default());
+    let mut rng = Rng::new(8);
+    for k in 0..50_000 {
+        baseline.observe((rng.normal().exp() * 1e7) as u64, Class::of_graphs(k % 1_000));
+        assert!(baseline.size_bytes() <= Baseline::BYTES_MAX, "step {k}: {} bytes", baseline.size_bytes());
+    }
+    assert!(baseline.classes_evicted() > 0);
+}
+
+#[test]
+fn a_baseline_of_one_step_is_possible() {
+    let mut baseline = Baseline::new(BaselineSettings { warm_up: 0, ..BaselineSettings::default() });
+    assert_eq!(baseline.observe(0, class()).level, None);
+    assert_eq!(baseline.observe(u64::MAX, class()).level.map(|l| l.count), Some(1));
+}

@@ -1,0 +1,139 @@
+//! The engine: events in, findings out.
+//!
+//! The one idea: it knows no clock. Time is the time of the last event, of whatever process; what is held back goes
+//! out when an event says that its time has come. The same events give the same findings, in any batches, and what
+//! is found of one process does not depend on the others.
+
+use std::collections::BTreeMap;
+
+use event::{CallRecord, Event, ProcessId, StepRecord};
+use table::Action;
+
+use crate::finding::{Finding, Tally};
+use crate::mode::Mode;
+use crate::process::{Out, Process};
+use crate::settings::Settings;
+
+/// One process, as the engine sees it now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkloadState {
+    /// Which.
+    pub process: ProcessId,
+    /// What it does.
+    pub mode: Mode,
+    /// What was counted of it.
+    pub tally: Tally,
+}
+
+/// Turns the events of many processes into steps with verdicts.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    settings: Settings,
+    processes: BTreeMap<ProcessId, Process>,
+    tick: u64,
+    /// Nothing that is held back is due before; `u64::MAX` where nothing is.
+    due_ns: u64,
+    ended: Tally,
+}
+
+impl Engine {
+    /// An engine that has seen nothing.
+    pub fn new(settings: Settings) -> Engine {
+        Engine { settings, processes: BTreeMap::new(), tick: 0, due_ns: u64::MAX, ended: Tally::default() }
+    }
+
+    /// Takes the next event, and gives what it brings to light to `out`.
+    pub fn observe(&mut self, event: &Event, out: &mut impl FnMut(Finding)) {
+        if let Some(at_ns) = event.at_ns() {
+            self.advance(at_ns, out);
+        }
+        match event {
+            Event::Step(record) => self.step(record, out),
+            Event::Call(call) => self.call(call),
+            Event::Exit { process, .. } => self.exit(*process, out),
+            _ => {}
+        }
+    }
+
+    /// The source has ended: gives out all that is held back, and forgets every process.
+    pub fn finish(&mut self, out: &mut impl FnMut(Finding)) {
+        while let Some((_, process)) = self.processes.pop_first() {
+            self.end(process, out);
+        }
+        self.due_ns = u64::MAX;
+    }
+
+    /// What was counted since the beginning, of all processes.
+    pub fn tally(&self) -> Tally {
+        let mut sum = self.ended;
+        self.processes.values().for_each(|p| sum.add(&p.tally()));
+        sum
+    }
+
+    /// The processes it remembers, in the order of their ids.
+    pub fn workloads(&self) -> impl Iterator<Item = WorkloadState> + '_ {
+        self.processes.iter().map(|(id, p)| WorkloadState { process: *id, mode: p.mode(), tally: p.tally() })
+    }
+
+    /// Bytes held for processes.
+    pub fn size_bytes(&self) -> usize {
+        self.processes.values().map(Process::size_bytes).sum()
+    }
+
+    fn advance(&mut self, now_ns: u64, out: Out<'_>) {
+        if now_ns <= self.due_ns {
+            return;
+        }
+        self.due_ns = u64::MAX;
+        for process in self.processes.values_mut() {
+            process.advance(now_ns, out);
+            self.due_ns = self.due_ns.min(process.due_ns().unwrap_or(u64::MAX));
+        }
+    }
+
+    fn step(&mut self, record: &StepRecord, out: Out<'_>) {
+        let id = ProcessId::from(&record.header);
+        self.tick += 1;
+        if !self.processes.contains_key(&id) {
+            self.make_room(out);
+        }
+        let process = self.processes.entry(id).or_insert_with(|| Process::new(id, &self.settings));
+        process.used = self.tick;
+        process.observe(record, out);
+        self.due_ns = self.due_ns.min(process.due_ns().unwrap_or(u64::MAX));
+    }
+
+    fn call(&mut self, call: &CallRecord) {
+        let is_end = |action| action == Action::StreamDestroy && call.result == 0;
+        if table::row(call.header.row).is_some_and(|row| is_end(row.action))
+            && let Some(process) = self.processes.get_mut(&ProcessId::from(&call.header))
+        {
+            process.destroy_stream(call.stream);
+        }
+    }
+
+    fn exit(&mut self, id: ProcessId, out: Out<'_>) {
+        if let Some(process) = self.processes.remove(&id) {
+            self.end(process, out);
+        }
+    }
+
+    fn make_room(&mut self, out: Out<'_>) {
+        if self.processes.len() < self.settings.processes_max.max(1) {
+            return;
+        }
+        let silent = self.processes.iter().min_by_key(|(_, p)| p.used).map(|(id, _)| *id);
+        if let Some(id) = silent {
+            self.ended.processes_evicted += 1;
+            self.exit(id, out);
+        }
+    }
+
+    fn end(&mut self, mut process: Process, out: Out<'_>) {
+        process.finish(out);
+        self.ended.add(&process.tally());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! The adaptive classifier against engines whose steps are known because the test made them, in the proportions
+//! measured on real traces: threads per launch, launches, graphs, copies.
+
+use table::fold::{Counter, mix};
+
+use super::*;
+use crate::shape::Work;
+use crate::testing::Rng;
+
+fn shape(rows: &[(Counter, f64)]) -> Shape {
+    let mut work = Work::default();
+    rows.iter().for_each(|(counter, value)| work.0[*counter as usize] = *value as u64);
+    Shape::of(&work)
+}
+
+/// Kernel by kernel; `threads` per launch.
+fn eager(launches: f64, threads: f64, copies: f64) -> Shape {
+    shape(&[(Counter::Launches, launches), (Counter::Threads, launches * threads), (Counter::Copies, copies)])
+}
+
+fn eager_decode(requests: f64) -> Shape {
+    eager(700.0, 8_000.0 + 800.0 * requests, 12.0)
+}
+
+fn eager_prefill(tokens: f64) -> Shape {
+    eager(768.0, 440.0 * tokens, 161.0)
+}
+
+/// One graph, and sampling beside it.
+fn whole_decode(requests: f64) -> Shape {
+    let graph = mix(requests as u64) as f64;
+    shape(&[
+        (Counter::Launches, 4.0),
+        (Counter::Threads, 920_000.0 * requests),
+        (Counter::GraphLaunches, 1.0),
+        (Counter::Graphs, graph),
+        (Counter::Copies, 9.0),
+    ])
+}
+
+/// Graphs with attention launched between them; `threads` per launch.
+fn piecewise(threads: f64) -> Shape {
+    shape(&[
+        (Counter::Launches, 52.0),
+        (Counter::Threads, 52.0 * threads),
+        (Counter::GraphLaunches, 25.0),
+        (Counter::Graphs, 77.0),
+        (Counter::Copies, 10.0),
+    ])
+}
+
+fn piecewise_mixed(tokens: f64) -> Shape {
+    piecewise(420.0 * tokens)
+}
+
+fn piecewise_decode(requests: f64) -> Shape {
+    piecewise(2_000.0 * requests)
+}
+
+/// Feeds an engine's steps, and demands of those after the first hundred that they be labelled right.
+///
+/// `right` is the share labelled as they are, `wrong` the share labelled otherwise and not unknown. A mixed step
+/// may come out as a prefill and the other way round: from outside they can look alike.
+#[track_caller]
+fn check(right: f64, wrong: f64, mut next: impl FnMut(&mut Rng) -> (Shape, Phase)) {
+    for seed in 0..4 {
+        let (mut rng, mut clusters) = (Rng::new(seed), Clusters::default());
+        let (mut rights, mut wrongs, mut sure_and_wrong, steps) = (0, 0, 0, 4_000);
+        for step in 0..steps + 100 {
+            let (shape, truth) = next(&mut rng);
+            let label = clusters.label(&shape);
+            assert!((0.0..=1.0).contains(&label.confidence));
+            let reads = |phase| matches!(phase, Phase::Prefill | Phase::Mixed);
+            let is_right = label.phase == truth || (reads(truth) && reads(label.phase));
+            let is_wrong = !is_right && label.phase != Phase::Unknown;
+            rights += u32::from(step >= 100 && is_right);
+            wrongs += u32::from(step >= 100 && is_wrong);
+            sure_and_wrong += u32::from(step >= 100 && is_wrong && label.confidence > 0.9);
+        }
+        let share = |count: u32| f64::from(count) / f64::from(steps);
+        assert!(
+            share(rights) >= right && share(wrongs) <= wrong && sure_and_wrong == 0,
+            "seed {seed}: {:.3} right, {:.3} wrong, {sure_and_wrong} of them sure: {clusters:#?}",
+            share(rights),
+            share(wrongs)
+        );
+    }
+}
+
+fn lengths(rng: &mut Rng) -> f64 {
+    (600.0 * (0.7 * rng.normal()).exp()).clamp(64.0, 8_192.0)
+}
+
+#[test]
+fn an_eager_engine_is_told_apart_though_decode_launches_as_much_as_prefill() {
+    check(0.99, 0.01, |r| match r.chance(0.1) {
+        true => (eager_prefill(r.uniform(300.0, 8_000.0)), Phase::Prefill),
+        false => (eager_decode(r.uniform(1.0, 48.0)), Phase::Decode),
+    });
+}
+
+#[test]
+fn an_engine_that_decodes_by_whole_graphs_is_told_apart() {
+    check(1.0, 0.0, |r| match r.chance(0.15) {
+        true => (eager_prefill(lengths(r)), Phase::Prefill),
+        false => (whole_decode((1u64 << r.below(8)) as f64), Phase::Decode),
+    });
+}
+
+#[test]
+fn chunked_prefill_between_whole_graph_decodes_reads_prompts() {
+    check(0.99, 0.0, |r| match r.chance(0.2) {
+        true => (piecewise_mixed(r.uniform(256.0, 8_192.0)), Phase::Mixed),
+        false => (whole_decode(32.0), Phase::Decode),
+    });
+}
+
+#[test]
+fn piecewise_decode_and_chunked_prefill_are_told_apart() {
+    check(0.98, 0.01, |r| match r.chance(0.1) {
+        true => (piecewise_mixed(r.uniform(2_000.0, 8_192.0)), Phase::Mixed),
+        false => (piecewise_decode(r.uniform(1.0, 64.0)), Phase::Decode),
+    });
+}
+
+#[test]
+fn a_disaggregated_prefill_server_does_not_decode() {
+    check(0.98, 0.0, |r| (eager_prefill(r.uniform(500.0, 8_000.0)), Phase::Prefill));
+}
+
+#[test]
+fn a_disaggregated_decode_server_does_not_prefill() {
+    check(0.99, 0.0, |r| (eager_decode(r.uniform(1.0, 32.0)), Phase::Decode));
+}
+
+#[test]
+fn an_embedding_server_that_gets_short_and_long_texts_does_not_decode() {
+    check(0.9, 0.0, |r| match r.chance(0.2) {
+        true => (eager(300.0, 440.0 * 8_000.0, 4.0), Phase::Prefill),
+        false => (eager(300.0, 440.0 * 700.0, 4.0), Phase::Prefill),
+    });
+}
+
+#[test]
+fn tensor_parallel_decode_stays_decode_and_nccl_is_no_prefill() {
+    check(0.99, 0.0, |r| match r.chance(0.1) {
+        true => (eager(900.0, 440.0 * r.uniform(500.0, 4_000.0), 161.0), Phase::Prefill),
+        false => (eager(860.0, 24_000.0, 12.0), Phase::Decode),
+    });
+}
+
+#[test]
+fn swapping_an_adapter_in_a_decode_leaves_it_a_decode() {
+    check(0.99, 0.0, |r| {
+        let mut step = whole_decode(16.0);
+        if r.chance(0.05) {
+            (step.copies, step.bytes_to_device) = (260, 200_000_000);
+        }
+        (step, Phase::Decode)
+    });
+}
+
+#[test]
+fn a_model_of_toy_size_is_told_apart_by_comparison() {
+    check(0.98, 0.01, |r| match r.chance(0.2) {
+        true => (eager(200.0, 16_384.0, 8.0), Phase::Prefill),
+        false => (eager(40.0, 128.0, 2.0), Phase::Decode),
+    });
+}
+
+#[test]
+fn a_slow_step_of_the_same_shape_has_the_same_phase() {
+    // There is nothing to test but the signature: a shape holds no duration.
+    let fields = format!("{:?}", whole_decode(1.0));
+    assert!(!fields.contains("ns"), "{fields}");
+}
+
+#[test]
+fn the_shapes_of_real_traces_are_right_from_the_first_step() {
+    let rows = [
+        // B200, 888 tokens of context.
+        (eager(768.0, 388_654.0, 161.0), &[Phase::Prefill][..]),
+        // MI300X, 32 requests, one graph.
+        (
+            shape(&[
+                (Counter::Launches, 4.0),
+                (Counter::Threads, 29_442_432.0),
+                (Counter::GraphLaunches, 1.0),
+                (Counter::Copies, 9.0),
+            ]),
+            &[Phase::Decode],
+        ),
+        // MI300X, context of 9 requests and generation of 37.
+        (piecewise(3_454_333.0), &[Phase::Mixed, Phase::Prefill]),
+        (eager(700.0, 33_000.0, 12.0), &[Phase::Decode]),
+    ];
+    for (shape, expected) in rows {
+        let label = Clusters::default().label(&shape);
+        assert!(expected.contains(&label.phase), "{shape:?}: {label:?}");
+        assert!(label.confidence <= COLD_MAX, "one step is not much evidence: {label:?}");
+        assert!(label.phase != Phase::Mixed || label.confidence <= MIXED_MAX);
+    }
+}
+
+#[test]
+fn what_lies_in_the_middle_is_unknown() {
+    let label = Clusters::default().label(&eager(700.0, EAGER_MIDDLE, 10.0));
+    assert_eq!(label.phase, Phase::Unknown);
+    assert!(label.confidence < CONFIDENCE_MIN);
+}
+
+#[test]
+fn copies_alone_have_no_phase() {
+    let label = Clusters::default().label(&shape(&[(Counter::Copies, 3.0), (Counter::BytesToDevice, 1e9)]));
+    assert_eq!(label, Label { phase: Phase::Unknown, confidence: 0.0 });
+}
+
+#[test]
+fn clusters_are_bounded_and_evictions_counted() {
+    let mut clusters = Clusters::default();
+    let mut rng = Rng::new(1);
+    for _ in 0..20_000 {
+        clusters.label(&eager(
+            rng.normal().abs() * 5_000.0 + 1.0,
+            rng.uniform(1.0, 25.0).exp2(),
+            rng.uniform(0.0, 900.0),
+        ));
+        assert!(clusters.clusters.len() <= CLUSTERS);
+    }
+    assert!(clusters.evicted() > 0);
+    assert!(clusters.heap_bytes() <= 2_048, "{}", clusters.heap_bytes());
+}

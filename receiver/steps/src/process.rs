@@ -1,0 +1,118 @@
+//! One process: its streams, its steps under way, its workload, and what was counted of it.
+
+use event::ProcessId;
+use table::record::StepRecord;
+
+use crate::assemble::Assembler;
+use crate::finding::{Finding, Tally};
+use crate::mode::Mode;
+use crate::phase::{Label, Phase};
+use crate::segment::{Group, Segment};
+use crate::settings::Settings;
+use crate::shape::Shape;
+use crate::stream::Streams;
+use crate::workload::Workload;
+
+/// Takes findings.
+pub(crate) type Out<'a> = &'a mut dyn FnMut(Finding);
+
+/// Where whole steps go: labelled, judged, given out.
+#[derive(Clone, Debug)]
+struct Judge {
+    streams: Streams,
+    workload: Workload,
+    tally: Tally,
+}
+
+impl Judge {
+    fn take(&mut self, group: &Group, mode: Mode, out: Out<'_>) {
+        let label = match mode {
+            Mode::Training { confidence } => Label { phase: Phase::Train, confidence },
+            _ => self.streams.label(group.main.stream, &Shape::of(&group.work)),
+        };
+        self.workload.judge(group, label, &mut self.tally, out);
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    assembler: Assembler,
+    judge: Judge,
+    /// When it was last heard of, in events of the engine.
+    pub(crate) used: u64,
+}
+
+impl Process {
+    pub(crate) fn new(id: ProcessId, settings: &Settings) -> Process {
+        Process {
+            assembler: Assembler::new(settings.joining),
+            judge: Judge {
+                streams: Streams::new(settings.classifier),
+                workload: Workload::new(id, settings.baseline),
+                tally: Tally::default(),
+            },
+            used: 0,
+        }
+    }
+
+    /// The next segment.
+    pub(crate) fn observe(&mut self, record: &StepRecord, out: Out<'_>) {
+        let place = self.judge.streams.place(record.stream, record.sequence);
+        self.judge.tally.segments += 1;
+        self.judge.tally.missed += place.missed;
+        let segment = Segment { stream: place.stream, record: *record };
+        self.with(out, |assembler, take| {
+            if place.is_taken_over {
+                assembler.forget_stream(place.stream, take);
+            }
+            assembler.push(&segment, take);
+        });
+    }
+
+    /// The stream with this handle is gone.
+    pub(crate) fn destroy_stream(&mut self, handle: u64) {
+        self.judge.streams.destroy(handle);
+    }
+
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.assembler.due_ns()
+    }
+
+    pub(crate) fn advance(&mut self, now_ns: u64, out: Out<'_>) {
+        self.with(out, |assembler, take| assembler.advance(now_ns, take));
+    }
+
+    /// Nothing will follow.
+    pub(crate) fn finish(&mut self, out: Out<'_>) {
+        let mut leftover = 0;
+        self.with(out, |assembler, take| leftover = assembler.finish(take));
+        self.judge.tally.leftover += leftover;
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.assembler.mode()
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            streams_evicted: self.judge.streams.evicted(),
+            clusters_evicted: self.judge.streams.clusters_evicted(),
+            classes_evicted: self.judge.workload.classes_evicted(),
+            ..self.judge.tally
+        }
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.assembler.heap_bytes()
+            + self.judge.streams.heap_bytes()
+            + self.judge.workload.heap_bytes()
+    }
+
+    /// Runs the assembler with the judge behind it.
+    fn with(&mut self, out: Out<'_>, run: impl FnOnce(&mut Assembler, &mut dyn FnMut(Group, Mode))) {
+        let judge = &mut self.judge;
+        run(&mut self.assembler, &mut |group, mode| judge.take(&group, mode, out));
+    }
+}

@@ -1,0 +1,189 @@
+//! Segments, and the groups of them that become steps.
+//!
+//! The one idea: the kernel closes a *segment*, the work on one stream up to one closer; what a workload calls a
+//! step is one segment or several. A [`Group`] adds them up so that `enqueue + wait` stays the whole duration.
+
+use table::fold::Counter;
+use table::record::{NOT_SEEN, StepRecord, flag};
+
+use crate::finding::RunQueue;
+use crate::shape::Work;
+
+/// The call that closed a segment. A device synchronisation closes several, each on its stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Closer {
+    /// The thread; 0 where nothing but an end closed.
+    tid: u32,
+    row: u16,
+    entry_ns: u64,
+}
+
+/// Work on one stream, closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    /// The stream's number.
+    pub(crate) stream: u32,
+    pub(crate) record: StepRecord,
+}
+
+impl Segment {
+    pub(crate) fn entry_ns(&self) -> u64 {
+        self.record.header.entry_ns
+    }
+
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.record.header.entry_ns.saturating_add(self.record.header.duration_ns)
+    }
+
+    /// When its first work was enqueued. What comes from a traced process may be anything: never after the closer.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.record.first_ns.min(self.entry_ns())
+    }
+
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.record.header.flags & flag::UNFINISHED != 0
+    }
+
+    pub(crate) fn closer(&self) -> Closer {
+        let header = &self.record.header;
+        // What an end closes, it closes for every thread.
+        let tid = if self.is_unfinished() { 0 } else { header.tid };
+        Closer { tid, row: header.row, entry_ns: header.entry_ns }
+    }
+
+    pub(crate) fn enqueues(&self) -> u64 {
+        self.record.work[Counter::Enqueues as usize]
+    }
+}
+
+/// Segments that are one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// The segment with most work: it gives the stream, thread and device.
+    pub(crate) main: Segment,
+    pub(crate) first_sequence: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) previous_end_ns: u64,
+    pub(crate) wait_ns: u64,
+    pub(crate) work: Work,
+    pub(crate) segments: u32,
+    pub(crate) run_queue: RunQueue,
+    pub(crate) is_start_known: bool,
+    pub(crate) is_unfinished: bool,
+    pub(crate) closer: Closer,
+    /// Streams whose segments are in it, one bit each by number modulo 64.
+    streams: u64,
+    /// The last closer's wait was cut off.
+    is_cut: bool,
+}
+
+impl Group {
+    pub(crate) fn of(segment: &Segment) -> Group {
+        let record = &segment.record;
+        Group {
+            main: *segment,
+            first_sequence: record.sequence,
+            start_ns: segment.start_ns(),
+            end_ns: segment.end_ns(),
+            previous_end_ns: record.previous_exit_ns,
+            wait_ns: record.header.duration_ns,
+            work: Work(record.work),
+            segments: 1,
+            run_queue: RunQueue {
+                gap_ns: seen(record.runq_gap_ns),
+                enqueue_ns: seen(record.runq_enqueue_ns),
+                wait_ns: seen(record.runq_wait_ns),
+            },
+            is_start_known: record.header.flags & flag::FIRST_UNKNOWN == 0,
+            is_unfinished: segment.is_unfinished(),
+            closer: segment.closer(),
+            streams: bit(segment.stream),
+            is_cut: false,
+        }
+    }
+
+    /// True where a segment of this stream is in it.
+    pub(crate) fn has_stream(&self, stream: u32) -> bool {
+        self.streams & bit(stream) != 0
+    }
+
+    pub(crate) fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// From the previous closer's return to the first work, if there was one and it came before.
+    pub(crate) fn gap_ns(&self) -> u64 {
+        if self.previous_end_ns == 0 { 0 } else { self.start_ns.saturating_sub(self.previous_end_ns) }
+    }
+
+    /// Another stream's work, closed by the same call: the wait is one and the same.
+    pub(crate) fn join_same_closer(&mut self, segment: &Segment) {
+        let main = self.add(segment);
+        // A stream that was left open for long began long ago; that is not when this step began.
+        if segment.start_ns() >= main.record.previous_exit_ns {
+            self.start_ns = self.start_ns.min(segment.start_ns());
+        }
+        let record = &segment.record;
+        self.run_queue.enqueue_ns = self.run_queue.enqueue_ns.max(seen(record.runq_enqueue_ns));
+    }
+
+    /// A later closer's segment: its wait comes on top.
+    pub(crate) fn join_later(&mut self, segment: &Segment) {
+        self.is_cut = false;
+        self.add(segment);
+        let record = &segment.record;
+        self.wait_ns = self.wait_ns.saturating_add(record.header.duration_ns);
+        self.closer = segment.closer();
+        // Between two closers of one step the host is enqueueing or busy with the step.
+        let between = plus(seen(record.runq_gap_ns), seen(record.runq_enqueue_ns));
+        self.run_queue.enqueue_ns = plus(self.run_queue.enqueue_ns, between);
+        self.run_queue.wait_ns = plus(self.run_queue.wait_ns, seen(record.runq_wait_ns));
+    }
+
+    /// Nothing of it happened before `ns`, the end of what came before.
+    pub(crate) fn start_no_earlier_than(&mut self, ns: u64) {
+        self.start_ns = self.start_ns.max(ns).min(self.end_ns);
+    }
+
+    /// The last wait is not part of it: it ended when that was entered.
+    pub(crate) fn cut_last_wait(&mut self, last: &Segment) {
+        self.is_cut = true;
+        self.end_ns = last.entry_ns();
+        self.wait_ns = self.wait_ns.saturating_sub(last.record.header.duration_ns);
+        self.start_ns = self.start_ns.min(self.end_ns);
+    }
+
+    /// Adds what every way of joining adds. Returns the main segment as it was.
+    fn add(&mut self, segment: &Segment) -> Segment {
+        let main = self.main;
+        self.work.add(&Work(segment.record.work));
+        self.segments = self.segments.saturating_add(1);
+        if !self.is_cut {
+            self.end_ns = self.end_ns.max(segment.end_ns());
+        }
+        self.is_start_known &= segment.record.header.flags & flag::FIRST_UNKNOWN == 0;
+        self.is_unfinished |= segment.is_unfinished();
+        self.streams |= bit(segment.stream);
+        if segment.enqueues() > main.enqueues() {
+            self.main = *segment;
+        }
+        main
+    }
+}
+
+fn bit(stream: u32) -> u64 {
+    1 << (stream % 64)
+}
+
+fn seen(ns: u64) -> Option<u64> {
+    (ns != NOT_SEEN).then_some(ns)
+}
+
+/// The sum of what was seen.
+fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,183 @@
+//! What a step did, without how long it took: its work, and the shape by which phases are told apart.
+//!
+//! The one idea: a shape is what would be the same if the GPU were ten times slower. Durations never enter it, or
+//! a slow decode would look like a prefill and hide.
+
+use table::fold::{COUNTERS, Counter};
+
+use crate::baseline::Class;
+
+/// At most this many graph launches are one model's forward pass captured whole, and speculative drafts of it.
+const WHOLE_GRAPHS_MAX: u64 = 8;
+/// Beside whole graphs there are at most this many eager launches: sampling, preparation of inputs.
+const BESIDE_GRAPHS_MAX: u64 = 96;
+
+/// The counters of a step, summed over what it consists of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Work(pub [u64; COUNTERS]);
+
+impl Work {
+    /// One counter.
+    pub fn of(&self, counter: Counter) -> u64 {
+        self.0[counter as usize]
+    }
+
+    /// Bytes that crossed between host and device, or may have: copies within the device are left out.
+    pub fn copied_bytes(&self) -> u64 {
+        [Counter::BytesToDevice, Counter::BytesFromDevice, Counter::BytesElsewhere]
+            .into_iter()
+            .fold(0, |sum, counter| sum.saturating_add(self.of(counter)))
+    }
+
+    /// Adds what another stretch did. Fingerprints wrap, as the kernel's do.
+    pub fn add(&mut self, other: &Work) {
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.wrapping_add(more);
+        }
+    }
+}
+
+/// How a step's kernels are launched.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Form {
+    /// No kernels: copies and fills alone.
+    Copies,
+    /// Kernel by kernel.
+    Eager,
+    /// By many graphs, with kernels between them: piecewise compilation, one graph or more for each layer.
+    Piecewise,
+    /// By one graph or a few.
+    Whole,
+}
+
+/// The shape of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// How its kernels are launched.
+    pub form: Form,
+    /// Kernel launches.
+    pub launches: u64,
+    /// Graph launches.
+    pub graph_launches: u64,
+    /// Threads started by kernel launches; what graphs start is not seen.
+    pub threads: u64,
+    /// Copies.
+    pub copies: u64,
+    /// Bytes copied to the device.
+    pub bytes_to_device: u64,
+    /// Bytes copied between host and device.
+    pub copied_bytes: u64,
+    /// Fingerprint of the graphs.
+    pub graphs: u64,
+}
+
+/// Length of [`Shape::vector`].
+pub(crate) const DIMENSIONS: usize = 5;
+
+impl Shape {
+    /// The shape of this work.
+    pub fn of(work: &Work) -> Shape {
+        let (launches, graph_launches) = (work.of(Counter::Launches), work.of(Counter::GraphLaunches));
+        Shape {
+            form: form(launches, graph_launches),
+            launches,
+            graph_launches,
+            threads: work.of(Counter::Threads),
+            copies: work.of(Counter::Copies),
+            bytes_to_device: work.of(Counter::BytesToDevice),
+            copied_bytes: work.copied_bytes(),
+            graphs: work.of(Counter::Graphs),
+        }
+    }
+
+    /// Threads per kernel launch.
+    pub fn threads_per_launch(&self) -> f64 {
+        self.threads as f64 / self.launches.max(1) as f64
+    }
+
+    /// Where it lies: logarithms to base 2, weighted by how much each says of the phase.
+    pub(crate) fn vector(&self) -> [f64; DIMENSIONS] {
+        [
+            log2(self.launches),
+            log2(self.threads),
+            2.0 * log2(self.graph_launches),
+            0.5 * log2(self.copies),
+            0.25 * log2(self.bytes_to_device),
+        ]
+    }
+
+    /// Which steps of its phase it is compared with.
+    pub fn class(&self) -> Class {
+        match self.form {
+            Form::Copies => Class::of_work(0, self.copied_bytes),
+            Form::Eager => Class::of_work(0, self.threads),
+            Form::Piecewise => Class::of_work(self.graphs, self.threads),
+            Form::Whole => Class::of_graphs(self.graphs),
+        }
+    }
+}
+
+fn form(launches: u64, graph_launches: u64) -> Form {
+    match (launches, graph_launches) {
+        (0, 0) => Form::Copies,
+        (_, 0) => Form::Eager,
+        (beside, graphs) if graphs <= WHOLE_GRAPHS_MAX && beside <= BESIDE_GRAPHS_MAX => Form::Whole,
+        _ => Form::Piecewise,
+    }
+}
+
+pub(crate) fn log2(count: u64) -> f64 {
+    (count as f64 + 1.0).log2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(rows: &[(Counter, u64)]) -> Work {
+        let mut work = Work::default();
+        rows.iter().for_each(|(counter, value)| work.0[*counter as usize] = *value);
+        work
+    }
+
+    #[test]
+    fn the_form_is_how_kernels_are_launched() {
+        let rows = [
+            (0, 0, Form::Copies),
+            (768, 0, Form::Eager),
+            (4, 1, Form::Whole),
+            (60, 5, Form::Whole),
+            (52, 25, Form::Piecewise),
+            (700, 2, Form::Piecewise),
+        ];
+        for (launches, graphs, expected) in rows {
+            let shape = Shape::of(&work(&[(Counter::Launches, launches), (Counter::GraphLaunches, graphs)]));
+            assert_eq!(shape.form, expected, "{launches} launches, {graphs} graphs");
+        }
+    }
+
+    #[test]
+    fn copies_within_the_device_cross_nothing() {
+        let work = work(&[
+            (Counter::BytesToDevice, 1),
+            (Counter::BytesFromDevice, 2),
+            (Counter::BytesElsewhere, 4),
+            (Counter::BytesOnDevice, 8),
+        ]);
+        assert_eq!(work.copied_bytes(), 7);
+    }
+
+    #[test]
+    fn graphs_of_another_batch_size_are_another_class() {
+        let of = |graphs| Shape::of(&work(&[(Counter::GraphLaunches, 1), (Counter::Graphs, graphs)])).class();
+        assert_eq!(of(5), of(5));
+        assert_ne!(of(5), of(6));
+    }
+
+    #[test]
+    fn work_adds_up_and_fingerprints_wrap() {
+        let mut sum = work(&[(Counter::Launches, 2), (Counter::Graphs, u64::MAX)]);
+        sum.add(&work(&[(Counter::Launches, 3), (Counter::Graphs, 2)]));
+        assert_eq!(sum, work(&[(Counter::Launches, 5), (Counter::Graphs, 1)]));
+    }
+}

@@ -1,0 +1,163 @@
+//! One workload: what its steps usually are, by phase, and the verdict on each new one.
+//!
+//! The one idea: the verdict is a comparison with the past, so it is made before the step becomes part of it.
+//! A workload is a process; what would outlive it stands here together, so that it can be kept.
+
+use causes::{StepFacts, Usual};
+use event::ProcessId;
+
+use crate::baseline::{Baseline, BaselineSettings, Class, Outlier, Verdict};
+use crate::finding::{BaselineShift, EventId, Finding, Step, Tally};
+use crate::phase::{Label, Phase};
+use crate::segment::Group;
+use crate::shape::Shape;
+
+/// Steps that the usual parts average over.
+const USUAL_MEMORY: u64 = 128;
+
+#[derive(Clone, Debug)]
+struct Habit {
+    baseline: Baseline,
+    usual: Usual,
+}
+
+/// What is usual for one process.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    settings: BaselineSettings,
+    process: ProcessId,
+    /// By [`Phase::ALL`].
+    habits: [Option<Box<Habit>>; Phase::ALL.len()],
+}
+
+impl Workload {
+    pub(crate) fn new(process: ProcessId, settings: BaselineSettings) -> Workload {
+        Workload { settings, process, habits: Default::default() }
+    }
+
+    /// The verdict on a step.
+    pub(crate) fn judge(
+        &mut self,
+        group: &Group,
+        label: Label,
+        tally: &mut Tally,
+        out: &mut dyn FnMut(Finding),
+    ) {
+        let mut step = step(self.process, group, label);
+        let mut shift = None;
+        if !step.is_unfinished {
+            shift = self.compare(&mut step);
+        }
+        tally.steps += 1;
+        tally.joined += u64::from(group.segments - 1);
+        tally.outliers[step.outlier as usize] += 1;
+        out(Finding::Step(step));
+        if let Some(shift) = shift {
+            out(Finding::BaselineShift(shift));
+        }
+    }
+
+    /// Classes of sizes forgotten to make room.
+    pub(crate) fn classes_evicted(&self) -> u64 {
+        self.habits.iter().flatten().map(|h| h.baseline.classes_evicted()).sum()
+    }
+
+    /// Bytes held beside the struct itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let habit = |h: &Habit| size_of::<Habit>() - size_of::<Baseline>() + h.baseline.size_bytes();
+        self.habits.iter().flatten().map(|h| habit(h)).sum()
+    }
+
+    fn compare(&mut self, step: &mut Step) -> Option<BaselineShift> {
+        let settings = self.settings;
+        let new = || Box::new(Habit { baseline: Baseline::new(settings), usual: Usual::default() });
+        let habit = self.habits[step.phase as usize].get_or_insert_with(new);
+        let verdict = habit.baseline.observe(step.duration_ns, class(step));
+        let facts = facts(step);
+        step.baseline = verdict.level;
+        step.ratio = verdict.ratio;
+        step.outlier = verdict.outlier;
+        if verdict.outlier != Outlier::None {
+            step.causes = causes::explain(&facts, &habit.usual);
+        }
+        if verdict.shift.is_some() {
+            habit.usual = Usual::default();
+        }
+        if verdict.is_learnt || verdict.shift.is_some() {
+            learn(&mut habit.usual, &facts);
+        }
+        self.shift(step, &verdict)
+    }
+
+    fn shift(&self, step: &Step, verdict: &Verdict) -> Option<BaselineShift> {
+        let (before, after) = verdict.shift?;
+        Some(BaselineShift { process: self.process, phase: step.phase, at_ns: step.end_ns, before, after })
+    }
+}
+
+fn step(process: ProcessId, group: &Group, label: Label) -> Step {
+    let main = &group.main.record;
+    let duration_ns = group.duration_ns();
+    let wait_ns = group.wait_ns.min(duration_ns);
+    Step {
+        id: EventId::of(process, group.main.stream, group.first_sequence, group.end_ns),
+        process,
+        stream: group.main.stream,
+        sequence: group.first_sequence,
+        thread: main.header.tid,
+        first_thread: main.first_tid,
+        device: main.device,
+        start_ns: group.start_ns,
+        end_ns: group.end_ns,
+        gap_ns: group.gap_ns(),
+        enqueue_ns: duration_ns - wait_ns,
+        wait_ns,
+        duration_ns,
+        work: group.work,
+        segments: group.segments,
+        run_queue: group.run_queue,
+        is_start_known: group.is_start_known,
+        is_unfinished: group.is_unfinished,
+        phase: label.phase,
+        confidence: label.confidence,
+        baseline: None,
+        ratio: 0.0,
+        outlier: Outlier::None,
+        causes: Vec::new(),
+    }
+}
+
+/// Which steps of its phase it is compared with. Iterations launch in every way at once.
+fn class(step: &Step) -> Class {
+    let shape = Shape::of(&step.work);
+    match step.phase {
+        Phase::Train => Class::of_work(0, shape.threads),
+        _ => shape.class(),
+    }
+}
+
+fn facts(step: &Step) -> StepFacts {
+    let ns = |ns: u64| ns as f64;
+    StepFacts {
+        duration_ns: ns(step.duration_ns),
+        enqueue_ns: ns(step.enqueue_ns),
+        wait_ns: ns(step.wait_ns),
+        runq_enqueue_ns: step.run_queue.enqueue_ns.map(ns),
+        runq_wait_ns: step.run_queue.wait_ns.map(ns),
+        copied_bytes: step.work.copied_bytes() as f64,
+    }
+}
+
+fn learn(usual: &mut Usual, step: &StepFacts) {
+    usual.count += 1;
+    let pull = 1.0 / usual.count.min(USUAL_MEMORY) as f64;
+    let rows = [
+        (&mut usual.duration_ns, step.duration_ns),
+        (&mut usual.enqueue_ns, step.enqueue_ns),
+        (&mut usual.wait_ns, step.wait_ns),
+        (&mut usual.runq_enqueue_ns, step.runq_enqueue_ns.unwrap_or(0.0)),
+        (&mut usual.runq_wait_ns, step.runq_wait_ns.unwrap_or(0.0)),
+        (&mut usual.copied_bytes, step.copied_bytes),
+    ];
+    rows.into_iter().for_each(|(mean, value)| *mean += (value - *mean) * pull);
+}
