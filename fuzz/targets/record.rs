@@ -1,0 +1,16 @@
+//! Bytes from the ring: any of them give a record or an error.
+
+#![no_main]
+
+use event::decode::{Record, decode};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let expected = match decode(bytes) {
+        Ok(Record::Step(_)) => size_of::<event::StepRecord>(),
+        Ok(Record::Call(_)) => size_of::<event::CallRecord>(),
+        Ok(Record::Process(change)) => size_of_val(&change.header) + size_of_val(&change.comm),
+        Err(_) => return,
+    };
+    assert_eq!(bytes.len(), expected);
+});
