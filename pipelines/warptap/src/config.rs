@@ -53,7 +53,8 @@ pub fn load(locations: &[String], outside: &dyn Outside) -> Result<Loaded, Confi
 }
 
 fn load_one(location: &str, outside: &dyn Outside) -> Result<Node, ConfigError> {
-    let problem = |why: String| ConfigError::from(Problem::new(Position::unknown(), "", why));
+    let place = Position { source: location.into(), line: 0, column: 0 };
+    let problem = |why: String| ConfigError::from(Problem::new(place.clone(), "", why));
     let location = Location::of_argument(location).map_err(problem)?;
     location.retrieve(outside).map_err(problem)?.into_configuration()
 }

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod components;
 pub mod config;
 pub mod graph;
+pub mod hostile;
 mod logging;
 pub mod prepare;
 

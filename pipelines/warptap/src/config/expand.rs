@@ -17,7 +17,7 @@ use super::yaml::parse as yaml_parse;
 /// How often one value is expanded before it counts as endless.
 const ROUNDS_MAX: usize = 1000;
 /// What all expansions of a load may cost: a unit per byte of text, and [`NODE_COST`] per value.
-const COST_MAX: usize = 64 << 20;
+const COST_MAX: usize = 32 << 20;
 const NODE_COST: usize = 128;
 
 /// Expands every value below `root`. Returns what is wrong and what is odd.
@@ -114,13 +114,16 @@ impl Expander<'_> {
         let reference = &text[range.clone()];
         let retrieved = self.retrieve(&reference[2..reference.len() - 1], position)?;
         if range.len() < text.len() {
-            let inserted = retrieved.text.len() * text.matches(reference).count();
+            let inserted = retrieved.text().len() * text.matches(reference).count();
             self.pay(text.len() + inserted)?;
-            return Ok(Step::Text(text.replace(reference, &retrieved.text)));
+            return Ok(Step::Text(text.replace(reference, retrieved.text())));
         }
-        Ok(match retrieved.node.value {
+        let original = retrieved.text().to_owned();
+        let (node, _) = retrieved.read();
+        self.pay(NODE_COST * count(&node))?;
+        Ok(match node.value {
             Value::String(text) => Step::Text(text),
-            _ => Step::Value(retrieved.node, retrieved.text),
+            _ => Step::Value(node, original),
         })
     }
 
@@ -138,8 +141,8 @@ impl Expander<'_> {
 
     fn retrieve(&mut self, reference: &str, position: &Position) -> Result<Retrieved, String> {
         let retrieved = Location::of_reference(reference)?.retrieve(self.outside)?;
-        self.pay(retrieved.text.len() + NODE_COST * count(&retrieved.node))?;
-        if retrieved.is_unset {
+        self.pay(retrieved.text().len())?;
+        if retrieved.is_unset() {
             let message = format!("references the unset environment variable {reference:?}");
             push(&mut self.findings.warnings, Problem::new(position.clone(), "", message));
         }

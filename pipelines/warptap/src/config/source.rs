@@ -78,12 +78,11 @@ impl Location {
                 known.join(", ")
             ));
         };
-        Ok(Retrieved::new(provide(&self.opaque, outside)?, &self.source()))
+        Ok(Retrieved { provided: provide(&self.opaque, outside)?, source: self.source() })
     }
 }
 
 /// What a location holds.
-#[derive(Clone)]
 enum Provided {
     /// A text, to be read as YAML.
     Text(String),
@@ -135,44 +134,52 @@ fn inline(text: &str, _outside: &dyn Outside) -> Result<Provided, String> {
     Ok(Provided::Text(text.to_owned()))
 }
 
-/// A text that was retrieved, and what it reads as.
+/// A text that was retrieved.
 pub(super) struct Retrieved {
-    /// The value. A text that is no YAML, or that is one string to YAML, is itself.
-    pub(super) node: Node,
-    /// The text.
-    pub(super) text: String,
-    /// Why the text is no YAML.
-    pub(super) not_yaml: Option<ConfigError>,
-    /// True for a variable that is not set.
-    pub(super) is_unset: bool,
+    provided: Provided,
+    source: Arc<str>,
 }
 
 impl Retrieved {
-    fn new(provided: Provided, source: &Arc<str>) -> Self {
-        let start = Position { source: source.clone(), line: 1, column: 1 };
-        let is_unset = matches!(provided, Provided::Unset);
-        let (value, text, not_yaml) = match provided {
-            Provided::Unset => (Value::Null, String::new(), None),
-            Provided::EmptyString => (Value::String(String::new()), String::new(), None),
-            Provided::Text(text) => match yaml::parse(&text, source) {
-                Ok(Node { value: Value::String(_), .. }) => (Value::String(text.clone()), text, None),
-                Ok(node) => return Retrieved { node, text, not_yaml: None, is_unset },
-                Err(error) => (Value::String(text.clone()), text, Some(error)),
+    /// The text, as it stands inside a longer one.
+    pub(super) fn text(&self) -> &str {
+        match &self.provided {
+            Provided::Text(text) => text,
+            Provided::EmptyString | Provided::Unset => "",
+        }
+    }
+
+    /// True for a variable that is not set.
+    pub(super) fn is_unset(&self) -> bool {
+        matches!(self.provided, Provided::Unset)
+    }
+
+    /// What the text reads as. A text that is no YAML, or that is one string to YAML, is itself; why it is no
+    /// YAML is told beside it.
+    pub(super) fn read(self) -> (Node, Option<ConfigError>) {
+        let start = Position { source: self.source.clone(), line: 1, column: 1 };
+        let (value, not_yaml) = match self.provided {
+            Provided::Unset => (Value::Null, None),
+            Provided::EmptyString => (Value::String(String::new()), None),
+            Provided::Text(text) => match yaml::parse(&text, &self.source) {
+                Ok(Node { value: Value::String(_), .. }) => (Value::String(text), None),
+                Ok(node) => return (node, None),
+                Err(error) => (Value::String(text), Some(error)),
             },
         };
-        Retrieved { node: Node::new(value, start), text, not_yaml, is_unset }
+        (Node::new(value, start), not_yaml)
     }
 
     /// The value as the mapping of a whole configuration.
     pub(super) fn into_configuration(self) -> Result<Node, ConfigError> {
-        let empty = || Node::new(Value::Mapping(Vec::new()), self.node.position.clone());
-        match (&self.node.value, self.not_yaml) {
-            (Value::Null, _) => Ok(empty()),
-            (Value::Mapping(_), _) => Ok(self.node),
+        let (node, not_yaml) = self.read();
+        match (&node.value, not_yaml) {
+            (Value::Null, _) => Ok(Node::new(Value::Mapping(Vec::new()), node.position)),
+            (Value::Mapping(_), _) => Ok(node),
             (_, Some(error)) => Err(error),
             (other, None) => {
                 let message = format!("expected a mapping of sections, got {}", other.go_type());
-                Err(Problem::new(self.node.position, "", message).into())
+                Err(Problem::new(node.position, "", message).into())
             }
         }
     }
