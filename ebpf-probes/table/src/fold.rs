@@ -2,8 +2,8 @@
 //!
 //! The one idea: a stream's counters only grow. Recording an event, or entering a wait, takes a snapshot of them;
 //! the wait's return makes a step of the difference between the snapshot and the last one closed. Work enqueued
-//! ahead, behind the snapshot, thus belongs to the next step. To know when a step's first work was enqueued,
-//! time is cut into segments at every snapshot, and the last sixteen remember their first enqueue.
+//! ahead, behind the snapshot, thus belongs to the next step. To know when *that* work was first enqueued, time is
+//! cut into segments at every snapshot, and the last eight remember their first enqueue.
 //!
 //! The same code runs in the kernel programs and, for traces and tests, in user space. Everything is atomic and
 //! relaxed: threads of a process may enqueue on one stream at once. Two threads that *close* one stream at the
@@ -53,7 +53,7 @@ pub enum Counter {
 pub const COUNTERS: usize = 14;
 
 /// Segments whose first enqueue is remembered.
-pub const SEGMENTS: usize = 16;
+pub const SEGMENTS: usize = 8;
 
 /// An instant on a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -81,6 +81,13 @@ impl Mark {
         self.runq_ns.store(stamp.runq_ns, Relaxed);
         self.tid.store(u64::from(stamp.tid), Relaxed);
         self.ns.store(stamp.ns, Relaxed);
+    }
+
+    #[inline(always)]
+    fn copy(&self, other: &Mark) {
+        self.runq_ns.store(other.runq_ns.load(Relaxed), Relaxed);
+        self.tid.store(other.tid.load(Relaxed), Relaxed);
+        self.ns.store(other.ns.load(Relaxed), Relaxed);
     }
 
     #[inline(always)]
@@ -127,10 +134,12 @@ pub struct StreamFold {
     pending: [AtomicU64; COUNTERS],
     /// The first enqueue of each of the last segments, by epoch modulo [`SEGMENTS`].
     first: [Mark; SEGMENTS],
+    /// The first enqueue that no step has yet.
+    oldest: Mark,
+    /// 1 where that enqueue was forgotten, and `oldest` is one after it.
+    is_oldest_late: AtomicU64,
     /// The segment now open.
     epoch: AtomicU64,
-    /// The oldest segment not closed.
-    closed_epoch: AtomicU64,
     /// The first segment behind the closer under way.
     pending_epoch: AtomicU64,
     /// When the event was recorded that the closer under way waits for.
@@ -205,6 +214,9 @@ impl StreamFold {
     #[inline(always)]
     pub fn begin(&self, now: &Stamp) {
         self.open_segment().set(now);
+        if self.oldest.ns.load(Relaxed) == 0 {
+            self.oldest.set(now);
+        }
     }
 
     /// What every enqueue counts, whatever its kind. Call after [`StreamFold::begin`].
@@ -329,7 +341,7 @@ impl StreamFold {
         for at in 0..COUNTERS {
             self.closed[at].store(self.pending[at].load(Relaxed), Relaxed);
         }
-        self.closed_epoch.store(self.pending_epoch.load(Relaxed), Relaxed);
+        self.find_oldest();
         self.seen.store(self.work[0].load(Relaxed), Relaxed);
         self.sequence.fetch_add(1, Relaxed);
         self.exit.set(exit);
@@ -344,7 +356,13 @@ impl StreamFold {
             true => NOT_SEEN,
             false => exit.runq_ns.wrapping_sub(enter.runq_ns),
         };
-        let Some(first) = self.first_of_pending(&mut out.header.flags) else { return };
+        let first = &self.oldest;
+        if first.ns.load(Relaxed) == 0 {
+            return;
+        }
+        if self.is_oldest_late.load(Relaxed) != 0 {
+            out.header.flags |= flag::FIRST_UNKNOWN;
+        }
         out.first_ns = first.ns.load(Relaxed);
         out.first_tid = first.tid.load(Relaxed) as u32;
         out.runq_enqueue_ns = first.runq_until(enter);
@@ -352,27 +370,28 @@ impl StreamFold {
         out.runq_gap_ns = self.exit.runq_until(&began);
     }
 
-    /// The first enqueue of the segments that the closer under way closes.
+    /// The first enqueue behind the closer under way: of the first segment behind it that has any.
     #[inline(always)]
-    fn first_of_pending(&self, flags: &mut u32) -> Option<&Mark> {
-        let end = self.pending_epoch.load(Relaxed);
-        let oldest = self.epoch.load(Relaxed).saturating_sub(SEGMENTS as u64 - 1);
-        let mut at = self.closed_epoch.load(Relaxed);
-        if at < oldest {
-            *flags |= flag::FIRST_UNKNOWN;
-            at = oldest;
+    fn find_oldest(&self) {
+        self.oldest.clear();
+        self.is_oldest_late.store(0, Relaxed);
+        if self.work[0].load(Relaxed) <= self.closed[0].load(Relaxed) {
+            return;
+        }
+        let last = self.epoch.load(Relaxed);
+        let mut at = self.pending_epoch.load(Relaxed);
+        if last.wrapping_sub(at) >= SEGMENTS as u64 {
+            self.is_oldest_late.store(1, Relaxed);
+            at = last.wrapping_sub(SEGMENTS as u64 - 1);
         }
         for _ in 0..SEGMENTS {
-            if at >= end {
-                return None;
-            }
             let mark = &self.first[(at as usize) & (SEGMENTS - 1)];
             if mark.ns.load(Relaxed) != 0 {
-                return Some(mark);
+                self.oldest.copy(mark);
+                return;
             }
-            at += 1;
+            at = at.wrapping_add(1);
         }
-        None
     }
 }
 

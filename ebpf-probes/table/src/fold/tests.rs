@@ -98,16 +98,34 @@ fn events_nobody_waits_for_do_not_hide_the_first_enqueue() {
     assert_eq!((launches(&step), step.first_ns, step.header.flags), (10, 10, 0));
 }
 
+/// A DDP iteration records hundreds of events and waits once. Only the last segments were remembered, and the
+/// iteration seemed to begin in the middle of its backward pass.
+#[test]
+fn hundreds_of_records_in_a_step_do_not_hide_its_first_enqueue() {
+    let fold = StreamFold::default();
+    for step in 0..3u64 {
+        let began = 1_000 * (step + 1);
+        for k in 0..100 {
+            launch(&fold, began + k, 1);
+            record(&fold, began + k);
+        }
+        let step = sync(&fold, began + 500, began + 510).unwrap();
+        assert_eq!((launches(&step), step.first_ns, step.header.flags), (100, began, 0));
+    }
+}
+
 #[test]
 fn a_first_enqueue_beyond_memory_is_said_to_be_unknown() {
     let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    let event = record(&fold, 2);
     for k in 0..40 {
         launch(&fold, 10 + k, 1);
         record(&fold, 10 + k);
     }
-    let step = sync(&fold, 100, 110).unwrap();
-    assert_eq!(launches(&step), 40);
-    assert_eq!(step.header.flags, flag::FIRST_UNKNOWN);
+    assert_eq!(event_sync(&fold, &event, 100, 110).unwrap().header.flags, 0);
+    let step = sync(&fold, 120, 130).unwrap();
+    assert_eq!((launches(&step), step.header.flags), (40, flag::FIRST_UNKNOWN));
     assert!((10..50).contains(&step.first_ns));
 }
 
