@@ -84,7 +84,7 @@ impl Assembler {
             self.decide(take);
         }
         let trailing_ns = self.joining.trailing_ns;
-        self.release(|g| g.end_ns.saturating_add(trailing_ns) < now_ns, take);
+        self.release(|g| g.closed_ns.saturating_add(trailing_ns) < now_ns, take);
     }
 
     /// A stream's number will name another stream: gives out what still speaks of it.
@@ -118,7 +118,7 @@ impl Assembler {
     }
 
     fn due(&self, group: &Group) -> u64 {
-        group.end_ns.saturating_add(self.joining.trailing_ns)
+        group.closed_ns.saturating_add(self.joining.trailing_ns)
     }
 
     fn hold(&mut self, segment: &Segment, take: Take<'_>) {
@@ -142,22 +142,25 @@ impl Assembler {
         self.bursts.training().map_or(Mode::Serving, |confidence| Mode::Training { confidence })
     }
 
-    /// A process may begin to train, or to serve what it has trained.
+    /// A process may begin to train, or to serve what it has trained. It takes more to be believed than at first.
     fn review(&mut self, take: Take<'_>) {
         self.since_review += 1;
         if self.mode == Mode::Undecided || self.since_review < REVIEW {
             return;
         }
         self.since_review = 0;
-        let fresh = self.read_mode();
-        let was_training = matches!(self.mode, Mode::Training { .. });
-        let is_training = matches!(fresh, Mode::Training { .. });
-        if was_training == is_training || (was_training && !self.bursts.is_full()) {
-            return;
+        let fresh = match self.mode {
+            Mode::Training { .. } if self.bursts.is_full() && self.bursts.is_clearly_serving() => {
+                Mode::Serving
+            }
+            Mode::Serving => self.read_mode(),
+            same => same,
+        };
+        if fresh != self.mode {
+            self.pending.extend(self.iteration.open.take());
+            self.release(|_| true, take);
+            self.mode = fresh;
         }
-        self.pending.extend(self.iteration.open.take());
-        self.release(|_| true, take);
-        self.mode = fresh;
     }
 
     fn serve(&mut self, segment: &Segment, take: Take<'_>) {

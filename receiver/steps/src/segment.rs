@@ -72,6 +72,8 @@ pub(crate) struct Group {
     pub(crate) is_start_known: bool,
     pub(crate) is_unfinished: bool,
     pub(crate) closer: Closer,
+    /// The last closer's return, whether the step is said to end there or not.
+    pub(crate) closed_ns: u64,
     /// Streams whose segments are in it, one bit each by number modulo 64.
     streams: u64,
     /// The last closer's wait was cut off.
@@ -98,6 +100,7 @@ impl Group {
             is_start_known: record.header.flags & flag::FIRST_UNKNOWN == 0,
             is_unfinished: segment.is_unfinished(),
             closer: segment.closer(),
+            closed_ns: segment.end_ns(),
             streams: bit(segment.stream),
             is_cut: false,
         }
@@ -159,8 +162,9 @@ impl Group {
         let main = self.main;
         self.work.add(&Work(segment.record.work));
         self.segments = self.segments.saturating_add(1);
+        self.closed_ns = self.closed_ns.max(segment.end_ns());
         if !self.is_cut {
-            self.end_ns = self.end_ns.max(segment.end_ns());
+            self.end_ns = self.closed_ns;
         }
         self.is_start_known &= segment.record.header.flags & flag::FIRST_UNKNOWN == 0;
         self.is_unfinished |= segment.is_unfinished();
