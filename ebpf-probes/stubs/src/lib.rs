@@ -11,6 +11,12 @@ pub mod functions;
 pub mod install;
 pub mod invoke;
 pub mod model;
+pub mod oracle;
+pub mod player;
 pub mod prototype;
+pub mod script;
+pub mod scripts;
+pub mod sentinel;
+pub mod truth;
 
 pub use install::{BUILT, Paths, install};

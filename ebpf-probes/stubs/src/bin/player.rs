@@ -1,2 +1,7 @@
-//! player
-fn main() {}
+//! The player as a program; everything is in [`stubs::player`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    stubs::player::main(std::env::args_os().skip(1))
+}

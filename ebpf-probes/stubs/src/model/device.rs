@@ -131,6 +131,11 @@ impl Device {
         self.lenient = lenient;
     }
 
+    /// True where unknown handles are taken.
+    pub fn is_lenient(&self) -> bool {
+        self.lenient
+    }
+
     /// Does what `call` asks for.
     pub fn act(&mut self, call: &Call, order: &Order, at: &Moment) -> Done {
         match call.effect {

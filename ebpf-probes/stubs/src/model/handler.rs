@@ -3,8 +3,9 @@
 //! The one idea: the libraries differ in the last step alone. One asks the device it holds, libcudart calls the
 //! driver function that serves it, or, where there is none or it is told not to, the driver's back door.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use table::{Bytes, Grid, Probe, Slot};
 
@@ -153,12 +154,11 @@ pub(super) fn act(call: &Call, order: &Order) -> u64 {
     let at = Moment { now_ns: clock::now_ns(), tid: thread::tid(), device: thread::device(), is_twin };
     let done = match call.effect {
         Effect::HostAlloc => host_alloc(call.bytes),
+        Effect::HostFree => host_free(call.handle),
         _ => locked(|device| device.act(call, order, &at)),
     };
-    match call.effect {
-        Effect::HostFree => host_free(call.handle),
-        Effect::SetDevice => thread::set_device(call.handle & 0xffff_ffff),
-        _ => {}
+    if call.effect == Effect::SetDevice {
+        thread::set_device(call.handle & 0xffff_ffff);
     }
     if let Some(value) = done.written.filter(|_| call.handle != 0) {
         // SAFETY: these rows' handle is, by the C prototype, a pointer to where the caller wants the object.
@@ -179,17 +179,31 @@ unsafe extern "C" {
     fn free(address: *mut u8);
 }
 
+/// Host memory is real, since a caller writes to it; what is not in here was not given out and is not freed.
+static HOST: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+fn host() -> MutexGuard<'static, BTreeSet<u64>> {
+    HOST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn host_alloc(bytes: u64) -> Done {
     // SAFETY: malloc takes any size.
     let address = unsafe { malloc(bytes.max(1) as usize) } as u64;
-    let result = if address == 0 { result::OUT_OF_MEMORY } else { result::SUCCESS };
-    Done { result, written: Some(address), until_ns: 0 }
+    if address == 0 {
+        return Done { result: result::OUT_OF_MEMORY, ..Done::default() };
+    }
+    host().insert(address);
+    Done { written: Some(address), ..Done::default() }
 }
 
-/// Host memory is real, since a caller writes to it: what is not ours must not be freed.
-fn host_free(address: u64) {
-    // SAFETY: by the C prototype the address is null or one that `host_alloc` gave out.
-    unsafe { free(address as *mut u8) };
+fn host_free(address: u64) -> Done {
+    let known = host().remove(&address);
+    if known {
+        // SAFETY: it came from `malloc` in `host_alloc` and is out of the set, so nobody frees it again.
+        unsafe { free(address as *mut u8) };
+    }
+    let accepted = known || address == 0 || locked(|device| device.is_lenient());
+    Done { result: if accepted { result::SUCCESS } else { result::INVALID_VALUE }, ..Done::default() }
 }
 
 /// The driver as libcudart sees it.

@@ -1,0 +1,192 @@
+//! The player: makes the calls that a script or a profiler trace tells it to make, on real threads.
+//!
+//! ```text
+//! player FILE [--speed X] [--seconds N] [--oracle FILE] [--stubs DIR] [--wait-go]
+//! player --sentinels [--oracle FILE] [--stubs DIR] [--wait-go]
+//! ```
+//!
+//! FILE is a script (see [`crate::script`]), `@NAME` for one of the built-in ones, or a PyTorch profiler trace
+//! (`*.json`, `*.json.gz`). With `--wait-go` it prints `@player ready PID` once the libraries are mapped, makes
+//! no call before it has read a line, prints `@player done CALLS` at the end, and goes when its input closes: so
+//! a test attaches before the first call and counts after the last, without sleeping.
+//!
+//! The one idea: the player is a function, so that any binary can be the traced program by running itself again.
+
+mod calls;
+mod options;
+mod protocol;
+mod replay;
+mod run;
+mod sentinels;
+mod spin;
+mod world;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use table::Library;
+
+use crate::functions::{Functions, LoadError, Own};
+use crate::install::install;
+use crate::model::clock;
+use crate::oracle::{Line, Log, ProcessLine};
+use crate::script::parse::{ParseError, parse};
+use options::{Options, Source};
+
+pub use protocol::{Player, ProtocolError};
+
+/// The player could not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The command line.
+    #[error("{0}\n{usage}", usage = options::USAGE)]
+    Usage(String),
+    /// A script.
+    #[error("{name}: {source}")]
+    Script {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: ParseError,
+    },
+    /// A trace.
+    #[error("{name}: {problem}")]
+    Trace {
+        /// Its path.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A stub library.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A file.
+    #[error("cannot {what}: {source}")]
+    File {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+impl PlayError {
+    fn file(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> PlayError {
+        let what = what.into();
+        move |source| PlayError::File { what, source }
+    }
+}
+
+/// Runs the player with these arguments, program name left out; the last arguments of this process.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    run_main(arguments, None)
+}
+
+/// The same for a program that holds libcudart's functions itself.
+pub fn main_with_own(arguments: impl IntoIterator<Item = OsString>, own: Own) -> ExitCode {
+    run_main(arguments, Some(own))
+}
+
+fn run_main(arguments: impl IntoIterator<Item = OsString>, own: Option<Own>) -> ExitCode {
+    match play(arguments.into_iter().collect(), own) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "player: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
+    let options = Options::read(arguments)?;
+    let play = Play::of(&options)?;
+    let stubs = StubDir::of(&options)?;
+    let functions = load(&stubs, &play, own)?;
+    let log = match &options.oracle {
+        Some(path) => Log::open(path, options.goes_on)
+            .map_err(PlayError::file(format!("open oracle log {}", path.display())))?,
+        None => Log::default(),
+    };
+    protocol::ready(options.wait_go);
+    let began =
+        ProcessLine { pid: std::process::id(), script: options.source.name(), at_ns: clock::now_ns() };
+    let write = |lines: &[Line]| log.write(lines).map_err(PlayError::file("write the oracle log"));
+    write(&[Line::Process(began)])?;
+    let calls = match play {
+        Play::Script(script) => run::run(world::World::new(script, functions, log, &options, &stubs.dir)?)?,
+        Play::Sentinels => sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?,
+        Play::Trace(trace) => replay::run(&trace, &functions, &log, &options)?,
+    };
+    drop(stubs);
+    protocol::done(options.wait_go, calls);
+    Ok(())
+}
+
+/// What is to be played.
+enum Play {
+    Script(Box<crate::script::Script>),
+    Sentinels,
+    Trace(replay::Trace),
+}
+
+impl Play {
+    fn of(options: &Options) -> Result<Play, PlayError> {
+        match &options.source {
+            Source::Sentinels => Ok(Play::Sentinels),
+            Source::Trace(path) => Ok(Play::Trace(replay::Trace::read(path)?)),
+            source => {
+                let (name, text) = source.script()?;
+                let script = parse(&text).map_err(|source| PlayError::Script { name, source })?;
+                Ok(Play::Script(Box::new(script)))
+            }
+        }
+    }
+
+    /// The libraries it calls, the lowest first.
+    fn libraries(&self) -> Vec<Library> {
+        match self {
+            Play::Script(script) => script.api.libraries().to_vec(),
+            Play::Sentinels => vec![Library::Cuda, Library::Cudart, Library::Amdhip],
+            Play::Trace(trace) => trace.libraries(),
+        }
+    }
+}
+
+/// The directory with the libraries; one of our own making ends with us.
+struct StubDir {
+    dir: PathBuf,
+    is_ours: bool,
+}
+
+impl StubDir {
+    fn of(options: &Options) -> Result<StubDir, PlayError> {
+        let ours = std::env::temp_dir().join(format!("warptap-stubs-{}", std::process::id()));
+        let dir = options.stubs.clone().unwrap_or(ours);
+        let is_there = options.goes_on && dir.is_dir();
+        if !is_there {
+            install(&dir).map_err(PlayError::file(format!("install the stubs in {}", dir.display())))?;
+        }
+        Ok(StubDir { is_ours: options.stubs.is_none() || options.remove_stubs, dir })
+    }
+}
+
+impl Drop for StubDir {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+fn load(stubs: &StubDir, play: &Play, own: Option<Own>) -> Result<Functions, PlayError> {
+    let paths = crate::install::Paths::under(&stubs.dir);
+    let mut libraries = play.libraries();
+    libraries.retain(|library| own.is_none() || *library != Library::Cudart);
+    let functions = Functions::load(&paths, &libraries)?;
+    Ok(match own {
+        Some(own) => functions.with_own(Library::Cudart, &own),
+        None => functions,
+    })
+}

@@ -1,0 +1,178 @@
+//! The player's command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::PlayError;
+use crate::scripts;
+
+/// How it is called.
+pub(super) const USAGE: &str = "usage: player FILE|@NAME|--sentinels [--speed X] [--seconds N] [--oracle FILE] \
+     [--stubs DIR] [--wait-go]";
+
+/// What to play.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    /// A script in a file.
+    File(PathBuf),
+    /// A built-in script.
+    BuiltIn(String),
+    /// A profiler trace.
+    Trace(PathBuf),
+    /// A call of everything.
+    Sentinels,
+}
+
+impl Source {
+    fn of(text: &OsString) -> Source {
+        let path = PathBuf::from(text);
+        let name = text.to_string_lossy();
+        match name.strip_prefix('@') {
+            Some(name) => Source::BuiltIn(name.to_string()),
+            None if name.ends_with(".json") || name.ends_with(".json.gz") => Source::Trace(path),
+            None => Source::File(path),
+        }
+    }
+
+    /// As the command line names it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Source::File(path) | Source::Trace(path) => path.display().to_string(),
+            Source::BuiltIn(name) => format!("@{name}"),
+            Source::Sentinels => "--sentinels".into(),
+        }
+    }
+
+    /// A script's name and text.
+    pub(super) fn script(&self) -> Result<(String, String), PlayError> {
+        let text = match self {
+            Source::BuiltIn(name) => match scripts::find(name) {
+                Some(text) => text.to_string(),
+                None => {
+                    let names: Vec<_> = scripts::SCRIPTS.iter().map(|(name, _)| *name).collect();
+                    let known = names.join(", ");
+                    return Err(PlayError::Usage(format!("no built-in script '{name}'; there are {known}")));
+                }
+            },
+            Source::File(path) | Source::Trace(path) => std::fs::read_to_string(path)
+                .map_err(PlayError::file(format!("read script {}", path.display())))?,
+            Source::Sentinels => String::new(),
+        };
+        Ok((self.name(), text))
+    }
+}
+
+/// The parsed command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Options {
+    pub(super) source: Source,
+    /// How many times as fast as written.
+    pub(super) speed: f64,
+    /// To end after, ns, whatever the script says.
+    pub(super) seconds_ns: Option<u64>,
+    pub(super) oracle: Option<PathBuf>,
+    pub(super) stubs: Option<PathBuf>,
+    pub(super) wait_go: bool,
+    /// Of a process started by a player: which of the script's processes it is.
+    pub(super) process: Option<String>,
+    /// Of a process that takes over: the oracle log and the stubs are there already.
+    pub(super) goes_on: bool,
+    /// Of a process that takes over: the stubs' directory ends with it.
+    pub(super) remove_stubs: bool,
+    /// What came before the player's own arguments when this process was started.
+    pub(super) prefix: Vec<OsString>,
+}
+
+impl Options {
+    pub(super) fn read(arguments: Vec<OsString>) -> Result<Options, PlayError> {
+        let before = std::env::args_os().len().saturating_sub(arguments.len());
+        let mut options = Options {
+            source: Source::Sentinels,
+            speed: 1.0,
+            seconds_ns: None,
+            oracle: None,
+            stubs: None,
+            wait_go: false,
+            process: None,
+            goes_on: false,
+            remove_stubs: false,
+            prefix: std::env::args_os().take(before).collect(),
+        };
+        let mut source = None;
+        let mut rest = arguments.into_iter();
+        while let Some(argument) = rest.next() {
+            let name = argument.to_string_lossy().into_owned();
+            let mut value = || rest.next().ok_or_else(|| PlayError::Usage(format!("{name} lacks its value")));
+            match name.as_str() {
+                "--speed" => options.speed = positive(&name, &value()?)?,
+                "--seconds" => options.seconds_ns = Some((positive(&name, &value()?)? * 1e9) as u64),
+                "--oracle" => options.oracle = Some(value()?.into()),
+                "--stubs" => options.stubs = Some(value()?.into()),
+                "--wait-go" => options.wait_go = true,
+                "--sentinels" => source = Some(Source::Sentinels),
+                "--process" => options.process = Some(value()?.to_string_lossy().into_owned()),
+                "--goes-on" => options.goes_on = true,
+                "--remove-stubs" => options.remove_stubs = true,
+                _ if name.starts_with("--") => {
+                    return Err(PlayError::Usage(format!("unknown option '{name}'")));
+                }
+                _ if source.is_some() => return Err(PlayError::Usage(format!("'{name}' is one file too many"))),
+                _ => source = Some(Source::of(&argument)),
+            }
+        }
+        options.source = source.ok_or_else(|| PlayError::Usage("nothing to play".into()))?;
+        Ok(options)
+    }
+
+    /// Arguments of a player that plays `source` with the same options.
+    pub(super) fn again(&self, source: &OsString) -> Vec<OsString> {
+        let mut again = vec![source.clone(), "--speed".into(), self.speed.to_string().into(), "--goes-on".into()];
+        let mut with = |name: &str, value: Option<OsString>| {
+            if let Some(value) = value {
+                again.extend([name.into(), value]);
+            }
+        };
+        with("--oracle", self.oracle.clone().map(Into::into));
+        with("--seconds", self.seconds_ns.map(|ns| (ns as f64 / 1e9).to_string().into()));
+        again
+    }
+}
+
+fn positive(name: &str, value: &OsString) -> Result<f64, PlayError> {
+    let text = value.to_string_lossy();
+    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    number.ok_or_else(|| PlayError::Usage(format!("{name} is '{text}'; expected a number above 0")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &[&str]) -> Result<Options, String> {
+        Options::read(arguments.iter().map(Into::into).collect()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_command_line_is_read_and_said_again() {
+        let options = read(&["a.script", "--speed", "2.5", "--oracle", "o", "--seconds", "3"]).unwrap();
+        assert_eq!((options.speed, options.seconds_ns), (2.5, Some(3_000_000_000)));
+        let again: Vec<_> = options.again(&"b".into()).iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let again = read(&again.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        let expected = Options { source: Source::File("b".into()), goes_on: true, ..options };
+        assert_eq!(Options { prefix: expected.prefix.clone(), ..again }, expected);
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for (arguments, part) in [
+            (&[][..], "nothing to play"),
+            (&["a", "b"], "'b'"),
+            (&["a", "--speed"], "lacks"),
+            (&["a", "--speed", "-1"], "'-1'"),
+            (&["a", "--fast"], "'--fast'"),
+        ] {
+            let error = read(arguments).unwrap_err();
+            assert!(error.contains(part) && error.contains("usage"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Plays a script: its threads, its blocks, its time. The calls themselves are made in `calls`.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Scope, ScopedJoinHandle};
+
+use super::PlayError;
+use super::calls::Caller;
+use super::spin::Contention;
+use super::world::World;
+use crate::functions::by_symbol;
+use crate::model::clock;
+use crate::script::{Action, CallSpec, Object, Statement, Thread, Times};
+
+/// Whether to go on with the next statement.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Flow {
+    On,
+    Over,
+}
+
+/// Plays the whole script, and gives the number of calls made.
+pub(super) fn run(world: World) -> Result<u64, PlayError> {
+    let mut children = match world.options.process {
+        None => others(&world)?,
+        Some(_) => Vec::new(),
+    };
+    std::thread::scope(|scope| {
+        let mut first = Runner::new(&world, scope, "main", 0);
+        let setup = first.all(&world.script.setup);
+        first.caller.flush();
+        if setup == Flow::On {
+            start_all(&world, scope);
+        }
+    });
+    for child in &mut children {
+        let _ = child.wait();
+    }
+    Ok(world.calls.load(Relaxed))
+}
+
+/// Starts the script's other processes: this program again, playing another part.
+fn others(world: &World) -> Result<Vec<Child>, PlayError> {
+    let mut names: Vec<_> = world.script.threads.iter().filter_map(|t| t.process.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+        .iter()
+        .map(|name| {
+            let mut command = again(world, &world.options.source.name());
+            command.args(["--process", name]).stdin(Stdio::null()).stdout(Stdio::null());
+            command.spawn().map_err(PlayError::file(format!("start process {name}")))
+        })
+        .collect()
+}
+
+/// This program as a player of `script`, with this run's libraries, log and speed.
+fn again(world: &World, script: &str) -> Command {
+    let mut prefix = world.options.prefix.iter();
+    let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    prefix.next();
+    let mut command = Command::new(own);
+    command.args(prefix).args(world.options.again(&script.into())).arg("--stubs").arg(&world.stubs);
+    command
+}
+
+fn start_all<'scope>(world: &'scope World, scope: &'scope Scope<'scope, '_>) {
+    let ours = |t: &&Thread| !t.is_later && t.process == world.options.process;
+    for thread in world.script.threads.iter().filter(ours) {
+        for copy in 0..thread.copies {
+            start(world, scope, thread, copy);
+        }
+    }
+}
+
+fn start<'scope>(
+    world: &'scope World,
+    scope: &'scope Scope<'scope, '_>,
+    thread: &'scope Thread,
+    copy: u64,
+) -> Option<ScopedJoinHandle<'scope, ()>> {
+    let name = thread.name.chars().take(15).collect();
+    let run = move || {
+        let mut runner = Runner::new(world, scope, &thread.name, copy);
+        runner.all(&thread.body);
+        runner.caller.flush();
+    };
+    std::thread::Builder::new().name(name).spawn_scoped(scope, run).ok()
+}
+
+/// One thread of the script.
+struct Runner<'scope, 'env> {
+    world: &'scope World,
+    scope: &'scope Scope<'scope, 'env>,
+    caller: Caller<'scope>,
+    /// Turn of the innermost repeat.
+    turn: u64,
+    spawned: Vec<(usize, ScopedJoinHandle<'scope, ()>)>,
+    contention: Option<Contention>,
+}
+
+impl<'scope, 'env> Runner<'scope, 'env> {
+    fn new(world: &'scope World, scope: &'scope Scope<'scope, 'env>, name: &str, copy: u64) -> Self {
+        let caller = Caller::new(world, name, copy);
+        Runner { world, scope, caller, turn: 0, spawned: Vec::new(), contention: None }
+    }
+
+    fn all(&mut self, body: &[Statement]) -> Flow {
+        for statement in body.iter().filter(|s| s.when.holds(self.turn)).collect::<Vec<_>>() {
+            if self.one(&statement.action) == Flow::Over {
+                return Flow::Over;
+            }
+        }
+        Flow::On
+    }
+
+    fn one(&mut self, action: &Action) -> Flow {
+        match action {
+            Action::Call(spec) => self.caller.call(spec, self.turn),
+            Action::MakeStream(at) => self.make("stream", Object::Stream(*at)),
+            Action::MakeEvent(at) => self.each_event(*at, "event"),
+            Action::MakeGraph { graph, stream, nodes } => self.make_graph(*graph, *stream, *nodes),
+            Action::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
+            Action::Destroy(object) => self.destroy(*object),
+            Action::Burn(span) => {
+                let ns = self.caller.host_ns(span);
+                clock::burn(ns);
+            }
+            Action::Sleep(span) => {
+                let ns = self.caller.sample_ns(span);
+                clock::sleep_until(clock::now_ns().saturating_add(ns));
+            }
+            Action::Group(body) => return self.all(body),
+            Action::Repeat(times, body) => return self.repeat(*times, body),
+            Action::Step { phase, stream, size, body } => {
+                let before = self.caller.begin_step(phase, *stream, size);
+                let flow = self.all(body);
+                self.caller.end_step(before);
+                return flow;
+            }
+            Action::Fault { name, gpu, host } => self.caller.fault(name, *gpu, *host),
+            Action::Spin { threads, for_ns } => {
+                self.contention = None;
+                self.contention = Some(Contention::begin(*threads, self.world.scaled(*for_ns)));
+            }
+            Action::Spawn(at) => self.spawn(*at),
+            Action::Join(at) => self.join(*at),
+            Action::Signal(at) => self.world.signals[*at].send(),
+            Action::Await(at) => {
+                if !self.world.signals[*at].wait(|| self.world.is_over()) {
+                    return Flow::Over;
+                }
+            }
+            Action::Exec(script) => self.exec(script),
+        }
+        Flow::On
+    }
+
+    fn repeat(&mut self, times: Times, body: &[Statement]) -> Flow {
+        let outer = self.turn;
+        let began_ns = clock::now_ns();
+        self.turn = 0;
+        let mut flow = Flow::On;
+        while flow == Flow::On && self.goes_on(times, began_ns) {
+            flow = self.all(body);
+            self.turn += 1;
+            self.caller.flush_if_full();
+            if self.contention.as_ref().is_some_and(|c| clock::now_ns() >= c.until_ns) {
+                self.contention = None;
+            }
+        }
+        self.turn = outer;
+        if self.world.is_over() { Flow::Over } else { flow }
+    }
+
+    fn goes_on(&self, times: Times, began_ns: u64) -> bool {
+        let more = match times {
+            Times::Count(count) => self.turn < count,
+            Times::For(ns) => clock::now_ns() < began_ns.saturating_add(self.world.scaled(ns)),
+        };
+        more && !self.world.is_over()
+    }
+
+    /// A call of the function that `word` means in this script's API.
+    fn spec(&self, word: &str) -> Option<CallSpec> {
+        let symbol = crate::script::symbol(self.world.script.api, word)?;
+        by_symbol(symbol).map(|(index, function)| CallSpec::new(index, function))
+    }
+
+    fn make(&mut self, word: &str, object: Object) {
+        if let Some(mut spec) = self.spec(word) {
+            spec.object = object;
+            self.caller.call(&spec, self.turn);
+        }
+    }
+
+    /// Makes or ends every event of a ring.
+    fn each_event(&mut self, at: usize, word: &str) {
+        let ring = &self.world.events[at];
+        for handle in &ring.handles {
+            let Some(mut spec) = self.spec(word) else { return };
+            spec.object = Object::Number(handle.load(Relaxed));
+            let made = self.caller.call_for(&spec, self.turn);
+            handle.store(made, Relaxed);
+        }
+        ring.records.store(0, Relaxed);
+    }
+
+    fn destroy(&mut self, object: Object) {
+        match object {
+            Object::Stream(at) => {
+                let Some(mut spec) = self.spec("destroy stream") else { return };
+                spec.stream = at;
+                self.caller.call(&spec, self.turn);
+            }
+            _ => self.make("destroy graph", object),
+        }
+    }
+
+    /// As an engine captures a graph: begin, launches that are not run, end, instantiate.
+    fn make_graph(&mut self, graph: usize, stream: usize, nodes: u64) {
+        let specs = ["capture begin", "launch", "capture end", "instantiate"].map(|word| self.spec(word));
+        let [Some(mut begin), Some(mut launch), Some(mut end), Some(mut make)] = specs else { return };
+        begin.stream = stream;
+        launch.stream = stream;
+        launch.kernels = nodes;
+        end.stream = stream;
+        self.caller.call(&begin, self.turn);
+        for node in 0..nodes {
+            self.caller.call(&launch, node);
+        }
+        let captured = self.caller.call_for(&end, self.turn);
+        make.object = Object::Graph(graph);
+        self.caller.instantiate(&make, captured);
+    }
+
+    fn spawn(&mut self, at: usize) {
+        let Some(thread) = self.world.script.threads.get(at) else { return };
+        for copy in 0..thread.copies {
+            if let Some(handle) = start(self.world, self.scope, thread, copy) {
+                self.spawned.push((at, handle));
+            }
+        }
+    }
+
+    fn join(&mut self, at: usize) {
+        let (ended, others): (Vec<_>, Vec<_>) = self.spawned.drain(..).partition(|(of, _)| *of == at);
+        self.spawned = others;
+        for (_, handle) in ended {
+            let _ = handle.join();
+        }
+    }
+
+    /// Becomes a player of another script. Threads that still run end without a word.
+    fn exec(&mut self, script: &str) {
+        use std::os::unix::process::CommandExt;
+        self.caller.flush();
+        let mut command = again(self.world, script);
+        if self.world.options.wait_go {
+            command.arg("--wait-go");
+        }
+        if self.world.options.stubs.is_none() || self.world.options.remove_stubs {
+            command.arg("--remove-stubs");
+        }
+        let failed = command.exec();
+        self.caller.complain(&format!("cannot exec a player of {script}: {failed}"));
+    }
+}

@@ -1,0 +1,153 @@
+//! What the threads of a played script share: the objects behind the names, and the truth about each stream.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::PlayError;
+use super::options::Options;
+use crate::functions::Functions;
+use crate::model::clock;
+use crate::oracle::Log;
+use crate::script::Script;
+use crate::truth::StreamTruth;
+
+/// How long `await` goes without its signal before the script is taken for broken.
+const AWAIT_MAX: Duration = Duration::from_secs(30);
+/// How often a waiting thread looks whether all is over.
+const AWAIT_STEP: Duration = Duration::from_millis(20);
+
+/// Locks, whatever another thread's panic left behind.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream behind a name.
+#[derive(Debug, Default)]
+pub(super) struct StreamSlot {
+    pub(super) handle: AtomicU64,
+    pub(super) truth: Mutex<StreamTruth>,
+}
+
+/// An event behind a name, or a ring of them.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    pub(super) handles: Vec<AtomicU64>,
+    /// For each: the stream's place and how far a wait closes it, once recorded.
+    pub(super) recorded: Vec<Mutex<Option<(usize, u64)>>>,
+    /// Records so far.
+    pub(super) records: AtomicU64,
+}
+
+impl Ring {
+    fn new(size: usize) -> Ring {
+        Ring {
+            handles: (0..size).map(|_| AtomicU64::new(0)).collect(),
+            recorded: (0..size).map(|_| Mutex::new(None)).collect(),
+            records: AtomicU64::new(0),
+        }
+    }
+
+    /// The place in the ring that the next record takes.
+    pub(super) fn next(&self) -> usize {
+        self.records.load(Relaxed) as usize % self.handles.len()
+    }
+
+    /// The place recorded `back` before the latest; `None` where there is none, or none any more.
+    pub(super) fn recorded_back(&self, back: usize) -> Option<usize> {
+        let records = self.records.load(Relaxed) as usize;
+        let at = records.checked_sub(back + 1).filter(|_| back < self.handles.len())?;
+        Some(at % self.handles.len())
+    }
+}
+
+/// A signal behind a name.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    sent: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Lets one waiter go on.
+    pub(super) fn send(&self) {
+        *locked(&self.sent) += 1;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a signal; false where `is_over` became true, or none came for long.
+    pub(super) fn wait(&self, is_over: impl Fn() -> bool) -> bool {
+        let mut sent = locked(&self.sent);
+        let mut waited = Duration::ZERO;
+        while *sent == 0 {
+            if is_over() || waited >= AWAIT_MAX {
+                return false;
+            }
+            let woken = self.changed.wait_timeout(sent, AWAIT_STEP);
+            sent = woken.unwrap_or_else(PoisonError::into_inner).0;
+            waited += AWAIT_STEP;
+        }
+        *sent -= 1;
+        true
+    }
+}
+
+/// A script in play.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) script: Box<Script>,
+    pub(super) functions: Functions,
+    pub(super) log: Log,
+    pub(super) options: Options,
+    pub(super) stubs: PathBuf,
+    pub(super) streams: Vec<StreamSlot>,
+    pub(super) events: Vec<Ring>,
+    pub(super) graphs: Vec<AtomicU64>,
+    pub(super) buffers: Vec<Mutex<VecDeque<u64>>>,
+    pub(super) signals: Vec<Signal>,
+    pub(super) calls: AtomicU64,
+    ends_ns: u64,
+}
+
+impl World {
+    pub(super) fn new(
+        script: Box<Script>,
+        functions: Functions,
+        log: Log,
+        options: &Options,
+        stubs: &Path,
+    ) -> Result<World, PlayError> {
+        if let Some(name) = &options.process
+            && !script.threads.iter().any(|t| t.process.as_ref() == Some(name))
+        {
+            return Err(PlayError::Usage(format!("the script has no process '{name}'")));
+        }
+        let now_ns = clock::now_ns();
+        Ok(World {
+            streams: script.streams.iter().map(|_| StreamSlot::default()).collect(),
+            events: script.events.iter().map(|(_, size)| Ring::new(*size)).collect(),
+            graphs: script.graphs.iter().map(|_| AtomicU64::new(0)).collect(),
+            buffers: script.buffers.iter().map(|_| Mutex::default()).collect(),
+            signals: script.signals.iter().map(|_| Signal::default()).collect(),
+            calls: AtomicU64::new(0),
+            ends_ns: options.seconds_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns)),
+            options: options.clone(),
+            stubs: stubs.to_path_buf(),
+            script,
+            functions,
+            log,
+        })
+    }
+
+    /// True once the time that the player was given is up.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends_ns != u64::MAX && clock::now_ns() >= self.ends_ns
+    }
+
+    /// A scripted time at the speed of this run.
+    pub(super) fn scaled(&self, ns: u64) -> u64 {
+        (ns as f64 / self.options.speed) as u64
+    }
+}
