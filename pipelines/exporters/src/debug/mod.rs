@@ -1,0 +1,163 @@
+//! `debug`: writes what passes by to the console, in the Collector's layout, so that a reader who knows one
+//! knows the other.
+//!
+//! This file is its configuration and its start. What is written stands in `normal` and `detailed`, how
+//! values look in `go` (the Collector's formats are those of Go's `fmt`), where it goes in `output`.
+//! Writing blocks the thread that does it: this exporter is for looking, not for load.
+
+mod detailed;
+mod go;
+mod normal;
+mod output;
+
+use std::sync::Arc;
+
+use component::config::{ConfigError, Optional, Section};
+use component::{
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Refused, Running,
+    Signal, Stability, StartResult,
+};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::deliver::{self, QueueConfig, Stages, Tallies};
+use output::Output;
+
+/// The row of this exporter.
+pub const FACTORY: ExporterFactory = ExporterFactory {
+    kind: "debug",
+    aliases: &[],
+    signals: &Signal::ALL,
+    stability: Stability::Alpha,
+    build,
+};
+
+/// What the user writes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct DebugConfig {
+    /// How much is written of a batch.
+    pub verbosity: Verbosity,
+    /// Batches per second and signal that are written before sampling begins.
+    pub sampling_initial: u64,
+    /// Of those that follow in the same second, one in so many is written; 0 is none.
+    pub sampling_thereafter: u64,
+    /// True: as a line of the log, on stderr. False: bare, to `output_paths`.
+    pub use_internal_logger: bool,
+    /// `stdout`, `stderr` or files.
+    pub output_paths: Option<Vec<String>>,
+    /// The queue; off unless written.
+    pub sending_queue: Optional<QueueConfig>,
+}
+
+/// How much is written of a batch.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Verbosity {
+    /// One line with counts.
+    #[serde(alias = "Basic")]
+    Basic,
+    /// And a line per span, point or record.
+    #[serde(alias = "Normal")]
+    Normal,
+    /// And every field.
+    #[serde(alias = "Detailed")]
+    Detailed,
+}
+
+impl Default for DebugConfig {
+    fn default() -> Self {
+        DebugConfig {
+            verbosity: Verbosity::Basic,
+            sampling_initial: 2,
+            sampling_thereafter: 1,
+            use_internal_logger: true,
+            output_paths: None,
+            sending_queue: Optional::none(),
+        }
+    }
+}
+
+struct Debug {
+    id: ComponentId,
+    config: DebugConfig,
+}
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
+    let config: DebugConfig = section.decode()?;
+    let mut problems = section.problems();
+    QueueConfig::check(&config.sending_queue, &mut problems);
+    match (&config.output_paths, config.use_internal_logger) {
+        (Some(_), true) => {
+            problems.add("output_paths", "output_paths is not supported when use_internal_logger is true");
+        }
+        (Some(paths), false) if paths.is_empty() => {
+            problems.add("output_paths", "output_paths must not be empty when use_internal_logger is false");
+        }
+        _ => {}
+    }
+    problems.finish()?;
+    Ok(Box::new(Debug { id: context.id.clone(), config }))
+}
+
+impl Exporter for Debug {
+    fn start(
+        self: Box<Self>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        Box::pin(async move {
+            let output = Output::open(&self.id, &self.config)?;
+            let printer = Printer { verbosity: self.config.verbosity, output };
+            let stages = Stages { queue: self.config.sending_queue.into_inner(), retry: None };
+            let tallies = Arc::new(Tallies::default());
+            Ok(deliver::stack(&self.id, &stages, Arc::new(printer), &tallies, &stop))
+        })
+    }
+}
+
+struct Printer {
+    verbosity: Verbosity,
+    output: Output,
+}
+
+impl Consumer for Printer {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        let written = self.print(&data);
+        Box::pin(async move { written.map_err(|e| Refused::permanent(format!("cannot write: {e}"))) })
+    }
+}
+
+impl Printer {
+    fn print(&self, data: &Data) -> std::io::Result<()> {
+        let text = match self.verbosity {
+            Verbosity::Basic => None,
+            Verbosity::Normal => Some(normal::text(data)),
+            Verbosity::Detailed => Some(detailed::text(data)),
+        };
+        let (title, counts) = summary(data);
+        self.output.write(data.signal(), title, &counts, text.as_deref())
+    }
+}
+
+/// The line with counts: its title, and what is counted.
+fn summary(data: &Data) -> (&'static str, Vec<(&'static str, usize)>) {
+    match data {
+        Data::Logs(d) => {
+            ("Logs", vec![("resource logs", d.resource_logs.len()), ("log records", data.items())])
+        }
+        Data::Metrics(d) => {
+            let scopes = d.resource_metrics.iter().flat_map(|r| &r.scope_metrics);
+            let metrics = scopes.map(|s| s.metrics.len()).sum();
+            let resources = d.resource_metrics.len();
+            let counts =
+                vec![("resource metrics", resources), ("metrics", metrics), ("data points", data.items())];
+            ("Metrics", counts)
+        }
+        Data::Traces(d) => {
+            ("Traces", vec![("resource spans", d.resource_spans.len()), ("spans", data.items())])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

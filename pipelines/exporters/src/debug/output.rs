@@ -1,0 +1,138 @@
+//! Where the text goes: to stderr as lines of the log, as the Collector's console encoder lays them out, or
+//! bare to files and standard streams. Sampling, where it is asked for, is per second and signal.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use component::{ComponentId, Signal};
+
+use super::{DebugConfig, go};
+
+/// A sink for text, of one exporter.
+pub(super) struct Output {
+    /// The exporter's id where lines are lines of a log; none where they are bare.
+    log_of: Option<ComponentId>,
+    sampling: (u64, u64),
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    writers: Vec<Box<dyn Write + Send>>,
+    seconds: [Second; 3],
+}
+
+/// How many batches of a signal came since a moment that is less than a second ago.
+#[derive(Clone, Copy)]
+struct Second {
+    begin: Instant,
+    batches: u64,
+}
+
+impl Output {
+    pub(super) fn open(id: &ComponentId, config: &DebugConfig) -> io::Result<Self> {
+        if config.use_internal_logger {
+            return Ok(Self::over(vec![Box::new(io::stderr())], Some(id.clone()), config));
+        }
+        let default = vec!["stdout".to_owned()];
+        let paths = config.output_paths.as_ref().unwrap_or(&default);
+        let writers: io::Result<Vec<_>> = paths.iter().map(|path| open(path)).collect();
+        Ok(Self::over(writers?, None, config))
+    }
+
+    pub(super) fn over(
+        writers: Vec<Box<dyn Write + Send>>,
+        log_of: Option<ComponentId>,
+        config: &DebugConfig,
+    ) -> Self {
+        let seconds = [Second { begin: Instant::now(), batches: 0 }; 3];
+        let sampling = (config.sampling_initial, config.sampling_thereafter);
+        Output { log_of, sampling, inner: Mutex::new(Inner { writers, seconds }) }
+    }
+
+    /// Writes the line with counts, and `text` below it, unless sampling passes the batch over.
+    pub(super) fn write(
+        &self,
+        signal: Signal,
+        title: &str,
+        counts: &[(&str, usize)],
+        text: Option<&str>,
+    ) -> io::Result<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if !inner.seconds[signal as usize].takes(self.sampling, Instant::now()) {
+            return Ok(());
+        }
+        let mut lines = String::new();
+        self.line(&mut lines, signal, title, counts);
+        if let Some(text) = text {
+            self.line(&mut lines, signal, text, &[]);
+        }
+        inner.writers.iter_mut().try_for_each(|writer| {
+            writer.write_all(lines.as_bytes())?;
+            writer.flush()
+        })
+    }
+
+    fn line(&self, out: &mut String, signal: Signal, message: &str, counts: &[(&str, usize)]) {
+        let mut fields: Vec<String> = counts.iter().map(|(name, n)| format!("\"{name}\": {n}")).collect();
+        if let Some(id) = &self.log_of {
+            let _ = write!(out, "{}\tinfo\t", go::iso8601(SystemTime::now()));
+            let kind = r#""otelcol.component.kind": "exporter""#;
+            let name = signal.name();
+            let whose = format!(r#""otelcol.component.id": "{id}", {kind}, "otelcol.signal": "{name}""#);
+            fields.insert(0, whose);
+        }
+        out.push_str(message);
+        if !fields.is_empty() {
+            let _ = write!(out, "\t{{{}}}", fields.join(", "));
+        }
+        out.push('\n');
+    }
+}
+
+fn open(path: &str) -> io::Result<Box<dyn Write + Send>> {
+    Ok(match path {
+        "stdout" => Box::new(io::stdout()),
+        "stderr" => Box::new(io::stderr()),
+        path => {
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            let named = |e: io::Error| io::Error::new(e.kind(), format!("output_paths {path:?}: {e}"));
+            Box::new(file.map_err(named)?)
+        }
+    })
+}
+
+impl Second {
+    /// True for the first `initial` batches of a second, and for one in `thereafter` of the others.
+    fn takes(&mut self, (initial, thereafter): (u64, u64), now: Instant) -> bool {
+        if now.duration_since(self.begin) >= Duration::from_secs(1) {
+            *self = Second { begin: now, batches: 0 };
+        }
+        self.batches += 1;
+        match self.batches.checked_sub(initial) {
+            None | Some(0) => true,
+            Some(beyond) => thereafter > 0 && beyond % thereafter == 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sampling_takes_the_first_of_a_second_and_then_one_in_so_many() {
+        for (sampling, want) in
+            [((2, 1), "yyyyyyyy"), ((2, 3), "yynnynny"), ((3, 0), "yyynnnnn"), ((0, 2), "nynynyny")]
+        {
+            let begin = Instant::now();
+            let mut second = Second { begin, batches: 0 };
+            let taken: String =
+                (0..8).map(|_| if second.takes(sampling, begin) { 'y' } else { 'n' }).collect();
+            assert_eq!(taken, want, "{sampling:?}");
+            assert_eq!(second.takes(sampling, begin + Duration::from_secs(1)), want.starts_with('y'));
+        }
+    }
+}
