@@ -31,17 +31,17 @@ use crate::{Call, ClockOffsets, ProcessInfo, input};
 pub struct Limits {
     /// Bytes, after decompression.
     pub bytes: u64,
-    /// Calls of probed functions, about 200 bytes of memory each.
+    /// Calls of probed functions, some 300 bytes of memory each while reading.
     pub calls: usize,
-    /// Calls that have something on the device's side, about 150 bytes each.
+    /// Calls that have something on the device's side, some 100 bytes each.
     pub works: usize,
-    /// Annotations, each a name of at most 16 KiB.
+    /// Annotations; of each name, 1 KiB is kept.
     pub annotations: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { bytes: 16 << 30, calls: 4 << 20, works: 4 << 20, annotations: 64 << 10 }
+        Limits { bytes: 16 << 30, calls: 2 << 20, works: 2 << 20, annotations: 64 << 10 }
     }
 }
 

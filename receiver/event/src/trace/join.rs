@@ -17,6 +17,8 @@ use crate::{ClockOffsets, ProcessId, ProcessInfo};
 const UNIX_FROM_NS: u64 = 1_000_000_000_000_000_000;
 /// Processes whose name is kept.
 const NAMES: usize = 4096;
+/// Bytes of a name that are kept.
+const NAME: usize = 1024;
 
 /// Every symbol that a row or its twin names.
 static SYMBOLS: LazyLock<BTreeMap<&'static str, (&'static Probe, bool)>> = LazyLock::new(|| {
@@ -339,7 +341,7 @@ fn begin(row: &Row) -> Option<u64> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    String::from_utf8_lossy(&bytes[..bytes.len().min(NAME)]).into_owned()
 }
 
 /// True for calls that mean nothing without their stream.

@@ -133,15 +133,21 @@ fn a_trace_of_one_step_gives_one_step() {
 }
 
 #[test]
-fn the_steps_of_a_training_loop_lie_within_the_turns_it_labelled() {
+fn a_training_loops_steps_end_between_the_turns_it_labelled() {
     let Some(trace) = real(REAL[0]) else { return };
-    let turns: Vec<_> =
-        trace.annotations.iter().filter(|a| a.name.starts_with("ProfilerStep#")).cloned().collect();
+    let turns = trace.annotations.iter().filter(|a| a.name.starts_with("ProfilerStep#"));
+    let turns: Vec<_> = turns.cloned().collect();
     let steps: Vec<_> = steps(trace).into_iter().filter(|s| s.stream == 0).collect();
     assert_eq!((turns.len(), steps.len()), (3, 3));
+    // What a turn enqueues behind its last event is not awaited by the next turn's waits: it is in the next step.
+    let mut awaited_ns = turns[0].start_ns;
     for (turn, step) in turns.iter().zip(&steps) {
-        assert!(turn.start_ns <= step.first_ns && step.first_ns < turn.end_ns, "{} begins there", turn.name);
+        assert!(awaited_ns <= step.first_ns && step.first_ns < turn.end_ns, "{} begins there", turn.name);
+        let entry_ns = step.header.entry_ns;
+        assert!((turn.end_ns..turn.end_ns + 2_000_000).contains(&entry_ns), "{} ends there", turn.name);
         assert_eq!(count(step, Counter::Enqueues) / 100, 12, "{}", turn.name);
+        assert_eq!(step.header.flags, 0, "{}: its first enqueue is known", turn.name);
+        awaited_ns = step.recorded_ns;
     }
 }
 
