@@ -17,8 +17,8 @@ use super::yaml::parse as yaml_parse;
 /// How often one value is expanded before it counts as endless.
 const ROUNDS_MAX: usize = 1000;
 /// What all expansions of a load may cost: a unit per byte of text, and [`NODE_COST`] per value.
-const COST_MAX: usize = 32 << 20;
-const NODE_COST: usize = 128;
+const COST_MAX: usize = 16 << 20;
+const NODE_COST: usize = 32;
 
 /// Expands every value below `root`. Returns what is wrong and what is odd.
 pub(super) fn expand(root: &mut Node, outside: &dyn Outside) -> Findings {
