@@ -1,4 +1,5 @@
-//! A call begins: filter it, count the hit, fold what it enqueues, and remember it if its return is awaited.
+//! A timed call begins: filter it, count the hit, fold what it enqueues, and remember it until it returns.
+//! Launches that are not timed are [`crate::launch`]'s.
 
 use table::atomic::Relaxed;
 
@@ -10,7 +11,7 @@ use table::fold::{Enqueue, Snapshot, StreamFold};
 use table::record::{EventKey, FRAMES, Frame, ProcessFold, StreamKey};
 use table::{Action, Cookie, Grid, Slot, cookie};
 
-use crate::maps::{self, EVENTS, STREAMS};
+use crate::maps::{self, EVENTS, found};
 use crate::process;
 use crate::regs::{Args, Regs, read_user};
 use crate::task::{Task, now_ns};
@@ -23,35 +24,14 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     let task = Task::current();
     let process = process::traced(&task)?;
     let regs = Regs::new(ctx.regs);
-    if cookie.is_driver() && process::is_runtime(&task, regs.return_address()) {
-        maps::counters()?.suppressed.fetch_add(1, Relaxed);
-        return None;
-    }
-    if cookie.is_driver() && is_within_runtime(&task, regs.entry_sp()) {
+    if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
         maps::counters()?.suppressed.fetch_add(1, Relaxed);
         return None;
     }
     process.calls[cookie.id() as usize & 255].fetch_add(1, Relaxed);
     let args = Args::read(&regs, needs_stack(cookie));
     let call = Call { cookie, task, process, args };
-    match cookie.is_timed() {
-        false => call.fold_launch(),
-        true => call.push(regs.entry_sp()),
-    }
-}
-
-/// True where a runtime call of this thread is under way: a program that carries the runtime inside itself.
-#[inline(always)]
-fn is_within_runtime(task: &Task, sp: u64) -> bool {
-    let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    let thread = unsafe { &*thread };
-    let depth = thread.depth as usize;
-    if depth == 0 || depth > FRAMES {
-        return false;
-    }
-    let top = &thread.frames[(depth - 1) & (FRAMES - 1)];
-    top.sp > sp && !Cookie(top.cookie).is_driver()
+    call.push(regs.entry_sp())
 }
 
 /// True where the row names an argument on the stack.
@@ -73,16 +53,6 @@ impl Call {
     #[inline(always)]
     fn count_drop(&self, reason: Drop) -> Option<()> {
         maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
-        Some(())
-    }
-
-    /// An entry-only call: all that happens to it happens now.
-    #[inline(always)]
-    fn fold_launch(&self) -> Option<()> {
-        match self.enqueue(self.stream()) {
-            Some(()) => self.process.folded.fetch_add(1, Relaxed),
-            None => return self.count_drop(Drop::StreamsFull),
-        };
         Some(())
     }
 
@@ -299,13 +269,6 @@ impl Call {
 #[inline(always)]
 pub fn active_key(pid: u32, place: &table::record::ActiveStream) -> StreamKey {
     StreamKey { pid, tid: place.tid.load(Relaxed) as u32, stream: place.stream.load(Relaxed) }
-}
-
-/// The stream's fold, where it has one.
-#[inline(always)]
-pub fn found(key: &StreamKey) -> Option<&'static StreamFold> {
-    // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
-    STREAMS.get_ptr(key).map(|fold| unsafe { &*fold })
 }
 
 #[inline(always)]

@@ -11,8 +11,8 @@ use table::record::{EventKey, FRAMES, Frame, OperationKey, ProcessFold, StreamKe
 use table::{Action, Cookie};
 
 use crate::emit::{self, Returned};
-use crate::enter::{active_key, found};
-use crate::maps::{self, EVENTS, STREAMS};
+use crate::enter::active_key;
+use crate::maps::{self, EVENTS, STREAMS, found};
 use crate::process;
 use crate::regs::{Regs, read_user};
 use crate::task::{Task, now_ns, runq_ns};
@@ -118,7 +118,7 @@ fn outcome(r: &Return<'_>, exit: Stamp, failed: bool) -> Outcome {
         device: r.thread.device as i32 - 1,
         enter: Stamp { ns: r.frame.entry_ns, runq_ns: r.frame.runq_ns, tid: r.task.tid },
         exit,
-        process_fresh: r.process.enqueues.load(Relaxed).wrapping_sub(r.process.seen.load(Relaxed)),
+        process_fresh: r.process.enqueued().wrapping_sub(r.process.seen.load(Relaxed)),
     };
     let closed = close(r, &returned);
     if !failed {
@@ -168,7 +168,7 @@ fn close(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
         },
         _ => close_all(r, returned),
     };
-    r.process.seen.store(r.process.enqueues.load(Relaxed), Relaxed);
+    r.process.seen.store(r.process.enqueued(), Relaxed);
     match delivered {
         true => Outcome::Delivered,
         false => Outcome::RingFull,

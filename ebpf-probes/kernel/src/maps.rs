@@ -6,7 +6,9 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use table::counters::Counters;
 use table::fold::{Snapshot, StreamFold};
-use table::record::{EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold};
+use table::record::{
+    EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold,
+};
 
 /// What user space decided; one entry.
 #[map]
@@ -88,6 +90,13 @@ macro_rules! entry_or_new {
 
 entry_or_new!(stream, STREAMS, NEW_STREAM, StreamKey, StreamFold);
 entry_or_new!(durations, DURATIONS, NEW_DURATIONS, OperationKey, OperationFold);
+
+/// The stream's fold, where it has one.
+#[inline(always)]
+pub fn found(key: &StreamKey) -> Option<&'static StreamFold> {
+    // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
+    STREAMS.get_ptr(key).map(|fold| unsafe { &*fold })
+}
 
 /// The entry for `tid`, made of zeroes where there is none; `None` where the map is full. Only the thread itself
 /// may change it.

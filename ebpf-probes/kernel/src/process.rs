@@ -2,11 +2,13 @@
 
 use table::atomic::Relaxed;
 
-use aya_ebpf::bindings::BPF_NOEXIST;
+use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
+use table::Cookie;
 use table::counters::{Counters, Drop};
-use table::record::{ActiveStream, Kind, ProcessFold, StreamKey};
+use table::record::{ActiveStream, FRAMES, Kind, ProcessFold, StreamKey};
 
 use crate::maps::{FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
+use crate::regs::Regs;
 use crate::task::{Task, process_start_ns, settings};
 use crate::{emit, maps};
 
@@ -20,9 +22,16 @@ pub fn find(task: &Task) -> Option<&'static ProcessFold> {
 /// The traced process of `task`; `None`, counted, where it is not traced.
 #[inline(always)]
 pub fn traced(task: &Task) -> Option<&'static ProcessFold> {
-    match find(task) {
+    traced_by(&task.pid, task.tid)
+}
+
+/// The same by a pid that lies in memory already.
+#[inline(always)]
+pub fn traced_by(pid: &u32, tid: u32) -> Option<&'static ProcessFold> {
+    // SAFETY: as above.
+    match PROCESSES.get_ptr(pid).map(|p| unsafe { &*p }) {
         Some(known) => Some(known),
-        None => adopt(task),
+        None => adopt(*pid, tid),
     }
 }
 
@@ -40,7 +49,8 @@ fn is_wanted(task: &Task) -> bool {
 // Under a plain name, as the object must come out the same wherever its sources lie.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn adopt(task: &Task) -> Option<&'static ProcessFold> {
+fn adopt(pid: u32, tid: u32) -> Option<&'static ProcessFold> {
+    let task = &Task { pid, tid };
     let counters = maps::counters()?;
     if !is_wanted(task) {
         counters.filtered.fetch_add(1, Relaxed);
@@ -71,6 +81,28 @@ pub fn is_runtime(task: &Task, address: u64) -> bool {
     // SAFETY: as above; user space replaces an entry whole.
     let code = unsafe { &*code };
     code.iter().any(|[first, end]| address >= *first && address < *end)
+}
+
+/// True where the runtime itself makes this driver call.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub fn is_made_by_runtime(pid: u32, tid: u32, regs: *mut pt_regs) -> bool {
+    let (task, regs) = (Task { pid, tid }, Regs::new(regs));
+    is_runtime(&task, regs.return_address()) || is_within_runtime(&task, regs.entry_sp())
+}
+
+/// True where a runtime call of this thread is under way: a program that carries the runtime inside itself.
+#[inline(always)]
+fn is_within_runtime(task: &Task, sp: u64) -> bool {
+    let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
+    // SAFETY: only the thread itself changes its entry, and it runs this program now.
+    let thread = unsafe { &*thread };
+    let depth = thread.depth as usize;
+    if depth == 0 || depth > FRAMES {
+        return false;
+    }
+    let top = &thread.frames[(depth - 1) & (FRAMES - 1)];
+    top.sp > sp && !Cookie(top.cookie).is_driver()
 }
 
 /// Remembers that a stream has open work, for the process's next device synchronisation.

@@ -2,6 +2,7 @@
 //! entry, the return address, the return value.
 
 use aya_ebpf::helpers::bpf_probe_read_user;
+use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
 use table::Slot;
 
 /// Arguments in registers.
@@ -50,6 +51,13 @@ pub fn read_user<T>(address: u64) -> Result<T, i32> {
     unsafe { bpf_probe_read_user(address as *const T) }
 }
 
+/// The same for a word, into a place that is there already; 0 where it is not mapped.
+#[inline(always)]
+pub fn read_user_into(address: u64, into: &mut u64) {
+    // SAFETY: `into` is eight writable bytes; the helper checks the address itself, and zeroes them where it fails.
+    unsafe { bpf_probe_read_user_raw(core::ptr::from_mut(into).cast(), 8, address as *const _) };
+}
+
 #[cfg(bpf_target_arch = "x86_64")]
 mod arch {
     use aya_ebpf::bindings::pt_regs;
@@ -78,6 +86,35 @@ mod arch {
             args[4] = r.rcx;
             args[5] = r.r8;
             args[6] = r.r9;
+        }
+
+        /// One argument by its position, from its register or from the stack.
+        #[inline(always)]
+        pub fn argument<const N: u64>(&self) -> u64 {
+            let r = self.get();
+            // Volatile: two loads would be merged into one through a chosen pointer, which the verifier refuses.
+            // SAFETY: as in `get`.
+            let read = |register: *const u64| unsafe { register.read_volatile() };
+            match N {
+                1 => read(&raw const r.rdi),
+                2 => read(&raw const r.rsi),
+                3 => read(&raw const r.rdx),
+                4 => read(&raw const r.rcx),
+                5 => read(&raw const r.r8),
+                6 => read(&raw const r.r9),
+                _ => super::read_user(self.stack_argument::<N>()).unwrap_or(0),
+            }
+        }
+
+        /// One argument that is often on the stack, into a place that is there already.
+        #[inline(always)]
+        pub fn read_argument<const N: u64>(&self, into: &mut u64) {
+            super::read_user_into(self.stack_argument::<N>(), into);
+        }
+
+        #[inline(always)]
+        fn stack_argument<const N: u64>(&self) -> u64 {
+            self.first_stack_argument().wrapping_add(8 * (N - 7))
         }
 
         /// The stack pointer at the function's first instruction.
@@ -146,6 +183,22 @@ mod arch {
             args[6] = r.regs[5];
             args[7] = r.regs[6];
             args[8] = r.regs[7];
+        }
+
+        /// One argument by its position, from its register or from the stack.
+        #[inline(always)]
+        pub fn argument<const N: u64>(&self) -> u64 {
+            match N {
+                // Volatile: see above. SAFETY: as in `get`.
+                1..=8 => unsafe { (&raw const self.get().regs[N as usize - 1]).read_volatile() },
+                _ => super::read_user(self.get().sp.wrapping_add(8 * (N - 9))).unwrap_or(0),
+            }
+        }
+
+        /// One argument that is often on the stack, into a place that is there already.
+        #[inline(always)]
+        pub fn read_argument<const N: u64>(&self, into: &mut u64) {
+            *into = self.argument::<N>();
         }
 
         /// The stack pointer at the function's first instruction.

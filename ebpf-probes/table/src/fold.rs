@@ -176,6 +176,18 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl StreamFold {
+    /// Calls that enqueued work. A launch, by far the most frequent, is not counted twice: place 0 holds the rest.
+    #[inline(always)]
+    fn enqueues(&self) -> u64 {
+        self.work[Counter::Enqueues as usize].load(Relaxed)
+            + self.work[Counter::Launches as usize].load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn count(&self, at: usize) -> u64 {
+        if at == Counter::Enqueues as usize { self.enqueues() } else { self.work[at].load(Relaxed) }
+    }
+
     #[inline(always)]
     fn add(&self, counter: Counter, value: u64) {
         self.work[counter as usize].fetch_add(value, Relaxed);
@@ -219,10 +231,15 @@ impl StreamFold {
         }
     }
 
-    /// What every enqueue counts, whatever its kind. Call after [`StreamFold::begin`].
+    /// What every enqueue but a launch counts. Call after [`StreamFold::begin`].
     #[inline(always)]
     fn enqueue(&self, tid: u32) {
         self.add(Counter::Enqueues, 1);
+        self.note_thread(tid);
+    }
+
+    #[inline(always)]
+    fn note_thread(&self, tid: u32) {
         // Not the open segment's thread: events recorded by the second thread would make its work its own.
         let own = match self.exit.tid.load(Relaxed) {
             0 => self.open_segment().tid.load(Relaxed),
@@ -236,7 +253,7 @@ impl StreamFold {
     /// A kernel launch.
     #[inline(always)]
     pub fn launch(&self, tid: u32, call: &Enqueue) {
-        self.enqueue(tid);
+        self.note_thread(tid);
         self.add(Counter::Launches, 1);
         self.add(Counter::Threads, call.threads);
         self.add(Counter::Functions, mix(call.identity));
@@ -278,22 +295,22 @@ impl StreamFold {
         self.epoch.store(epoch, Relaxed);
         into.ns = ns;
         into.epoch = epoch;
-        for (at, counter) in self.work.iter().enumerate() {
-            into.work[at] = counter.load(Relaxed);
+        for (at, value) in into.work.iter_mut().enumerate() {
+            *value = self.count(at);
         }
     }
 
     /// A closer is entered that waits for all of the stream. False where there is nothing to close: an idle poll.
     #[inline(always)]
     pub fn begin_close(&self) -> bool {
-        if self.work[0].load(Relaxed) <= self.closed[0].load(Relaxed) {
+        if self.enqueues() <= self.closed[0].load(Relaxed) {
             return false;
         }
         let epoch = self.epoch.load(Relaxed).wrapping_add(1);
         self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
         self.epoch.store(epoch, Relaxed);
         for at in 0..COUNTERS {
-            self.pending[at].store(self.work[at].load(Relaxed), Relaxed);
+            self.pending[at].store(self.count(at), Relaxed);
         }
         self.begin_pending(epoch, 0);
         true
@@ -316,7 +333,7 @@ impl StreamFold {
     fn begin_pending(&self, epoch: u64, recorded_ns: u64) {
         self.pending_epoch.store(epoch, Relaxed);
         self.pending_recorded_ns.store(recorded_ns, Relaxed);
-        let fresh = self.work[0].load(Relaxed).wrapping_sub(self.seen.load(Relaxed));
+        let fresh = self.enqueues().wrapping_sub(self.seen.load(Relaxed));
         self.pending_fresh.store(fresh, Relaxed);
     }
 
@@ -342,7 +359,7 @@ impl StreamFold {
             self.closed[at].store(self.pending[at].load(Relaxed), Relaxed);
         }
         self.find_oldest();
-        self.seen.store(self.work[0].load(Relaxed), Relaxed);
+        self.seen.store(self.enqueues(), Relaxed);
         self.sequence.fetch_add(1, Relaxed);
         self.exit.set(exit);
     }
@@ -375,7 +392,7 @@ impl StreamFold {
     fn find_oldest(&self) {
         self.oldest.clear();
         self.is_oldest_late.store(0, Relaxed);
-        if self.work[0].load(Relaxed) <= self.closed[0].load(Relaxed) {
+        if self.enqueues() <= self.closed[0].load(Relaxed) {
             return;
         }
         let last = self.epoch.load(Relaxed);

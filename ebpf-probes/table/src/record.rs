@@ -2,7 +2,7 @@
 //!
 //! Times are CLOCK_MONOTONIC nanoseconds. A record keeps entry and duration apart; its exit is their sum.
 
-use crate::atomic::AtomicU64;
+use crate::atomic::{AtomicU64, Relaxed};
 
 use crate::fold::COUNTERS;
 use crate::histogram::Durations;
@@ -144,6 +144,16 @@ impl StreamKey {
             handle => StreamKey { pid, tid: 0, stream: handle },
         }
     }
+
+    /// Makes a key of one that holds the pid and a call's handle: the same as [`StreamKey::of`], in place.
+    #[inline(always)]
+    pub fn settle(&mut self, tid: u32, is_twin: bool) {
+        if self.stream <= 2 {
+            let own = self.stream == 2 || (self.stream == 0 && is_twin);
+            self.tid = if own { tid } else { 0 };
+            self.stream = 0;
+        }
+    }
 }
 
 /// A key of the map of events.
@@ -185,9 +195,11 @@ pub type RuntimeCode = [[u64; 2]; RANGES];
 pub struct ProcessFold {
     /// When it began, CLOCK_BOOTTIME ns.
     pub start_ns: AtomicU64,
-    /// Hits that live on in the folds alone; the rest is in [`crate::counters::Counters`].
+    /// Other hits that live on in the folds alone; the rest is in [`crate::counters::Counters`].
     pub folded: AtomicU64,
-    /// Calls that enqueued work.
+    /// Launches that are not timed and were folded.
+    pub launches: AtomicU64,
+    /// Other calls that enqueued work.
     pub enqueues: AtomicU64,
     /// The same at the last closer's return.
     pub seen: AtomicU64,
@@ -195,6 +207,14 @@ pub struct ProcessFold {
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
     pub calls: [AtomicU64; ROWS],
+}
+
+impl ProcessFold {
+    /// Calls that enqueued work.
+    #[inline(always)]
+    pub fn enqueued(&self) -> u64 {
+        self.launches.load(Relaxed).wrapping_add(self.enqueues.load(Relaxed))
+    }
 }
 
 /// A place in the list of streams with open work.
@@ -268,6 +288,22 @@ pub struct Settings {
     pub live_at: u64,
     /// Offset of `tgid` in `task_struct`.
     pub tgid_at: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_settled_in_place_is_the_key_made_at_once() {
+        for (stream, is_twin) in
+            [(0, false), (0, true), (1, false), (1, true), (2, false), (2, true), (77, true)]
+        {
+            let mut key = StreamKey { pid: 5, tid: 0, stream };
+            key.settle(9, is_twin);
+            assert_eq!(key, StreamKey::of(5, 9, stream, is_twin), "{stream} {is_twin}");
+        }
+    }
 }
 
 const _: () = {

@@ -63,6 +63,10 @@ fn timed(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|p| p.cookie.is_timed())
 }
 
+fn untimed(points: &[Point]) -> impl Iterator<Item = &Point> {
+    points.iter().filter(|p| !p.cookie.is_timed())
+}
+
 fn failed(path: &Path, reason: String) -> AttachError {
     AttachError { path: path.display().to_string(), reason }
 }
@@ -85,9 +89,11 @@ impl Attach for UprobeMulti {
         // Returns first: a call that is seen to begin is then seen to end.
         let returns = link(&programs.leave, timed(points).map(pair).collect(), End::Return);
         let returns = returns.map_err(|e| failed(path, e.to_string()))?;
-        let entries = link(&programs.enter, points.iter().map(pair).collect(), End::Entry);
+        let entries = link(&programs.enter, timed(points).map(pair).collect(), End::Entry);
         let entries = entries.map_err(|e| failed(path, e.to_string()))?;
-        Ok(Attached::new((entries, returns)))
+        let launches = link(&programs.launch, untimed(points).map(pair).collect(), End::Entry);
+        let launches = launches.map_err(|e| failed(path, e.to_string()))?;
+        Ok(Attached::new((entries, launches, returns)))
     }
 }
 
@@ -97,7 +103,7 @@ pub struct PerfUprobe(());
 impl PerfUprobe {
     /// Loads the programs in the form perf uprobes need.
     pub fn prepare(kernel: &mut Kernel) -> Result<PerfUprobe, CaptureError> {
-        for name in ["enter", "leave"] {
+        for name in ["enter", "launch", "leave"] {
             let program = kernel.perf_program(name)?;
             program.load().map_err(|e| CaptureError::Load { what: "a probe program", reason: chain(&e) })?;
         }
@@ -121,7 +127,8 @@ impl Attach for PerfUprobe {
             Ok(())
         };
         timed(points).try_for_each(|p| link("leave", p)).map_err(|e| failed(path, e))?;
-        points.iter().try_for_each(|p| link("enter", p)).map_err(|e| failed(path, e))?;
+        timed(points).try_for_each(|p| link("enter", p)).map_err(|e| failed(path, e))?;
+        untimed(points).try_for_each(|p| link("launch", p)).map_err(|e| failed(path, e))?;
         Ok(Attached::new(links))
     }
 }

@@ -71,6 +71,8 @@ pub struct Kernel {
 pub struct Multi {
     /// Runs at entries.
     pub enter: OwnedFd,
+    /// Runs at entries of launches that are not timed.
+    pub launch: OwnedFd,
     /// Runs at returns.
     pub leave: OwnedFd,
 }
@@ -205,7 +207,7 @@ impl Multi {
                 instructions(&object, name).ok_or_else(|| failed(format!("there is no {name}")))?;
             sys::load(name, instructions).map_err(|e| failed(e.to_string()))
         };
-        Ok(Multi { enter: load("enter")?, leave: load("leave")? })
+        Ok(Multi { enter: load("enter")?, launch: load("launch")?, leave: load("leave")? })
     }
 }
 

@@ -34,7 +34,8 @@ fn calls(fold: &Words<PROCESS_WORDS>, row: u16) -> u64 {
 
 fn share(fold: &Words<PROCESS_WORDS>) -> Share {
     let hits = PROBES.iter().map(|p| calls(fold, p.id)).sum();
-    Share { hits, folded: fold[offset_of!(ProcessFold, folded) / 8] }
+    let folded = fold[offset_of!(ProcessFold, folded) / 8] + fold[offset_of!(ProcessFold, launches) / 8];
+    Share { hits, folded }
 }
 
 /// What one process amounts to: an event for each function it called.
