@@ -14,6 +14,7 @@
 
 mod calls;
 mod options;
+mod plan;
 mod protocol;
 mod replay;
 mod run;
@@ -117,7 +118,8 @@ fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
     let calls = match play {
         Play::Script(script) => run::run(world::World::new(script, functions, log, &options, &stubs.dir)?)?,
         Play::Sentinels => sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?,
-        Play::Trace(trace) => replay::run(&trace, &functions, &log, &options)?,
+        Play::Trace(plan) => replay::run(&plan, &functions, &log, options.speed)
+            .map_err(PlayError::file("write the oracle log"))?,
     };
     drop(stubs);
     protocol::done(options.wait_go, calls);
@@ -128,14 +130,14 @@ fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
 enum Play {
     Script(Box<crate::script::Script>),
     Sentinels,
-    Trace(replay::Trace),
+    Trace(plan::Plan),
 }
 
 impl Play {
     fn of(options: &Options) -> Result<Play, PlayError> {
         match &options.source {
             Source::Sentinels => Ok(Play::Sentinels),
-            Source::Trace(path) => Ok(Play::Trace(replay::Trace::read(path)?)),
+            Source::Trace(path) => Ok(Play::Trace(plan::Plan::read(path)?)),
             source => {
                 let (name, text) = source.script()?;
                 let script = parse(&text).map_err(|source| PlayError::Script { name, source })?;
@@ -149,7 +151,7 @@ impl Play {
         match self {
             Play::Script(script) => script.api.libraries().to_vec(),
             Play::Sentinels => vec![Library::Cuda, Library::Cudart, Library::Amdhip],
-            Play::Trace(trace) => trace.libraries(),
+            Play::Trace(plan) => plan.libraries(),
         }
     }
 }

@@ -120,9 +120,9 @@ impl Default for Device {
     }
 }
 
-/// A stand-in for the handle of a default stream, which has none: below 2^33, where no real handle is.
+/// A stand-in for the handle of a default stream, which has none: in the half of the addresses that no program has.
 fn default_handle(key: StreamKey) -> u64 {
-    1 << 32 | u64::from(key.tid)
+    1 << 63 | u64::from(key.tid)
 }
 
 impl Device {
