@@ -11,7 +11,12 @@ pub const RECEIVERS: &[ReceiverFactory] = &[];
 pub const PROCESSORS: &[ProcessorFactory] = &[];
 
 /// Sinks.
-pub const EXPORTERS: &[ExporterFactory] = &[];
+pub const EXPORTERS: &[ExporterFactory] = &[
+    exporters::debug::FACTORY,
+    exporters::file::FACTORY,
+    exporters::otlp_grpc::FACTORY,
+    exporters::otlp_http::FACTORY,
+];
 
 /// All tables.
 pub const FACTORIES: Factories<'static> =
