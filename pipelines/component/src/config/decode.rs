@@ -15,22 +15,25 @@ use super::{ConfigError, Entry, Node, Problem, nearest};
 
 /// After so many problems the rest is not looked for: nobody mends more in one go.
 const PROBLEMS_MAX: usize = 100;
+/// As many passes as a section may cost; more than one per problem are needed for nulls alone.
+const PASSES_MAX: usize = 1000;
 
 /// Reads `node`, the section at `path`, into `T`.
 pub(super) fn decode<T: DeserializeOwned>(path: &str, node: &Node) -> Result<T, ConfigError> {
     let pass = Pass::default();
-    loop {
+    for _ in 0..PASSES_MAX {
         let decoder = Decoder::root(path, node, &pass);
         let failure = match T::deserialize(decoder) {
             Ok(value) => return ConfigError::unless_empty(pass.into_problems()).map(|()| value),
             Err(failure) => decoder.blame(failure),
         };
         if !pass.skip(failure) {
-            break;
+            // This failure was noted, or it is the consequence of one that was.
+            return Err(ConfigError::from(pass.into_problems()));
         }
     }
-    // The last failure was noted, unless it was the consequence of one that was: there is a problem to tell.
-    Err(ConfigError::from(pass.into_problems()))
+    let message = format!("more than {PASSES_MAX} nulls where a value is expected");
+    Err(Problem::new(node.position.clone(), path, message).into())
 }
 
 /// What is known from the passes so far.

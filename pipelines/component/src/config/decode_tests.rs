@@ -234,6 +234,13 @@ fn problems_are_bounded() {
 }
 
 #[test]
+fn nulls_are_bounded() {
+    let nulls = |count: usize| format!(r#"{{"fields": [{}]}}"#, vec!["null"; count].join(","));
+    check(&nulls(900), |c| c.fields.clear());
+    refuse(&nulls(1001), &["exporters::x: more than 1000 nulls where a value is expected"]);
+}
+
+#[test]
 fn optional_sections_take_enabled_beside_their_own_keys() {
     let queue = |size, consumers| Optional::some(Queue { queue_size: size, num_consumers: consumers });
     check(r#"{"queue": {"queue_size": 5}}"#, |c| c.queue = queue(5, 10));
