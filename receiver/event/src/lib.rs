@@ -3,6 +3,14 @@
 //! The one idea: time, loss and the end of things are events like any other, so that an analysis fed from a
 //! recording gives, byte for byte, what it gave live. Nothing here reads a clock, a file or a socket: sources are
 //! iterators over bytes or records that somebody else obtained.
+//!
+//! | module | turns | into |
+//! |---|---|---|
+//! | [`decode`] | the bytes of one ring record | a [`decode::Record`] |
+//! | [`fold`] | [`Call`]s in order of entry | the [`Event`]s that the kernel would have sent |
+//! | [`trace`] | a PyTorch profiler trace | [`Call`]s, annotations, and events |
+//! | [`recording`] | events | bytes, and back |
+//! | [`replay`] | a recording or a trace, whichever it is | events |
 
 pub mod call;
 pub mod decode;
