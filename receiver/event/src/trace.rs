@@ -10,18 +10,17 @@
 //! Stream handles are the profiler's stream numbers, but 7, CUPTI's number of the default stream, is 0. Memory is
 //! bounded by [`Limits`]; opening files, and showing progress, is left to the caller.
 
-mod definite;
 mod events;
 mod join;
 mod json;
 mod number;
 mod row;
 mod streams;
+mod symbol;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-pub use self::definite::definite;
 pub use self::events::TraceEvents;
 use self::join::Collector;
 use self::json::{Json, Kind};

@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
 
 use table::fold::mix;
-use table::{Action, Direction, Grid, Library, PROBES, Probe, Way};
+use table::{Action, Direction, Grid, Library, Probe, Way};
 
 use super::row::{Args, Category, Row, fnv1a, named_direction};
 use super::streams::Streams;
+use super::symbol::probe_of;
 use super::{Annotation, Limits, Stats, Trace, TraceError};
 use crate::call::{Call, enqueues};
 use crate::{ClockOffsets, ProcessId, ProcessInfo};
@@ -19,22 +19,6 @@ const UNIX_FROM_NS: u64 = 1_000_000_000_000_000_000;
 const NAMES: usize = 4096;
 /// Bytes of a name that are kept.
 const NAME: usize = 1024;
-
-/// Every symbol that a row or its twin names.
-static SYMBOLS: LazyLock<BTreeMap<&'static str, (&'static Probe, bool)>> = LazyLock::new(|| {
-    let own = PROBES.iter().map(|p| (p.symbol, (p, false)));
-    let twins = PROBES.iter().filter_map(|p| Some((p.twin?, (p, true))));
-    own.chain(twins).collect()
-});
-
-/// The row that a call's name means, and whether it is its twin. CUPTI may append the version that introduced the
-/// function, `_v3020`.
-fn probe_of(name: &str) -> Option<(&'static Probe, bool)> {
-    let versioned =
-        name.rsplit_once("_v").filter(|(_, v)| v.len() >= 4 && v.bytes().all(|b| b.is_ascii_digit()));
-    let found = SYMBOLS.get(name).or_else(|| SYMBOLS.get(versioned?.0));
-    found.copied()
-}
 
 /// A call as the host's side tells it.
 pub(super) struct Draft {
@@ -404,19 +388,9 @@ fn library_name(library: Library) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use table::Slot;
+    use table::{PROBES, Slot};
 
     use super::*;
-
-    #[test]
-    fn a_name_means_its_row_with_or_without_a_version_or_as_its_twin() {
-        let found = |name| probe_of(name).map(|(p, is_twin)| (p.symbol, is_twin));
-        assert_eq!(found("cudaMemcpyAsync"), Some(("cudaMemcpyAsync", false)));
-        assert_eq!(found("cudaMemcpyAsync_v3020"), Some(("cudaMemcpyAsync", false)));
-        assert_eq!(found("cudaMemcpyAsync_ptsz_v7000"), Some(("cudaMemcpyAsync", true)));
-        assert_eq!(found("cuMemcpyHtoDAsync_v2"), Some(("cuMemcpyHtoDAsync_v2", false)));
-        assert_eq!(found("cudaStreamIsCapturing"), None);
-    }
 
     #[test]
     fn every_row_that_needs_a_stream_can_be_given_one() {

@@ -183,50 +183,6 @@ fn every_enqueue_of_a_real_trace_is_in_exactly_one_step() {
     }
 }
 
-/// Steps by what cannot depend on how an event is named.
-fn essence(calls: Vec<Call>) -> Vec<(u64, u64, u64, u32, [u64; 14])> {
-    let steps = steps(Trace { calls, ..Trace::default() });
-    let mut all: Vec<_> =
-        steps.iter().map(|s| (s.header.entry_ns, s.stream, s.first_ns, s.header.flags, s.work)).collect();
-    all.sort();
-    all
-}
-
-#[test]
-fn a_trace_with_its_events_named_gives_the_same_steps() {
-    for name in REAL {
-        let Some(trace) = real(name) else { return };
-        let named = definite(&trace.calls);
-        let untold = |c: &&Call| {
-            let action = c.probe().unwrap().action;
-            matches!(action, Action::EventRecord | Action::EventSync) && c.handle.is_none()
-        };
-        assert_eq!(named.iter().filter(untold).count(), 0, "{name}");
-        assert!(
-            named.len() <= trace.calls.len() + 3,
-            "{name}: {} calls more",
-            named.len() - trace.calls.len()
-        );
-        assert!(named.is_sorted_by_key(|c| c.entry_ns), "{name}");
-        assert_eq!(essence(named), essence(trace.calls), "{name}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn naming_events_changes_no_step(choices in prop::collection::vec((0u8..6, 0u64..3, 0u64..20), 1..120)) {
-        let mut now = 1;
-        let calls = choices.into_iter().map(|(kind, stream, pause)| {
-            let symbol = ["cudaLaunchKernel", "cudaLaunchKernel", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamSynchronize", "cudaDeviceSynchronize"][usize::from(kind)];
-            let row = PROBES.iter().find(|p| p.symbol == symbol).unwrap().id;
-            now += pause + 5;
-            Call { tid: 1, row, entry_ns: now, duration_ns: pause % 5, stream: stream + 16, ..Call::default() }
-        });
-        let calls: Vec<_> = calls.collect();
-        prop_assert_eq!(essence(definite(&calls)), essence(calls));
-    }
-}
-
 fn entry(cat: &str, name: &str, ts: f64, dur: f64, args: Value) -> Value {
     json!({"ph": "X", "cat": cat, "name": name, "pid": 9, "tid": 9, "ts": ts, "dur": dur, "args": args})
 }
