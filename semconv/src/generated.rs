@@ -40,6 +40,10 @@ pub mod attribute {
     pub const GPU_STEP_BASELINE_MEAN: &str = "gpu.step.baseline.mean";
     /// 95th percentile in seconds of the durations of the steps of this workload and phase.
     pub const GPU_STEP_BASELINE_P95: &str = "gpu.step.baseline.p95";
+    /// The mean before the baseline was learnt anew, in seconds.
+    pub const GPU_STEP_BASELINE_PREVIOUS_MEAN: &str = "gpu.step.baseline.previous.mean";
+    /// The 95th percentile before the baseline was learnt anew, in seconds.
+    pub const GPU_STEP_BASELINE_PREVIOUS_P95: &str = "gpu.step.baseline.previous.p95";
     /// Bytes copied by the step in a direction that is not known, or on the host.
     pub const GPU_STEP_BYTES_ELSEWHERE: &str = "gpu.step.bytes.elsewhere";
     /// Bytes filled by the step.
@@ -74,9 +78,11 @@ pub mod attribute {
     pub const GPU_STEP_PHASE: &str = "gpu.step.phase";
     /// The step's duration over its baseline's p95.
     pub const GPU_STEP_RATIO: &str = "gpu.step.ratio";
-    /// Time in seconds that the thread was runnable and waited for a CPU, from the previous closer's return to this one's.
+    /// Time in seconds that the thread was ready to run and had no CPU, from the previous closer's return to this one's.
     pub const GPU_STEP_RUN_QUEUE_DURATION: &str = "gpu.step.run_queue.duration";
-    /// Steps of the stream before this one.
+    /// Stretches of work, each closed by a call that waits, that the step was put together from.
+    pub const GPU_STEP_SEGMENTS: &str = "gpu.step.segments";
+    /// The number of the step's first segment on its stream.
     pub const GPU_STEP_SEQUENCE: &str = "gpu.step.sequence";
     /// Which figure of the baseline.
     pub const GPU_STEP_STATISTIC: &str = "gpu.step.statistic";
@@ -118,6 +124,8 @@ pub mod attribute {
     pub const TELEMETRY_SDK_VERSION: &str = upstream::TELEMETRY_SDK_VERSION;
     /// `thread.id`, as OpenTelemetry defines it.
     pub const THREAD_ID: &str = upstream::THREAD_ID;
+    /// What kind of thing was forgotten.
+    pub const WARPTAP_ANALYSIS_MEMORY: &str = "warptap.analysis.memory";
     /// Why a call or a record was lost.
     pub const WARPTAP_LOSS_REASON: &str = "warptap.loss.reason";
     /// What became of a call that was seen.
@@ -132,6 +140,8 @@ pub mod attribute {
     pub const WARPTAP_PROCESS_VISIBLE: &str = "warptap.process.visible";
     /// At which end of the ring records were counted.
     pub const WARPTAP_RING_SIDE: &str = "warptap.ring.side";
+    /// What kind of telemetry.
+    pub const WARPTAP_SIGNAL: &str = "warptap.signal";
 }
 
 /// Values of attributes that have a fixed set of them.
@@ -243,13 +253,13 @@ pub mod value {
         Collective,
         /// The host was late to enqueue, or was kept from running.
         Host,
-        /// Device memory was allocated or freed on the way.
+        /// More bytes were moved than usual.
         Memory,
-        /// Not looked for.
+        /// There is nothing to explain, or no evidence.
         None,
         /// The device ran below its clocks.
         Throttle,
-        /// Looked for, and nothing found with evidence.
+        /// The time was lost outside the host, and no more is known.
         Unknown,
     }
 
@@ -273,11 +283,11 @@ pub mod value {
     /// Values of `gpu.step.outlier`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuStepOutlier {
-        /// More than 1.5 times the baseline's p95, and at most twice.
+        /// 1.5 times the baseline's p95 or more, and less than twice.
         Ratio15,
-        /// More than twice the baseline's p95, and at most three times.
+        /// Twice the baseline's p95 or more, and less than three times.
         Ratio2,
-        /// More than three times the baseline's p95.
+        /// Three times the baseline's p95 or more.
         Ratio3,
         /// No outlier, or no baseline yet.
         None,
@@ -347,6 +357,34 @@ pub mod value {
             match self {
                 GpuStepStatistic::Mean => "mean",
                 GpuStepStatistic::P95 => "p95",
+            }
+        }
+    }
+
+    /// Values of `warptap.analysis.memory`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapAnalysisMemory {
+        /// A class of step sizes.
+        Class,
+        /// A cluster of step shapes.
+        Cluster,
+        /// A process.
+        Process,
+        /// A stream.
+        Stream,
+    }
+
+    impl WarptapAnalysisMemory {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapAnalysisMemory; 4] = [WarptapAnalysisMemory::Class, WarptapAnalysisMemory::Cluster, WarptapAnalysisMemory::Process, WarptapAnalysisMemory::Stream];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapAnalysisMemory::Class => "class",
+                WarptapAnalysisMemory::Cluster => "cluster",
+                WarptapAnalysisMemory::Process => "process",
+                WarptapAnalysisMemory::Stream => "stream",
             }
         }
     }
@@ -485,6 +523,31 @@ pub mod value {
         }
     }
 
+    /// Values of `warptap.signal`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapSignal {
+        /// Log records.
+        Logs,
+        /// Points.
+        Metrics,
+        /// Spans.
+        Traces,
+    }
+
+    impl WarptapSignal {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapSignal; 3] = [WarptapSignal::Logs, WarptapSignal::Metrics, WarptapSignal::Traces];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapSignal::Logs => "logs",
+                WarptapSignal::Metrics => "metrics",
+                WarptapSignal::Traces => "traces",
+            }
+        }
+    }
+
 }
 
 /// Metrics, by what records them.
@@ -531,36 +594,48 @@ pub mod metric {
     pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&ROWS[18]);
     /// Allocations left out of the live ones because a process holds more than are tracked.
     pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[19]);
+    /// What the step analysis forgot to stay within its bounds.
+    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[20]);
+    /// Spans, log records and last points of ended processes that no pipeline took.
+    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[21]);
     /// Records or calls whose loss was noticed on the way to the analysis.
-    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[20]);
+    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[22]);
+    /// Events of processes whose series had ended.
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[23]);
     /// Hits that were not lost, by what became of them.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[21]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[24]);
     /// Calls seen less than whole.
-    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[22]);
+    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[25]);
     /// Functions attached now.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[23]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[26]);
     /// Calls of traced processes seen to begin.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[24]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[27]);
     /// Libraries attached now, a file counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[25]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[28]);
     /// Hits that left no trace in the figures.
-    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[26]);
+    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[29]);
     /// Calls that were seen and are no hits.
-    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[27]);
+    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[30]);
     /// Runs of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[28]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[31]);
     /// What the probes cost the traced threads, runs times the cost of one measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[29]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[32]);
     /// Processes whose series ended because more are traced than are kept.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[30]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[33]);
     /// Processes that have series now.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[31]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[34]);
     /// Records put into and taken out of the ring between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[32]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[35]);
+    /// Stretches of work that belong to no step, because their process ended before the bulk of it.
+    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[36]);
+    /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[37]);
     /// Series that stand for all attribute values beyond a metric's bound.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[33]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[38]);
     /// Outliers whose span and log record were left out by the rate limit.
-    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[34]);
+    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[39]);
+    /// Steps left out of the durations, because nobody waited for them or their beginning is forgotten.
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[40]);
 }
 
 /// Spans, by their names.
@@ -575,6 +650,8 @@ pub mod span {
 
 /// Events, by their names.
 pub mod event {
+    /// Steps of a phase take another time than before, lastingly, and the baseline was learnt anew.
+    pub const GPU_STEP_BASELINE_SHIFT: &str = "gpu.step.baseline.shift";
     /// Why a step took far longer than its baseline.
     pub const GPU_STEP_OUTLIER: &str = "gpu.step.outlier";
     /// What can and what cannot be seen of a process, whenever that changes.
@@ -598,6 +675,8 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.memory.oldest.age", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.mean", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.p95", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.baseline.previous.mean", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.baseline.previous.p95", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.elsewhere", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.filled", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.from_device", values: &[], is_upstream: false },
@@ -616,6 +695,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.phase", values: &["decode", "mixed", "prefill", "train", "unknown"], is_upstream: false },
     Attribute { key: "gpu.step.ratio", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.run_queue.duration", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.segments", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.sequence", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.statistic", values: &["mean", "p95"], is_upstream: false },
     Attribute { key: "gpu.step.threads", values: &[], is_upstream: false },
@@ -637,6 +717,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "telemetry.sdk.name", values: &[], is_upstream: true },
     Attribute { key: "telemetry.sdk.version", values: &[], is_upstream: true },
     Attribute { key: "thread.id", values: &[], is_upstream: true },
+    Attribute { key: "warptap.analysis.memory", values: &["class", "cluster", "process", "stream"], is_upstream: false },
     Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.probe.fate", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
     Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unmatched_return", "untimed"], is_upstream: false },
@@ -644,9 +725,10 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.process.blind", values: &[], is_upstream: false },
     Attribute { key: "warptap.process.visible", values: &[], is_upstream: false },
     Attribute { key: "warptap.ring.side", values: &["received", "submitted"], is_upstream: false },
+    Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static ROWS: [Metric; 35] = [
+static ROWS: [Metric; 41] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -858,6 +940,26 @@ static ROWS: [Metric; 35] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.analysis.forgotten",
+        unit: "{item}",
+        instrument: Instrument::Counter,
+        description: "What the step analysis forgot to stay within its bounds.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_ANALYSIS_MEMORY, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.delivery.lost",
+        unit: "{item}",
+        instrument: Instrument::Counter,
+        description: "Spans, log records and last points of ended processes that no pipeline took.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_SIGNAL, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.event.lost",
         unit: "{record}",
         instrument: Instrument::Counter,
@@ -865,6 +967,14 @@ static ROWS: [Metric; 35] = [
         attributes: &[
         Use { key: attribute::WARPTAP_LOSS_REASON, level: Level::Required },
     ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.event.orphaned",
+        unit: "{event}",
+        instrument: Instrument::Counter,
+        description: "Events of processes whose series had ended.",
+        attributes: &[],
         stability: Stability::Development,
     },
     Metric {
@@ -974,6 +1084,22 @@ static ROWS: [Metric; 35] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.segment.leftover",
+        unit: "{segment}",
+        instrument: Instrument::Counter,
+        description: "Stretches of work that belong to no step, because their process ended before the bulk of it.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.segment.missed",
+        unit: "{segment}",
+        instrument: Instrument::Counter,
+        description: "Stretches of work whose records were lost, by the gaps in the numbers of their streams.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.series.overflow",
         unit: "{series}",
         instrument: Instrument::Gauge,
@@ -989,6 +1115,14 @@ static ROWS: [Metric; 35] = [
         attributes: &[],
         stability: Stability::Development,
     },
+    Metric {
+        name: "warptap.step.unmeasured",
+        unit: "{step}",
+        instrument: Instrument::Counter,
+        description: "Steps left out of the durations, because nobody waited for them or their beginning is forgotten.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
 ];
 
 /// Every metric, sorted by name.
@@ -1001,7 +1135,6 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
     Span { name: "gpu.step.wait", attributes: &[
-        Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
@@ -1029,6 +1162,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_OUTLIER, level: Level::Required },
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
         Use { key: attribute::GPU_STEP_RATIO, level: Level::Required },
+        Use { key: attribute::GPU_STEP_SEGMENTS, level: Level::Required },
         Use { key: attribute::GPU_STEP_SEQUENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_THREADS, level: Level::Required },
         Use { key: attribute::GPU_STREAM_ORDINAL, level: Level::Required },
@@ -1038,6 +1172,13 @@ pub static SPANS: &[Span] = &[
 
 /// Every event, sorted by name.
 pub static EVENTS: &[Event] = &[
+    Event { name: "gpu.step.baseline.shift", attributes: &[
+        Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
+        Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
+        Use { key: attribute::GPU_STEP_BASELINE_PREVIOUS_MEAN, level: Level::Required },
+        Use { key: attribute::GPU_STEP_BASELINE_PREVIOUS_P95, level: Level::Required },
+        Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
+    ] },
     Event { name: "gpu.step.outlier", attributes: &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },

@@ -112,15 +112,20 @@ impl Metric {
         self.stability
     }
 
-    /// How many series one process can have: the product of the sizes of its attributes' sets of values. An
-    /// attribute with an open set counts for `open` of them.
-    pub fn series_max(&self, open: usize) -> usize {
+    /// How many series one source can have: the product of the sizes of its attributes' sets of values. `open`
+    /// says how many values of an attribute without such a set are looked for.
+    pub fn series_max(&self, open: impl Fn(&str) -> usize) -> usize {
         let sizes = self.attributes.iter().map(|u| match attribute_of(u.key).map_or(0, |a| a.values.len()) {
-            0 => open,
+            0 => open(u.key),
             size => size,
         });
         sizes.product()
     }
+}
+
+/// The registry's row of a metric.
+pub fn metric_of(name: &str) -> Option<&'static Metric> {
+    METRICS.binary_search_by_key(&name, |m| m.name).ok().map(|at| &METRICS[at])
 }
 
 /// The registry's row of an attribute.

@@ -1,1 +1,42 @@
-//! gpu
+//! The `gpu` receiver: events of GPU processes in, OpenTelemetry out.
+//!
+//! The one idea: an [`Analyzer`] that knows no clock but the events', no thread and no file, between two shells: the
+//! component of [`FACTORY`], which reads a live kernel, and [`replay`], which reads whatever was recorded. Both give
+//! the same telemetry for the same events.
+//!
+//! Names are values of `semconv`; what a step means is for `steps` to say; how calls are seen, for `capture`.
+
+mod account;
+mod analyzer;
+mod batch;
+mod clock;
+mod config;
+mod errors;
+mod ids;
+mod instruments;
+mod limit;
+mod memory;
+mod meters;
+mod operations;
+mod outlier;
+mod points;
+mod receiver;
+mod records;
+mod replay;
+mod resource;
+mod service;
+mod source;
+mod tell;
+mod tidy;
+mod traced;
+mod words;
+
+pub use account::Undelivered;
+pub use analyzer::{Analyzer, Settings};
+pub use batch::{Batch, Sink};
+pub use config::{
+    CaptureConfig, ClassifierConfig, Config, OutliersConfig, PhasesConfig, RulesConfig, SourceConfig,
+};
+pub use receiver::{FACTORY, receiver};
+pub use replay::replay;
+pub use source::{AnySource, Open, SourceError};

@@ -1,0 +1,167 @@
+//! The receiver about itself: what the probes say of themselves, and what this analysis had to leave out.
+//!
+//! The one idea: whatever does not appear in the figures of a process appears here, by reason.
+
+use event::Account as Probes;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use semconv::value::{
+    WarptapAnalysisMemory, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide,
+    WarptapSignal,
+};
+use semconv::{attribute, metric};
+use steps::Tally;
+use table::counters::Drop;
+
+use crate::points::{Window, count, gauges, seconds, sums, text};
+
+/// Items that no pipeline took, by signal: told by whoever delivers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Undelivered {
+    /// Log records.
+    pub logs: u64,
+    /// Last points of ended processes.
+    pub metrics: u64,
+    /// Spans.
+    pub traces: u64,
+}
+
+/// What became of everything.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// The probes' own, where the source has probes.
+    pub(crate) probes: Option<Probes>,
+    /// Losses told by events, in the order of [`Drop::ALL`].
+    pub(crate) lost: [u64; Drop::ALL.len()],
+    /// Processes whose series ended for want of room.
+    pub(crate) evicted: u64,
+    /// Outliers without a span.
+    pub(crate) suppressed: u64,
+    /// Allocations not remembered.
+    pub(crate) untracked: u64,
+    /// Events of ended processes.
+    pub(crate) orphaned: u64,
+    /// Steps without durations.
+    pub(crate) unmeasured: u64,
+    /// What no pipeline took.
+    pub(crate) undelivered: Undelivered,
+}
+
+/// What is so now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    pub(crate) processes: usize,
+    pub(crate) overflowing: u64,
+    pub(crate) tally: Tally,
+}
+
+impl Account {
+    /// Losses that an event told of.
+    pub(crate) fn lose(&mut self, reason: Drop, count: u64) {
+        self.lost[reason as usize] += count;
+    }
+
+    /// Everything, as metrics.
+    pub(crate) fn metrics(&self, window: Window, state: State) -> Vec<Metric> {
+        let mut all = self.own(window, state);
+        if let Some(probes) = &self.probes {
+            all.extend(of_probes(probes, window));
+        }
+        all
+    }
+
+    fn own(&self, window: Window, state: State) -> Vec<Metric> {
+        let alone = |value| vec![(Vec::new(), count(value))];
+        let undelivered = [
+            (WarptapSignal::Logs, self.undelivered.logs),
+            (WarptapSignal::Metrics, self.undelivered.metrics),
+            (WarptapSignal::Traces, self.undelivered.traces),
+        ];
+        let undelivered = by(attribute::WARPTAP_SIGNAL, undelivered.map(|(s, n)| (s.as_str(), n)));
+        let tally = &state.tally;
+        let forgotten = [
+            (WarptapAnalysisMemory::Class, tally.classes_evicted),
+            (WarptapAnalysisMemory::Cluster, tally.clusters_evicted),
+            (WarptapAnalysisMemory::Process, tally.processes_evicted),
+            (WarptapAnalysisMemory::Stream, tally.streams_evicted),
+        ];
+        let forgotten = by(attribute::WARPTAP_ANALYSIS_MEMORY, forgotten.map(|(m, n)| (m.as_str(), n)));
+        let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
+        vec![
+            sums(metric::WARPTAP_ALLOCATION_UNTRACKED, window, alone(self.untracked)),
+            sums(metric::WARPTAP_ANALYSIS_FORGOTTEN, window, forgotten),
+            sums(metric::WARPTAP_DELIVERY_LOST, window, undelivered),
+            sums(metric::WARPTAP_EVENT_LOST, window, by_reason(self.lost)),
+            sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
+            sums(metric::WARPTAP_PROCESS_EVICTED, window, alone(self.evicted)),
+            gauges(metric::WARPTAP_PROCESS_TRACKED, window, tracked),
+            sums(metric::WARPTAP_SEGMENT_LEFTOVER, window, alone(tally.leftover)),
+            sums(metric::WARPTAP_SEGMENT_MISSED, window, alone(tally.missed)),
+            gauges(metric::WARPTAP_SERIES_OVERFLOW, window, alone(state.overflowing)),
+            sums(metric::WARPTAP_SPAN_SUPPRESSED, window, alone(self.suppressed)),
+            sums(metric::WARPTAP_STEP_UNMEASURED, window, alone(self.unmeasured)),
+        ]
+    }
+}
+
+fn of_probes(probes: &Probes, window: Window) -> Vec<Metric> {
+    let alone = |value| vec![(Vec::new(), count(value))];
+    let fates = [
+        (WarptapProbeFate::Delivered, probes.delivered),
+        (WarptapProbeFate::Folded, probes.folded),
+        (WarptapProbeFate::SampledOut, probes.sampled_out),
+    ];
+    let flaws = [
+        (WarptapProbeFlaw::UnclosedStream, probes.unclosed_streams),
+        (WarptapProbeFlaw::UnknownEvent, probes.unknown_events),
+        (WarptapProbeFlaw::UnmatchedReturn, probes.unmatched),
+        (WarptapProbeFlaw::Untimed, probes.untimed),
+    ];
+    let passes =
+        [(WarptapProbePass::Filtered, probes.filtered), (WarptapProbePass::Suppressed, probes.suppressed)];
+    let sides = [(WarptapRingSide::Received, probes.received), (WarptapRingSide::Submitted, probes.records)];
+    let fates = by(attribute::WARPTAP_PROBE_FATE, fates.map(|(f, n)| (f.as_str(), n)));
+    let flaws = by(attribute::WARPTAP_PROBE_FLAW, flaws.map(|(f, n)| (f.as_str(), n)));
+    let passes = by(attribute::WARPTAP_PROBE_PASS, passes.map(|(p, n)| (p.as_str(), n)));
+    let sides = by(attribute::WARPTAP_RING_SIDE, sides.map(|(s, n)| (s.as_str(), n)));
+    let mut metrics = vec![
+        sums(metric::WARPTAP_PROBE_CALLS, window, fates),
+        sums(metric::WARPTAP_PROBE_FLAWS, window, flaws),
+        gauges(metric::WARPTAP_PROBE_FUNCTIONS, window, alone(probes.functions)),
+        sums(metric::WARPTAP_PROBE_HITS, window, alone(probes.hits)),
+        gauges(metric::WARPTAP_PROBE_LIBRARIES, window, alone(probes.libraries)),
+        sums(metric::WARPTAP_PROBE_LOSSES, window, by_reason(probes.dropped)),
+        sums(metric::WARPTAP_PROBE_PASSES, window, passes),
+        sums(metric::WARPTAP_PROBE_RUNS, window, alone(probes.runs)),
+        sums(metric::WARPTAP_RING_RECORDS, window, sides),
+    ];
+    if probes.run_cost_ns > 0 {
+        let cost = Value::AsDouble(seconds(probes.runs.saturating_mul(probes.run_cost_ns)));
+        metrics.push(sums(metric::WARPTAP_PROBE_TIME, window, vec![(Vec::new(), cost)]));
+    }
+    metrics
+}
+
+fn by_reason(counts: [u64; Drop::ALL.len()]) -> Vec<(Vec<KeyValue>, Value)> {
+    let rows = Drop::ALL.into_iter().zip(counts);
+    by(attribute::WARPTAP_LOSS_REASON, rows.map(|(reason, count)| (reason.name(), count)))
+}
+
+fn by(key: &str, rows: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(Vec<KeyValue>, Value)> {
+    rows.into_iter().map(|(value, n)| (vec![text(key, value)], count(n))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use semconv::value::WarptapLossReason;
+
+    use super::*;
+
+    #[test]
+    fn the_registry_knows_every_reason_of_a_loss() {
+        let mut reasons = Drop::ALL.map(Drop::name);
+        reasons.sort_unstable();
+        assert_eq!(reasons, WarptapLossReason::ALL.map(WarptapLossReason::as_str));
+    }
+}

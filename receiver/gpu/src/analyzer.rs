@@ -1,0 +1,307 @@
+//! Events in, telemetry out: the whole of the receiver but its clock, its threads and its source.
+//!
+//! The one idea: time is an event. Collections happen where event time passes their instants, so that a recording
+//! gives the same bytes as the machine it was made on, in batches of any size, as often as it is read.
+//!
+//! ```text
+//! Event -> steps::Engine -> Step -> meters of its process --+-- collection --> metrics, a resource each
+//!   |                        `----> outlier: span, record --+-- at once -----> traces, logs
+//!   `---> operations, memory, account ----------------------'
+//! ```
+//!
+//! Bounded: processes ([`Settings::processes_max`], the one unseen for longest makes room), spans (a limit for each
+//! process), series, allocations and exemplars. What is left out is counted in [`crate::account`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord};
+use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use steps::{Engine, Finding, Outlier, Step};
+
+use crate::account::{Account, State, Undelivered};
+use crate::batch::{Sink, metrics, of_resource};
+use crate::clock::Clock;
+use crate::limit::Limit;
+use crate::points::Window;
+use crate::records::Records;
+use crate::tidy::{overflowing, tidy};
+use crate::traced::Traced;
+use crate::{resource, tell};
+
+/// Ended processes that are remembered, so that a late event does not begin them again.
+const ENDED_MAX: usize = 1024;
+
+/// How an analysis works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often metrics are collected, in event time; 0 counts as 1.
+    pub collection_interval_ns: u64,
+    /// What is said of the machine on every resource: `host.name` and the like.
+    pub host: Vec<(String, String)>,
+    /// Processes that have series at a time.
+    pub processes_max: usize,
+    /// Spans that a process may emit at once.
+    pub spans_burst: u32,
+    /// Spans that a process may emit in the long run.
+    pub spans_per_minute: u32,
+    /// How steps are classified and judged.
+    pub steps: steps::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            collection_interval_ns: 10_000_000_000,
+            host: Vec::new(),
+            processes_max: 256,
+            spans_burst: 10,
+            spans_per_minute: 30,
+            steps: steps::Settings::default(),
+        }
+    }
+}
+
+/// The analysis.
+#[derive(Debug)]
+pub struct Analyzer {
+    settings: Settings,
+    engine: Engine,
+    clock: Clock,
+    /// When collecting began, since 1970, fixed at the first collection.
+    start_unix: Option<u64>,
+    first_ns: Option<u64>,
+    collect_at_ns: u64,
+    processes: BTreeMap<ProcessId, Traced>,
+    ended: VecDeque<ProcessId>,
+    records: Records,
+    account: Account,
+    receiver: Resource,
+}
+
+impl Analyzer {
+    /// An analysis that has seen nothing.
+    pub fn new(settings: Settings) -> Analyzer {
+        Analyzer {
+            engine: Engine::new(settings.steps),
+            receiver: resource::encoded(&resource::receiver(&settings.host)),
+            settings,
+            clock: Clock::default(),
+            start_unix: None,
+            first_ns: None,
+            collect_at_ns: 0,
+            processes: BTreeMap::new(),
+            ended: VecDeque::new(),
+            records: Records::new(),
+            account: Account::default(),
+        }
+    }
+
+    /// Takes one event; what it makes ready goes to `sink`.
+    pub fn observe(&mut self, event: &Event, sink: Sink<'_>) {
+        self.observe_with(event, sink, &mut |_| {});
+    }
+
+    /// The same, showing `look` every finding on the way.
+    pub fn observe_with(&mut self, event: &Event, sink: Sink<'_>, look: &mut dyn FnMut(&Finding)) {
+        if let Event::Clock(offsets) = event {
+            self.clock.set(*offsets);
+        }
+        if let Some(at_ns) = when(event) {
+            self.advance(at_ns, sink, look);
+        }
+        match event {
+            Event::Process(info) => self.describe(info, sink),
+            Event::Step(record) => self.segment(record, sink),
+            Event::Call(record) => self.call(record, sink),
+            Event::Operation(total) => {
+                if let Some(traced) = self.traced(total.process, sink) {
+                    traced.operation(total);
+                }
+            }
+            Event::Account(probes) => self.account.probes = Some((**probes).clone()),
+            Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
+            Event::Clock(_) | Event::Exit { .. } | Event::Tick { .. } => {}
+        }
+        self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
+        if let Event::Exit { process, at_ns } = event {
+            self.end(*process, *at_ns, sink);
+        }
+    }
+
+    /// What whoever delivers could not deliver, since the beginning.
+    pub fn set_undelivered(&mut self, undelivered: Undelivered) {
+        self.account.undelivered = undelivered;
+    }
+
+    /// Collects everything recorded up to `at_ns`.
+    pub fn collect(&mut self, at_ns: u64, sink: Sink<'_>) {
+        self.emit_metrics(at_ns, true, sink);
+    }
+
+    /// The source has ended: finds what was held back, and collects for the last time. No event may follow.
+    pub fn finish(&mut self, sink: Sink<'_>) {
+        self.finish_with(sink, &mut |_| {});
+    }
+
+    /// The same, showing `look` every finding on the way.
+    pub fn finish_with(&mut self, sink: Sink<'_>, look: &mut dyn FnMut(&Finding)) {
+        self.find(|engine, out| engine.finish(&mut |finding| out(finding)), sink, look);
+        self.emit_metrics(self.clock.now_ns(), false, sink);
+    }
+
+    /// Event time has come to `at_ns`: collects if it is time. Of several collections missed, the last one says all.
+    fn advance(&mut self, at_ns: u64, sink: Sink<'_>, look: &mut dyn FnMut(&Finding)) {
+        let interval = self.settings.collection_interval_ns.max(1);
+        if self.first_ns.is_none() {
+            self.first_ns = Some(at_ns);
+            self.collect_at_ns = at_ns.saturating_add(interval);
+        }
+        if at_ns >= self.collect_at_ns {
+            let missed = (at_ns - self.collect_at_ns) / interval;
+            let due_ns = self.collect_at_ns + missed * interval;
+            self.collect_at_ns = due_ns.saturating_add(interval);
+            let tick = Event::Tick { at_ns: due_ns };
+            self.find(|engine, out| engine.observe(&tick, &mut |finding| out(finding)), sink, look);
+            self.collect(due_ns, sink);
+        }
+        self.clock.see(at_ns);
+    }
+
+    fn describe(&mut self, info: &ProcessInfo, sink: Sink<'_>) {
+        self.ended.retain(|ended| *ended != info.process);
+        if let Some(traced) = self.processes.get_mut(&info.process) {
+            traced.describe(info);
+        } else {
+            self.make_room(sink);
+            let (now_ns, limit) = (self.clock.now_ns(), self.limit());
+            self.processes.insert(info.process, Traced::new(info, &self.settings.host, now_ns, limit));
+        }
+        if let Some(traced) = self.processes.get(&info.process) {
+            tell::seen(traced, info, &self.records, &self.clock, sink);
+        }
+    }
+
+    fn limit(&self) -> Limit {
+        Limit::new(self.settings.spans_per_minute, self.settings.spans_burst)
+    }
+
+    /// The process of an event, begun where it was never described; none where it has ended.
+    fn traced(&mut self, process: ProcessId, sink: Sink<'_>) -> Option<&mut Traced> {
+        if !self.processes.contains_key(&process) {
+            if self.ended.contains(&process) {
+                self.account.orphaned += 1;
+                return None;
+            }
+            self.make_room(sink);
+            let info = ProcessInfo { process, ..ProcessInfo::default() };
+            let traced = Traced::new(&info, &self.settings.host, self.clock.now_ns(), self.limit());
+            self.processes.insert(process, traced);
+        }
+        let now_ns = self.clock.now_ns();
+        let traced = self.processes.get_mut(&process)?;
+        traced.last_seen_ns = now_ns;
+        Some(traced)
+    }
+
+    fn segment(&mut self, record: &StepRecord, sink: Sink<'_>) {
+        if let Some(traced) = self.traced((&record.header).into(), sink) {
+            traced.segment(record);
+        }
+    }
+
+    fn call(&mut self, record: &CallRecord, sink: Sink<'_>) {
+        let Some(row) = table::row(record.header.row) else { return };
+        let Some(traced) = self.traced((&record.header).into(), sink) else { return };
+        if !traced.call(row, record) {
+            self.account.untracked += 1;
+        }
+    }
+
+    fn make_room(&mut self, sink: Sink<'_>) {
+        while self.processes.len() >= self.settings.processes_max.max(1) {
+            let idle = self.processes.iter().min_by_key(|(id, traced)| (traced.last_seen_ns, **id));
+            let Some((&process, _)) = idle else { return };
+            self.account.evicted += 1;
+            self.flush(process, self.clock.now_ns(), sink);
+        }
+    }
+
+    fn end(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
+        self.flush(process, at_ns.max(self.clock.now_ns()), sink);
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(process);
+    }
+
+    /// A process's last values; its series end.
+    fn flush(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
+        let Some(mut traced) = self.processes.remove(&process) else { return };
+        let last = traced.collect(&self.clock, at_ns);
+        if last.scope_metrics.iter().any(|s| !s.metrics.is_empty()) {
+            sink(metrics(vec![last], false));
+        }
+    }
+
+    /// Takes over what the engine finds when it is told something.
+    fn find(
+        &mut self,
+        told: impl FnOnce(&mut Engine, &mut dyn FnMut(Finding)),
+        sink: Sink<'_>,
+        look: &mut dyn FnMut(&Finding),
+    ) {
+        let Analyzer { engine, processes, records, account, clock, .. } = self;
+        told(engine, &mut |finding| {
+            look(&finding);
+            let process = match &finding {
+                Finding::Step(step) => step.process,
+                Finding::BaselineShift(shift) => shift.process,
+            };
+            let Some(traced) = processes.get_mut(&process) else { return account.orphaned += 1 };
+            match &finding {
+                Finding::Step(step) if is_measured(step) => {
+                    traced.step(step);
+                    if step.outlier != Outlier::None {
+                        tell::outlier(traced, step, records, account, clock, sink);
+                    }
+                }
+                Finding::Step(_) => account.unmeasured += 1,
+                Finding::BaselineShift(shift) => tell::shift(traced, shift, records, clock, sink),
+            }
+        });
+    }
+
+    fn emit_metrics(&mut self, at_ns: u64, is_repeated: bool, sink: Sink<'_>) {
+        let clock = &self.clock;
+        let mut all: Vec<ResourceMetrics> =
+            self.processes.values_mut().map(|traced| traced.collect(clock, at_ns)).collect();
+        all.retain(|r| r.scope_metrics.iter().any(|s| !s.metrics.is_empty()));
+        let overflowing = all.iter().flat_map(|r| &r.scope_metrics).map(|s| overflowing(&s.metrics)).sum();
+        all.insert(0, self.about_itself(at_ns, overflowing));
+        sink(metrics(all, is_repeated));
+    }
+
+    fn about_itself(&mut self, at_ns: u64, overflowing: u64) -> ResourceMetrics {
+        let first_ns = self.first_ns.unwrap_or(at_ns);
+        let start = *self.start_unix.get_or_insert(self.clock.unix(first_ns));
+        let window = Window { start, time: self.clock.unix(at_ns).max(start) };
+        let state = State { processes: self.processes.len(), overflowing, tally: self.engine.tally() };
+        let mut own = self.account.metrics(window, state);
+        tidy(&mut own, window);
+        of_resource(self.receiver.clone(), own)
+    }
+}
+
+/// When an event happened; a process was seen when it was described.
+fn when(event: &Event) -> Option<u64> {
+    match event {
+        Event::Process(info) => Some(info.at_ns).filter(|at_ns| *at_ns > 0),
+        other => other.at_ns(),
+    }
+}
+
+/// A step has a duration if its beginning is known and somebody waited for its end.
+fn is_measured(step: &Step) -> bool {
+    step.is_start_known && !step.is_unfinished
+}

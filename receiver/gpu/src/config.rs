@@ -1,0 +1,293 @@
+//! The receiver's section of the configuration, and what the program makes of it.
+
+use std::path::PathBuf;
+
+use component::config::{ConfigError, GoDuration, Section};
+use serde::Deserialize;
+use steps::{BaselineSettings, Classifier, Rules, Thresholds};
+
+use crate::analyzer::Settings;
+use crate::source::Origin;
+
+/// Collections that follow each other faster than this cost more than they tell.
+const INTERVAL_MIN_MS: u128 = 100;
+
+/// What the user writes.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Config {
+    /// How often metrics are collected.
+    pub collection_interval: GoDuration,
+    /// Where events come from.
+    pub source: SourceConfig,
+    /// How phases are told apart.
+    pub phases: PhasesConfig,
+    /// When a step is an outlier, and how many of them are told one by one.
+    pub outliers: OutliersConfig,
+    /// What is watched.
+    pub capture: CaptureConfig,
+    /// Processes that have series at a time.
+    pub processes_max: usize,
+}
+
+/// Where events come from: the kernel, unless a recording is named.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct SourceConfig {
+    /// A file with a recording or a profiler trace, plain or gzip.
+    pub recording: String,
+}
+
+/// How phases are told apart.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct PhasesConfig {
+    /// Which way.
+    pub classifier: ClassifierConfig,
+    /// The thresholds of `rules`.
+    pub rules: RulesConfig,
+}
+
+/// A way to tell phases apart.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassifierConfig {
+    /// By comparing the steps of a stream with each other.
+    #[default]
+    Adaptive,
+    /// By thresholds.
+    Rules,
+}
+
+/// Thresholds between phases.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct RulesConfig {
+    /// A step with one to this many graph launches is a decode.
+    pub decode_graph_launches_max: u64,
+    /// A step without graphs, or with more, is a decode up to this many threads per launch.
+    pub decode_threads_per_launch_max: u64,
+    /// From this many threads per launch on it is a prefill, or mixed where it launches graphs.
+    pub prefill_threads_per_launch_min: u64,
+}
+
+/// When a step is an outlier, and how many of them are told one by one.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct OutliersConfig {
+    /// Steps of a phase before anything is judged.
+    pub warm_up: u32,
+    /// A step is no outlier for less than this over the p95.
+    pub excess_min: GoDuration,
+    /// Spans that a process may emit at once.
+    pub spans_burst: u32,
+    /// Spans that a process may emit in the long run. The counters are never limited.
+    pub spans_per_minute: u32,
+}
+
+/// What is watched.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct CaptureConfig {
+    /// Every process that calls a GPU library.
+    pub trace_all: bool,
+    /// These processes alone, where `trace_all` is false.
+    pub pids: Vec<u32>,
+    /// How long a library stays attached after its last process.
+    pub linger: GoDuration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let settings = Settings::default();
+        Config {
+            collection_interval: GoDuration::from_secs(10),
+            source: SourceConfig::default(),
+            phases: PhasesConfig::default(),
+            outliers: OutliersConfig::default(),
+            capture: CaptureConfig::default(),
+            processes_max: settings.processes_max,
+        }
+    }
+}
+
+impl Default for RulesConfig {
+    fn default() -> Self {
+        let preset = Thresholds::default();
+        RulesConfig {
+            decode_graph_launches_max: preset.decode_graph_launches_max,
+            decode_threads_per_launch_max: preset.decode_threads_per_launch_max,
+            prefill_threads_per_launch_min: preset.prefill_threads_per_launch_min,
+        }
+    }
+}
+
+impl Default for OutliersConfig {
+    fn default() -> Self {
+        let (settings, baseline) = (Settings::default(), BaselineSettings::default());
+        OutliersConfig {
+            warm_up: baseline.warm_up,
+            excess_min: std::time::Duration::from_nanos(baseline.excess_min_ns).into(),
+            spans_burst: settings.spans_burst,
+            spans_per_minute: settings.spans_per_minute,
+        }
+    }
+}
+
+impl Default for CaptureConfig {
+    fn default() -> Self {
+        CaptureConfig { trace_all: true, pids: Vec::new(), linger: GoDuration::from_secs(60) }
+    }
+}
+
+impl Config {
+    /// Reads and checks a section.
+    pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
+        let config: Config = section.decode()?;
+        let mut problems = section.problems();
+        let interval = config.collection_interval;
+        problems.require(
+            interval.as_millis() >= INTERVAL_MIN_MS,
+            "collection_interval",
+            format!("{:?} is too short: expected at least {INTERVAL_MIN_MS}ms", *interval),
+        );
+        problems.require(config.processes_max > 0, "processes_max", "0 processes: expected at least 1");
+        problems.require(config.outliers.warm_up > 0, "outliers::warm_up", "0 steps: expected at least 1");
+        if let Err(error) = Rules::try_from(config.phases.rules.thresholds()) {
+            problems.add("phases::rules", error.to_string());
+        }
+        let CaptureConfig { trace_all, pids, .. } = &config.capture;
+        problems.require(
+            *trace_all == pids.is_empty(),
+            "capture::pids",
+            format!(
+                "{} processes are named and trace_all is {trace_all}: expected one or the other",
+                pids.len()
+            ),
+        );
+        problems.finish()?;
+        Ok(config)
+    }
+
+    /// How the analysis works.
+    pub fn settings(&self) -> Settings {
+        let defaults = Settings::default();
+        Settings {
+            collection_interval_ns: nanoseconds(self.collection_interval),
+            processes_max: self.processes_max,
+            spans_burst: self.outliers.spans_burst,
+            spans_per_minute: self.outliers.spans_per_minute,
+            steps: steps::Settings {
+                classifier: self.phases.classifier(),
+                baseline: BaselineSettings {
+                    warm_up: self.outliers.warm_up,
+                    excess_min_ns: nanoseconds(self.outliers.excess_min),
+                },
+                processes_max: self.processes_max,
+                ..defaults.steps
+            },
+            ..defaults
+        }
+    }
+
+    /// Where events come from.
+    pub(crate) fn origin(&self) -> Origin {
+        match self.source.recording.as_str() {
+            "" => Origin::Kernel(self.capture()),
+            path => Origin::File(PathBuf::from(path)),
+        }
+    }
+
+    fn capture(&self) -> capture::Settings {
+        capture::Settings {
+            trace_all: self.capture.trace_all,
+            pids: self.capture.pids.clone(),
+            totals_every_ns: nanoseconds(self.collection_interval),
+            linger_ns: nanoseconds(self.capture.linger),
+            ..capture::Settings::default()
+        }
+    }
+}
+
+impl PhasesConfig {
+    fn classifier(&self) -> Classifier {
+        match (self.classifier, Rules::try_from(self.rules.thresholds())) {
+            (ClassifierConfig::Rules, Ok(rules)) => Classifier::Rules(rules),
+            _ => Classifier::Adaptive,
+        }
+    }
+}
+
+impl RulesConfig {
+    fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            decode_graph_launches_max: self.decode_graph_launches_max,
+            decode_threads_per_launch_max: self.decode_threads_per_launch_max,
+            prefill_threads_per_launch_min: self.prefill_threads_per_launch_min,
+        }
+    }
+}
+
+fn nanoseconds(duration: GoDuration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use component::config::Node;
+
+    use super::*;
+
+    fn read(json: &str) -> Result<Config, String> {
+        let node: Node = serde_json::from_str(json).unwrap();
+        Config::read(Section::new("receivers::gpu", &node)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn nothing_written_is_the_default() {
+        assert_eq!(read("null"), Ok(Config::default()));
+        assert_eq!(read("{}"), Ok(Config::default()));
+        let (config, settings) = (Config::default().settings(), Settings::default());
+        assert_eq!(format!("{config:?}"), format!("{settings:?}"));
+    }
+
+    #[test]
+    fn what_is_written_is_what_runs() {
+        let config = read(
+            r#"{"collection_interval": "2s", "phases": {"classifier": "rules",
+                "rules": {"decode_graph_launches_max": 3}},
+                "outliers": {"warm_up": 7, "spans_per_minute": 5}, "capture": {"trace_all": false, "pids": [7]}}"#,
+        );
+        let config = config.unwrap();
+        let settings = config.settings();
+        assert_eq!(settings.collection_interval_ns, 2_000_000_000);
+        assert_eq!((settings.steps.baseline.warm_up, settings.spans_per_minute), (7, 5));
+        let thresholds = Thresholds { decode_graph_launches_max: 3, ..Thresholds::default() };
+        let rules = Classifier::Rules(Rules::try_from(thresholds).unwrap());
+        assert_eq!(settings.steps.classifier, rules);
+        assert_eq!((config.capture().trace_all, config.capture().pids), (false, vec![7]));
+    }
+
+    #[test]
+    fn every_wrong_value_is_told_with_its_place() {
+        for (json, want) in [
+            (r#"{"collection_intervall": "2s"}"#, "collection_interval"),
+            (
+                r#"{"collection_interval": "1ms"}"#,
+                "collection_interval: 1ms is too short: expected at least 100ms",
+            ),
+            (r#"{"processes_max": 0}"#, "processes_max: 0 processes"),
+            (r#"{"outliers": {"warm_up": 0}}"#, "outliers::warm_up: 0 steps"),
+            (r#"{"phases": {"classifier": "guess"}}"#, "phases::classifier"),
+            (
+                r#"{"phases": {"rules": {"decode_threads_per_launch_max": 9, "prefill_threads_per_launch_min": 9}}}"#,
+                "phases::rules: decode_threads_per_launch_max is 9",
+            ),
+            (r#"{"capture": {"pids": [1]}}"#, "capture::pids: 1 processes are named and trace_all is true"),
+            (r#"{"capture": {"trace_all": false}}"#, "capture::pids: 0 processes are named"),
+        ] {
+            let told = read(json).unwrap_err();
+            assert!(told.contains(want), "{told}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How many spans a workload may emit: a bucket of tokens that fills with event time.
+
+/// Tokens, whole and in parts of a billionth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    per_minute: u64,
+    burst: u64,
+    /// In units of a minute's nanoseconds over the rate: one token is [`MINUTE_NS`].
+    filled: u64,
+    at_ns: u64,
+}
+
+const MINUTE_NS: u64 = 60_000_000_000;
+
+impl Limit {
+    /// A full bucket of `burst` tokens that `per_minute` tokens flow into.
+    pub(crate) fn new(per_minute: u32, burst: u32) -> Limit {
+        let burst = u64::from(burst);
+        Limit { per_minute: u64::from(per_minute), burst, filled: burst * MINUTE_NS, at_ns: 0 }
+    }
+
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&mut self, now_ns: u64) -> bool {
+        let passed = now_ns.saturating_sub(self.at_ns);
+        let room = (self.burst * MINUTE_NS).saturating_sub(self.filled);
+        self.filled += passed.saturating_mul(self.per_minute).min(room);
+        self.at_ns = self.at_ns.max(now_ns);
+        let is_there = self.filled >= MINUTE_NS;
+        if is_there {
+            self.filled -= MINUTE_NS;
+        }
+        is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate() {
+        let mut limit = Limit::new(6, 3);
+        let taken = |limit: &mut Limit, at: u64| (0..10).filter(|_| limit.take(at)).count();
+        assert_eq!(taken(&mut limit, SECOND), 3);
+        assert_eq!(taken(&mut limit, SECOND + 9 * SECOND), 0);
+        assert_eq!(taken(&mut limit, SECOND + 10 * SECOND), 1);
+        assert_eq!(taken(&mut limit, SECOND + 3600 * SECOND), 3);
+    }
+
+    #[test]
+    fn time_that_goes_back_gives_no_tokens() {
+        let mut limit = Limit::new(60, 1);
+        assert!(limit.take(100 * SECOND));
+        assert!(!limit.take(1));
+        assert!(!limit.take(100 * SECOND));
+    }
+
+    #[test]
+    fn a_burst_of_nothing_lets_nothing_pass() {
+        assert!(!Limit::new(60, 0).take(u64::MAX));
+    }
+}

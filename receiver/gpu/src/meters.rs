@@ -1,0 +1,181 @@
+//! What is recorded of one process as it happens: steps, copies, memory, errors.
+//!
+//! The cost: at most eight recordings a step, each a hash of one to four attributes whose texts are static, some
+//! 100 ns; nothing is allocated once a series exists.
+
+use std::collections::BTreeMap;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Gauge, Histogram};
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use semconv::value::{CudaMemcpyKind, GpuApiVendor, GpuStepOutlier, GpuStepPhase, GpuStepStatistic};
+use semconv::{attribute, metric};
+use steps::{Level, Outlier, Step};
+use table::fold::Counter as Work;
+use table::record::StepRecord;
+
+use crate::instruments::Instruments;
+use crate::points::seconds;
+use crate::words;
+
+/// Which way the bytes of each counter of a step went.
+const COPIES: [(Work, CudaMemcpyKind); 4] = [
+    (Work::BytesToDevice, CudaMemcpyKind::HostToDevice),
+    (Work::BytesFromDevice, CudaMemcpyKind::DeviceToHost),
+    (Work::BytesOnDevice, CudaMemcpyKind::DeviceToDevice),
+    (Work::BytesElsewhere, CudaMemcpyKind::Default),
+];
+
+/// The instruments of one process.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    instruments: Instruments,
+    duration: Histogram<f64>,
+    enqueue: Histogram<f64>,
+    wait: Histogram<f64>,
+    gap: Histogram<f64>,
+    baseline: Gauge<f64>,
+    host_bound: Gauge<f64>,
+    outliers: Counter<u64>,
+    copied: Counter<u64>,
+    filled: Counter<u64>,
+    allocated: Counter<u64>,
+    freed: Counter<u64>,
+    errors: Counter<u64>,
+    live: Gauge<f64>,
+    oldest: Gauge<f64>,
+    /// What the process says of its model, on every duration.
+    model: Vec<KeyValue>,
+    by_outlier: BTreeMap<(GpuStepOutlier, GpuStepPhase), Vec<KeyValue>>,
+}
+
+impl Meters {
+    /// Instruments that know nothing yet.
+    pub(crate) fn new() -> Meters {
+        let instruments = Instruments::new();
+        Meters {
+            duration: instruments.histogram(metric::GPU_STEP_DURATION),
+            enqueue: instruments.histogram(metric::GPU_STEP_ENQUEUE_DURATION),
+            wait: instruments.histogram(metric::GPU_STEP_WAIT_DURATION),
+            gap: instruments.histogram(metric::GPU_STEP_GAP_DURATION),
+            baseline: instruments.gauge(metric::GPU_STEP_BASELINE),
+            host_bound: instruments.gauge(metric::GPU_STEP_HOST_BOUND_RATIO),
+            outliers: instruments.counter(metric::GPU_STEP_OUTLIERS),
+            copied: instruments.counter(metric::GPU_CUDA_MEMORY_COPY_BYTES),
+            filled: instruments.counter(metric::GPU_CUDA_MEMSET_BYTES),
+            allocated: instruments.counter(metric::GPU_CUDA_MEMORY_ALLOCATIONS),
+            freed: instruments.counter(metric::GPU_CUDA_MEMORY_FREE_BYTES),
+            errors: instruments.counter(metric::GPU_CUDA_ERRORS),
+            live: instruments.gauge(metric::GPU_CUDA_MEMORY_LIVE),
+            oldest: instruments.gauge(metric::GPU_CUDA_MEMORY_OLDEST_AGE),
+            instruments,
+            model: Vec::new(),
+            by_outlier: BTreeMap::new(),
+        }
+    }
+
+    /// From here on durations carry these.
+    pub(crate) fn set_model(&mut self, provider: Option<&str>, model: Option<&str>) {
+        let provider = provider.map(|p| KeyValue::new(attribute::GEN_AI_PROVIDER_NAME, p.to_owned()));
+        let model = model.map(|m| KeyValue::new(attribute::GEN_AI_REQUEST_MODEL, m.to_owned()));
+        self.model = provider.into_iter().chain(model).collect();
+        self.by_outlier.clear();
+    }
+
+    /// A step's times.
+    pub(crate) fn step(&mut self, step: &Step) {
+        let (outlier, phase) = (words::outlier(step.outlier), words::phase(step.phase));
+        let model = &self.model;
+        let attributes = self.by_outlier.entry((outlier, phase)).or_insert_with(|| {
+            let own = [
+                KeyValue::new(attribute::GPU_STEP_OUTLIER, outlier.as_str()),
+                KeyValue::new(attribute::GPU_STEP_PHASE, phase.as_str()),
+            ];
+            model.iter().cloned().chain(own).collect()
+        });
+        self.duration.record(seconds(step.duration_ns), attributes);
+        let phase = [KeyValue::new(attribute::GPU_STEP_PHASE, phase.as_str())];
+        self.enqueue.record(seconds(step.enqueue_ns), &phase);
+        self.wait.record(seconds(step.wait_ns), &phase);
+        if step.gap_ns > 0 {
+            self.gap.record(seconds(step.gap_ns), &phase);
+        }
+        if step.outlier != Outlier::None {
+            self.outlier(step);
+        }
+    }
+
+    /// What a segment of a step copied and filled.
+    pub(crate) fn work(&self, vendor: GpuApiVendor, record: &StepRecord) {
+        let of_vendor = || KeyValue::new(attribute::GPU_API_VENDOR, vendor.as_str());
+        for (counter, kind) in COPIES {
+            let bytes = record.work[counter as usize];
+            if bytes > 0 {
+                let kind = KeyValue::new(attribute::CUDA_MEMCPY_KIND, kind.as_str());
+                self.copied.add(bytes, &[kind, of_vendor()]);
+            }
+        }
+        let bytes = record.work[Work::BytesFilled as usize];
+        if bytes > 0 {
+            self.filled.add(bytes, &[of_vendor()]);
+        }
+    }
+
+    /// Whether or not it has a span.
+    fn outlier(&self, step: &Step) {
+        let attributes = [
+            KeyValue::new(attribute::GPU_STEP_CAUSE, words::cause(step.cause()).as_str()),
+            KeyValue::new(attribute::GPU_STEP_OUTLIER, words::outlier(step.outlier).as_str()),
+            KeyValue::new(attribute::GPU_STEP_PHASE, words::phase(step.phase).as_str()),
+        ];
+        self.outliers.add(1, &attributes);
+    }
+
+    /// Memory allocated.
+    pub(crate) fn allocate(&self, vendor: GpuApiVendor, bytes: u64) {
+        self.allocated.add(bytes, &[KeyValue::new(attribute::GPU_API_VENDOR, vendor.as_str())]);
+    }
+
+    /// Memory freed.
+    pub(crate) fn free(&self, vendor: GpuApiVendor, bytes: u64) {
+        self.freed.add(bytes, &[KeyValue::new(attribute::GPU_API_VENDOR, vendor.as_str())]);
+    }
+
+    /// A call that failed.
+    pub(crate) fn error(&self, error: &'static str, vendor: GpuApiVendor, operation: &'static str) {
+        let attributes = [
+            KeyValue::new(attribute::ERROR_TYPE, error),
+            KeyValue::new(attribute::GPU_API_VENDOR, vendor.as_str()),
+            KeyValue::new(attribute::GPU_CUDA_OPERATION_NAME, operation),
+        ];
+        self.errors.add(1, &attributes);
+    }
+
+    /// What is so at a collection: memory held, and the age of the oldest piece of it.
+    pub(crate) fn hold(&self, live_bytes: u64, oldest_age_ns: Option<u64>) {
+        self.live.record(live_bytes as f64, &[]);
+        self.oldest.record(seconds(oldest_age_ns.unwrap_or(0)), &[]);
+    }
+
+    /// What is so at a collection: a phase's baseline.
+    pub(crate) fn usual(&self, phase: GpuStepPhase, level: &Level) {
+        let rows = [(GpuStepStatistic::Mean, level.mean_ns), (GpuStepStatistic::P95, level.p95_ns)];
+        for (statistic, ns) in rows {
+            let attributes = [
+                KeyValue::new(attribute::GPU_STEP_PHASE, phase.as_str()),
+                KeyValue::new(attribute::GPU_STEP_STATISTIC, statistic.as_str()),
+            ];
+            self.baseline.record(ns / 1e9, &attributes);
+        }
+    }
+
+    /// What is so at a collection: the host's share of a phase's time.
+    pub(crate) fn share(&self, phase: GpuStepPhase, host_bound: f64) {
+        self.host_bound.record(host_bound, &[KeyValue::new(attribute::GPU_STEP_PHASE, phase.as_str())]);
+    }
+
+    /// Everything recorded so far.
+    pub(crate) fn collect(&mut self) -> Vec<Metric> {
+        self.instruments.collect()
+    }
+}

@@ -1,0 +1,189 @@
+//! What the functions of one process amount to, as the kernel counts them: calls, durations, launches, waits.
+//!
+//! The one idea: the kernel keeps all calls of a function together, and reports each failed one by itself. So the
+//! failed ones are taken out of the total and stand under their error's name, those of them that returned before
+//! the total was read: a series never loses a call that it had.
+
+use std::collections::BTreeMap;
+
+use event::OperationTotal;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use semconv::{attribute, metric, value};
+use table::{Action, Api, Library, Probe};
+
+use crate::points::{self, Durations, Window, text};
+
+/// Failed calls of one function that wait for a total. Full: the next ones stay in the total.
+const WAITING_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Operation {
+    calls: u64,
+    returned: u64,
+    all: Durations,
+    read_at_ns: u64,
+    failed: BTreeMap<&'static str, Durations>,
+    /// When it returned, its error, how long it took.
+    waiting: Vec<(u64, &'static str, u64)>,
+}
+
+/// The functions of one process, by row.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    rows: BTreeMap<u16, Operation>,
+}
+
+impl Operations {
+    /// A call that failed.
+    pub(crate) fn fail(&mut self, row: u16, error: &'static str, exit_ns: u64, duration_ns: u64) {
+        let operation = self.rows.entry(row).or_default();
+        let is_late = exit_ns <= operation.read_at_ns;
+        if !is_late && operation.waiting.len() < WAITING_MAX {
+            operation.waiting.push((exit_ns, error, duration_ns));
+        }
+    }
+
+    /// A function's total, which replaces the one before it. Rows that this agent does not know are left out.
+    pub(crate) fn replace(&mut self, total: &OperationTotal) {
+        let operation = self.rows.entry(total.row).or_default();
+        operation.calls = operation.calls.max(total.calls);
+        operation.returned = operation.returned.max(total.returned);
+        operation.read_at_ns = operation.read_at_ns.max(total.at_ns);
+        operation.all = Durations {
+            sum_ns: total.sum_ns,
+            max_ns: (total.returned > 0).then_some(total.max_ns),
+            zero_count: total.zero_count,
+            buckets: total.buckets.clone(),
+        };
+        operation.sort_out_failed();
+    }
+
+    /// The metrics that are made of totals.
+    pub(crate) fn metrics(&self, window: Window) -> Vec<Metric> {
+        let known = self.rows.iter().filter_map(|(id, o)| Some((table::row(*id)?, o)));
+        let known: Vec<(&Probe, &Operation)> = known.collect();
+        let launches = |action| launches(&known, action);
+        let made = [
+            (metric::GPU_CUDA_OPERATION_COUNT, counts(&known)),
+            (metric::GPU_CUDA_KERNEL_LAUNCH_CALLS, launches(Action::Launch)),
+            (metric::GPU_CUDA_GRAPH_LAUNCH_CALLS, launches(Action::GraphLaunch)),
+        ];
+        let sums = made.into_iter().filter(|(_, points)| !points.is_empty());
+        let mut metrics: Vec<Metric> =
+            sums.map(|(metric, points)| points::sums(metric, window, points)).collect();
+        let made = [
+            (metric::GPU_CUDA_OPERATION_DURATION, durations(&known)),
+            (metric::GPU_CUDA_SYNC_DURATION, waits(&known)),
+        ];
+        let histograms = made.into_iter().filter(|(_, points)| !points.is_empty());
+        metrics.extend(histograms.map(|(metric, points)| points::histograms(metric, window, points)));
+        metrics
+    }
+}
+
+impl Operation {
+    fn sort_out_failed(&mut self) {
+        let read_at_ns = self.read_at_ns;
+        for (_, error, duration_ns) in self.waiting.extract_if(.., |(exit_ns, ..)| *exit_ns <= read_at_ns) {
+            self.failed.entry(error).or_default().add(duration_ns);
+        }
+    }
+
+    fn failed_count(&self) -> u64 {
+        self.failed.values().map(Durations::count).sum()
+    }
+
+    fn succeeded(&self) -> Durations {
+        let mut rest = self.all.clone();
+        self.failed.values().for_each(|failed| rest.subtract(failed));
+        rest
+    }
+}
+
+/// Whose library it is.
+pub(crate) fn vendor(row: &Probe) -> value::GpuApiVendor {
+    match row.library {
+        Library::Amdhip => value::GpuApiVendor::Amd,
+        Library::Cuda | Library::Cudart => value::GpuApiVendor::Nvidia,
+    }
+}
+
+fn attributes(row: &Probe, error: Option<&str>) -> Vec<KeyValue> {
+    let api = match row.api {
+        Api::Driver => value::GpuCudaApi::Driver,
+        Api::Runtime => value::GpuCudaApi::Runtime,
+    };
+    let error = error.map(|e| text(attribute::ERROR_TYPE, e));
+    let own = [
+        text(attribute::GPU_API_VENDOR, vendor(row).as_str()),
+        text(attribute::GPU_CUDA_API, api.as_str()),
+        text(attribute::GPU_CUDA_OPERATION_NAME, row.symbol),
+    ];
+    error.into_iter().chain(own).collect()
+}
+
+fn counts(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Value)> {
+    let mut points = Vec::new();
+    for (row, operation) in known {
+        // A timed call counts when it returns, or one that fails would count twice for a while.
+        let all = if row.is_timed() { operation.returned } else { operation.calls };
+        let succeeded = all.saturating_sub(operation.failed_count());
+        points.push((attributes(row, None), points::count(succeeded)));
+        for (error, failed) in &operation.failed {
+            points.push((attributes(row, Some(error)), points::count(failed.count())));
+        }
+    }
+    points
+}
+
+fn durations(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Durations)> {
+    let mut points = Vec::new();
+    for (row, operation) in known.iter().filter(|(_, o)| o.returned > 0) {
+        points.push((attributes(row, None), operation.succeeded()));
+        for (error, failed) in &operation.failed {
+            points.push((attributes(row, Some(error)), failed.clone()));
+        }
+    }
+    points
+}
+
+fn launches(known: &[(&Probe, &Operation)], action: Action) -> Vec<(Vec<KeyValue>, Value)> {
+    let mut calls: BTreeMap<value::GpuApiVendor, u64> = BTreeMap::new();
+    for (row, operation) in known.iter().filter(|(row, _)| row.action == action) {
+        *calls.entry(vendor(row)).or_default() += operation.calls;
+    }
+    let point = |(vendor, calls): (value::GpuApiVendor, u64)| {
+        (vec![text(attribute::GPU_API_VENDOR, vendor.as_str())], points::count(calls))
+    };
+    calls.into_iter().map(point).collect()
+}
+
+/// What the host waits for in a call of this row, if it waits.
+fn sync_kind(row: &Probe) -> Option<value::GpuCudaSyncKind> {
+    match row.action {
+        Action::StreamSync => Some(value::GpuCudaSyncKind::Stream),
+        Action::EventSync => Some(value::GpuCudaSyncKind::Event),
+        Action::DeviceSync => Some(value::GpuCudaSyncKind::Device),
+        Action::Copy if row.wiring.blocking => Some(value::GpuCudaSyncKind::Memcpy),
+        _ => None,
+    }
+}
+
+fn waits(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Durations)> {
+    let mut waits: BTreeMap<(value::GpuApiVendor, value::GpuCudaSyncKind), Durations> = BTreeMap::new();
+    for (row, operation) in known.iter().filter(|(_, o)| o.returned > 0) {
+        if let Some(kind) = sync_kind(row) {
+            waits.entry((vendor(row), kind)).or_default().merge(&operation.all);
+        }
+    }
+    let point = |((vendor, kind), durations): ((value::GpuApiVendor, value::GpuCudaSyncKind), Durations)| {
+        let vendor = text(attribute::GPU_API_VENDOR, vendor.as_str());
+        (vec![vendor, text(attribute::GPU_CUDA_SYNC_KIND, kind.as_str())], durations)
+    };
+    waits.into_iter().map(point).collect()
+}
+
+#[cfg(test)]
+mod tests;

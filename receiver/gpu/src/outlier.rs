@@ -1,0 +1,198 @@
+//! What is said of a step that took far longer than its baseline: a span with two children, and a log record.
+//!
+//! The one idea: all of it is said once, here, in the registry's words, from values that are known when the step
+//! ends. Span, record and exemplar find each other by the span's ids; span and record also by their event id.
+
+use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
+use opentelemetry::trace::{
+    Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceId, Tracer,
+};
+use opentelemetry::{Context, KeyValue, Value};
+use opentelemetry_sdk::logs::SdkLogRecord;
+use opentelemetry_sdk::trace::SdkTracer;
+use semconv::value::{GpuApiVendor, GpuStepPhase};
+use semconv::{attribute, event, span};
+use steps::{Level, Step};
+use table::fold::Counter;
+
+use crate::ids::Hash;
+use crate::points::seconds;
+use crate::records::{Records, instant};
+use crate::words;
+
+/// A step that took far longer than its baseline, and what is known beside it.
+#[derive(Debug)]
+pub(crate) struct Outlier<'a> {
+    pub(crate) step: &'a Step,
+    /// What it was compared with.
+    pub(crate) level: Level,
+    pub(crate) vendor: GpuApiVendor,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) provider: Option<&'a str>,
+    pub(crate) live_bytes: u64,
+    pub(crate) oldest_age_ns: Option<u64>,
+    pub(crate) unix: Times,
+}
+
+/// The three instants of a step, ns since 1970: first work enqueued, closer entered, closer returned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) first: u64,
+    pub(crate) entry: u64,
+    pub(crate) exit: u64,
+}
+
+/// What an exemplar needs to point to the span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanIds {
+    pub(crate) trace: TraceId,
+    pub(crate) span: SpanId,
+}
+
+impl Outlier<'_> {
+    /// Emits the span, its children and the log record.
+    pub(crate) fn emit(&self, records: &Records) -> SpanIds {
+        let seed = Hash::of("step").with_word(self.step.id.0).with_word(self.unix.exit);
+        let ids = self.spans(records.tracer(seed));
+        records.log(instant(self.unix.exit), Some((ids.trace, ids.span)), |log| self.fill(log));
+        ids
+    }
+
+    fn spans(&self, tracer: &SdkTracer) -> SpanIds {
+        let name = format!("{}.{}", span::INFER_OUTLIER, words::outlier(self.step.outlier).as_str());
+        let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
+        let builder = builder.with_start_time(instant(self.unix.first)).with_attributes(self.attributes());
+        let mut root = builder.start_with_context(tracer, &Context::new());
+        root.set_status(Status::error(self.sentence()));
+        let context = Context::new().with_span(root);
+        let ids = ids(context.span().span_context());
+        context.span().end_with_timestamp(instant(self.unix.exit));
+        let (enqueue, wait) = (self.of_child(self.step.first_thread), self.of_child(self.step.thread));
+        child(tracer, &context, span::GPU_STEP_ENQUEUE, enqueue, self.unix.first, self.unix.entry);
+        child(tracer, &context, span::GPU_STEP_WAIT, wait, self.unix.entry, self.unix.exit);
+        ids
+    }
+
+    /// The status of the span and the body of the record.
+    fn sentence(&self) -> String {
+        let phase = match words::phase(self.step.phase) {
+            GpuStepPhase::Unknown => "a",
+            phase => phase.as_str(),
+        };
+        let (took, p95) = (self.step.duration_ns as f64 / 1e6, self.level.p95_ns / 1e6);
+        let ratio = self.step.ratio;
+        format!("{phase} step took {took:.1} ms, {ratio:.1} times the 95th percentile of {p95:.1} ms")
+    }
+
+    fn attributes(&self) -> Vec<KeyValue> {
+        let step = self.step;
+        let work = |counter: Counter| Some(integer(step.work.of(counter)));
+        let device = (step.device >= 0).then(|| Value::I64(step.device.into()));
+        let rows: [(&'static str, Option<Value>); 28] = [
+            (attribute::CUDA_DEVICE_INDEX, device),
+            (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
+            (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
+            (attribute::GPU_API_VENDOR, Some(self.vendor.as_str().into())),
+            (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
+            (attribute::GPU_MEMORY_LIVE, Some(integer(self.live_bytes))),
+            (attribute::GPU_MEMORY_OLDEST_AGE, self.oldest_age_ns.map(|ns| seconds(ns).into())),
+            (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
+            (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
+            (attribute::GPU_STEP_BYTES_ELSEWHERE, work(Counter::BytesElsewhere)),
+            (attribute::GPU_STEP_BYTES_FILLED, work(Counter::BytesFilled)),
+            (attribute::GPU_STEP_BYTES_FROM_DEVICE, work(Counter::BytesFromDevice)),
+            (attribute::GPU_STEP_BYTES_ON_DEVICE, work(Counter::BytesOnDevice)),
+            (attribute::GPU_STEP_BYTES_TO_DEVICE, work(Counter::BytesToDevice)),
+            (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
+            (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
+            (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
+            (attribute::GPU_STEP_GRAPH_LAUNCHES, work(Counter::GraphLaunches)),
+            (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
+            (attribute::GPU_STEP_LAUNCHES, work(Counter::Launches)),
+            (attribute::GPU_STEP_OUTLIER, Some(words::outlier(step.outlier).as_str().into())),
+            (attribute::GPU_STEP_PHASE, Some(words::phase(step.phase).as_str().into())),
+            (attribute::GPU_STEP_RATIO, Some(step.ratio.into())),
+            (attribute::GPU_STEP_SEGMENTS, Some(Value::I64(step.segments.into()))),
+            (attribute::GPU_STEP_SEQUENCE, Some(integer(step.sequence))),
+            (attribute::GPU_STEP_THREADS, work(Counter::Threads)),
+            (attribute::GPU_STREAM_ORDINAL, Some(Value::I64(step.stream.into()))),
+            (attribute::THREAD_ID, Some(Value::I64(step.thread.into()))),
+        ];
+        rows.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))).collect()
+    }
+
+    /// What a child says: whose it is, and which thread's.
+    fn of_child(&self, thread: u32) -> Vec<KeyValue> {
+        vec![
+            KeyValue::new(attribute::GPU_EVENT_ID, self.step.id.to_string()),
+            KeyValue::new(attribute::THREAD_ID, i64::from(thread)),
+        ]
+    }
+
+    fn fill(&self, log: &mut SdkLogRecord) {
+        let step = self.step;
+        log.set_event_name(event::GPU_STEP_OUTLIER);
+        log.set_severity_number(Severity::Warn);
+        log.set_severity_text("WARN");
+        log.set_body(self.sentence().into());
+        let causes: Vec<String> = step.causes.iter().map(explanation).collect();
+        let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
+        let rows: [(&'static str, Option<AnyValue>); 15] = [
+            (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
+            (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
+            (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
+            (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
+            (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| texts(&causes))),
+            (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
+            (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
+            (attribute::GPU_STEP_ENQUEUE_DURATION, Some(seconds(step.enqueue_ns).into())),
+            (attribute::GPU_STEP_GAP_DURATION, gap),
+            (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
+            (attribute::GPU_STEP_OUTLIER, Some(words::outlier(step.outlier).as_str().into())),
+            (attribute::GPU_STEP_PHASE, Some(words::phase(step.phase).as_str().into())),
+            (attribute::GPU_STEP_RATIO, Some(step.ratio.into())),
+            (attribute::GPU_STEP_RUN_QUEUE_DURATION, run_queue_s(step).map(AnyValue::from)),
+            (attribute::GPU_STEP_WAIT_DURATION, Some(seconds(step.wait_ns).into())),
+        ];
+        log.add_attributes(rows.into_iter().filter_map(|(key, value)| Some((key, value?))));
+    }
+}
+
+/// A cause as a sentence.
+fn explanation(cause: &steps::Cause) -> String {
+    let (percent, kind, severity) = (cause.share * 100.0, cause.kind.name(), cause.severity.name());
+    format!("{percent:.0} % {kind} ({severity}): {}; {}", cause.evidence, cause.advice)
+}
+
+/// Time waited for a CPU in all parts; none where the kernel tells of none.
+fn run_queue_s(step: &Step) -> Option<f64> {
+    let parts = [step.run_queue.gap_ns, step.run_queue.enqueue_ns, step.run_queue.wait_ns];
+    let seen = parts.into_iter().flatten();
+    seen.reduce(u64::saturating_add).map(seconds)
+}
+
+/// Texts as one value.
+pub(crate) fn texts(texts: &[String]) -> AnyValue {
+    AnyValue::ListAny(Box::new(texts.iter().map(|text| text.clone().into()).collect()))
+}
+
+fn child(
+    tracer: &SdkTracer,
+    parent: &Context,
+    name: &'static str,
+    attributes: Vec<KeyValue>,
+    from: u64,
+    to: u64,
+) {
+    let builder = tracer.span_builder(name).with_kind(SpanKind::Internal).with_attributes(attributes);
+    let mut span = builder.with_start_time(instant(from)).start_with_context(tracer, parent);
+    span.end_with_timestamp(instant(to));
+}
+
+fn ids(context: &SpanContext) -> SpanIds {
+    SpanIds { trace: context.trace_id(), span: context.span_id() }
+}
+
+fn integer(value: u64) -> Value {
+    Value::I64(i64::try_from(value).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,233 @@
+//! Points that enter OTLP as they are: what the kernel has aggregated already, and the receiver's own account.
+//!
+//! The one idea: a point belongs to a metric of the registry, and the metric's kind decides what points it takes.
+
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
+    NumberDataPoint, Sum, metric,
+};
+use table::histogram::{SCALE, ZERO_NS};
+
+/// What all points of one collection share, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Since when sums add up.
+    pub(crate) start: u64,
+    /// The collection.
+    pub(crate) time: u64,
+}
+
+/// An attribute with a text.
+pub(crate) fn text(key: &str, value: impl Into<String>) -> KeyValue {
+    let value = AnyValue { value: Some(any_value::Value::StringValue(value.into())) };
+    KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
+}
+
+/// A sum of each set of attributes.
+pub(crate) fn sums(metric: semconv::Counter, window: Window, values: Vec<(Vec<KeyValue>, Value)>) -> Metric {
+    let data_points =
+        values.into_iter().map(|(attributes, value)| number(window, attributes, value)).collect();
+    let sum = Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true };
+    described(&metric, metric::Data::Sum(sum))
+}
+
+/// A value of each set of attributes.
+pub(crate) fn gauges(metric: semconv::Gauge, window: Window, values: Vec<(Vec<KeyValue>, Value)>) -> Metric {
+    let now = Window { start: 0, ..window };
+    let data_points = values.into_iter().map(|(attributes, value)| number(now, attributes, value)).collect();
+    described(&metric, metric::Data::Gauge(Gauge { data_points }))
+}
+
+/// A distribution of each set of attributes.
+pub(crate) fn histograms(
+    metric: semconv::Histogram,
+    window: Window,
+    values: Vec<(Vec<KeyValue>, Durations)>,
+) -> Metric {
+    let data_points = values.into_iter().map(|(attributes, value)| value.point(window, attributes)).collect();
+    let histogram = ExponentialHistogram { data_points, aggregation_temporality: CUMULATIVE };
+    described(&metric, metric::Data::ExponentialHistogram(histogram))
+}
+
+/// A count as a point's value. Counts beyond what OTLP can say stay at its end.
+pub(crate) fn count(value: u64) -> Value {
+    Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
+
+fn described(metric: &semconv::Metric, data: metric::Data) -> Metric {
+    Metric {
+        name: metric.name().to_owned(),
+        description: metric.description().to_owned(),
+        unit: metric.unit().to_owned(),
+        metadata: Vec::new(),
+        data: Some(data),
+    }
+}
+
+fn number(window: Window, attributes: Vec<KeyValue>, value: Value) -> NumberDataPoint {
+    NumberDataPoint {
+        attributes,
+        start_time_unix_nano: window.start,
+        time_unix_nano: window.time,
+        exemplars: Vec::new(),
+        flags: 0,
+        value: Some(value),
+    }
+}
+
+/// Durations as the kernel counts them: buckets of [`table::histogram`], by OTLP's index.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Durations {
+    pub(crate) sum_ns: u64,
+    /// The longest, where it is known.
+    pub(crate) max_ns: Option<u64>,
+    pub(crate) zero_count: u64,
+    /// Index and count, sorted, none empty.
+    pub(crate) buckets: Vec<(i32, u64)>,
+}
+
+impl Durations {
+    /// Durations counted.
+    pub(crate) fn count(&self) -> u64 {
+        self.zero_count + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
+    }
+
+    /// Counts one.
+    pub(crate) fn add(&mut self, ns: u64) {
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = Some(self.max_ns.map_or(ns, |max| max.max(ns)));
+        match table::histogram::place(ns) {
+            0 => self.zero_count += 1,
+            place => self.add_to(table::histogram::OFFSET + place as i32 - 1, 1),
+        }
+    }
+
+    /// Counts all of another's.
+    pub(crate) fn merge(&mut self, other: &Durations) {
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.zero_count += other.zero_count;
+        other.buckets.iter().for_each(|&(index, count)| self.add_to(index, count));
+    }
+
+    /// Takes another's out again. The longest is then known only if it was not the other's.
+    pub(crate) fn subtract(&mut self, other: &Durations) {
+        self.sum_ns = self.sum_ns.saturating_sub(other.sum_ns);
+        self.max_ns = self.max_ns.filter(|max| other.max_ns.is_none_or(|theirs| theirs < *max));
+        self.zero_count = self.zero_count.saturating_sub(other.zero_count);
+        for &(index, count) in &other.buckets {
+            if let Ok(at) = self.buckets.binary_search_by_key(&index, |b| b.0) {
+                self.buckets[at].1 = self.buckets[at].1.saturating_sub(count);
+            }
+        }
+        self.buckets.retain(|(_, count)| *count > 0);
+    }
+
+    fn add_to(&mut self, index: i32, count: u64) {
+        match self.buckets.binary_search_by_key(&index, |b| b.0) {
+            Ok(at) => self.buckets[at].1 += count,
+            Err(at) => self.buckets.insert(at, (index, count)),
+        }
+    }
+
+    fn point(self, window: Window, attributes: Vec<KeyValue>) -> ExponentialHistogramDataPoint {
+        ExponentialHistogramDataPoint {
+            attributes,
+            start_time_unix_nano: window.start,
+            time_unix_nano: window.time,
+            count: self.count(),
+            sum: Some(seconds(self.sum_ns)),
+            scale: SCALE,
+            zero_count: self.zero_count,
+            positive: Some(dense(&self.buckets)),
+            negative: None,
+            flags: 0,
+            exemplars: Vec::new(),
+            min: None,
+            max: self.max_ns.map(seconds),
+            zero_threshold: zero_threshold(),
+        }
+    }
+}
+
+/// Seconds.
+pub(crate) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// 2^-24 s: the bound below the first bucket, which [`ZERO_NS`] is in whole nanoseconds.
+fn zero_threshold() -> f64 {
+    let threshold = (-24f64).exp2();
+    debug_assert_eq!((threshold * 1e9) as u64, ZERO_NS);
+    threshold
+}
+
+/// Buckets from the first to the last, the empty ones between them included.
+fn dense(buckets: &[(i32, u64)]) -> Buckets {
+    let (Some((first, _)), Some((last, _))) = (buckets.first(), buckets.last()) else {
+        return Buckets::default();
+    };
+    let mut bucket_counts = vec![0; (last - first) as usize + 1];
+    for (index, count) in buckets {
+        bucket_counts[(index - first) as usize] = *count;
+    }
+    Buckets { offset: *first, bucket_counts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(durations: &[u64]) -> Durations {
+        let mut all = Durations::default();
+        durations.iter().for_each(|ns| all.add(*ns));
+        all
+    }
+
+    fn bounds(point: &ExponentialHistogramDataPoint, at: usize) -> (f64, f64) {
+        let index = point.positive.as_ref().unwrap().offset + at as i32;
+        let bound = |i: i32| (f64::from(i) / f64::from(1 << point.scale)).exp2();
+        (bound(index), bound(index + 1))
+    }
+
+    #[test]
+    fn a_point_counts_each_duration_between_its_buckets_bounds() {
+        let durations: Vec<u64> = (0..400).map(|i| 20 + i * i * 7_919).collect();
+        let point = of(&durations).point(Window { start: 1, time: 2 }, Vec::new());
+        let zeros = durations.iter().filter(|ns| seconds(**ns) <= point.zero_threshold).count();
+        assert_eq!((point.count, point.zero_count), (400, zeros as u64));
+        for (at, count) in point.positive.clone().unwrap().bucket_counts.into_iter().enumerate() {
+            let (low, high) = bounds(&point, at);
+            let inside = |ns: &&u64| seconds(**ns) > low && seconds(**ns) <= high;
+            assert_eq!(count, durations.iter().filter(inside).count() as u64, "({low}, {high}]");
+        }
+        assert_eq!(point.sum, Some(durations.iter().sum::<u64>() as f64 / 1e9));
+        assert_eq!(point.max, Some(seconds(*durations.last().unwrap())));
+    }
+
+    #[test]
+    fn merging_is_adding_all_to_one() {
+        let mut merged = of(&[10, 5_000, 70_000]);
+        merged.merge(&of(&[5_001, 9_000_000]));
+        assert_eq!(merged, of(&[10, 5_000, 70_000, 5_001, 9_000_000]));
+    }
+
+    #[test]
+    fn subtracting_leaves_the_rest() {
+        let mut rest = of(&[10, 5_000, 70_000, 9_000_000]);
+        rest.subtract(&of(&[10, 70_000]));
+        assert_eq!(rest, of(&[5_000, 9_000_000]));
+        rest.subtract(&of(&[9_000_000]));
+        assert_eq!(rest, Durations { max_ns: None, ..of(&[5_000]) });
+    }
+
+    #[test]
+    fn a_count_beyond_otlps_stays_at_its_end() {
+        assert_eq!(count(u64::MAX), Value::AsInt(i64::MAX));
+    }
+}

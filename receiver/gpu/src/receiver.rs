@@ -1,0 +1,279 @@
+//! The `gpu` component: a thread that reads and analyses, a task that hands on, a bounded channel between them.
+//!
+//! The one idea: a pipeline that is slow or refuses must not hold up the ring. What the next collection says again
+//! is dropped; spans, log records and the last points of ended processes wait in bounded buffers, are tried again,
+//! and are counted where they have to go ([`crate::account`]).
+//!
+//! ```text
+//!  thread `gpu`: source -> Analyzer --- channel, 64 batches --> task: pipelines --- refused, 256 --> again, later
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+use component::config::{ConfigError, Section};
+use component::{
+    BoxFuture, BuildContext, Consumer, Data, Receiver, ReceiverFactory, Refused, Running, Signal, Stability,
+    StartResult,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::account::Undelivered;
+use crate::analyzer::{Analyzer, Settings};
+use crate::batch::Batch;
+use crate::config::Config;
+use crate::source::{AnySource, Open, Origin, SourceError, host};
+
+/// Batches between the thread and the task.
+const CHANNEL: usize = 64;
+/// Batches that wait on the thread's side while the channel is full. Full: the oldest goes.
+const WAITING_MAX: usize = 256;
+/// Batches that a pipeline refused and that are tried again. Full: the oldest goes.
+const REFUSED_MAX: usize = 256;
+/// How often the source is read.
+const POLL: Duration = Duration::from_millis(5);
+/// When a refused batch is tried again, where the refuser named no time.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The row of the receivers' table.
+pub const FACTORY: ReceiverFactory =
+    ReceiverFactory { kind: "gpu", aliases: &[], signals: &Signal::ALL, stability: Stability::Alpha, build };
+
+fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
+    let config = Config::read(section)?;
+    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin() }))
+}
+
+/// A receiver of the events of a source of one's own.
+pub fn receiver(settings: Settings, open: Open) -> Box<dyn Receiver> {
+    Box::new(GpuReceiver { settings, origin: Origin::Given(open) })
+}
+
+struct GpuReceiver {
+    settings: Settings,
+    origin: Origin,
+}
+
+impl Receiver for GpuReceiver {
+    fn start(
+        self: Box<Self>,
+        next: Vec<(Signal, Arc<dyn Consumer>)>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<Running>> {
+        Box::pin(async move {
+            let GpuReceiver { mut settings, origin } = *self;
+            if matches!(origin, Origin::Kernel(_)) {
+                settings.host.extend(host());
+            }
+            let shared = Arc::new(Shared::default());
+            let (sender, batches) = mpsc::channel(CHANNEL);
+            let (opened, is_open) = oneshot::channel();
+            let pump = Pump::new(settings, sender, Arc::clone(&shared));
+            let thread = std::thread::Builder::new().name("gpu".to_owned());
+            let thread = thread.spawn(move || pump.run(origin, opened))?;
+            is_open.await??;
+            let delivery = Delivery { next, refused: VecDeque::new(), retry_at: None, shared };
+            let running: Running = Box::pin(delivery.run(batches, thread.thread().clone(), stop));
+            Ok(running)
+        })
+    }
+}
+
+/// What thread and task share.
+#[derive(Debug, Default)]
+struct Shared {
+    is_stopping: AtomicBool,
+    lost: [AtomicU64; 3],
+}
+
+impl Shared {
+    fn lose(&self, data: &Data) {
+        let items = u64::try_from(data.items()).unwrap_or(u64::MAX);
+        self.lost[data.signal() as usize].fetch_add(items, Ordering::Relaxed);
+    }
+
+    fn undelivered(&self) -> Undelivered {
+        let of = |signal: Signal| self.lost[signal as usize].load(Ordering::Relaxed);
+        Undelivered { logs: of(Signal::Logs), metrics: of(Signal::Metrics), traces: of(Signal::Traces) }
+    }
+}
+
+/// The thread's side.
+struct Pump {
+    analyzer: Analyzer,
+    outlet: Outlet,
+}
+
+impl Pump {
+    fn new(settings: Settings, sender: mpsc::Sender<Batch>, shared: Arc<Shared>) -> Pump {
+        let outlet = Outlet { sender, waiting: VecDeque::new(), shared };
+        Pump { analyzer: Analyzer::new(settings), outlet }
+    }
+
+    fn run(mut self, origin: Origin, opened: oneshot::Sender<Result<(), SourceError>>) {
+        let mut source = match origin.open() {
+            Ok(source) => source,
+            Err(error) => return drop(opened.send(Err(error))),
+        };
+        // Nobody waits for the answer any more: the program is going down.
+        if opened.send(Ok(())).is_ok() {
+            self.read_all(source.as_mut());
+        }
+        let Pump { analyzer, outlet } = &mut self;
+        analyzer.finish(&mut |batch| outlet.push(batch));
+        self.outlet.close();
+    }
+
+    fn read_all(&mut self, source: &mut dyn AnySource) {
+        let mut events = Vec::new();
+        let Pump { analyzer, outlet } = self;
+        while !outlet.shared.is_stopping.load(Ordering::Relaxed) {
+            let is_more = source.read(&mut events).unwrap_or_else(|error| {
+                tracing::error!(%error, "the source of GPU events cannot be read any further");
+                false
+            });
+            analyzer.set_undelivered(outlet.shared.undelivered());
+            let was_idle = events.is_empty();
+            for event in events.drain(..) {
+                analyzer.observe(&event, &mut |batch| outlet.push(batch));
+            }
+            outlet.flush();
+            if !is_more {
+                return;
+            }
+            outlet.rest(was_idle);
+        }
+    }
+}
+
+/// Batches on their way from the thread to the task.
+struct Outlet {
+    sender: mpsc::Sender<Batch>,
+    waiting: VecDeque<Batch>,
+    shared: Arc<Shared>,
+}
+
+impl Outlet {
+    fn push(&mut self, batch: Batch) {
+        self.flush();
+        if batch.is_repeated && !self.waiting.is_empty() {
+            return;
+        }
+        self.waiting.push_back(batch);
+        self.flush();
+        if self.waiting.len() > WAITING_MAX
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            self.shared.lose(&oldest.data);
+        }
+    }
+
+    /// Sends what the channel has room for.
+    fn flush(&mut self) {
+        while let Some(batch) = self.waiting.pop_front() {
+            match self.sender.try_send(batch) {
+                Ok(()) => {}
+                Err(mpsc::error::TrySendError::Full(batch)) => return self.waiting.push_front(batch),
+                Err(mpsc::error::TrySendError::Closed(batch)) => self.shared.lose(&batch.data),
+            }
+        }
+    }
+
+    /// A live source has a ring that fills meanwhile; a recording can be read as fast as it is taken.
+    fn rest(&self, was_idle: bool) {
+        if was_idle || self.waiting.is_empty() {
+            std::thread::park_timeout(POLL);
+        }
+    }
+
+    /// Sends everything, however long that takes.
+    fn close(mut self) {
+        for batch in self.waiting.drain(..) {
+            if let Err(mpsc::error::SendError(batch)) = self.sender.blocking_send(batch) {
+                self.shared.lose(&batch.data);
+            }
+        }
+    }
+}
+
+/// The task's side.
+struct Delivery {
+    next: Vec<(Signal, Arc<dyn Consumer>)>,
+    refused: VecDeque<Data>,
+    retry_at: Option<Instant>,
+    shared: Arc<Shared>,
+}
+
+impl Delivery {
+    async fn run(mut self, mut batches: mpsc::Receiver<Batch>, thread: Thread, stop: CancellationToken) {
+        let mut is_stopping = false;
+        loop {
+            let retry_at = self.retry_at.unwrap_or_else(Instant::now);
+            tokio::select! {
+                batch = batches.recv() => match batch {
+                    Some(batch) => self.take(batch).await,
+                    None => break,
+                },
+                () = stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    self.shared.is_stopping.store(true, Ordering::Relaxed);
+                    thread.unpark();
+                }
+                () = sleep_until(retry_at), if self.retry_at.is_some() => self.retry().await,
+            }
+        }
+        // The source has ended; the program has not.
+        if !is_stopping && !self.refused.is_empty() {
+            self.retry().await;
+        }
+        stop.cancelled().await;
+        self.retry().await;
+        self.refused.iter().for_each(|data| self.shared.lose(data));
+    }
+
+    async fn take(&mut self, batch: Batch) {
+        if let Err(refused) = self.hand_on(batch.data.clone()).await
+            && !batch.is_repeated
+        {
+            self.keep(batch.data, &refused);
+        }
+    }
+
+    async fn hand_on(&self, data: Data) -> Result<(), Refused> {
+        match self.next.iter().find(|(signal, _)| *signal == data.signal()) {
+            Some((_, consumer)) => consumer.consume(data).await,
+            // No pipeline asks for this signal.
+            None => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, data: Data, refused: &Refused) {
+        let Refused::Retryable { after, .. } = refused else {
+            tracing::warn!(signal = data.signal().name(), items = data.items(), %refused, "telemetry is lost");
+            return self.shared.lose(&data);
+        };
+        if self.refused.len() == REFUSED_MAX
+            && let Some(oldest) = self.refused.pop_front()
+        {
+            self.shared.lose(&oldest);
+        }
+        self.refused.push_back(data);
+        self.retry_at = Some(Instant::now() + after.unwrap_or(RETRY));
+    }
+
+    /// Tries everything again, until the first refusal.
+    async fn retry(&mut self) {
+        self.retry_at = None;
+        for data in std::mem::take(&mut self.refused) {
+            match self.retry_at {
+                None => self.take(Batch { data, is_repeated: false }).await,
+                Some(_) => self.refused.push_back(data),
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Spans and log records through the OpenTelemetry SDK, handed over where they end.
+//!
+//! The one idea: no batch, no thread, no randomness. The SDK's processors here put what is finished into a list, and
+//! ids are hashes of the event that they tell of, so that the same recording gives the same ids. Which resource a
+//! record belongs to is said by whoever takes it.
+
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use opentelemetry::logs::{LogRecord as _, Logger as _, LoggerProvider as _};
+use opentelemetry::trace::{SpanId, TraceId, TracerProvider as _};
+use opentelemetry::{Context, InstrumentationScope, TraceFlags};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::trace::v1::Span as EncodedSpan;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{LogProcessor, SdkLogRecord, SdkLogger, SdkLoggerProvider};
+use opentelemetry_sdk::trace::{
+    IdGenerator, Sampler, SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor,
+};
+
+use crate::ids::Hash;
+use crate::instruments::scope;
+
+/// Attributes of one span: more than the registry has.
+const ATTRIBUTES_MAX: u32 = 128;
+
+/// A tracer, a logger, and what they finished.
+#[derive(Debug)]
+pub(crate) struct Records {
+    tracer: SdkTracer,
+    logger: SdkLogger,
+    spans: Arc<Mutex<Vec<SpanData>>>,
+    logs: Arc<Mutex<Vec<SdkLogRecord>>>,
+    ids: Ids,
+    _providers: (SdkTracerProvider, SdkLoggerProvider),
+}
+
+impl Records {
+    /// Providers without a resource of their own.
+    pub(crate) fn new() -> Records {
+        let (spans, logs, ids) = (Arc::default(), Arc::default(), Ids::default());
+        let tracers = SdkTracerProvider::builder()
+            .with_span_processor(Spans(Arc::clone(&spans)))
+            .with_id_generator(ids.clone())
+            .with_sampler(Sampler::AlwaysOn)
+            .with_max_attributes_per_span(ATTRIBUTES_MAX)
+            .with_resource(Resource::builder_empty().build())
+            .build();
+        let loggers = SdkLoggerProvider::builder()
+            .with_log_processor(Logs(Arc::clone(&logs)))
+            .with_resource(Resource::builder_empty().build())
+            .build();
+        let tracer = tracers.tracer_with_scope(scope());
+        let logger = loggers.logger_with_scope(scope());
+        Records { tracer, logger, spans, logs, ids, _providers: (tracers, loggers) }
+    }
+
+    /// The tracer, whose next ids are made from `seed`.
+    pub(crate) fn tracer(&self, seed: Hash) -> &SdkTracer {
+        *lock(&self.ids.0) = (seed, 0);
+        &self.tracer
+    }
+
+    /// Emits a log record at `at`, belonging to a span where one is given.
+    pub(crate) fn log(
+        &self,
+        at: SystemTime,
+        span: Option<(TraceId, SpanId)>,
+        fill: impl FnOnce(&mut SdkLogRecord),
+    ) {
+        let mut record = self.logger.create_log_record();
+        record.set_timestamp(at);
+        record.set_observed_timestamp(at);
+        if let Some((trace, span)) = span {
+            record.set_trace_context(trace, span, Some(TraceFlags::SAMPLED));
+        }
+        fill(&mut record);
+        self.logger.emit(record);
+    }
+
+    /// The spans that ended since the last call, in the order of their ends.
+    pub(crate) fn take_spans(&self) -> Vec<EncodedSpan> {
+        take(&mut *lock(&self.spans)).into_iter().map(EncodedSpan::from).collect()
+    }
+
+    /// The log records emitted since the last call, in their order.
+    pub(crate) fn take_logs(&self) -> Vec<LogRecord> {
+        take(&mut *lock(&self.logs)).iter().map(LogRecord::from).collect()
+    }
+}
+
+/// An instant for the SDK.
+pub(crate) fn instant(unix_ns: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(unix_ns)
+}
+
+/// Whoever panicked with it has left a list behind, which is as good as before.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Clone, Debug)]
+struct Ids(Arc<Mutex<(Hash, u64)>>);
+
+impl Default for Ids {
+    fn default() -> Self {
+        Ids(Arc::new(Mutex::new((Hash::of("span"), 0))))
+    }
+}
+
+impl IdGenerator for Ids {
+    fn new_trace_id(&self) -> TraceId {
+        TraceId::from(lock(&self.0).0.id128())
+    }
+
+    fn new_span_id(&self) -> SpanId {
+        let mut next = lock(&self.0);
+        next.1 += 1;
+        SpanId::from(next.0.with_word(next.1).id64())
+    }
+}
+
+#[derive(Debug)]
+struct Spans(Arc<Mutex<Vec<SpanData>>>);
+
+impl SpanProcessor for Spans {
+    fn on_start(&self, _span: &mut Span, _context: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        lock(&self.0).push(span);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Logs(Arc<Mutex<Vec<SdkLogRecord>>>);
+
+impl LogProcessor for Logs {
+    fn emit(&self, record: &mut SdkLogRecord, _scope: &InstrumentationScope) {
+        lock(&self.0).push(record.clone());
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Who sends a signal: the resource of a traced process, and that of the receiver.
+//!
+//! The one idea: identity is said once, here, so that no point carries a pid. What is already known of a process
+//! (`k8s.*`, a service name it was given) wins over what is guessed. The host's own attributes are given by whoever
+//! knows the host; a replay has none.
+
+use std::collections::BTreeMap;
+
+use event::ProcessInfo;
+use opentelemetry::{KeyValue, Value};
+use opentelemetry_proto::tonic::resource::v1::Resource as Encoded;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
+use semconv::attribute;
+
+use crate::ids::Hash;
+use crate::service;
+
+/// The name of this program, where telemetry speaks of the program that made it.
+const DISTRO: &str = "warptap";
+/// Its version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The resource of a traced process.
+pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource {
+    let mut all = common(host);
+    let texts = [
+        (attribute::CONTAINER_ID, &info.container_id),
+        (attribute::PROCESS_EXECUTABLE_NAME, &info.executable),
+        (attribute::PROCESS_EXECUTABLE_PATH, &info.executable_path),
+    ];
+    for (key, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        all.insert(key.to_owned(), text.clone().into());
+    }
+    all.insert(attribute::PROCESS_PID.to_owned(), i64::from(info.process.pid).into());
+    all.insert(attribute::SERVICE_NAME.to_owned(), service::service_name(info).into());
+    all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance(info, host).into());
+    let known = info.attributes.iter().filter(|(key, _)| !key.starts_with("gen_ai."));
+    all.extend(known.map(|(key, value)| (key.clone(), value.clone().into())));
+    built(all)
+}
+
+/// The resource of the receiver itself.
+pub(crate) fn receiver(host: &[(String, String)]) -> Resource {
+    let mut all = common(host);
+    all.insert(attribute::SERVICE_NAME.to_owned(), DISTRO.into());
+    all.insert(attribute::SERVICE_VERSION.to_owned(), VERSION.into());
+    built(all)
+}
+
+/// The value of an attribute that is known of a process.
+pub(crate) fn known<'a>(info: &'a ProcessInfo, key: &str) -> Option<&'a str> {
+    info.attributes.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+}
+
+/// As OTLP has it, sorted by key: the SDK keeps attributes in no order.
+pub(crate) fn encoded(resource: &Resource) -> Encoded {
+    let mut encoded = Encoded::from(resource);
+    encoded.attributes.sort_by(|a, b| a.key.cmp(&b.key));
+    encoded
+}
+
+fn common(host: &[(String, String)]) -> BTreeMap<String, Value> {
+    let sdk = TelemetryResourceDetector.detect();
+    let mut all: BTreeMap<String, Value> = sdk.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+    all.extend(host.iter().map(|(key, value)| (key.clone(), value.clone().into())));
+    all.insert(attribute::TELEMETRY_DISTRO_NAME.to_owned(), DISTRO.into());
+    all.insert(attribute::TELEMETRY_DISTRO_VERSION.to_owned(), VERSION.into());
+    all
+}
+
+fn built(all: BTreeMap<String, Value>) -> Resource {
+    let attributes = all.into_iter().map(|(key, value)| KeyValue::new(key, value));
+    Resource::builder_empty().with_schema_url(attributes, semconv::UPSTREAM_SCHEMA_URL).build()
+}
+
+/// One per process, the same each time it is seen.
+fn instance(info: &ProcessInfo, host: &[(String, String)]) -> String {
+    let hash = host.iter().fold(Hash::of("instance"), |h, (k, v)| h.with(k.as_bytes()).with(v.as_bytes()));
+    hash.with_word(u64::from(info.process.pid)).with_word(info.process.start_ns).uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use event::ProcessId;
+    use opentelemetry_proto::tonic::common::v1::any_value;
+
+    use super::*;
+
+    fn text(resource: &Resource, key: &str) -> Option<String> {
+        let encoded = encoded(resource);
+        let value = encoded.attributes.into_iter().find(|a| a.key == key)?.value?.value?;
+        Some(match value {
+            any_value::Value::StringValue(text) => text,
+            any_value::Value::IntValue(number) => number.to_string(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn info(pid: u32) -> ProcessInfo {
+        ProcessInfo {
+            process: ProcessId { pid, start_ns: 5 },
+            executable: "shard".to_owned(),
+            attributes: vec![("k8s.pod.uid".to_owned(), "p".to_owned())],
+            ..ProcessInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_process_says_who_and_where_it_is() {
+        let host = [("host.name".to_owned(), "node-1".to_owned())];
+        let resource = process(&info(7), &host);
+        for (key, want) in [
+            ("process.pid", "7"),
+            ("process.executable.name", "shard"),
+            ("service.name", "shard"),
+            ("host.name", "node-1"),
+            ("k8s.pod.uid", "p"),
+            ("telemetry.sdk.name", "opentelemetry"),
+            ("telemetry.distro.name", "warptap"),
+        ] {
+            assert_eq!(text(&resource, key).as_deref(), Some(want), "{key}");
+        }
+        assert_eq!(text(&resource, "container.id"), None);
+    }
+
+    #[test]
+    fn a_name_that_the_process_was_given_wins() {
+        let mut named = info(7);
+        named.attributes.push(("service.name".to_owned(), "chat".to_owned()));
+        assert_eq!(text(&process(&named, &[]), "service.name").as_deref(), Some("chat"));
+    }
+
+    #[test]
+    fn two_processes_are_two_instances_and_one_stays_one() {
+        let id = |pid| text(&process(&info(pid), &[]), "service.instance.id");
+        assert_ne!(id(7), id(8));
+        assert_eq!(id(7), id(7));
+    }
+
+    #[test]
+    fn keys_are_sorted() {
+        let encoded = encoded(&process(&info(7), &[]));
+        assert!(encoded.attributes.windows(2).all(|w| w[0].key < w[1].key));
+    }
+}

@@ -1,0 +1,137 @@
+//! What a process would call itself: a service name and a model, read from its executable and command line.
+//!
+//! The one idea: rules as OpenTelemetry's own agents have them. A name that the process was given wins (it comes
+//! with the attributes of [`ProcessInfo`]); an interpreter is named after what it runs; else the executable.
+
+use event::ProcessInfo;
+
+/// Programs that run others, by how their names begin.
+const INTERPRETERS: [&str; 8] = ["bash", "java", "node", "perl", "php", "python", "ruby", "sh"];
+/// What SDKs say when they do not know (resource conventions, `service.name`).
+const UNKNOWN: &str = "unknown_service";
+/// Options whose value names a model, the best first: vLLM's, SGLang's, TensorRT-LLM's, training scripts'.
+const MODEL_OPTIONS: [&str; 5] =
+    ["--served-model-name", "--model", "--model-path", "--model_path", "--model_name_or_path"];
+/// Longer texts are no model names.
+const MODEL_LENGTH_MAX: usize = 200;
+
+/// `service.name`.
+pub(crate) fn service_name(info: &ProcessInfo) -> String {
+    let guess =
+        if is_interpreter(&info.executable) { run_by_interpreter(info) } else { Some(&*info.executable) };
+    match guess.filter(|name| !name.is_empty()) {
+        Some(name) => name.to_owned(),
+        None if info.executable.is_empty() => UNKNOWN.to_owned(),
+        None => format!("{UNKNOWN}:{}", info.executable),
+    }
+}
+
+/// `gen_ai.request.model`, where the command line names one.
+pub(crate) fn model(info: &ProcessInfo) -> Option<&str> {
+    let option = MODEL_OPTIONS.iter().find_map(|name| option_value(&info.command, name));
+    option.or_else(|| served(&info.command)).filter(|m| !m.is_empty() && m.len() <= MODEL_LENGTH_MAX)
+}
+
+fn is_interpreter(executable: &str) -> bool {
+    INTERPRETERS.iter().any(|name| {
+        let rest = executable.strip_prefix(name);
+        rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    })
+}
+
+/// The script, module or archive; or the title that the process gave itself, such as `VLLM::EngineCore`.
+fn run_by_interpreter(info: &ProcessInfo) -> Option<&str> {
+    let (first, arguments) = info.command.split_first()?;
+    if !is_interpreter(file_name(first)) {
+        return first.split([':', ' ']).next().map(stem);
+    }
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "-m" => return arguments.next(),
+            "-jar" => return arguments.next().map(stem),
+            // Code on the command line has no name.
+            "-c" | "-e" => return None,
+            "-W" | "-X" => _ = arguments.next(),
+            option if option.starts_with('-') => {}
+            script => return Some(stem(script)),
+        }
+    }
+    None
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A file's name without folder and ending.
+fn stem(path: &str) -> &str {
+    let name = file_name(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+/// The value of `--name value` or `--name=value`.
+fn option_value<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
+    let at = command
+        .iter()
+        .position(|a| a.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('=')))?;
+    let rest = &command[at][name.len()..];
+    rest.strip_prefix('=').or_else(|| command.get(at + 1).map(String::as_str)).filter(|v| !v.starts_with('-'))
+}
+
+/// `vllm serve MODEL`.
+fn served(command: &[String]) -> Option<&str> {
+    let at = command.windows(2).position(|w| stem(&w[0]) == "vllm" && w[1] == "serve")?;
+    command.get(at + 2).map(String::as_str).filter(|m| !m.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(executable: &str, command: &str, name: &str, served: Option<&str>) {
+        let command = command.split_whitespace().map(str::to_owned).collect();
+        let info = ProcessInfo { executable: executable.to_owned(), command, ..ProcessInfo::default() };
+        assert_eq!((&*service_name(&info), model(&info)), (name, served), "{info:?}");
+    }
+
+    #[test]
+    fn a_program_is_called_by_its_executable() {
+        check("tritonserver", "/opt/tritonserver --model-repository /models", "tritonserver", None);
+        check("shard", "shard", "shard", None);
+    }
+
+    #[test]
+    fn an_interpreter_is_called_by_what_it_runs() {
+        let model = Some("meta/llama");
+        check("python3.12", "/usr/bin/python3 /usr/bin/vllm serve meta/llama --port 1", "vllm", model);
+        check("python3", "python3 -u -X dev train.py --model=meta/llama", "train", model);
+        check(
+            "python3",
+            "python3 -m sglang.launch_server --model-path meta/llama",
+            "sglang.launch_server",
+            model,
+        );
+        check("java", "java -Xmx4g -jar /srv/app.jar", "app", None);
+        check("node", "node ./dist/server.js", "server", None);
+    }
+
+    #[test]
+    fn a_title_names_a_process_that_gave_itself_one() {
+        check("python3.12", "VLLM::EngineCore_DP0", "VLLM", None);
+        check("python3.12", "sglang::scheduler_TP0", "sglang", None);
+    }
+
+    #[test]
+    fn what_has_no_name_says_so() {
+        check("python3", "python3 -c import", "unknown_service:python3", None);
+        check("python3", "", "unknown_service:python3", None);
+        check("", "", "unknown_service", None);
+    }
+
+    #[test]
+    fn the_served_name_of_a_model_wins_over_its_path() {
+        check("python3", "python3 x.py --model /m/a --served-model-name b", "x", Some("b"));
+        check("python3", "python3 x.py --model --port", "x", None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Where a running receiver's events come from.
+//!
+//! The one idea: a source is opened on the thread that reads it, so it need not travel; and a machine that refuses
+//! eBPF is a source too, one in which nothing happens but time.
+
+use std::error::Error;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use event::replay::Replay;
+use event::trace::Limits;
+use event::{ClockOffsets, Event, EventSource};
+
+/// Why a source cannot be opened, or read on.
+pub type SourceError = Box<dyn Error + Send + Sync>;
+
+/// An [`EventSource`] of any kind.
+pub trait AnySource {
+    /// As [`EventSource::read`].
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError>;
+}
+
+impl<S: EventSource> AnySource for S {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
+        EventSource::read(self, into).map_err(Into::into)
+    }
+}
+
+/// Opens a source, on the thread that will read it.
+pub type Open = Box<dyn FnOnce() -> Result<Box<dyn AnySource>, SourceError> + Send>;
+
+/// Where a receiver's events come from.
+pub(crate) enum Origin {
+    /// The kernel of this machine.
+    Kernel(capture::Settings),
+    /// A recording or a profiler trace.
+    File(PathBuf),
+    /// Whatever it was given.
+    Given(Open),
+}
+
+impl Origin {
+    /// Opens it. A kernel that refuses does not keep the rest of the program from running.
+    pub(crate) fn open(self) -> Result<Box<dyn AnySource>, SourceError> {
+        match self {
+            Origin::Kernel(settings) => Ok(kernel(&settings)),
+            Origin::File(path) => file(&path),
+            Origin::Given(open) => open(),
+        }
+    }
+}
+
+fn kernel(settings: &capture::Settings) -> Box<dyn AnySource> {
+    match capture::Capture::start(settings) {
+        Ok(capture) => Box::new(capture),
+        Err(error) => {
+            tracing::warn!(%error, "GPU processes are not watched; everything else runs, recordings too");
+            Box::new(Idle)
+        }
+    }
+}
+
+fn file(path: &Path) -> Result<Box<dyn AnySource>, SourceError> {
+    let problem = |e: &dyn Error| format!("cannot replay {}: {e}", path.display());
+    let file = File::open(path).map_err(|e| problem(&e))?;
+    let replay = Replay::open(file, &Limits::default()).map_err(|e| problem(&e))?;
+    Ok(Box::new(replay))
+}
+
+/// Nothing but time, read from the wall's clock.
+pub(crate) struct Idle;
+
+impl AnySource for Idle {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        into.push(Event::Clock(ClockOffsets { at_ns, ..ClockOffsets::default() }));
+        into.push(Event::Tick { at_ns });
+        Ok(true)
+    }
+}
+
+/// What is known of this machine, for the resource of everything that is seen on it.
+pub(crate) fn host() -> Vec<(String, String)> {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let rows = [
+        (semconv::attribute::HOST_ARCH, Some(architecture().to_owned())),
+        (semconv::attribute::HOST_ID, read("/etc/machine-id")),
+        (semconv::attribute::HOST_NAME, read("/proc/sys/kernel/hostname")),
+        (semconv::attribute::OS_TYPE, Some(std::env::consts::OS.to_owned())),
+    ];
+    let known = rows.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    known.filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// `host.arch` in the words of OpenTelemetry's conventions.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = Origin::File(PathBuf::from("/no/such/file")).open().err().unwrap().to_string();
+        assert!(error.contains("/no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn idle_time_passes() {
+        let mut events = Vec::new();
+        assert!(Idle.read(&mut events).unwrap());
+        assert!(matches!(events[..], [Event::Clock(_), Event::Tick { .. }]));
+    }
+
+    #[test]
+    fn this_machine_says_what_it_is() {
+        let host = host();
+        assert!(host.iter().any(|(key, _)| key == "host.arch"));
+        assert!(host.iter().any(|(key, value)| key == "os.type" && value == "linux"));
+    }
+}

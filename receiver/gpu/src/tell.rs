@@ -1,0 +1,104 @@
+//! What is told at once, as spans and log records: outliers, new baselines, processes that come into sight.
+
+use event::ProcessInfo;
+use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
+use semconv::{attribute, event as event_name};
+use steps::{BaselineShift, Step};
+
+use crate::account::Account;
+use crate::batch::{Sink, hand_over};
+use crate::clock::Clock;
+use crate::outlier::{Outlier, Times, texts};
+use crate::records::{Records, instant};
+use crate::traced::Traced;
+use crate::words;
+
+/// An outlier, as far as its process's limit allows. Without a baseline there is none.
+pub(crate) fn outlier(
+    traced: &mut Traced,
+    step: &Step,
+    records: &Records,
+    account: &mut Account,
+    clock: &Clock,
+    sink: Sink<'_>,
+) {
+    let Some(level) = step.baseline else { return };
+    if !traced.limit.take(clock.now_ns()) {
+        account.suppressed += 1;
+        return;
+    }
+    let (provider, model) = traced.serves();
+    let entry_ns = step.start_ns.saturating_add(step.enqueue_ns).min(step.end_ns);
+    let times = [step.start_ns, entry_ns, step.end_ns].map(|ns| clock.unix(ns));
+    let outlier = Outlier {
+        step,
+        level,
+        vendor: traced.vendor(),
+        provider,
+        model,
+        live_bytes: traced.memory.live_bytes(),
+        oldest_age_ns: traced.memory.oldest_age_ns(step.end_ns),
+        unix: Times { first: times[0], entry: times[1], exit: times[2] },
+    };
+    let ids = outlier.emit(records);
+    traced.point_to(step, ids, times[2]);
+    hand_over(traced.resource(), records, sink);
+}
+
+/// A baseline was learnt anew.
+pub(crate) fn shift(
+    traced: &Traced,
+    shift: &BaselineShift,
+    records: &Records,
+    clock: &Clock,
+    sink: Sink<'_>,
+) {
+    let phase = words::phase(shift.phase).as_str();
+    let (before, after) = (&shift.before, &shift.after);
+    let body = format!(
+        "{phase} steps take {:.1} ms from here on, {:.1} ms before: the baseline was learnt anew",
+        after.mean_ns / 1e6,
+        before.mean_ns / 1e6
+    );
+    let seconds = |ns: f64| AnyValue::from(ns / 1e9);
+    records.log(instant(clock.unix(shift.at_ns)), None, |log| {
+        log.set_event_name(event_name::GPU_STEP_BASELINE_SHIFT);
+        log.set_severity_number(Severity::Info);
+        log.set_severity_text("INFO");
+        log.set_body(body.into());
+        log.add_attributes([
+            (attribute::GPU_STEP_BASELINE_MEAN, seconds(after.mean_ns)),
+            (attribute::GPU_STEP_BASELINE_P95, seconds(after.p95_ns)),
+            (attribute::GPU_STEP_BASELINE_PREVIOUS_MEAN, seconds(before.mean_ns)),
+            (attribute::GPU_STEP_BASELINE_PREVIOUS_P95, seconds(before.p95_ns)),
+            (attribute::GPU_STEP_PHASE, phase.into()),
+        ]);
+    });
+    hand_over(traced.resource(), records, sink);
+}
+
+/// What can be seen of a process, and what cannot.
+pub(crate) fn seen(traced: &Traced, info: &ProcessInfo, records: &Records, clock: &Clock, sink: Sink<'_>) {
+    let is_whole = info.blind.is_empty() && !info.visible.is_empty();
+    let (severity, text) = if is_whole { (Severity::Info, "INFO") } else { (Severity::Warn, "WARN") };
+    records.log(instant(clock.unix(clock.now_ns())), None, |log| {
+        log.set_event_name(event_name::WARPTAP_PROCESS_SEEN);
+        log.set_severity_number(severity);
+        log.set_severity_text(text);
+        log.set_body(sight(info).into());
+        log.add_attribute(attribute::WARPTAP_PROCESS_BLIND, texts(&info.blind));
+        log.add_attribute(attribute::WARPTAP_PROCESS_VISIBLE, texts(&info.visible));
+    });
+    hand_over(traced.resource(), records, sink);
+}
+
+fn sight(info: &ProcessInfo) -> String {
+    let seen = match info.visible.as_slice() {
+        [] => "no library of it is seen".to_owned(),
+        libraries => format!("calls of {} are seen", libraries.join(", ")),
+    };
+    match info.blind.as_slice() {
+        [] => seen,
+        blind => format!("{seen}; not seen: {}", blind.join(", ")),
+    }
+}

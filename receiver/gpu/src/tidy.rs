@@ -1,0 +1,80 @@
+//! Makes what the SDK collected the same each time: event time instead of the wall's, and everything in order.
+//!
+//! The SDK keeps attributes and series in hash maps, and takes the time where it is called.
+
+use std::cmp::Ordering;
+
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric,
+};
+
+use crate::points::Window;
+
+/// The key of the series that stands for all that are beyond a metric's bound (metrics SDK, "Overflow attribute").
+pub(crate) const OVERFLOW: &str = "otel.metric.overflow";
+
+/// Sorts metrics, their points and their attributes, and puts them into `window`.
+pub(crate) fn tidy(metrics: &mut [Metric], window: Window) {
+    metrics.sort_by(|a, b| a.name.cmp(&b.name));
+    for metric in metrics {
+        match metric.data.as_mut() {
+            Some(metric::Data::Gauge(gauge)) => {
+                numbers(&mut gauge.data_points, Window { start: 0, ..window });
+            }
+            Some(metric::Data::Sum(sum)) => numbers(&mut sum.data_points, window),
+            Some(metric::Data::ExponentialHistogram(h)) => distributions(&mut h.data_points, window),
+            _ => {}
+        }
+    }
+}
+
+/// How many of the series stand for others.
+pub(crate) fn overflowing(metrics: &[Metric]) -> u64 {
+    let overflows = |attributes: &[KeyValue]| attributes.iter().any(|a| a.key == OVERFLOW);
+    let count = |metric: &Metric| match metric.data.as_ref() {
+        Some(metric::Data::Gauge(g)) => g.data_points.iter().filter(|p| overflows(&p.attributes)).count(),
+        Some(metric::Data::Sum(s)) => s.data_points.iter().filter(|p| overflows(&p.attributes)).count(),
+        Some(metric::Data::ExponentialHistogram(h)) => {
+            h.data_points.iter().filter(|p| overflows(&p.attributes)).count()
+        }
+        _ => 0,
+    };
+    metrics.iter().map(|m| count(m) as u64).sum()
+}
+
+fn numbers(points: &mut [NumberDataPoint], window: Window) {
+    for point in points.iter_mut() {
+        point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
+        (point.start_time_unix_nano, point.time_unix_nano) = (window.start, window.time);
+    }
+    points.sort_by(|a, b| order(&a.attributes, &b.attributes));
+}
+
+fn distributions(points: &mut [ExponentialHistogramDataPoint], window: Window) {
+    for point in points.iter_mut() {
+        point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
+        (point.start_time_unix_nano, point.time_unix_nano) = (window.start, window.time);
+        // Durations are never below zero; an empty half says nothing.
+        point.negative.take_if(|b| *b == Buckets::default());
+    }
+    points.sort_by(|a, b| order(&a.attributes, &b.attributes));
+}
+
+/// By keys and values, pair by pair.
+fn order(a: &[KeyValue], b: &[KeyValue]) -> Ordering {
+    a.iter().map(pair).cmp(b.iter().map(pair))
+}
+
+fn pair(attribute: &KeyValue) -> (&str, &str) {
+    (&attribute.key, text(attribute.value.as_ref()))
+}
+
+/// Our metrics' attributes are texts, and the overflow's `true`.
+fn text(value: Option<&AnyValue>) -> &str {
+    match value.and_then(|v| v.value.as_ref()) {
+        Some(any_value::Value::StringValue(text)) => text,
+        _ => "",
+    }
+}

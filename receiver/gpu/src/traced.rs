@@ -1,0 +1,239 @@
+//! One traced process: its resource, everything recorded of it, and how that becomes points.
+
+use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
+use opentelemetry_proto::tonic::metrics::v1::exemplar::Value;
+use opentelemetry_proto::tonic::metrics::v1::{
+    Exemplar, ExponentialHistogramDataPoint, Metric, ResourceMetrics, metric::Data,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
+use semconv::{attribute, metric};
+use steps::{Level, Step};
+use table::{Action, Probe};
+
+use crate::batch::of_resource;
+use crate::clock::Clock;
+use crate::errors::error_type;
+use crate::limit::Limit;
+use crate::memory::Memory;
+use crate::meters::Meters;
+use crate::operations::{Operations, vendor};
+use crate::outlier::SpanIds;
+use crate::points::{Window, seconds, text};
+use crate::tidy::tidy;
+use crate::{resource, service, words};
+
+/// Exemplars kept until the next collection. Full: the oldest makes room.
+const EXEMPLARS_MAX: usize = 16;
+const PHASES: usize = GpuStepPhase::ALL.len();
+
+/// What is so of one phase.
+#[derive(Clone, Copy, Debug, Default)]
+struct Phase {
+    /// Once warmed up.
+    usual: Option<Level>,
+    steps_ns: u64,
+    host_bound_ns: u64,
+}
+
+/// A traced process.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    host: Vec<(String, String)>,
+    resource: Resource,
+    provider: Option<String>,
+    model: Option<String>,
+    vendor: GpuApiVendor,
+    first_seen_ns: u64,
+    /// The same since 1970, fixed at the first collection: a clock that is set must not move it.
+    start_unix: Option<u64>,
+    pub(crate) last_seen_ns: u64,
+    pub(crate) limit: Limit,
+    pub(crate) memory: Memory,
+    operations: Operations,
+    meters: Option<Meters>,
+    phases: [Phase; PHASES],
+    exemplars: Vec<(GpuStepOutlier, GpuStepPhase, Exemplar)>,
+}
+
+impl Traced {
+    /// A process of which nothing is recorded yet.
+    pub(crate) fn new(info: &ProcessInfo, host: &[(String, String)], now_ns: u64, limit: Limit) -> Traced {
+        let first_seen_ns = if info.at_ns == 0 { now_ns } else { info.at_ns };
+        let mut traced = Traced {
+            host: host.to_vec(),
+            resource: Resource::default(),
+            provider: None,
+            model: None,
+            vendor: GpuApiVendor::Nvidia,
+            first_seen_ns,
+            start_unix: None,
+            last_seen_ns: first_seen_ns,
+            limit,
+            memory: Memory::default(),
+            operations: Operations::default(),
+            meters: None,
+            phases: [Phase::default(); PHASES],
+            exemplars: Vec::new(),
+        };
+        traced.describe(info);
+        traced
+    }
+
+    /// Takes over what is known of the process.
+    pub(crate) fn describe(&mut self, info: &ProcessInfo) {
+        self.resource = resource::encoded(&resource::process(info, &self.host));
+        let known = |key| resource::known(info, key).map(str::to_owned);
+        self.provider = known(attribute::GEN_AI_PROVIDER_NAME);
+        self.model = known(attribute::GEN_AI_REQUEST_MODEL).or(service::model(info).map(str::to_owned));
+        if let Some(meters) = &mut self.meters {
+            meters.set_model(self.provider.as_deref(), self.model.as_deref());
+        }
+    }
+
+    /// Who sends its signals.
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// The provider and the model that it serves, where they are known.
+    pub(crate) fn serves(&self) -> (Option<&str>, Option<&str>) {
+        (self.provider.as_deref(), self.model.as_deref())
+    }
+
+    /// Whose library the process calls.
+    pub(crate) fn vendor(&self) -> GpuApiVendor {
+        self.vendor
+    }
+
+    /// A function's total.
+    pub(crate) fn operation(&mut self, total: &OperationTotal) {
+        self.vendor = table::row(total.row).map_or(self.vendor, vendor);
+        self.operations.replace(total);
+    }
+
+    /// A call that was reported by itself. False where an allocation could not be remembered.
+    pub(crate) fn call(&mut self, row: &'static Probe, call: &CallRecord) -> bool {
+        self.vendor = vendor(row);
+        let exit_ns = call.header.entry_ns.saturating_add(call.header.duration_ns);
+        if let Some(error) = error_type(row, call.result) {
+            self.operations.fail(row.id, error, exit_ns, call.header.duration_ns);
+            let vendor = self.vendor;
+            self.meters().error(error, vendor, row.symbol);
+            return true;
+        }
+        match row.action {
+            Action::Alloc => self.allocate(call, exit_ns),
+            Action::Free => self.free(call),
+            _ => true,
+        }
+    }
+
+    fn allocate(&mut self, call: &CallRecord, exit_ns: u64) -> bool {
+        let vendor = self.vendor;
+        self.meters().allocate(vendor, call.bytes);
+        self.memory.allocate(call.handle, call.bytes, exit_ns)
+    }
+
+    fn free(&mut self, call: &CallRecord) -> bool {
+        let vendor = self.vendor;
+        if let Some(bytes) = self.memory.free(call.handle) {
+            self.meters().free(vendor, bytes);
+        }
+        true
+    }
+
+    /// Work on a stream that was closed.
+    pub(crate) fn segment(&mut self, record: &StepRecord) {
+        self.vendor = table::row(record.header.row).map_or(self.vendor, vendor);
+        let vendor = self.vendor;
+        self.meters().work(vendor, record);
+    }
+
+    /// A step: its times, and what it says of its phase.
+    pub(crate) fn step(&mut self, step: &Step) {
+        let phase = &mut self.phases[words::phase(step.phase) as usize];
+        phase.usual = step.baseline.or(phase.usual);
+        phase.steps_ns = phase.steps_ns.saturating_add(step.duration_ns);
+        phase.host_bound_ns = phase.host_bound_ns.saturating_add(step.enqueue_ns);
+        self.meters().step(step);
+    }
+
+    /// An outlier has a span: its duration's bucket will point to it.
+    pub(crate) fn point_to(&mut self, step: &Step, ids: SpanIds, exit_unix: u64) {
+        if self.exemplars.len() == EXEMPLARS_MAX {
+            self.exemplars.remove(0);
+        }
+        let exemplar = Exemplar {
+            filtered_attributes: Vec::new(),
+            time_unix_nano: exit_unix,
+            span_id: ids.span.to_bytes().to_vec(),
+            trace_id: ids.trace.to_bytes().to_vec(),
+            value: Some(Value::AsDouble(seconds(step.duration_ns))),
+        };
+        self.exemplars.push((words::outlier(step.outlier), words::phase(step.phase), exemplar));
+    }
+
+    /// Everything recorded of it so far.
+    pub(crate) fn collect(&mut self, clock: &Clock, at_ns: u64) -> ResourceMetrics {
+        let start = *self.start_unix.get_or_insert_with(|| clock.unix(self.first_seen_ns));
+        let window = Window { start, time: clock.unix(at_ns).max(start) };
+        let mut metrics = self.recorded(at_ns);
+        metrics.extend(self.operations.metrics(window));
+        tidy(&mut metrics, window);
+        self.attach_exemplars(&mut metrics);
+        of_resource(self.resource.clone(), metrics)
+    }
+
+    fn recorded(&mut self, at_ns: u64) -> Vec<Metric> {
+        let Some(meters) = &mut self.meters else { return Vec::new() };
+        if self.memory.was_used() {
+            meters.hold(self.memory.live_bytes(), self.memory.oldest_age_ns(at_ns));
+        }
+        for (phase, now) in GpuStepPhase::ALL.into_iter().zip(self.phases) {
+            if let Some(level) = &now.usual {
+                meters.usual(phase, level);
+            }
+            if now.steps_ns > 0 {
+                meters.share(phase, now.host_bound_ns as f64 / now.steps_ns as f64);
+            }
+        }
+        meters.collect()
+    }
+
+    fn attach_exemplars(&mut self, metrics: &mut [Metric]) {
+        let durations = metrics.iter_mut().find(|m| m.name == metric::GPU_STEP_DURATION.name());
+        let Some(Data::ExponentialHistogram(durations)) = durations.and_then(|m| m.data.as_mut()) else {
+            return;
+        };
+        for (outlier, phase, exemplar) in self.exemplars.drain(..) {
+            let points = &mut durations.data_points;
+            let model = self.model.as_deref();
+            if let Some(point) = points.iter_mut().find(|p| is_series(p, outlier, phase, model)) {
+                point.exemplars.push(exemplar);
+            }
+        }
+    }
+
+    /// Made when there is something to record: most processes on a node never wait for a GPU.
+    fn meters(&mut self) -> &mut Meters {
+        let (provider, model) = (self.provider.as_deref(), self.model.as_deref());
+        self.meters.get_or_insert_with(|| {
+            let mut meters = Meters::new();
+            meters.set_model(provider, model);
+            meters
+        })
+    }
+}
+
+fn is_series(
+    point: &ExponentialHistogramDataPoint,
+    outlier: GpuStepOutlier,
+    phase: GpuStepPhase,
+    model: Option<&str>,
+) -> bool {
+    let has = |key: &str, value: &str| point.attributes.contains(&text(key, value));
+    has(attribute::GPU_STEP_OUTLIER, outlier.as_str())
+        && has(attribute::GPU_STEP_PHASE, phase.as_str())
+        && model.is_none_or(|model| has(attribute::GEN_AI_REQUEST_MODEL, model))
+}

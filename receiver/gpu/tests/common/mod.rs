@@ -1,0 +1,352 @@
+//! A GPU machine made of calls: what tests feed to the analysis, and what they read from its output.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+pub mod registry;
+
+use std::collections::BTreeMap;
+
+use component::Data;
+use event::fold::{Bounds, Folder};
+use event::{Call, ClockOffsets, Event, EventSource, ProcessId, ProcessInfo};
+use gpu::{Batch, Settings};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, metric,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use table::Direction;
+
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000_000_000;
+/// The wall's clock is this far ahead of event time.
+pub const UNIX: u64 = 1_700_000_000 * SECOND;
+
+/// The row's id.
+pub fn row(symbol: &str) -> u16 {
+    table::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id
+}
+
+/// One process that calls.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub info: ProcessInfo,
+    pub now_ns: u64,
+    pub calls: Vec<Call>,
+    stream: u64,
+}
+
+impl Program {
+    pub fn new(pid: u32) -> Program {
+        let process = ProcessId { pid, start_ns: u64::from(pid) * 1_000 };
+        let info = ProcessInfo {
+            process,
+            at_ns: SECOND,
+            executable: "python3.12".to_owned(),
+            executable_path: "/usr/bin/python3.12".to_owned(),
+            command: ["python3", "/usr/bin/vllm", "serve", "meta/llama"].map(str::to_owned).to_vec(),
+            visible: vec!["libcudart.so.12".to_owned()],
+            ..ProcessInfo::default()
+        };
+        Program { info, now_ns: 2 * SECOND, calls: Vec::new(), stream: 0x7000 }
+    }
+
+    pub fn on_stream(&mut self, stream: u64) {
+        self.stream = stream;
+    }
+
+    pub fn wait(&mut self, ns: u64) {
+        self.now_ns += ns;
+    }
+
+    pub fn call(&mut self, symbol: &str, duration_ns: u64, change: impl FnOnce(&mut Call)) {
+        let mut call = Call {
+            process: self.info.process,
+            tid: self.info.process.pid,
+            row: row(symbol),
+            entry_ns: self.now_ns,
+            duration_ns,
+            stream: self.stream,
+            ..Call::default()
+        };
+        change(&mut call);
+        self.calls.push(call);
+        self.now_ns += duration_ns + US;
+    }
+
+    /// One token for a few requests: one graph, and a wait for an event.
+    pub fn decode(&mut self, wait_ns: u64) {
+        self.call("cudaMemcpyAsync", 5 * US, |c| (c.bytes, c.direction) = (4096, Direction::HostToDevice));
+        self.call("cudaGraphLaunch", 50 * US, |c| c.identity = 0x9);
+        self.call("cudaMemcpyAsync", 5 * US, |c| (c.bytes, c.direction) = (512, Direction::DeviceToHost));
+        self.call("cudaEventRecord", 2 * US, |c| c.handle = Some(0xe));
+        self.call("cudaEventSynchronize", wait_ns, |c| c.handle = Some(0xe));
+        self.wait(300 * US);
+    }
+
+    /// A prompt: many large kernels, and a wait for an event.
+    pub fn prefill(&mut self, wait_ns: u64) {
+        self.call("cudaMemcpyAsync", 9 * US, |c| (c.bytes, c.direction) = (1 << 20, Direction::HostToDevice));
+        for kernel in 0..400 {
+            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (400_000, kernel));
+        }
+        self.call("cudaEventRecord", 2 * US, |c| c.handle = Some(0xe));
+        self.call("cudaEventSynchronize", wait_ns, |c| c.handle = Some(0xe));
+        self.wait(300 * US);
+    }
+
+    /// `count` decodes of about `wait_ns`, with a prompt now and then.
+    pub fn serve(&mut self, count: u64, wait_ns: u64) {
+        for step in 0..count {
+            if step % 20 == 7 {
+                self.prefill(4 * wait_ns + step % 5 * 10 * US);
+            }
+            self.decode(wait_ns + step % 7 * 10 * US);
+        }
+    }
+
+    /// A turn of a training loop: two threads, one wait.
+    pub fn train(&mut self, wait_ns: u64) {
+        let backward = self.info.process.pid + 1;
+        for kernel in 0..60 {
+            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (100_000, kernel));
+        }
+        for kernel in 60..120 {
+            self.call("cudaLaunchKernel", US, |c| {
+                (c.threads, c.identity, c.tid) = (100_000, kernel, backward);
+            });
+        }
+        self.call("cudaStreamSynchronize", wait_ns, |_| {});
+    }
+
+    pub fn allocate(&mut self, address: u64, bytes: u64, result: u32) {
+        self.call("cudaMalloc", 100 * US, |c| {
+            (c.handle, c.bytes, c.result, c.stream) = (Some(address), bytes, result, 0);
+        });
+    }
+
+    pub fn free(&mut self, address: u64) {
+        self.call("cudaFree", 100 * US, |c| (c.handle, c.stream) = (Some(address), 0));
+    }
+}
+
+/// What the kernel would have sent of these programs: events in order of time, totals every second.
+pub fn events(programs: &[Program], exits: bool) -> Vec<Event> {
+    let mut out =
+        vec![Event::Clock(ClockOffsets { at_ns: SECOND, to_unix_ns: UNIX as i64, to_boottime_ns: 0 })];
+    out.extend(programs.iter().map(|p| Event::Process(Box::new(p.info.clone()))));
+    let mut calls: Vec<&Call> = programs.iter().flat_map(|p| &p.calls).collect();
+    calls.sort_by_key(|c| c.entry_ns);
+    let mut folder = Folder::new(Bounds::default());
+    let (mut tick_ns, mut totals_ns) = (SECOND, 2 * SECOND);
+    for call in calls {
+        while tick_ns + 100 * MS <= call.entry_ns {
+            tick_ns += 100 * MS;
+            folder.advance(tick_ns, &mut out);
+            out.push(Event::Tick { at_ns: tick_ns });
+            if tick_ns >= totals_ns {
+                totals_ns += SECOND;
+                folder.totals(tick_ns, &mut out);
+            }
+        }
+        folder.push(call, &mut out);
+    }
+    let end_ns = folder.finish(&mut out);
+    for program in programs.iter().filter(|_| exits) {
+        folder.exit(program.info.process.pid, end_ns + MS, &mut out);
+    }
+    out.push(Event::Tick { at_ns: end_ns + SECOND });
+    out
+}
+
+/// Events in hand, a few at a time.
+pub struct Given {
+    pub events: Vec<Event>,
+    pub at: usize,
+    pub batch: usize,
+}
+
+impl EventSource for Given {
+    type Error = std::convert::Infallible;
+
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, Self::Error> {
+        let end = (self.at + self.batch).min(self.events.len());
+        into.extend_from_slice(&self.events[self.at..end]);
+        self.at = end;
+        Ok(end < self.events.len())
+    }
+}
+
+/// Everything that comes of events.
+pub fn analysed(events: &[Event], settings: Settings) -> Output {
+    read_in_batches(events, 64, settings)
+}
+
+/// Everything that comes of events that are read so many at a time.
+pub fn read_in_batches(events: &[Event], batch: usize, settings: Settings) -> Output {
+    let mut source = Given { events: events.to_vec(), at: 0, batch };
+    let mut batches = Vec::new();
+    let result = gpu::replay(&mut source, settings, &mut |batch| batches.push(batch), &mut |_| {});
+    result.unwrap_or_else(|never| match never {});
+    Output { batches }
+}
+
+/// Output, and questions to it.
+pub struct Output {
+    pub batches: Vec<Batch>,
+}
+
+impl Output {
+    /// All of it, byte by byte.
+    pub fn bytes(&self) -> Vec<Vec<u8>> {
+        let encode = |batch: &Batch| match &batch.data {
+            Data::Logs(d) => d.encode_to_vec(),
+            Data::Metrics(d) => d.encode_to_vec(),
+            Data::Traces(d) => d.encode_to_vec(),
+        };
+        self.batches.iter().map(encode).collect()
+    }
+
+    /// Every collection of every resource, in order.
+    pub fn collections(&self) -> Vec<&ResourceMetrics> {
+        let metrics = self.batches.iter().filter_map(|b| match &b.data {
+            Data::Metrics(d) => Some(&d.resource_metrics),
+            _ => None,
+        });
+        metrics.flatten().collect()
+    }
+
+    /// The last collection of a process.
+    pub fn last_of(&self, pid: u32) -> &ResourceMetrics {
+        let of = self.collections().into_iter().rfind(|r| pid_of(r.resource.as_ref()) == Some(pid));
+        of.expect("the process was collected")
+    }
+
+    /// The last collection of the receiver's own account.
+    pub fn account(&self) -> &ResourceMetrics {
+        let own = |r: &&ResourceMetrics| pid_of(r.resource.as_ref()).is_none();
+        self.collections().into_iter().rfind(own).expect("the receiver was collected")
+    }
+
+    pub fn spans(&self) -> Vec<(&Resource, &Span)> {
+        let traces = self.batches.iter().filter_map(|b| match &b.data {
+            Data::Traces(d) => Some(&d.resource_spans),
+            _ => None,
+        });
+        let spans = traces.flatten().flat_map(|r| {
+            let resource = r.resource.as_ref().expect("a resource");
+            r.scope_spans.iter().flat_map(|s| &s.spans).map(move |span| (resource, span))
+        });
+        spans.collect()
+    }
+
+    /// The spans that stand for a whole step.
+    pub fn outliers(&self) -> Vec<&Span> {
+        let all = self.spans().into_iter().map(|(_, span)| span);
+        all.filter(|s| s.name.starts_with("infer.outlier.")).collect()
+    }
+
+    pub fn logs(&self, name: &str) -> Vec<(&Resource, &LogRecord)> {
+        let logs = self.batches.iter().filter_map(|b| match &b.data {
+            Data::Logs(d) => Some(&d.resource_logs),
+            _ => None,
+        });
+        let records = logs.flatten().flat_map(|r| {
+            let resource = r.resource.as_ref().expect("a resource");
+            r.scope_logs.iter().flat_map(|s| &s.log_records).map(move |log| (resource, log))
+        });
+        records.filter(|(_, log)| log.event_name == name).collect()
+    }
+}
+
+pub fn pid_of(resource: Option<&Resource>) -> Option<u32> {
+    match resource?.attributes.iter().find(|a| a.key == "process.pid")?.value.as_ref()?.value.as_ref()? {
+        any_value::Value::IntValue(pid) => u32::try_from(*pid).ok(),
+        _ => None,
+    }
+}
+
+pub fn metrics(resource: &ResourceMetrics) -> &[Metric] {
+    &resource.scope_metrics[0].metrics
+}
+
+pub fn find<'a>(resource: &'a ResourceMetrics, name: &str) -> Option<&'a Metric> {
+    metrics(resource).iter().find(|m| m.name == name)
+}
+
+/// Number points of a metric.
+pub fn numbers<'a>(resource: &'a ResourceMetrics, name: &str) -> &'a [NumberDataPoint] {
+    match find(resource, name).and_then(|m| m.data.as_ref()) {
+        Some(metric::Data::Sum(sum)) => &sum.data_points,
+        Some(metric::Data::Gauge(gauge)) => &gauge.data_points,
+        None => &[],
+        other => panic!("{name} has no number points: {other:?}"),
+    }
+}
+
+/// Distributions of a metric.
+pub fn distributions<'a>(resource: &'a ResourceMetrics, name: &str) -> &'a [ExponentialHistogramDataPoint] {
+    match find(resource, name).and_then(|m| m.data.as_ref()) {
+        Some(metric::Data::ExponentialHistogram(h)) => &h.data_points,
+        None => &[],
+        other => panic!("{name} has no distributions: {other:?}"),
+    }
+}
+
+/// The values of a metric by its attributes, written `key=value,key=value`.
+pub fn values(resource: &ResourceMetrics, name: &str) -> BTreeMap<String, f64> {
+    let value = |p: &NumberDataPoint| match p.value {
+        Some(Value::AsInt(n)) => n as f64,
+        Some(Value::AsDouble(x)) => x,
+        None => f64::NAN,
+    };
+    numbers(resource, name).iter().map(|p| (written(&p.attributes), value(p))).collect()
+}
+
+pub fn written(attributes: &[KeyValue]) -> String {
+    let pairs: Vec<String> =
+        attributes.iter().map(|a| format!("{}={}", a.key, show(a.value.as_ref()))).collect();
+    pairs.join(",")
+}
+
+pub fn show(value: Option<&AnyValue>) -> String {
+    match value.and_then(|v| v.value.as_ref()) {
+        Some(any_value::Value::StringValue(text)) => text.clone(),
+        Some(any_value::Value::IntValue(number)) => number.to_string(),
+        Some(any_value::Value::DoubleValue(number)) => number.to_string(),
+        Some(any_value::Value::BoolValue(truth)) => truth.to_string(),
+        Some(any_value::Value::ArrayValue(array)) => {
+            let items: Vec<String> = array.values.iter().map(|v| show(Some(v))).collect();
+            items.join(";")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+pub fn attribute<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a KeyValue> {
+    attributes.iter().find(|a| a.key == key)
+}
+
+/// An attribute's text.
+pub fn text(attributes: &[KeyValue], key: &str) -> String {
+    show(attribute(attributes, key).unwrap_or_else(|| panic!("{key} in {attributes:?}")).value.as_ref())
+}
+
+/// An attribute's number.
+pub fn number(attributes: &[KeyValue], key: &str) -> f64 {
+    text(attributes, key).parse().expect("a number")
+}
+
+/// The bounds of a point's buckets, with their counts: below, up to, how many.
+pub fn buckets(point: &ExponentialHistogramDataPoint) -> Vec<(f64, f64, u64)> {
+    let Buckets { offset, bucket_counts } = point.positive.clone().unwrap_or_default();
+    let bound = |index: i32| (f64::from(index) * (-f64::from(point.scale)).exp2()).exp2();
+    let rows = bucket_counts.into_iter().zip(offset..);
+    rows.map(|(count, index)| (bound(index), bound(index + 1), count)).collect()
+}

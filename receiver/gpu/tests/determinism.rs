@@ -1,0 +1,69 @@
+//! The same recording, the same bytes: twice, in batches of any size, in another process's company.
+
+mod common;
+
+use common::*;
+use event::Event;
+use gpu::Settings;
+
+fn busy_machine() -> Vec<Event> {
+    let mut server = Program::new(100);
+    server.allocate(0x10, 1 << 30, 0);
+    server.allocate(0x20, 1 << 40, 2);
+    server.serve(300, 5 * MS);
+    server.decode(40 * MS);
+    server.serve(200, 5 * MS);
+    let mut second = Program::new(200);
+    second.serve(150, 8 * MS);
+    second.decode(60 * MS);
+    second.serve(50, 8 * MS);
+    let mut trainer = Program::new(300);
+    (0..60).for_each(|_| trainer.train(20 * MS));
+    events(&[server, second, trainer], true)
+}
+
+fn settings() -> Settings {
+    Settings { collection_interval_ns: 700 * MS, ..Settings::default() }
+}
+
+#[test]
+fn the_same_events_give_the_same_bytes() {
+    let events = busy_machine();
+    let once = analysed(&events, settings()).bytes();
+    assert!(once.len() > 10);
+    for _ in 0..4 {
+        assert!(analysed(&events, settings()).bytes() == once);
+    }
+}
+
+#[test]
+fn batching_does_not_matter() {
+    let events = busy_machine();
+    let whole = read_in_batches(&events, events.len(), settings()).bytes();
+    for batch in [1, 2, 7, 64, 1_000] {
+        assert!(read_in_batches(&events, batch, settings()).bytes() == whole, "batches of {batch}");
+    }
+}
+
+#[test]
+fn no_time_but_the_events_is_in_the_output() {
+    let output = analysed(&busy_machine(), settings());
+    let last_ns = busy_machine().iter().filter_map(Event::at_ns).max().unwrap();
+    let window = UNIX..=UNIX + last_ns;
+    for (_, span) in output.spans() {
+        assert!(window.contains(&span.start_time_unix_nano) && window.contains(&span.end_time_unix_nano));
+    }
+    for name in ["gpu.step.outlier", "warptap.process.seen"] {
+        for (_, log) in output.logs(name) {
+            assert!(window.contains(&log.time_unix_nano) && window.contains(&log.observed_time_unix_nano));
+        }
+    }
+    for collected in output.collections() {
+        for point in distributions(collected, "gpu.step.duration") {
+            assert!(window.contains(&point.start_time_unix_nano) && window.contains(&point.time_unix_nano));
+        }
+        for point in numbers(collected, "gpu.step.baseline") {
+            assert!(window.contains(&point.time_unix_nano) && point.start_time_unix_nano == 0);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The registry against what is emitted: nothing undeclared, nothing declared in vain.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::registry::Seen;
+use common::*;
+use event::{Account, Event};
+use gpu::Settings;
+use table::counters::Drop;
+
+/// A machine on which everything happens that is told of.
+fn everything() -> Vec<Event> {
+    let mut server = Program::new(100);
+    server.info.container_id = "c0ffee".to_owned();
+    server.info.attributes = vec![("gen_ai.provider.name".to_owned(), "vllm".to_owned())];
+    server.call("cudaSetDevice", US, |c| c.handle = Some(1));
+    server.allocate(0x10, 1 << 30, 0);
+    server.allocate(0x20, 1 << 20, 0);
+    server.allocate(0x30, 1 << 40, 2);
+    server.free(0x20);
+    server.call("cudaMemsetAsync", US, |c| c.bytes = 4096);
+    server.serve(300, 5 * MS);
+    server.decode(40 * MS);
+    server.serve(600, 12 * MS);
+    server
+        .call("cudaMemcpy", 50 * US, |c| (c.bytes, c.direction) = (1 << 20, table::Direction::DeviceToHost));
+    let mut events = events(&[server], false);
+    let at_ns = events.iter().filter_map(Event::at_ns).max().unwrap();
+    events.push(Event::Lost { at_ns, reason: Drop::RingFull, count: 3 });
+    let account = Account { at_ns, hits: 10, runs: 20, run_cost_ns: 500, ..Account::default() };
+    events.push(Event::Account(Box::new(account)));
+    events
+}
+
+fn settings() -> Settings {
+    let host = ["host.arch", "host.id", "host.name", "os.type"].map(|key| (key.to_owned(), "x".to_owned()));
+    Settings { host: host.to_vec(), ..Settings::default() }
+}
+
+fn seen() -> Seen {
+    let mut seen = Seen::default();
+    let mut events = everything();
+    seen.check(&analysed(&events, settings()));
+    // A kernel that tells of run queues, on every step.
+    for event in &mut events {
+        if let Event::Step(step) = event {
+            (step.runq_gap_ns, step.runq_enqueue_ns, step.runq_wait_ns) = (1, 2, 3);
+        }
+    }
+    seen.check(&analysed(&events, settings()));
+    seen
+}
+
+#[test]
+fn nothing_undeclared_is_emitted_and_everything_declared_is() {
+    let seen = seen();
+    let names = |all: &BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>();
+    let declared: Vec<String> = semconv::METRICS.iter().map(|m| m.name().to_owned()).collect();
+    assert_eq!(names(&seen.metrics), declared);
+    let declared: Vec<String> = semconv::SPANS.iter().map(|s| s.name.to_owned()).collect();
+    assert_eq!(names(&seen.spans), declared);
+    let declared: Vec<String> = semconv::EVENTS.iter().map(|e| e.name.to_owned()).collect();
+    assert_eq!(names(&seen.events), declared);
+    let declared: Vec<String> = semconv::RESOURCE.iter().map(|u| u.key.to_owned()).collect();
+    assert_eq!(names(&seen.resource), declared);
+}
+
+#[test]
+fn every_attribute_of_every_signal_is_emitted() {
+    let seen = seen();
+    let metrics = semconv::METRICS.iter().map(|m| (m.name(), m.attributes()));
+    let spans = semconv::SPANS.iter().map(|s| (s.name, s.attributes));
+    let events = semconv::EVENTS.iter().map(|e| (e.name, e.attributes));
+    for (signal, uses) in metrics.chain(spans).chain(events) {
+        for used in uses {
+            let pair = (signal.to_owned(), used.key.to_owned());
+            assert!(seen.attributes.contains(&pair), "{pair:?} is declared and was not emitted");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Processes come and go: resources, series, bounds, times.
+
+mod common;
+
+use common::*;
+use event::{ClockOffsets, Event, ProcessId, ProcessInfo};
+use gpu::Settings;
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, metric::Data};
+
+fn serving(pid: u32, steps: u64) -> Program {
+    let mut program = Program::new(pid);
+    program.serve(steps, 5 * MS);
+    program
+}
+
+/// Start and time of every sum and distribution.
+fn windows(resource: &ResourceMetrics) -> Vec<(u64, u64)> {
+    let of = |data: &Data| match data {
+        Data::Sum(s) => {
+            s.data_points.iter().map(|p| (p.start_time_unix_nano, p.time_unix_nano)).collect::<Vec<_>>()
+        }
+        Data::ExponentialHistogram(h) => {
+            h.data_points.iter().map(|p| (p.start_time_unix_nano, p.time_unix_nano)).collect()
+        }
+        _ => Vec::new(),
+    };
+    metrics(resource).iter().filter_map(|m| m.data.as_ref()).flat_map(of).collect()
+}
+
+#[test]
+fn two_processes_are_two_resources_with_their_own_series() {
+    let output = analysed(&events(&[serving(100, 60), serving(200, 40)], true), Settings::default());
+    let count =
+        |pid| distributions(output.last_of(pid), "gpu.step.duration").iter().map(|p| p.count).sum::<u64>();
+    assert_eq!((count(100), count(200)), (63, 42));
+    let instance = |pid| {
+        let resource = output.last_of(pid).resource.clone().unwrap();
+        text(&resource.attributes, "service.instance.id")
+    };
+    assert_ne!(instance(100), instance(200));
+    for collected in output.collections() {
+        let points = metrics(collected).iter().map(|m| format!("{m:?}")).collect::<String>();
+        assert!(!points.contains("process.pid"), "identity is the resource's");
+    }
+}
+
+#[test]
+fn an_exit_flushes_the_last_values_once_and_ends_the_series() {
+    let mut events = events(&[serving(100, 60)], true);
+    let end_ns = events.iter().filter_map(Event::at_ns).max().unwrap();
+    events.extend((1..50).map(|n| Event::Tick { at_ns: end_ns + n * SECOND }));
+    let output = analysed(&events, Settings::default());
+    let of_process: Vec<_> =
+        output.collections().into_iter().filter(|r| pid_of(r.resource.as_ref()) == Some(100)).collect();
+    assert_eq!(of_process.len(), 1, "it lived for less than an interval");
+    assert!(output.batches.iter().any(|b| !b.is_repeated), "the last values are not repeated");
+    assert_eq!(values(output.account(), "warptap.process.tracked")[""], 0.0);
+}
+
+#[test]
+fn an_event_of_a_process_that_ended_begins_nothing_and_is_counted() {
+    let mut events = events(&[serving(100, 60)], true);
+    let step = events.iter().rfind(|e| matches!(e, Event::Step(_))).unwrap().clone();
+    events.push(step);
+    let output = analysed(&events, Settings::default());
+    assert!(values(output.account(), "warptap.event.orphaned")[""] >= 1.0);
+    assert_eq!(values(output.account(), "warptap.process.tracked")[""], 0.0);
+}
+
+#[test]
+fn a_pid_that_comes_back_is_another_process() {
+    let mut again = serving(100, 40);
+    again.info.process.start_ns += 1;
+    again.info.at_ns = 60 * SECOND;
+    again.calls.iter_mut().for_each(|c| {
+        c.process = again.info.process;
+        c.entry_ns += 60 * SECOND;
+    });
+    let mut all = events(&[serving(100, 60)], true);
+    all.extend(events(&[again], true).into_iter().skip(1));
+    let output = analysed(&all, Settings::default());
+    let collections = output.collections();
+    let of: Vec<_> = collections.iter().filter(|r| pid_of(r.resource.as_ref()) == Some(100)).collect();
+    let (first, last) = (of.first().unwrap(), of.last().unwrap());
+    let count = |r| distributions(r, "gpu.step.duration").iter().map(|p| p.count).sum::<u64>();
+    assert_eq!((count(first), count(last)), (63, 42), "counts begin anew");
+    assert!(windows(last)[0].0 > windows(first)[0].0, "and so does their start");
+}
+
+#[test]
+fn sums_start_when_the_process_was_first_seen_and_stay_there() {
+    let mut program = serving(100, 2_000);
+    program.info.at_ns = 1_500 * MS;
+    let mut events = events(&[program], false);
+    // The wall's clock is set ahead in the middle.
+    let middle = events.len() / 2;
+    let at_ns = events[..middle].iter().filter_map(Event::at_ns).max().unwrap();
+    let offsets = ClockOffsets { at_ns, to_unix_ns: (UNIX + 5 * SECOND) as i64, to_boottime_ns: 0 };
+    events.insert(middle, Event::Clock(offsets));
+    let settings = Settings { collection_interval_ns: SECOND, ..Settings::default() };
+    let output = analysed(&events, settings);
+    let collections = output.collections();
+    let of: Vec<_> = collections.iter().filter(|r| pid_of(r.resource.as_ref()) == Some(100)).collect();
+    assert!(of.len() > 10);
+    let mut last = 0;
+    for collected in of {
+        for (start, time) in windows(collected) {
+            assert_eq!(start, UNIX + 1_500 * MS);
+            assert!(time >= last && time > start, "time does not go back");
+            last = time;
+        }
+    }
+}
+
+#[test]
+fn collections_come_at_their_interval_in_event_time() {
+    let settings = Settings { collection_interval_ns: 500 * MS, ..Settings::default() };
+    let output = analysed(&events(&[serving(100, 1_000)], false), settings);
+    let own: Vec<u64> = output
+        .collections()
+        .iter()
+        .filter(|r| pid_of(r.resource.as_ref()).is_none())
+        .map(|r| numbers(r, "warptap.process.tracked")[0].time_unix_nano)
+        .collect();
+    // The last tick comes a second later, the last collection with the end.
+    let (steady, ends) = own.split_at(own.len() - 2);
+    assert!(steady.len() > 8 && steady.windows(2).all(|w| w[1] - w[0] == 500 * MS), "{own:?}");
+    assert!(ends[0] > steady[steady.len() - 1] && ends[1] >= ends[0], "{own:?}");
+}
+
+#[test]
+fn a_time_in_which_nothing_happened_is_collected_once() {
+    let mut events = events(&[serving(100, 40)], false);
+    let end_ns = events.iter().filter_map(Event::at_ns).max().unwrap();
+    events.push(Event::Tick { at_ns: end_ns + 3_600 * SECOND });
+    let output = analysed(&events, Settings::default());
+    assert!(output.collections().len() <= 6, "{}", output.collections().len());
+}
+
+#[test]
+fn ten_thousand_short_streams_make_a_bounded_number_of_series() {
+    let mut program = Program::new(100);
+    for stream in 0..10_000 {
+        program.on_stream(0x1000 + stream);
+        program.call("cudaLaunchKernel", US, |c| c.threads = 1_000);
+        program.call("cudaStreamSynchronize", 100 * US, |_| {});
+        program.call("cudaStreamDestroy", US, |_| {});
+    }
+    let output = analysed(&events(&[program], true), Settings::default());
+    let last = output.last_of(100);
+    let series: usize = metrics(last)
+        .iter()
+        .map(|m| match m.data.as_ref().unwrap() {
+            Data::Sum(s) => s.data_points.len(),
+            Data::Gauge(g) => g.data_points.len(),
+            Data::ExponentialHistogram(h) => h.data_points.len(),
+            other => panic!("{other:?}"),
+        })
+        .sum();
+    assert!(series < 60, "{series}");
+    let steps: u64 = distributions(last, "gpu.step.wait.duration").iter().map(|p| p.count).sum();
+    assert_eq!(steps, 10_000, "and every step is in them");
+    let bytes = prost::Message::encoded_len(last);
+    assert!(bytes < 64 << 10, "{bytes} bytes");
+}
+
+#[test]
+fn more_processes_than_are_kept_evict_the_one_unseen_for_longest() {
+    let programs: Vec<Program> = (0..6).map(|n| serving(100 + n, 30 + u64::from(n))).collect();
+    let settings = Settings { processes_max: 4, ..Settings::default() };
+    let output = analysed(&events(&programs, false), settings);
+    let account = output.account();
+    assert_eq!(values(account, "warptap.process.tracked")[""], 4.0);
+    assert!(values(account, "warptap.process.evicted")[""] >= 2.0);
+    let (_, last) = output.batches.split_last().unwrap();
+    assert!(last.iter().any(|b| !b.is_repeated), "the evicted ones' values are flushed");
+}
+
+#[test]
+fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
+    let info = ProcessInfo {
+        process: ProcessId { pid: 7, start_ns: 1 },
+        at_ns: SECOND,
+        executable: "shard".to_owned(),
+        visible: vec!["libcuda.so.1".to_owned()],
+        ..ProcessInfo::default()
+    };
+    let blind = ProcessInfo { blind: vec!["cudart is linked statically".to_owned()], ..info.clone() };
+    let events = [Event::Process(Box::new(info)), Event::Process(Box::new(blind))];
+    let output = analysed(&events, Settings::default());
+    let logs = output.logs("warptap.process.seen");
+    let told: Vec<(String, String)> =
+        logs.iter().map(|(_, l)| (l.severity_text.clone(), show(l.body.as_ref()))).collect();
+    let seen = "calls of libcuda.so.1 are seen";
+    let want = [
+        ("INFO".to_owned(), seen.to_owned()),
+        ("WARN".to_owned(), format!("{seen}; not seen: cudart is linked statically")),
+    ];
+    assert_eq!(told, want);
+    assert_eq!(pid_of(Some(logs[0].0)), Some(7));
+}
+
+#[test]
+fn what_becomes_known_of_a_process_is_on_its_later_points() {
+    let mut events = events(&[serving(100, 60)], false);
+    let mut info = Program::new(100).info;
+    info.attributes.push(("k8s.pod.uid".to_owned(), "p-1".to_owned()));
+    info.attributes.push(("gen_ai.provider.name".to_owned(), "vllm".to_owned()));
+    let half = events.len() / 2;
+    events.insert(half, Event::Process(Box::new(info)));
+    let output = analysed(&events, Settings::default());
+    let last = output.last_of(100);
+    assert_eq!(text(&last.resource.as_ref().unwrap().attributes, "k8s.pod.uid"), "p-1");
+    let providers = distributions(last, "gpu.step.duration")
+        .iter()
+        .map(|p| attribute(&p.attributes, "gen_ai.provider.name"));
+    assert_eq!(providers.flatten().count(), 2, "decode and prefill again, now with the provider");
+}

@@ -1,0 +1,225 @@
+//! Steps through the whole analysis: durations, baselines, outliers, spans, records, exemplars.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::*;
+use event::Event;
+use gpu::Settings;
+use opentelemetry_proto::tonic::metrics::v1::exemplar;
+use steps::Finding;
+
+/// A server whose 41st token or so takes 40 ms instead of 5.
+fn slow_decode() -> Vec<Event> {
+    let mut program = Program::new(100);
+    program.serve(200, 5 * MS);
+    program.decode(40 * MS);
+    program.serve(50, 5 * MS);
+    events(&[program], true)
+}
+
+/// What the engine says of events, without the rest.
+fn found(events: &[Event]) -> Vec<steps::Step> {
+    let mut engine = steps::Engine::new(steps::Settings::default());
+    let mut steps = Vec::new();
+    let mut take = |finding| {
+        if let Finding::Step(step) = finding {
+            steps.push(step);
+        }
+    };
+    events.iter().for_each(|event| engine.observe(event, &mut take));
+    engine.finish(&mut take);
+    steps
+}
+
+#[test]
+fn one_slow_step_is_one_span_with_its_times_phase_and_baseline() {
+    let events = slow_decode();
+    let output = analysed(&events, Settings::default());
+    let [span] = output.outliers()[..] else { panic!("one outlier: {:?}", output.outliers()) };
+    let steps = found(&events);
+    let slow = steps.iter().max_by_key(|s| s.duration_ns).unwrap();
+    assert_eq!(span.name, "infer.outlier.3x");
+    assert_eq!(span.kind, 1, "internal");
+    assert_eq!(
+        (span.start_time_unix_nano, span.end_time_unix_nano),
+        (UNIX + slow.start_ns, UNIX + slow.end_ns)
+    );
+    let status = span.status.as_ref().unwrap();
+    assert_eq!(status.code, 2, "error");
+    assert!(status.message.starts_with("decode step took 40."), "{}", status.message);
+    assert_eq!(text(&span.attributes, "gpu.step.phase"), "decode");
+    assert_eq!(text(&span.attributes, "gpu.step.outlier"), "3x");
+    assert_eq!(number(&span.attributes, "gpu.step.duration"), slow.duration_ns as f64 / 1e9);
+    let p95 = number(&span.attributes, "gpu.step.baseline.p95");
+    assert!((0.005..0.0055).contains(&p95), "{p95}");
+    assert_eq!(number(&span.attributes, "gpu.step.ratio"), slow.ratio);
+    assert_eq!(text(&span.attributes, "gen_ai.request.model"), "meta/llama");
+}
+
+#[test]
+fn the_children_of_a_span_are_its_halves() {
+    let output = analysed(&slow_decode(), Settings::default());
+    let spans = output.spans();
+    let names: Vec<&str> = spans.iter().map(|(_, s)| s.name.as_str()).collect();
+    assert_eq!(names, ["infer.outlier.3x", "gpu.step.enqueue", "gpu.step.wait"]);
+    let (root, enqueue, wait) = (spans[0].1, spans[1].1, spans[2].1);
+    assert!(root.parent_span_id.is_empty());
+    for child in [enqueue, wait] {
+        assert_eq!((&child.trace_id, &child.parent_span_id), (&root.trace_id, &root.span_id));
+        assert_ne!(child.span_id, root.span_id);
+    }
+    assert_eq!(root.start_time_unix_nano, enqueue.start_time_unix_nano);
+    assert_eq!(enqueue.end_time_unix_nano, wait.start_time_unix_nano);
+    assert_eq!(wait.end_time_unix_nano, root.end_time_unix_nano);
+    assert_eq!(wait.end_time_unix_nano - wait.start_time_unix_nano, 40 * MS);
+}
+
+#[test]
+fn span_record_and_exemplar_find_each_other() {
+    let output = analysed(&slow_decode(), Settings::default());
+    let span = output.outliers()[0];
+    let (_, log) = output.logs("gpu.step.outlier")[0];
+    assert_eq!((&log.trace_id, &log.span_id), (&span.trace_id, &span.span_id));
+    assert_eq!(text(&log.attributes, "gpu.event.id"), text(&span.attributes, "gpu.event.id"));
+    assert_eq!(log.time_unix_nano, span.end_time_unix_nano);
+    assert!(text(&log.attributes, "gpu.step.causes").contains('%'), "{:?}", log.attributes);
+
+    let durations = distributions(output.last_of(100), "gpu.step.duration");
+    let with: Vec<_> = durations.iter().filter(|p| !p.exemplars.is_empty()).collect();
+    let [point] = with[..] else { panic!("one series has exemplars: {with:?}") };
+    assert_eq!(text(&point.attributes, "gpu.step.outlier"), "3x");
+    let [exemplar] = &point.exemplars[..] else { panic!("{:?}", point.exemplars) };
+    assert_eq!((&exemplar.trace_id, &exemplar.span_id), (&span.trace_id, &span.span_id));
+    assert_eq!(exemplar.time_unix_nano, span.end_time_unix_nano);
+    assert!((point.start_time_unix_nano..=point.time_unix_nano).contains(&exemplar.time_unix_nano));
+    let Some(exemplar::Value::AsDouble(value)) = exemplar.value else { panic!("{exemplar:?}") };
+    let bucket = buckets(point).into_iter().find(|(low, high, _)| *low < value && value <= *high);
+    assert!(bucket.is_some_and(|(_, _, count)| count > 0), "{value} in {:?}", buckets(point));
+}
+
+#[test]
+fn an_exemplar_is_told_once() {
+    let mut program = Program::new(100);
+    program.serve(200, 5 * MS);
+    program.decode(40 * MS);
+    program.serve(900, 5 * MS);
+    let settings = Settings { collection_interval_ns: SECOND, ..Settings::default() };
+    let output = analysed(&events(&[program], false), settings);
+    let all = output.collections();
+    let exemplars = all.iter().flat_map(|r| distributions(r, "gpu.step.duration")).map(|p| p.exemplars.len());
+    assert_eq!(exemplars.sum::<usize>(), 1);
+}
+
+#[test]
+fn histograms_count_the_steps_that_were() {
+    let events = slow_decode();
+    let output = analysed(&events, Settings::default());
+    let steps = found(&events);
+    let durations = distributions(output.last_of(100), "gpu.step.duration");
+    assert_eq!(durations.iter().map(|p| p.count).sum::<u64>(), steps.len() as u64);
+    for point in durations {
+        let phase = text(&point.attributes, "gpu.step.phase");
+        let outlier = text(&point.attributes, "gpu.step.outlier");
+        let of = steps.iter().filter(|s| s.phase.name() == phase && s.outlier.name() == outlier);
+        let raw: Vec<f64> = of.map(|s| s.duration_ns as f64 / 1e9).collect();
+        assert_eq!(point.count as usize, raw.len());
+        assert!((point.sum.unwrap() - raw.iter().sum::<f64>()).abs() < 1e-9);
+        assert_eq!(point.max, raw.iter().copied().reduce(f64::max));
+        assert_eq!(point.min, raw.iter().copied().reduce(f64::min));
+        for (low, high, count) in buckets(point) {
+            let inside = raw.iter().filter(|s| **s > low && **s <= high).count();
+            assert_eq!(count as usize, inside, "({low}, {high}]");
+        }
+    }
+    for (name, part) in [
+        ("gpu.step.enqueue.duration", (|s| s.enqueue_ns) as fn(&steps::Step) -> u64),
+        ("gpu.step.wait.duration", |s| s.wait_ns),
+        ("gpu.step.gap.duration", |s| s.gap_ns),
+    ] {
+        let sum: f64 = distributions(output.last_of(100), name).iter().filter_map(|p| p.sum).sum();
+        let raw = steps.iter().map(part).sum::<u64>() as f64 / 1e9;
+        assert!((sum - raw).abs() < 1e-9, "{name}: {sum} {raw}");
+    }
+}
+
+#[test]
+fn baseline_and_host_share_are_those_of_the_last_step() {
+    let events = slow_decode();
+    let output = analysed(&events, Settings::default());
+    let steps = found(&events);
+    let decodes: Vec<_> = steps.iter().filter(|s| s.phase.name() == "decode").collect();
+    let level = decodes.last().unwrap().baseline.unwrap();
+    let baseline = values(output.last_of(100), "gpu.step.baseline");
+    assert_eq!(baseline["gpu.step.phase=decode,gpu.step.statistic=p95"], level.p95_ns / 1e9);
+    assert_eq!(baseline["gpu.step.phase=decode,gpu.step.statistic=mean"], level.mean_ns / 1e9);
+    let ratio = values(output.last_of(100), "gpu.step.host_bound.ratio")["gpu.step.phase=decode"];
+    let (enqueue, all) = decodes.iter().fold((0, 0), |(e, a), s| (e + s.enqueue_ns, a + s.duration_ns));
+    assert_eq!(ratio, enqueue as f64 / all as f64);
+}
+
+#[test]
+fn spans_are_limited_and_counters_are_not() {
+    let mut program = Program::new(100);
+    program.serve(400, 5 * MS);
+    for _ in 0..12 {
+        program.decode(40 * MS);
+        program.serve(20, 5 * MS);
+    }
+    let settings = Settings { spans_burst: 3, spans_per_minute: 1, ..Settings::default() };
+    let output = analysed(&events(&[program], true), settings);
+    let counted: f64 = values(output.last_of(100), "gpu.step.outliers").values().sum();
+    let suppressed = values(output.account(), "warptap.span.suppressed")[""];
+    assert_eq!(output.outliers().len(), 3);
+    assert_eq!(output.logs("gpu.step.outlier").len(), 3);
+    assert!(counted >= 12.0 && counted == 3.0 + suppressed, "{counted} = 3 + {suppressed}");
+}
+
+#[test]
+fn every_outlier_has_a_trace_and_an_event_of_its_own() {
+    let mut program = Program::new(100);
+    program.serve(400, 5 * MS);
+    for _ in 0..8 {
+        program.decode(40 * MS);
+        program.serve(20, 5 * MS);
+    }
+    let mut other = program.clone();
+    other.info = Program::new(200).info;
+    other.calls.iter_mut().for_each(|c| (c.process, c.tid) = (other.info.process, 200));
+    let output = analysed(&events(&[program, other], true), Settings::default());
+    let outliers = output.outliers();
+    let traces: BTreeSet<_> = outliers.iter().map(|s| &s.trace_id).collect();
+    let ids: BTreeSet<_> = outliers.iter().map(|s| text(&s.attributes, "gpu.event.id")).collect();
+    assert!(outliers.len() >= 16, "{}", outliers.len());
+    assert_eq!((traces.len(), ids.len()), (outliers.len(), outliers.len()));
+    let spans: BTreeSet<_> = output.spans().iter().map(|(_, s)| s.span_id.clone()).collect();
+    assert_eq!(spans.len(), 3 * outliers.len());
+}
+
+#[test]
+fn a_lasting_change_is_told_as_a_new_baseline() {
+    let mut program = Program::new(100);
+    program.serve(600, 5 * MS);
+    program.serve(600, 12 * MS);
+    let output = analysed(&events(&[program], true), Settings::default());
+    let told = output.logs("gpu.step.baseline.shift");
+    let decode = told.iter().find(|(_, log)| text(&log.attributes, "gpu.step.phase") == "decode");
+    let (_, log) = decode.expect("the decodes' baseline shifted");
+    let (before, after) = ("gpu.step.baseline.previous.mean", "gpu.step.baseline.mean");
+    assert!((number(&log.attributes, before) - 0.005).abs() < 0.0005, "{:?}", log.attributes);
+    assert!(number(&log.attributes, after) > 0.008, "{:?}", log.attributes);
+}
+
+#[test]
+fn a_step_that_nobody_waited_for_has_no_duration_and_is_counted() {
+    let mut program = Program::new(100);
+    program.serve(100, 5 * MS);
+    program.call("cudaLaunchKernel", US, |c| c.threads = 1_000_000);
+    let events = events(&[program], true);
+    let output = analysed(&events, Settings::default());
+    let durations = distributions(output.last_of(100), "gpu.step.duration");
+    let finished = found(&events).iter().filter(|s| !s.is_unfinished).count() as u64;
+    assert_eq!(durations.iter().map(|p| p.count).sum::<u64>(), finished);
+    assert_eq!(values(output.account(), "warptap.step.unmeasured")[""], 1.0);
+}
