@@ -87,7 +87,7 @@ impl Assembler {
         self.release(|g| g.closed_ns.saturating_add(trailing_ns) < now_ns, take);
     }
 
-    /// A stream's number will name another stream: gives out what still speaks of it.
+    /// A stream is gone, and its number may name another: gives out what still speaks of it.
     pub(crate) fn forget_stream(&mut self, stream: u32, take: Take<'_>) {
         self.release(|g| g.has_stream(stream), take);
     }

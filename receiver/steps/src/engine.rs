@@ -49,7 +49,7 @@ impl Engine {
         }
         match event {
             Event::Step(record) => self.step(record, out),
-            Event::Call(call) => self.call(call),
+            Event::Call(call) => self.call(call, out),
             Event::Exit { process, .. } => self.exit(*process, out),
             _ => {}
         }
@@ -103,12 +103,12 @@ impl Engine {
         self.due_ns = self.due_ns.min(process.due_ns().unwrap_or(u64::MAX));
     }
 
-    fn call(&mut self, call: &CallRecord) {
+    fn call(&mut self, call: &CallRecord, out: Out<'_>) {
         let is_end = |action| action == Action::StreamDestroy && call.result == 0;
         if table::row(call.header.row).is_some_and(|row| is_end(row.action))
             && let Some(process) = self.processes.get_mut(&ProcessId::from(&call.header))
         {
-            process.destroy_stream(call.stream);
+            process.destroy_stream(call.stream, out);
         }
     }
 

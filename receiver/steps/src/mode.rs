@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use table::fold::Counter;
 
 use crate::segment::{Closer, Segment};
+use crate::shape::{Form, Shape, Work};
 
 /// Bursts remembered for each process.
 pub(crate) const BURSTS: usize = 64;
@@ -19,7 +20,7 @@ const FOREIGN: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 /// One thread waits for all of it: this share of the bursts.
 const ONE_WAITS_MIN: f64 = 0.9;
 /// Less work than this says nothing.
-const ENQUEUES_MIN: u64 = 32;
+const ENQUEUES_MIN: f64 = 32.0;
 /// Bursts of this length without a sign are inference.
 const CLEAR: usize = 8;
 /// An iteration has at least this many bursts, or it cannot be told from prefill and decode in turn.
@@ -27,8 +28,9 @@ const PERIOD_MIN: usize = 3;
 /// This share of the bursts is like the one a period earlier.
 const PERIODIC_MIN: f64 = 0.85;
 /// The bulk is this many times a middling burst.
-const BULK_FACTOR: u64 = 8;
-/// This share of the bulks is left open, and of the small bursts closed as they are enqueued.
+const BULK_FACTOR: u32 = 8;
+/// This share of the small bursts is closed as they are enqueued; of all work, where it is clear that nothing else
+/// than steps is enqueued.
 const MOST: f64 = 0.7;
 /// How sure each sign is.
 const BY_THREADS: f64 = 0.9;
@@ -49,21 +51,22 @@ pub enum Mode {
     },
 }
 
+/// Narrow, since every process has many; counts that do not fit are the largest that do.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
-    closer: Closer,
     tid: u32,
     /// Work closed.
-    enqueues: u64,
-    foreign: u64,
+    enqueues: u32,
+    foreign: u32,
     /// Work enqueued by the process since the burst before.
-    process_fresh: u64,
+    process_fresh: u32,
+    has_kernels: bool,
 }
 
 impl Burst {
-    /// Most of what was enqueued is still open.
-    fn leaves_open(&self) -> bool {
-        self.enqueues < self.process_fresh / 2
+    /// At least half of what was enqueued is closed.
+    fn closes(&self) -> bool {
+        self.enqueues >= self.process_fresh / 2
     }
 
     fn is_shared(&self) -> bool {
@@ -73,22 +76,28 @@ impl Burst {
 
 /// The last bursts of a process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bursts(VecDeque<Burst>);
+pub(crate) struct Bursts {
+    bursts: VecDeque<Burst>,
+    last_closer: Option<Closer>,
+}
 
 impl Bursts {
     pub(crate) fn push(&mut self, segment: &Segment) {
-        let fresh = segment.record.process_fresh;
+        let closer = Some(segment.closer());
         let new = Burst {
-            closer: segment.closer(),
             tid: segment.record.header.tid,
-            enqueues: segment.enqueues(),
-            foreign: segment.record.work[Counter::Foreign as usize],
-            process_fresh: fresh,
+            enqueues: narrow(segment.enqueues()),
+            foreign: narrow(segment.record.work[Counter::Foreign as usize]),
+            process_fresh: narrow(segment.record.process_fresh),
+            has_kernels: Shape::of(&Work(segment.record.work)).form != Form::Copies,
         };
-        match self.0.back_mut().filter(|last| fresh == 0 || last.closer == new.closer) {
+        let is_same = new.process_fresh == 0 || self.last_closer == closer;
+        self.last_closer = closer;
+        match self.bursts.back_mut().filter(|_| is_same) {
             Some(last) => {
-                last.enqueues += new.enqueues;
-                last.foreign += new.foreign;
+                last.enqueues = last.enqueues.saturating_add(new.enqueues);
+                last.foreign = last.foreign.saturating_add(new.foreign);
+                last.has_kernels |= new.has_kernels;
             }
             None => self.append(new),
         }
@@ -96,7 +105,7 @@ impl Bursts {
 
     /// The most work between two bursts, lately.
     pub(crate) fn largest(&self) -> u64 {
-        self.0.iter().map(|b| b.process_fresh).max().unwrap_or(0)
+        self.bursts.iter().map(|b| u64::from(b.process_fresh)).max().unwrap_or(0)
     }
 
     /// How sure it is that the process trains; `None` where there is no sign of it.
@@ -107,55 +116,69 @@ impl Bursts {
 
     /// True where enough was seen to say, before all of it is, that the process serves.
     pub(crate) fn is_clearly_serving(&self) -> bool {
-        self.0.len() >= CLEAR && !self.0.iter().any(|b| b.leaves_open() || b.is_shared())
+        self.bursts.len() >= CLEAR
+            && self.closed_share() >= MOST
+            && self.bursts.iter().all(|b| b.has_kernels && !b.is_shared())
     }
 
     /// True once as much is remembered as ever will be.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= BURSTS
+        self.bursts.len() >= BURSTS
     }
 
     /// Bytes held beside the struct itself.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Burst>()
+        self.bursts.capacity() * size_of::<Burst>()
     }
 
     fn append(&mut self, burst: Burst) {
-        if self.0.len() >= BURSTS {
-            self.0.pop_front();
+        if self.bursts.len() >= BURSTS {
+            self.bursts.pop_front();
         }
-        self.0.push_back(burst);
+        self.bursts.push_back(burst);
     }
 
     fn is_by_two_threads(&self) -> bool {
-        let all: u64 = self.0.iter().map(|b| b.enqueues).sum();
-        let shared: u64 = self.0.iter().filter(|b| b.is_shared()).map(|b| b.enqueues).sum();
-        let of_thread = |tid| self.0.iter().filter(|b| b.tid == tid).count();
-        let most = self.0.iter().map(|b| of_thread(b.tid)).max().unwrap_or(0);
-        all >= ENQUEUES_MIN && shared >= all.div_ceil(2) && most as f64 >= ONE_WAITS_MIN * self.0.len() as f64
+        let all = self.sum(|b| b.enqueues);
+        let shared = self.sum(|b| if b.is_shared() { b.enqueues } else { 0 });
+        let of_thread = |tid| self.bursts.iter().filter(|b| b.tid == tid).count();
+        let most = self.bursts.iter().map(|b| of_thread(b.tid)).max().unwrap_or(0);
+        all >= ENQUEUES_MIN && shared >= all / 2.0 && most as f64 >= ONE_WAITS_MIN * self.bursts.len() as f64
     }
 
     fn is_periodic(&self) -> bool {
-        let fresh: Vec<u64> = self.0.iter().map(|b| b.process_fresh).collect();
+        let fresh: Vec<u32> = self.bursts.iter().map(|b| b.process_fresh).collect();
         self.has_open_bulk(&fresh) && (PERIOD_MIN..=fresh.len() / 2).any(|period| repeats(&fresh, period))
     }
 
-    /// Much is enqueued now and then and stays open; the little between is closed as it comes.
-    fn has_open_bulk(&self, fresh: &[u64]) -> bool {
+    /// Much is enqueued now and then and stays open; the little between is closed as it comes. With asynchronous
+    /// scheduling much stays open too, but only until the next burst.
+    fn has_open_bulk(&self, fresh: &[u32]) -> bool {
         let mut sorted = fresh.to_vec();
         sorted.sort_unstable();
         let Some(middle) = sorted.get(sorted.len() / 2) else { return false };
         let bulk = middle.saturating_mul(BULK_FACTOR).max(1);
         let (bulks, smalls): (Vec<&Burst>, Vec<&Burst>) =
-            self.0.iter().partition(|b| b.process_fresh >= bulk);
-        let open = bulks.iter().filter(|b| b.leaves_open()).count();
-        let closed = smalls.iter().filter(|b| !b.leaves_open()).count();
-        // Not all: a device synchronisation closes for once what the loop leaves open.
-        open > 0 && open as f64 >= MOST * bulks.len() as f64 && closed as f64 >= MOST * smalls.len() as f64
+            self.bursts.iter().partition(|b| b.process_fresh >= bulk);
+        let closed = smalls.iter().filter(|b| b.closes()).count();
+        !bulks.is_empty() && self.closed_share() < 0.5 && closed as f64 >= MOST * smalls.len() as f64
+    }
+
+    /// How much of what was enqueued was closed, here or in a later burst.
+    fn closed_share(&self) -> f64 {
+        self.sum(|b| b.enqueues) / self.sum(|b| b.process_fresh).max(1.0)
+    }
+
+    fn sum(&self, of: impl Fn(&Burst) -> u32) -> f64 {
+        self.bursts.iter().map(|b| f64::from(of(b))).sum()
     }
 }
 
-fn repeats(fresh: &[u64], period: usize) -> bool {
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn repeats(fresh: &[u32], period: usize) -> bool {
     let pairs = fresh.iter().zip(&fresh[period..]);
     let alike = pairs.filter(|(a, b)| a.abs_diff(**b) <= 1 + **a / 10).count();
     alike as f64 >= PERIODIC_MIN * (fresh.len() - period) as f64
@@ -177,6 +200,7 @@ mod tests {
             (record.header.tid, record.header.entry_ns) = (tid, at as u64);
             record.work[Counter::Enqueues as usize] = enqueues;
             record.work[Counter::Foreign as usize] = enqueues * foreign / 100;
+            record.work[Counter::Launches as usize] = enqueues;
             bursts.push(&Segment { stream: 0, record });
         }
         bursts
@@ -186,7 +210,7 @@ mod tests {
     fn check(rows: impl IntoIterator<Item = Row>, expected: Option<f64>) {
         let bursts = bursts(rows);
         assert_eq!(bursts.training(), expected, "{bursts:?}");
-        assert!(bursts.0.len() <= BURSTS);
+        assert!(bursts.bursts.len() <= BURSTS);
     }
 
     #[test]
@@ -229,6 +253,13 @@ mod tests {
         check((0..6).flat_map(|_| turn(u64::MAX)), None);
         // The same where only a copy stream is waited for: nothing is closed as it is enqueued.
         check((0..6).flat_map(|_| turn(1)), None);
+    }
+
+    #[test]
+    fn asynchronous_scheduling_in_a_fixed_turn_is_not_training() {
+        // Each burst closes what was enqueued before the last one.
+        let enqueued = |k: u64| if k % 10 == 0 { 930 } else { 14 };
+        check((1..64).map(|k| (1, enqueued(k - 1), 0, enqueued(k))), None);
     }
 
     #[test]

@@ -71,8 +71,10 @@ impl Process {
     }
 
     /// The stream with this handle is gone.
-    pub(crate) fn destroy_stream(&mut self, handle: u64) {
-        self.judge.streams.destroy(handle);
+    pub(crate) fn destroy_stream(&mut self, handle: u64, out: Out<'_>) {
+        if let Some(stream) = self.judge.streams.destroy(handle) {
+            self.with(out, |assembler, take| assembler.forget_stream(stream, take));
+        }
     }
 
     pub(crate) fn due_ns(&self) -> Option<u64> {

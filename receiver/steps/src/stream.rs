@@ -57,9 +57,11 @@ impl Streams {
         Place { stream: at as u32, is_taken_over, missed }
     }
 
-    /// The stream with this handle is gone; the handle may come back as another.
-    pub(crate) fn destroy(&mut self, handle: u64) {
-        self.streams.iter_mut().filter(|s| s.handle == Some(handle)).for_each(|s| s.handle = None);
+    /// The stream with this handle is gone; the handle may come back as another. Returns its number.
+    pub(crate) fn destroy(&mut self, handle: u64) -> Option<u32> {
+        let at = self.streams.iter().position(|s| s.handle == Some(handle))?;
+        self.streams[at].handle = None;
+        Some(at as u32)
     }
 
     /// Labels the next step of the stream with this number.

@@ -1,1 +1,418 @@
+//! The engine against servers whose every step is known, and against records that no kernel would send.
 
+use proptest::prelude::*;
+use table::fold::{COUNTERS, Counter};
+use table::record::{NOT_SEEN, flag};
+
+use super::*;
+use crate::baseline::{Baseline, Outlier};
+use crate::finding::{BaselineShift, Step};
+use crate::phase::Phase;
+use crate::settings::STREAMS_MAX;
+use crate::testing::Rng;
+
+const MS: u64 = 1_000_000;
+/// `cudaStreamSynchronize` and `cudaStreamDestroy`.
+const STREAM_SYNC: u16 = 30;
+const STREAM_DESTROY: u16 = 51;
+
+/// A server on one stream, as the kernel would tell of it.
+#[derive(Clone, Debug)]
+struct Server {
+    process: ProcessId,
+    stream: u64,
+    sequence: u64,
+    now_ns: u64,
+}
+
+impl Server {
+    fn new(pid: u32) -> Server {
+        let process = ProcessId { pid, start_ns: 5 };
+        Server { process, stream: 0xbeef_0000, sequence: 0, now_ns: 10_000 * MS }
+    }
+
+    /// The next step: `enqueue_ns` of the host, then the wait.
+    fn step(&mut self, work: &[(Counter, u64)], enqueue_ns: u64, wait_ns: u64) -> StepRecord {
+        let mut record = StepRecord {
+            stream: self.stream,
+            sequence: self.sequence,
+            previous_exit_ns: if self.sequence == 0 { 0 } else { self.now_ns },
+            first_ns: self.now_ns + MS,
+            runq_gap_ns: 0,
+            runq_enqueue_ns: 0,
+            runq_wait_ns: 0,
+            first_tid: self.process.pid,
+            ..StepRecord::default()
+        };
+        record.header.row = STREAM_SYNC;
+        record.header.pid = self.process.pid;
+        record.header.tid = self.process.pid;
+        record.header.process_start_ns = self.process.start_ns;
+        record.header.entry_ns = record.first_ns + enqueue_ns;
+        record.header.duration_ns = wait_ns;
+        work.iter().for_each(|(counter, value)| record.work[*counter as usize] = *value);
+        let enqueues = [Counter::Launches, Counter::GraphLaunches, Counter::Copies];
+        let enqueues: u64 = enqueues.into_iter().map(|c| record.work[c as usize]).sum();
+        record.work[Counter::Enqueues as usize] = enqueues;
+        (record.fresh, record.process_fresh) = (enqueues, enqueues);
+        self.sequence += 1;
+        self.now_ns = record.header.entry_ns + wait_ns;
+        record
+    }
+
+    /// A decode of `batch` requests by one graph that takes `ns`.
+    fn decode(&mut self, batch: u64, ns: f64) -> StepRecord {
+        let graph = [(Counter::GraphLaunches, 1), (Counter::Graphs, 0x9000 + batch), (Counter::Copies, 9)];
+        let sampling = [(Counter::Launches, 4), (Counter::Threads, 920_000 * batch)];
+        self.step(&[&graph[..], &sampling].concat(), MS, ns as u64 - MS)
+    }
+
+    /// A prefill of `tokens`, kernel by kernel, that takes `ns`.
+    fn prefill(&mut self, tokens: u64, ns: f64) -> StepRecord {
+        let work = [(Counter::Launches, 768), (Counter::Threads, 768 * 440 * tokens), (Counter::Copies, 20)];
+        self.step(&work, 2 * MS, ns as u64 - 2 * MS)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    steps: Vec<Step>,
+    shifts: Vec<BaselineShift>,
+}
+
+impl Found {
+    fn take(&mut self, finding: Finding) {
+        match finding {
+            Finding::Step(step) => self.steps.push(step),
+            Finding::BaselineShift(shift) => self.shifts.push(shift),
+        }
+    }
+
+    fn outliers(&self) -> usize {
+        self.steps.iter().filter(|s| s.outlier != Outlier::None).count()
+    }
+}
+
+fn run(engine: &mut Engine, events: &[Event]) -> Found {
+    let mut found = Found::default();
+    events.iter().for_each(|event| engine.observe(event, &mut |f| found.take(f)));
+    engine.finish(&mut |f| found.take(f));
+    found
+}
+
+/// Everything that must hold of any findings.
+#[track_caller]
+fn check_sound(engine: &Engine, found: &Found, segments: usize) {
+    let tally = engine.tally();
+    assert_eq!(tally.segments, segments as u64);
+    assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover, "{tally:?}");
+    assert_eq!(tally.steps, found.steps.len() as u64);
+    assert_eq!(tally.outliers.iter().sum::<u64>(), tally.steps);
+    for step in &found.steps {
+        assert_eq!(step.enqueue_ns + step.wait_ns, step.duration_ns, "{step:?}");
+        assert_eq!(step.end_ns - step.start_ns, step.duration_ns, "{step:?}");
+        assert!((0.0..=1.0).contains(&step.confidence), "{step:?}");
+        assert!(step.stream < STREAMS_MAX as u32, "{step:?}");
+        assert!(step.causes.iter().map(|c| c.share).sum::<f64>() <= 1.0 + 1e-9, "{step:?}");
+        assert!(step.outlier == Outlier::None || step.ratio >= 1.5, "{step:?}");
+    }
+}
+
+fn check(records: Vec<StepRecord>) -> Found {
+    let mut engine = Engine::new(Settings::default());
+    let segments = records.len();
+    let events: Vec<Event> = records.into_iter().map(Event::Step).collect();
+    let found = run(&mut engine, &events);
+    check_sound(&engine, &found, segments);
+    found
+}
+
+/// Mixed traffic with slow steps in it: demands that each is found, in its bucket and phase, and nothing else is.
+#[track_caller]
+fn check_injected(factor: f64, share: f64, expected: Outlier) {
+    let (mut server, mut rng) = (Server::new(1), Rng::new(7));
+    let (mut records, mut slow) = (Vec::new(), Vec::new());
+    for k in 0..12_000 {
+        let is_slow = k > 400 && rng.chance(share);
+        let noise = if is_slow { factor * 1.045 } else { 1.0 } * rng.uniform(0.95, 1.05);
+        let is_prefill = rng.chance(0.2);
+        records.push(match is_prefill {
+            true => server.prefill(888, 90e6 * noise),
+            false => server.decode(32, 10e6 * noise),
+        });
+        slow.push(is_slow.then_some(if is_prefill { Phase::Prefill } else { Phase::Decode }));
+    }
+    let found = check(records);
+    let is_hit = |(step, slow): &(&Step, &Option<Phase>)| {
+        slow.is_some_and(|phase| step.phase == phase && step.outlier == expected)
+    };
+    let hits = found.steps.iter().zip(&slow).filter(is_hit).count() as f64;
+    let injected = slow.iter().flatten().count() as f64;
+    let (recall, precision) = (hits / injected, hits / found.outliers().max(1) as f64);
+    assert!(recall >= 0.99 && precision >= 0.99, "{factor}x, {share}: {recall:.4}, {precision:.4}");
+    assert_eq!(found.shifts, []);
+}
+
+#[test]
+fn slow_steps_of_either_phase_are_found_in_their_bucket() {
+    for share in [0.001, 0.01, 0.05] {
+        check_injected(1.6, share, Outlier::X1_5);
+        check_injected(2.5, share, Outlier::X2);
+        check_injected(4.0, share, Outlier::X3);
+    }
+}
+
+#[test]
+fn quiet_traffic_of_changing_load_has_fewer_than_one_outlier_in_ten_thousand_steps() {
+    for noise in [0.05, 0.1] {
+        let (mut server, mut rng) = (Server::new(1), Rng::new(11));
+        let mut records = Vec::new();
+        for k in 0..40_000u64 {
+            // Load goes up and down within minutes; prompts have lengths of their own.
+            let load = 1.0 + (k as f64 / 2_500.0).sin();
+            let batch = 1u64 << rng.below(2 + (load * 2.5) as u64);
+            let jitter = rng.uniform(1.0 - noise, 1.0 + noise);
+            let tokens = (400.0 * (0.7 * rng.normal()).exp()).clamp(64.0, 8_000.0);
+            records.push(match rng.chance(0.05 + 0.1 * load) {
+                true => server.prefill(tokens as u64, (15e6 + tokens * 60e3) * jitter),
+                false => server.decode(batch, (8e6 + batch as f64 * 120e3) * jitter),
+            });
+        }
+        let found = check(records);
+        assert!(found.outliers() < 4, "noise {noise}: {} outliers", found.outliers());
+        assert_eq!(found.shifts, [], "noise {noise}");
+    }
+}
+
+#[test]
+fn a_lasting_slowdown_of_one_phase_is_one_finding_and_then_normal() {
+    let (mut server, mut rng, mut records) = (Server::new(1), Rng::new(3), Vec::new());
+    for k in 0..3_000 {
+        let factor = if k < 1_000 { 1.0 } else { 2.0 } * rng.uniform(0.95, 1.05);
+        records.push(server.decode(32, 10e6 * factor));
+        if k % 5 == 0 {
+            records.push(server.prefill(888, 90e6 * rng.uniform(0.95, 1.05)));
+        }
+    }
+    let found = check(records);
+    let decodes: Vec<&Step> = found.steps.iter().filter(|s| s.phase == Phase::Decode).collect();
+    assert!(decodes[1_000..1_050].iter().all(|s| s.outlier == Outlier::X1_5 || s.outlier == Outlier::X2));
+    assert!(decodes[1_200..].iter().all(|s| s.outlier == Outlier::None));
+    let [shift] = &found.shifts[..] else { panic!("{:?}", found.shifts) };
+    assert_eq!(shift.phase, Phase::Decode);
+    assert!((shift.after.p95_ns / shift.before.p95_ns - 2.0).abs() < 0.05, "{shift:?}");
+}
+
+#[test]
+fn a_slow_step_says_what_it_was_compared_with_and_why_it_was_slow() {
+    let (mut server, mut records) = (Server::new(1), Vec::new());
+    records.extend((0..200).map(|_| server.decode(32, 10e6)));
+    let mut contended = server.decode(32, 34e6);
+    // The host enqueued 25 ms instead of 1, and had no CPU for 20 of them.
+    contended.header.entry_ns += 24 * MS;
+    contended.header.duration_ns -= 24 * MS;
+    contended.runq_enqueue_ns = 20 * MS;
+    records.push(contended);
+    let found = check(records);
+    let slow = &found.steps[200];
+    let level = slow.baseline.unwrap();
+    assert_eq!((level.p95_ns, level.mean_ns, level.count), (10e6, 10e6, 200));
+    assert_eq!((slow.outlier, slow.ratio, slow.phase), (Outlier::X3, 3.4, Phase::Decode));
+    assert_eq!((slow.cause(), slow.causes.len()), (causes::Kind::Host, 2));
+    assert!((slow.causes[0].share - 20.0 / 24.0).abs() < 1e-6, "{:?}", slow.causes);
+    assert!((slow.host_bound_share() - 25.0 / 34.0).abs() < 1e-6);
+    assert!(found.steps[..200].iter().all(|s| s.causes.is_empty()));
+}
+
+#[test]
+fn a_step_goes_out_when_any_event_says_that_its_time_has_come() {
+    let (mut engine, mut server) = (Engine::new(Settings::default()), Server::new(1));
+    let mut found = Found::default();
+    for _ in 0..20 {
+        engine.observe(&Event::Step(server.decode(32, 10e6)), &mut |f| found.take(f));
+    }
+    assert_eq!(found.steps.len(), 19, "the last is held back");
+    let hold_ns = Settings::default().joining.trailing_ns;
+    engine.observe(&Event::Tick { at_ns: server.now_ns + hold_ns }, &mut |f| found.take(f));
+    assert_eq!(found.steps.len(), 19);
+    let mut other = Server { now_ns: server.now_ns + hold_ns, ..Server::new(2) };
+    engine.observe(&Event::Step(other.decode(1, 5e6)), &mut |f| found.take(f));
+    assert_eq!(found.steps.len(), 20);
+}
+
+#[test]
+fn a_new_process_is_decided_upon_within_the_bound_of_time_and_at_its_end() {
+    let mut server = Server::new(1);
+    let first = server.decode(32, 10e6);
+    let decided_ns = server.now_ns + Settings::default().joining.undecided_ns + 1;
+    let ends =
+        [Event::Tick { at_ns: decided_ns }, Event::Exit { process: server.process, at_ns: server.now_ns }];
+    for end in ends {
+        let (mut engine, mut found) = (Engine::new(Settings::default()), Found::default());
+        engine.observe(&Event::Step(first), &mut |f| found.take(f));
+        assert_eq!(found.steps.len(), 0);
+        engine.observe(&end, &mut |f| found.take(f));
+        assert_eq!(found.steps.len(), 1, "{end:?}");
+    }
+}
+
+#[test]
+fn a_pid_that_comes_back_is_another_workload() {
+    let mut first = Server::new(1);
+    let mut events: Vec<Event> = (0..100).map(|_| Event::Step(first.decode(32, 10e6))).collect();
+    let mut second = Server::new(1);
+    second.process.start_ns = 6;
+    second.now_ns = first.now_ns;
+    events.push(Event::Step(second.decode(32, 50e6)));
+    let mut engine = Engine::new(Settings::default());
+    let found = run(&mut engine, &events);
+    let last = found.steps.last().unwrap();
+    assert_eq!((last.process.start_ns, last.baseline, last.outlier), (6, None, Outlier::None));
+    assert_eq!(engine.tally().missed, 0);
+}
+
+#[test]
+fn a_stream_handle_that_comes_back_after_its_destruction_is_another_stream() {
+    let mut server = Server::new(1);
+    let mut events: Vec<Event> = (0..20).map(|_| Event::Step(server.decode(32, 10e6))).collect();
+    let mut destroy = CallRecord { stream: server.stream, ..CallRecord::default() };
+    destroy.header =
+        table::record::Header { row: STREAM_DESTROY, pid: 1, process_start_ns: 5, ..destroy.header };
+    destroy.header.entry_ns = server.now_ns;
+    events.push(Event::Call(destroy));
+    server.sequence = 0;
+    events.extend((0..20).map(|_| Event::Step(server.decode(32, 10e6))));
+    let mut engine = Engine::new(Settings::default());
+    let found = run(&mut engine, &events);
+    let streams: Vec<u32> = found.steps.iter().map(|s| s.stream).collect();
+    assert_eq!(streams, [[0; 20], [1; 20]].concat());
+    let mut ids: Vec<_> = found.steps.iter().map(|s| s.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 40, "sequence numbers came back, ids do not");
+    assert_eq!(engine.tally().streams_evicted, 0);
+}
+
+#[test]
+fn lost_records_are_counted() {
+    let mut server = Server::new(1);
+    let mut records: Vec<_> = (0..50).map(|_| server.decode(32, 10e6)).collect();
+    records.drain(20..25);
+    let mut engine = Engine::new(Settings::default());
+    run(&mut engine, &records.into_iter().map(Event::Step).collect::<Vec<_>>());
+    assert_eq!(engine.tally().missed, 5);
+}
+
+#[test]
+fn unfinished_work_teaches_the_baseline_nothing() {
+    let mut server = Server::new(1);
+    let mut records: Vec<_> = (0..60).map(|_| server.decode(32, 10e6)).collect();
+    let mut unfinished = server.decode(32, 900e6);
+    unfinished.header.flags = flag::UNFINISHED;
+    records.push(unfinished);
+    records.push(server.decode(32, 10e6));
+    let found = check(records);
+    assert!(found.steps[60].is_unfinished);
+    assert_eq!((found.steps[60].baseline, found.outliers()), (None, 0));
+    assert_eq!(found.steps[61].baseline.map(|l| l.count), Some(60));
+}
+
+#[test]
+fn ten_thousand_streams_and_processes_leave_bounded_memory_and_are_counted() {
+    let settings = Settings { processes_max: 16, ..Settings::default() };
+    let mut engine = Engine::new(settings);
+    let (mut found, mut rng, mut bytes) = (Found::default(), Rng::new(1), 0);
+    let per_process = 3 * Baseline::BYTES_MAX + STREAMS_MAX * 4_096;
+    for k in 0..10_000u32 {
+        let mut server = Server { stream: u64::from(k), ..Server::new(1) };
+        server.now_ns += u64::from(k) * 20 * MS;
+        let mut short = Server { now_ns: server.now_ns, ..Server::new(2 + k) };
+        for record in [server.decode(32, 10e6 * rng.uniform(0.9, 1.1)), short.prefill(900, 90e6)] {
+            engine.observe(&Event::Step(record), &mut |f| found.take(f));
+        }
+        bytes = bytes.max(engine.size_bytes());
+    }
+    assert!(bytes <= 16 * per_process, "{bytes}");
+    assert!(engine.workloads().count() <= 16);
+    engine.finish(&mut |f| found.take(f));
+    let tally = engine.tally();
+    assert_eq!((tally.steps, found.steps.len()), (20_000, 20_000));
+    assert_eq!(tally.streams_evicted, 10_000 - STREAMS_MAX as u64);
+    assert_eq!(tally.processes_evicted, 10_001 - 16);
+}
+
+#[test]
+fn a_workload_of_two_phases_takes_at_most_16_kilobytes() {
+    let (mut engine, mut server, mut rng) = (Engine::new(Settings::default()), Server::new(1), Rng::new(2));
+    for _ in 0..5_000 {
+        let batch = 1 << rng.below(6);
+        let record = match rng.chance(0.2) {
+            true => server.prefill(64 << rng.below(6), 90e6 * rng.uniform(0.9, 1.1)),
+            false => server.decode(batch, 10e6 * rng.uniform(0.9, 1.1)),
+        };
+        engine.observe(&Event::Step(record), &mut |_| ());
+    }
+    assert!(engine.size_bytes() <= 16 * 1024, "{}", engine.size_bytes());
+}
+
+#[test]
+fn what_is_found_of_a_process_does_not_depend_on_the_others() {
+    let record = |server: &mut Server, k: u64| match (k + u64::from(server.process.pid)) % 7 {
+        0 => server.prefill(900, 90e6),
+        _ => server.decode(32, if k % 50 == 33 { 45e6 } else { 10e6 }),
+    };
+    let mut servers: Vec<Server> = (1..=6).map(Server::new).collect();
+    let mut all: Vec<StepRecord> = Vec::new();
+    for server in &mut servers {
+        all.extend((0..300).map(|k| record(server, k)));
+    }
+    let end_of = |r: &StepRecord| r.header.entry_ns + r.header.duration_ns;
+    let found_of = |records: &[StepRecord], pid: u32| -> Vec<Step> {
+        let mut found = check(records.to_vec());
+        found.steps.retain(|s| s.process.pid == pid);
+        found.steps
+    };
+    let mut together = all.clone();
+    together.sort_by_key(end_of);
+    let mut other_ties = all.clone();
+    other_ties.sort_by_key(|r| (end_of(r), std::cmp::Reverse(r.header.pid)));
+    for pid in 1..=6 {
+        let alone: Vec<StepRecord> = all.iter().filter(|r| r.header.pid == pid).copied().collect();
+        let alone = found_of(&alone, pid);
+        assert!(alone == found_of(&together, pid), "pid {pid}");
+        assert!(alone == found_of(&other_ties, pid), "pid {pid}, ties the other way");
+    }
+}
+
+fn any_record() -> impl Strategy<Value = StepRecord> {
+    let times = prop_oneof![0u64..5_000_000_000, Just(0), Just(u64::MAX), any::<u64>()];
+    let counts = prop_oneof![0u64..2_000, Just(0), any::<u64>()];
+    let runq = prop_oneof![Just(NOT_SEEN), 0u64..1_000_000, any::<u64>()];
+    (
+        (1u32..4, 0u32..3, 0u64..4, 0u64..50, 0u32..4, 0u16..200),
+        prop::collection::vec(times, 5),
+        prop::collection::vec(runq, 3),
+        prop::collection::vec(counts, COUNTERS + 2),
+    )
+        .prop_map(|((pid, tid, stream, sequence, flags, row), times, runq, counts)| {
+            let mut record = StepRecord { stream, sequence, ..StepRecord::default() };
+            (record.header.pid, record.header.tid) = (pid, tid);
+            (record.header.flags, record.header.row) = (flags, row);
+            (record.header.entry_ns, record.header.duration_ns) = (times[0], times[1]);
+            (record.first_ns, record.previous_exit_ns, record.recorded_ns) = (times[2], times[3], times[4]);
+            (record.runq_gap_ns, record.runq_enqueue_ns, record.runq_wait_ns) = (runq[0], runq[1], runq[2]);
+            (record.fresh, record.process_fresh) = (counts[COUNTERS], counts[COUNTERS + 1]);
+            record.work.copy_from_slice(&counts[..COUNTERS]);
+            record
+        })
+}
+
+proptest! {
+    /// A recording may hold anything: no panic, nothing lost, every step sound, and the same again.
+    #[test]
+    fn no_record_whatever_is_lost_or_breaks_anything(records in prop::collection::vec(any_record(), 1..300)) {
+        let found = check(records.clone());
+        let again = check(records);
+        prop_assert!(found.steps == again.steps && found.shifts == again.shifts);
+    }
+}
