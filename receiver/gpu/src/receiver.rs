@@ -210,14 +210,16 @@ struct Delivery {
 }
 
 impl Delivery {
+    /// Hands on until the thread has nothing more and the program stops. A source that ends leaves it waiting: what
+    /// was refused may still be taken.
     async fn run(mut self, mut batches: mpsc::Receiver<Batch>, thread: Thread, stop: CancellationToken) {
-        let mut is_stopping = false;
-        loop {
+        let (mut is_drained, mut is_stopping) = (false, false);
+        while !(is_drained && is_stopping) {
             let retry_at = self.retry_at.unwrap_or_else(Instant::now);
             tokio::select! {
-                batch = batches.recv() => match batch {
+                batch = batches.recv(), if !is_drained => match batch {
                     Some(batch) => self.take(batch).await,
-                    None => break,
+                    None => is_drained = true,
                 },
                 () = stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
@@ -227,11 +229,6 @@ impl Delivery {
                 () = sleep_until(retry_at), if self.retry_at.is_some() => self.retry().await,
             }
         }
-        // The source has ended; the program has not.
-        if !is_stopping && !self.refused.is_empty() {
-            self.retry().await;
-        }
-        stop.cancelled().await;
         self.retry().await;
         self.refused.iter().for_each(|data| self.shared.lose(data));
     }
@@ -275,5 +272,54 @@ impl Delivery {
                 Some(_) => self.refused.push_back(data),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc as Shares;
+
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
+
+    use super::*;
+
+    fn batch(is_repeated: bool) -> Batch {
+        let scope_logs = ScopeLogs { log_records: vec![LogRecord::default()], ..ScopeLogs::default() };
+        let resource_logs = ResourceLogs { scope_logs: vec![scope_logs], ..ResourceLogs::default() };
+        let data = Data::Logs(Shares::new(LogsData { resource_logs: vec![resource_logs] }));
+        Batch { data, is_repeated }
+    }
+
+    fn outlet(room: usize) -> (Outlet, mpsc::Receiver<Batch>) {
+        let (sender, batches) = mpsc::channel(room);
+        (Outlet { sender, waiting: VecDeque::new(), shared: Shares::default() }, batches)
+    }
+
+    #[test]
+    fn a_pipeline_that_takes_nothing_costs_bounded_memory_and_every_loss_is_counted() {
+        let (mut outlet, _batches) = outlet(4);
+        (0..1_000).for_each(|_| outlet.push(batch(false)));
+        assert_eq!(outlet.waiting.len(), WAITING_MAX);
+        assert_eq!(outlet.shared.undelivered().logs, 1_000 - 4 - WAITING_MAX as u64);
+    }
+
+    #[test]
+    fn what_is_said_again_does_not_wait() {
+        let (mut outlet, mut batches) = outlet(1);
+        outlet.push(batch(false));
+        outlet.push(batch(false));
+        (0..10).for_each(|_| outlet.push(batch(true)));
+        assert_eq!(outlet.waiting.len(), 1);
+        batches.try_recv().unwrap();
+        outlet.flush();
+        assert_eq!((outlet.waiting.len(), outlet.shared.undelivered()), (0, Undelivered::default()));
+    }
+
+    #[test]
+    fn what_nobody_will_take_any_more_is_lost_and_counted() {
+        let (mut outlet, batches) = outlet(1);
+        drop(batches);
+        outlet.push(batch(false));
+        assert_eq!(outlet.shared.undelivered().logs, 1);
     }
 }

@@ -27,7 +27,7 @@ fn everything() -> Vec<Event> {
     server
         .call("cudaMemcpy", 50 * US, |c| (c.bytes, c.direction) = (1 << 20, table::Direction::DeviceToHost));
     let mut events = events(&[server], false);
-    let at_ns = events.iter().filter_map(Event::at_ns).max().unwrap();
+    let at_ns = events.iter().filter_map(Event::at_ns).max().expect("events have times");
     events.push(Event::Lost { at_ns, reason: Drop::RingFull, count: 3 });
     let account = Account { at_ns, hits: 10, runs: 20, run_cost_ns: 500, ..Account::default() };
     events.push(Event::Account(Box::new(account)));

@@ -1,0 +1,271 @@
+//! The component: from a source to pipelines that take, refuse and stop.
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::*;
+use component::config::{Node, Section};
+use component::{
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Receiver, Refused, Running, Signal, StartResult,
+};
+use event::Event;
+use gpu::{AnySource, Batch, Open, Settings, SourceError};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Answers as told, as long as it was told something; passes on what it takes.
+struct Pipeline {
+    answers: Mutex<Vec<Refused>>,
+    asked: AtomicUsize,
+    taken: mpsc::UnboundedSender<Data>,
+}
+
+impl Consumer for Pipeline {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let refused = self.answers.lock().expect("no test panicked with it").pop();
+        Box::pin(async move {
+            match refused {
+                Some(refused) => Err(refused),
+                None => {
+                    // A test that has seen enough does not look any more.
+                    let _ = self.taken.send(data);
+                    Ok(())
+                }
+            }
+        })
+    }
+}
+
+/// Given events, and then, if it is endless, ten seconds at every look.
+struct Source {
+    given: Given,
+    now_ns: u64,
+    is_endless: bool,
+}
+
+impl AnySource for Source {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
+        if event::EventSource::read(&mut self.given, into)? {
+            return Ok(true);
+        }
+        self.now_ns += 10 * SECOND;
+        into.push(Event::Tick { at_ns: self.now_ns });
+        Ok(self.is_endless)
+    }
+}
+
+fn open(events: Vec<Event>, is_endless: bool) -> Open {
+    let now_ns = events.iter().filter_map(Event::at_ns).max().unwrap_or(0);
+    let source = Source { given: Given { events, at: 0, batch: 100 }, now_ns, is_endless };
+    Box::new(move || Ok(Box::new(source) as Box<dyn AnySource>))
+}
+
+struct Bench {
+    pipelines: Vec<Arc<Pipeline>>,
+    taken: mpsc::UnboundedReceiver<Data>,
+    stop: CancellationToken,
+}
+
+impl Bench {
+    /// Pipelines that refuse so often at first, by signal.
+    fn new(refusals: impl Fn(Signal) -> Vec<Refused>) -> Bench {
+        let (sender, taken) = mpsc::unbounded_channel();
+        let pipeline = |signal| {
+            let answers = Mutex::new(refusals(signal));
+            Arc::new(Pipeline { answers, asked: AtomicUsize::new(0), taken: sender.clone() })
+        };
+        let pipelines = Signal::ALL.map(pipeline).to_vec();
+        Bench { pipelines, taken, stop: CancellationToken::new() }
+    }
+
+    async fn start(&self, receiver: Box<dyn Receiver>) -> StartResult<Running> {
+        let next = self.pipelines.iter().map(|p| Arc::clone(p) as Arc<dyn Consumer>);
+        receiver.start(Signal::ALL.into_iter().zip(next).collect(), self.stop.clone()).await
+    }
+
+    /// The next batch for which `is_it`; the rest before it are in `before`.
+    async fn until(&mut self, before: &mut Vec<Data>, is_it: impl Fn(&Data) -> bool) {
+        loop {
+            let data = self.taken.recv().await.expect("the receiver goes on");
+            before.push(data);
+            if before.last().is_some_and(&is_it) {
+                return;
+            }
+        }
+    }
+}
+
+fn outlier() -> Vec<Event> {
+    let mut program = Program::new(100);
+    program.serve(200, 5 * MS);
+    program.decode(40 * MS);
+    program.serve(60, 5 * MS);
+    events(&[program], true)
+}
+
+fn run<F: Future>(test: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+fn output(data: Vec<Data>) -> Output {
+    Output { batches: data.into_iter().map(|data| Batch { data, is_repeated: false }).collect() }
+}
+
+#[test]
+fn pipelines_get_what_a_replay_gives() {
+    let events = outlier();
+    let want = analysed(&events, Settings::default());
+    let got = run(async {
+        let mut bench = Bench::new(|_| Vec::new());
+        let running = bench.start(gpu::receiver(Settings::default(), open(events, false))).await.unwrap();
+        bench.stop.cancel();
+        running.await;
+        drop(bench.pipelines);
+        let mut taken = Vec::new();
+        while let Some(data) = bench.taken.recv().await {
+            taken.push(data);
+        }
+        output(taken)
+    });
+    // Stopped before its end or not: what it gave is a replay's beginning, and its own last collection.
+    let (got, want) = (got.bytes(), want.bytes());
+    let same = got.iter().zip(&want).take_while(|(a, b)| a == b).count();
+    assert!(same + 1 >= got.len(), "{same} of {}", got.len());
+}
+
+#[test]
+fn an_outlier_reaches_its_pipelines_without_waiting_for_a_collection() {
+    run(async {
+        let mut bench = Bench::new(|_| Vec::new());
+        let running = bench.start(gpu::receiver(Settings::default(), open(outlier(), true))).await.unwrap();
+        let running = tokio::spawn(running);
+        let mut before = Vec::new();
+        bench.until(&mut before, |data| matches!(data, Data::Traces(_))).await;
+        assert!(before.iter().all(|data| !matches!(data, Data::Metrics(_))), "no collection was due");
+        bench.stop.cancel();
+        running.await.unwrap();
+    });
+}
+
+#[test]
+fn refused_spans_are_tried_again_until_they_are_taken() {
+    run(async {
+        let later = Refused::Retryable { reason: "queue full".to_owned(), after: Some(Duration::ZERO) };
+        let mut bench = Bench::new(|signal| match signal {
+            Signal::Traces => vec![later.clone(); 3],
+            _ => Vec::new(),
+        });
+        let running = bench.start(gpu::receiver(Settings::default(), open(outlier(), true))).await.unwrap();
+        let running = tokio::spawn(running);
+        let mut before = Vec::new();
+        bench.until(&mut before, |data| matches!(data, Data::Traces(_))).await;
+        assert_eq!(bench.pipelines[2].asked.load(Ordering::Relaxed), 4);
+        bench.until(&mut before, is_account).await;
+        bench.stop.cancel();
+        running.await.unwrap();
+        assert_eq!(lost(&output(before), "traces"), 0.0);
+    });
+}
+
+fn lost(output: &Output, signal: &str) -> f64 {
+    values(output.account(), "warptap.delivery.lost")[&format!("warptap.signal={signal}")]
+}
+
+#[test]
+fn spans_refused_for_good_are_counted_in_the_receivers_account() {
+    run(async {
+        let mut bench = Bench::new(|signal| match signal {
+            Signal::Traces => vec![Refused::permanent("no"); 1],
+            _ => Vec::new(),
+        });
+        let running = bench.start(gpu::receiver(Settings::default(), open(outlier(), true))).await.unwrap();
+        let running = tokio::spawn(running);
+        let mut before = Vec::new();
+        let counted = |data: &Data| {
+            matches!(data, Data::Metrics(_)) && lost(&output(vec![data.clone()]), "traces") == 3.0
+        };
+        bench.until(&mut before, |data| is_account(data) && counted(data)).await;
+        bench.stop.cancel();
+        running.await.unwrap();
+    });
+}
+
+/// A collection with the receiver's own account, which the last points of a process are without.
+fn is_account(data: &Data) -> bool {
+    match data {
+        Data::Metrics(d) => d.resource_metrics.iter().any(|r| pid_of(r.resource.as_ref()).is_none()),
+        _ => false,
+    }
+}
+
+#[test]
+fn refused_collections_are_not_kept_since_the_next_says_the_same() {
+    run(async {
+        let mut program = Program::new(100);
+        program.serve(60, 5 * MS);
+        let later = Refused::Retryable { reason: "down".to_owned(), after: Some(Duration::ZERO) };
+        let mut bench = Bench::new(|signal| match signal {
+            Signal::Metrics => vec![later.clone(); 2],
+            _ => Vec::new(),
+        });
+        let source = open(events(&[program], false), true);
+        let running = bench.start(gpu::receiver(Settings::default(), source)).await.unwrap();
+        let running = tokio::spawn(running);
+        let mut before = Vec::new();
+        bench.until(&mut before, is_account).await;
+        let taken = output(before);
+        let steps: u64 = distributions(taken.last_of(100), "gpu.step.duration").iter().map(|p| p.count).sum();
+        assert_eq!(steps, 63, "nothing is missing from what comes later");
+        assert_eq!(lost(&taken, "metrics"), 0.0);
+        bench.stop.cancel();
+        running.await.unwrap();
+    });
+}
+
+#[test]
+fn stopping_collects_for_the_last_time() {
+    run(async {
+        let mut program = Program::new(100);
+        program.serve(60, 5 * MS);
+        let mut bench = Bench::new(|_| Vec::new());
+        let never = Settings { collection_interval_ns: u64::MAX, ..Settings::default() };
+        let source = open(events(&[program], false), true);
+        let running = bench.start(gpu::receiver(never, source)).await.unwrap();
+        let running = tokio::spawn(running);
+        let mut before = Vec::new();
+        bench.until(&mut before, |data| matches!(data, Data::Logs(_))).await;
+        bench.stop.cancel();
+        bench.until(&mut before, is_account).await;
+        running.await.unwrap();
+    });
+}
+
+#[test]
+fn a_source_that_cannot_be_opened_stops_the_start_with_its_sentence() {
+    run(async {
+        let bench = Bench::new(|_| Vec::new());
+        let open: Open = Box::new(|| Err("cannot replay x: it is damaged".into()));
+        let error = bench.start(gpu::receiver(Settings::default(), open)).await.err().unwrap();
+        assert_eq!(error.to_string(), "cannot replay x: it is damaged");
+    });
+}
+
+#[test]
+fn the_factory_builds_from_a_section_and_refuses_what_is_wrong() {
+    let context = BuildContext { id: ComponentId::parse("gpu").unwrap(), version: "0" };
+    let node = |json: &str| -> Node { serde_json::from_str(json).unwrap() };
+    let build = |json: &str| {
+        (gpu::FACTORY.build)(&context, Section::new("receivers::gpu", &node(json)))
+            .err()
+            .map(|e| e.to_string())
+    };
+    assert_eq!(build("null"), None);
+    assert_eq!(build(r#"{"collection_interval": "30s", "capture": {"trace_all": true}}"#), None);
+    let told = build(r#"{"colection_interval": "30s"}"#).unwrap();
+    assert!(told.contains("collection_interval"), "{told}");
+}
