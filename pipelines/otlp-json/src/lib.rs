@@ -7,6 +7,7 @@
 //! exporters and receivers.
 
 mod kinds;
+pub mod plain;
 mod reader;
 mod tables;
 mod writer;

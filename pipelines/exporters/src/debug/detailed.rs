@@ -15,6 +15,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 
+use otlp_json::plain;
+
 use super::go::{self, fixed, hex, timestamp};
 
 /// All lines of a batch.
@@ -96,7 +98,7 @@ impl Lines {
         self.line(format_args!("{indent}{header}:"));
         let indent = indent.strip_suffix("-> ").unwrap_or(indent);
         for a in attributes {
-            let (kind, value) = (go::type_name(a.value.as_ref()), go::value(a.value.as_ref()));
+            let (kind, value) = (plain::type_name(a.value.as_ref()), plain::text(a.value.as_ref()));
             self.line(format_args!("{indent}     -> {}: {kind}({value})", a.key));
         }
     }
@@ -147,7 +149,7 @@ impl Lines {
         if !r.event_name.is_empty() {
             self.line(format_args!("EventName: {}", r.event_name));
         }
-        let (kind, body) = (go::type_name(r.body.as_ref()), go::value(r.body.as_ref()));
+        let (kind, body) = (plain::type_name(r.body.as_ref()), plain::text(r.body.as_ref()));
         self.line(format_args!("Body: {kind}({body})"));
         self.attributes("", "Attributes", &r.attributes);
         self.line(format_args!("Trace ID: {}", hex(&r.trace_id)));

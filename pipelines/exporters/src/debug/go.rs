@@ -1,12 +1,8 @@
-//! Values as Go's `fmt`, `time` and `encoding/json` write them, which is how the Collector shows them.
+//! Numbers, moments and ids as Go's `fmt` and `time` write them, which is how the Collector shows them.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 
 /// `%f`: six digits after the point.
@@ -41,21 +37,6 @@ fn special(v: f64) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// As `encoding/json` writes a number.
-fn json_number(v: f64) -> String {
-    if let Some(text) = special(v) {
-        return format!("json: unsupported value: {text}");
-    }
-    if v == 0.0 || (1e-6..1e21).contains(&v.abs()) {
-        return format!("{v}");
-    }
-    let scientific = format!("{v:e}");
-    match scientific.split_once('e') {
-        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
-        _ => scientific,
-    }
-}
-
 /// The natural logarithm of the base of an exponential histogram: index times this is that of a bound.
 pub(super) fn bucket_factor(scale: i32) -> f64 {
     std::f64::consts::LN_2 * 2f64.powi(scale.saturating_neg())
@@ -65,95 +46,6 @@ pub(super) fn bucket_factor(scale: i32) -> f64 {
 pub(super) fn buckets(side: &Buckets) -> impl DoubleEndedIterator<Item = (f64, u64)> {
     let offset = f64::from(side.offset);
     side.bucket_counts.iter().enumerate().map(move |(i, count)| (offset + i as f64, *count))
-}
-
-/// The name of a value's type.
-pub(super) fn type_name(value: Option<&AnyValue>) -> &'static str {
-    match value.and_then(|v| v.value.as_ref()) {
-        None | Some(Value::StringValueStrindex(_)) => "Empty",
-        Some(Value::StringValue(_)) => "Str",
-        Some(Value::BoolValue(_)) => "Bool",
-        Some(Value::IntValue(_)) => "Int",
-        Some(Value::DoubleValue(_)) => "Double",
-        Some(Value::ArrayValue(_)) => "Slice",
-        Some(Value::KvlistValue(_)) => "Map",
-        Some(Value::BytesValue(_)) => "Bytes",
-    }
-}
-
-/// A value on its own: text is bare, lists and maps are JSON.
-pub(super) fn value(value: Option<&AnyValue>) -> String {
-    match value.and_then(|v| v.value.as_ref()) {
-        None | Some(Value::StringValueStrindex(_)) => String::new(),
-        Some(Value::StringValue(text)) => text.clone(),
-        Some(Value::BytesValue(bytes)) => STANDARD.encode(bytes),
-        Some(other) => {
-            let mut out = String::new();
-            json(Some(other), &mut out);
-            out
-        }
-    }
-}
-
-fn json(value: Option<&Value>, out: &mut String) {
-    match value {
-        None | Some(Value::StringValueStrindex(_)) => out.push_str("null"),
-        Some(Value::StringValue(text)) => quoted(text, out),
-        Some(Value::BoolValue(flag)) => out.push_str(if *flag { "true" } else { "false" }),
-        Some(Value::IntValue(n)) => out.push_str(&n.to_string()),
-        Some(Value::DoubleValue(v)) => out.push_str(&json_number(*v)),
-        Some(Value::BytesValue(bytes)) => quoted(&STANDARD.encode(bytes), out),
-        Some(Value::ArrayValue(list)) => {
-            out.push('[');
-            separated(list.values.iter(), out, |item, out| json(item.value.as_ref(), out));
-            out.push(']');
-        }
-        Some(Value::KvlistValue(map)) => {
-            out.push('{');
-            separated(sorted(&map.values).into_iter(), out, |pair, out| {
-                quoted(&pair.key, out);
-                out.push(':');
-                json(pair.value.as_ref().and_then(|v| v.value.as_ref()), out);
-            });
-            out.push('}');
-        }
-    }
-}
-
-/// A map's pairs by key, of a repeated key the last.
-fn sorted(pairs: &[KeyValue]) -> Vec<&KeyValue> {
-    let by_key: std::collections::BTreeMap<&str, &KeyValue> =
-        pairs.iter().map(|pair| (pair.key.as_str(), pair)).collect();
-    by_key.into_values().collect()
-}
-
-fn separated<T>(items: impl Iterator<Item = T>, out: &mut String, write: impl Fn(T, &mut String)) {
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        write(item, out);
-    }
-}
-
-fn quoted(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }
 
 /// An id in hex digits.
@@ -208,30 +100,29 @@ fn civil(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
 
-    /// Each line was printed by Go: `%v`, `%f`, `json.Marshal`.
+    /// Each line was printed by Go: `%v`, `%f`.
     #[test]
     fn numbers_look_as_in_go() {
-        for (v, v_text, f_text, json_text) in [
-            (0.0, "0", "0.000000", "0"),
-            (-0.0, "-0", "-0.000000", "-0"),
-            (1.0, "1", "1.000000", "1"),
-            (-1.5, "-1.5", "-1.500000", "-1.5"),
-            (0.1, "0.1", "0.100000", "0.1"),
-            (100_000.0, "100000", "100000.000000", "100000"),
-            (999_999.5, "999999.5", "999999.500000", "999999.5"),
-            (1e6, "1e+06", "1000000.000000", "1000000"),
-            (123_456_789.0, "1.23456789e+08", "123456789.000000", "123456789"),
-            (1e20, "1e+20", "100000000000000000000.000000", "100000000000000000000"),
-            (1e21, "1e+21", "1000000000000000000000.000000", "1e+21"),
-            (0.0001, "0.0001", "0.000100", "0.0001"),
-            (0.000_012_34, "1.234e-05", "0.000012", "0.00001234"),
-            (1e-7, "1e-07", "0.000000", "1e-7"),
-            (f64::INFINITY, "+Inf", "+Inf", "json: unsupported value: +Inf"),
-            (f64::NEG_INFINITY, "-Inf", "-Inf", "json: unsupported value: -Inf"),
-            (f64::NAN, "NaN", "NaN", "json: unsupported value: NaN"),
+        for (v, v_text, f_text) in [
+            (0.0, "0", "0.000000"),
+            (-0.0, "-0", "-0.000000"),
+            (1.0, "1", "1.000000"),
+            (-1.5, "-1.5", "-1.500000"),
+            (0.1, "0.1", "0.100000"),
+            (100_000.0, "100000", "100000.000000"),
+            (999_999.5, "999999.5", "999999.500000"),
+            (1e6, "1e+06", "1000000.000000"),
+            (123_456_789.0, "1.23456789e+08", "123456789.000000"),
+            (1e20, "1e+20", "100000000000000000000.000000"),
+            (1e21, "1e+21", "1000000000000000000000.000000"),
+            (0.0001, "0.0001", "0.000100"),
+            (0.000_012_34, "1.234e-05", "0.000012"),
+            (1e-7, "1e-07", "0.000000"),
+            (f64::INFINITY, "+Inf", "+Inf"),
+            (f64::NEG_INFINITY, "-Inf", "-Inf"),
+            (f64::NAN, "NaN", "NaN"),
         ] {
             assert_eq!((general(v).as_str(), fixed(v).as_str()), (v_text, f_text), "{v:?}");
-            assert_eq!(json_number(v), json_text, "{v:?}");
         }
     }
 
@@ -269,34 +160,5 @@ mod tests {
             assert_eq!((year, month, day), want, "day {days}");
             previous = (year, month, day);
         }
-    }
-
-    #[test]
-    fn values_look_as_the_collector_shows_them() {
-        let json = br#"{"attributes":[
-            {"key":"a","value":{"stringValue":"<x> \"q\""}},
-            {"key":"b","value":{"kvlistValue":{"values":[
-                {"key":"z","value":{"stringValue":"<\n\u0001>"}},
-                {"key":"d","value":{"doubleValue":34.22}},
-                {"key":"n","value":{}},
-                {"key":"l","value":{"arrayValue":{"values":[{"intValue":"1"},{"boolValue":true},{"bytesValue":"AQI="}]}}},
-                {"key":"z","value":{"stringValue":"last"}}]}}},
-            {"key":"c","value":{"bytesValue":"AQI="}},
-            {"key":"d","value":{}},
-            {"key":"e","value":{"doubleValue":1e6}}]}"#;
-        let span: opentelemetry_proto::tonic::trace::v1::Span = otlp_json::from_slice(json).unwrap();
-        let shown: Vec<String> = span
-            .attributes
-            .iter()
-            .map(|a| format!("{}({})", type_name(a.value.as_ref()), value(a.value.as_ref())))
-            .collect();
-        let want = [
-            r#"Str(<x> "q")"#,
-            r#"Map({"d":34.22,"l":[1,true,"AQI="],"n":null,"z":"last"})"#,
-            "Bytes(AQI=)",
-            "Empty()",
-            "Double(1000000)",
-        ];
-        assert_eq!(shown, want);
     }
 }

@@ -12,6 +12,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
+use otlp_json::plain;
+
 use super::go::{self, general};
 
 /// All lines of a batch.
@@ -24,7 +26,7 @@ pub(super) fn text(data: &Data) -> String {
                 for (j, s) in r.scope_logs.iter().enumerate() {
                     scope(&mut out, "ScopeLog", j, &s.schema_url, s.scope.as_ref());
                     for record in &s.log_records {
-                        let body = go::value(record.body.as_ref());
+                        let body = plain::text(record.body.as_ref());
                         let _ = writeln!(out, "{body} {}", pairs(&record.attributes).join(" "));
                     }
                 }
@@ -89,7 +91,7 @@ fn attributes(out: &mut String, attributes: &[KeyValue]) {
 }
 
 fn pairs(attributes: &[KeyValue]) -> Vec<String> {
-    attributes.iter().map(|a| format!("{}={}", a.key, go::value(a.value.as_ref()))).collect()
+    attributes.iter().map(|a| format!("{}={}", a.key, plain::text(a.value.as_ref()))).collect()
 }
 
 fn span_line(out: &mut String, span: &Span) {

@@ -1,0 +1,179 @@
+//! Values as people read them: text is bare, lists and maps are plain JSON, with sorted keys. The Collector
+//! shows and converts values in this form, which Go's `encoding/json` shaped.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+
+/// The name of a value's type.
+pub fn type_name(value: Option<&AnyValue>) -> &'static str {
+    match value.and_then(|v| v.value.as_ref()) {
+        None | Some(Value::StringValueStrindex(_)) => "Empty",
+        Some(Value::StringValue(_)) => "Str",
+        Some(Value::BoolValue(_)) => "Bool",
+        Some(Value::IntValue(_)) => "Int",
+        Some(Value::DoubleValue(_)) => "Double",
+        Some(Value::ArrayValue(_)) => "Slice",
+        Some(Value::KvlistValue(_)) => "Map",
+        Some(Value::BytesValue(_)) => "Bytes",
+    }
+}
+
+/// A value on its own; nothing for one that is not set.
+pub fn text(value: Option<&AnyValue>) -> String {
+    match value.and_then(|v| v.value.as_ref()) {
+        None | Some(Value::StringValueStrindex(_)) => String::new(),
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::BytesValue(bytes)) => STANDARD.encode(bytes),
+        Some(other) => {
+            let mut out = String::new();
+            json(Some(other), &mut out);
+            out
+        }
+    }
+}
+
+fn json(value: Option<&Value>, out: &mut String) {
+    match value {
+        None | Some(Value::StringValueStrindex(_)) => out.push_str("null"),
+        Some(Value::StringValue(text)) => quoted(text, out),
+        Some(Value::BoolValue(flag)) => out.push_str(if *flag { "true" } else { "false" }),
+        Some(Value::IntValue(n)) => out.push_str(&n.to_string()),
+        Some(Value::DoubleValue(v)) => out.push_str(&json_number(*v)),
+        Some(Value::BytesValue(bytes)) => quoted(&STANDARD.encode(bytes), out),
+        Some(Value::ArrayValue(list)) => {
+            out.push('[');
+            separated(list.values.iter(), out, |item, out| json(item.value.as_ref(), out));
+            out.push(']');
+        }
+        Some(Value::KvlistValue(map)) => {
+            out.push('{');
+            separated(sorted(&map.values).into_iter(), out, |pair, out| {
+                quoted(&pair.key, out);
+                out.push(':');
+                json(pair.value.as_ref().and_then(|v| v.value.as_ref()), out);
+            });
+            out.push('}');
+        }
+    }
+}
+
+/// A map's pairs by key, of a repeated key the last.
+fn sorted(pairs: &[KeyValue]) -> Vec<&KeyValue> {
+    let by_key: BTreeMap<&str, &KeyValue> = pairs.iter().map(|pair| (pair.key.as_str(), pair)).collect();
+    by_key.into_values().collect()
+}
+
+fn separated<T>(items: impl Iterator<Item = T>, out: &mut String, write: impl Fn(T, &mut String)) {
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write(item, out);
+    }
+}
+
+fn quoted(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// As `encoding/json` writes a number.
+fn json_number(v: f64) -> String {
+    let special = match v {
+        v if v.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("+Inf"),
+        f64::NEG_INFINITY => Some("-Inf"),
+        _ => None,
+    };
+    if let Some(text) = special {
+        return format!("json: unsupported value: {text}");
+    }
+    if v == 0.0 || (1e-6..1e21).contains(&v.abs()) {
+        return format!("{v}");
+    }
+    let scientific = format!("{v:e}");
+    match scientific.split_once('e') {
+        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
+        _ => scientific,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each line was printed by Go's `json.Marshal`, but for the three that it refuses.
+    #[test]
+    fn numbers_look_as_in_go() {
+        for (v, want) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.1, "0.1"),
+            (100_000.0, "100000"),
+            (999_999.5, "999999.5"),
+            (1e6, "1000000"),
+            (123_456_789.0, "123456789"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (0.0001, "0.0001"),
+            (0.000_012_34, "0.00001234"),
+            (1e-7, "1e-7"),
+            (f64::INFINITY, "json: unsupported value: +Inf"),
+            (f64::NEG_INFINITY, "json: unsupported value: -Inf"),
+            (f64::NAN, "json: unsupported value: NaN"),
+        ] {
+            assert_eq!(json_number(v), want, "{v:?}");
+        }
+    }
+
+    #[test]
+    fn values_look_as_the_collector_shows_them() {
+        let json = br#"{"attributes":[
+            {"key":"a","value":{"stringValue":"<x> \"q\""}},
+            {"key":"b","value":{"kvlistValue":{"values":[
+                {"key":"z","value":{"stringValue":"<\n\u0001>"}},
+                {"key":"d","value":{"doubleValue":34.22}},
+                {"key":"n","value":{}},
+                {"key":"l","value":{"arrayValue":{"values":[{"intValue":"1"},{"boolValue":true},{"bytesValue":"AQI="}]}}},
+                {"key":"z","value":{"stringValue":"last"}}]}}},
+            {"key":"c","value":{"bytesValue":"AQI="}},
+            {"key":"d","value":{}},
+            {"key":"e","value":{"doubleValue":1e6}}]}"#;
+        let span: opentelemetry_proto::tonic::trace::v1::Span = crate::from_slice(json).unwrap();
+        let shown: Vec<String> = span
+            .attributes
+            .iter()
+            .map(|a| format!("{}({})", type_name(a.value.as_ref()), text(a.value.as_ref())))
+            .collect();
+        let want = [
+            r#"Str(<x> "q")"#,
+            r#"Map({"d":34.22,"l":[1,true,"AQI="],"n":null,"z":"last"})"#,
+            "Bytes(AQI=)",
+            "Empty()",
+            "Double(1000000)",
+        ];
+        assert_eq!(shown, want);
+    }
+}
