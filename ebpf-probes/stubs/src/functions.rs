@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "C libraries are loaded and called; each block says what must hold")]
 
+use std::ffi::{CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use libloading::os::unix::{Library as Handle, RTLD_NOW};
 use table::{Action, Library};
 
@@ -28,6 +32,7 @@ struct Control {
     seen: usize,
     lenient: usize,
     nested: usize,
+    share: usize,
 }
 
 impl Control {
@@ -37,6 +42,7 @@ impl Control {
             seen: address("warptap_stub_seen"),
             lenient: address("warptap_stub_lenient"),
             nested: address("warptap_stub_nested"),
+            share: address("warptap_stub_share"),
         }
     }
 }
@@ -129,6 +135,17 @@ impl Functions {
     /// libcudart calls libcuda's exported functions, as it does from the start, or does not.
     pub fn set_nested(&self, nested: bool) {
         self.tell(|control| control.nested, nested);
+    }
+
+    /// The device is shared with every process that names the same file. False where it cannot be.
+    pub fn share_device(&self, file: &Path) -> bool {
+        let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
+        let all = self.controls.iter().map(|c| c.share).filter(|address| *address != 0);
+        all.map(|address| {
+            // SAFETY: the stub's `warptap_stub_share` reads the string it is pointed to, which outlives the call.
+            unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> u32>(address)(path.as_ptr()) }
+        })
+        .all(|failed| failed == 0)
     }
 
     fn tell(&self, which: impl Fn(&Control) -> usize, on: bool) {

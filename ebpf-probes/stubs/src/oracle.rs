@@ -149,6 +149,9 @@ pub struct ProcessLine {
     pub script: String,
     /// When.
     pub at_ns: u64,
+    /// Calls of a trace that are not played, since the runtime makes them itself.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// An oracle log that cannot be read.

@@ -111,8 +111,12 @@ fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
         None => Log::default(),
     };
     protocol::ready(options.wait_go);
-    let began =
-        ProcessLine { pid: std::process::id(), script: options.source.name(), at_ns: clock::now_ns() };
+    let began = ProcessLine {
+        pid: std::process::id(),
+        script: options.source.name(),
+        at_ns: clock::now_ns(),
+        left_out: if let Play::Trace(plan) = &play { plan.left_out } else { 0 },
+    };
     let write = |lines: &[Line]| log.write(lines).map_err(PlayError::file("write the oracle log"));
     write(&[Line::Process(began)])?;
     let calls = match play {

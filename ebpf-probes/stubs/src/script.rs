@@ -48,6 +48,7 @@
 //! | `fault` | label, `gpu=3x host=2x` | slows the rest of the step down, and tells the oracle |
 //! | `spin` | time, `threads=N` | so many threads compete with this one for its CPU |
 //! | `define` … `end`, `use` | name | a piece of script under a name; `use` puts it in |
+//! | `include` | piece | the lines of a piece that comes with the player stand here |
 //! | `signal` `await` | name | one thread waits for another |
 //! | `thread` … `end` | name, `later`, `copies=N process=P` | `later`: runs when it is spawned; `process`: in a process of its own |
 //! | `spawn` `join` | name | starts a `later` thread; waits for all that this thread spawned under that name |

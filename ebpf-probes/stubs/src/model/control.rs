@@ -6,11 +6,16 @@
 //! | `warptap_stub_seen(call)` | gives the [`Call`] this library last decoded on this thread; 0 if none |
 //! | `warptap_stub_lenient(on)` | unknown handles are objects made elsewhere |
 //! | `warptap_stub_nested(on)` | libcudart calls libcuda's exported functions (as it does unless told not to) |
+//! | `warptap_stub_share(path)` | the device is shared with every process that names this file; 0 if it can be |
 //! | `warptap_stub_act(call, order)` | the device does this, past every probe |
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::call::Call;
 use super::order::Order;
-use super::{handler, order, thread};
+use super::{handler, order, share, thread};
 
 /// Body of `warptap_stub_next`.
 ///
@@ -40,6 +45,16 @@ pub fn lenient(on: u32) {
 /// Body of `warptap_stub_nested`.
 pub fn nested(on: u32) {
     handler::set_nested(on != 0);
+}
+
+/// Body of `warptap_stub_share`.
+///
+/// # Safety
+/// `path` is a NUL-terminated string.
+pub unsafe fn share_with(path: *const c_char) -> u32 {
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    u32::from(share::join(Path::new(OsStr::from_bytes(path.to_bytes()))).is_err())
 }
 
 /// Body of `warptap_stub_act`.
@@ -82,6 +97,15 @@ macro_rules! stub_controls {
         #[unsafe(no_mangle)]
         pub extern "C" fn warptap_stub_nested(on: u32) {
             $crate::model::control::nested(on)
+        }
+        /// See `model::control`.
+        ///
+        /// # Safety
+        /// As there.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn warptap_stub_share(path: *const std::ffi::c_char) -> u32 {
+            // SAFETY: the caller's promise.
+            unsafe { $crate::model::control::share_with(path) }
         }
         /// See `model::control`.
         ///

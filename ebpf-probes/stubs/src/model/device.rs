@@ -4,7 +4,7 @@
 //! number, the instant at which it will be done. An event is the same number, copied. No thread works behind.
 //!
 //! Left out: the legacy default stream does not wait for the others, and kernels of two streams do not slow each
-//! other down, except where an order says so. This file reads no clock and follows no pointer.
+//! other down, though those of two processes do. This file reads no clock and follows no pointer.
 
 use table::Direction;
 use table::record::StreamKey;
@@ -53,6 +53,8 @@ pub struct Moment {
     pub device: u64,
     /// The call is a twin's: stream 0 is the thread's own.
     pub is_twin: bool,
+    /// Processes that have work on the device, this one among them; 0 means 1.
+    pub sharers: u64,
 }
 
 /// What a call comes to.
@@ -64,10 +66,12 @@ pub struct Done {
     pub written: Option<u64>,
     /// When it may return, CLOCK_MONOTONIC ns; 0 for at once.
     pub until_ns: u64,
+    /// Until when its stream has work now, for a call that enqueued; 0 for others.
+    pub busy_until_ns: u64,
 }
 
 impl Done {
-    const OK: Done = Done { result: result::SUCCESS, written: None, until_ns: 0 };
+    const OK: Done = Done { result: result::SUCCESS, written: None, until_ns: 0, busy_until_ns: 0 };
 
     fn error(result: u64) -> Done {
         Done { result, ..Done::OK }
@@ -173,8 +177,10 @@ impl Device {
             return Done::OK;
         }
         let gpu_ns = if order.gpu_ns == Order::BY_MODEL { gpu_ns(call, nodes) } else { order.gpu_ns };
+        let gpu_ns = gpu_ns.saturating_mul(at.sharers.max(1));
         stream.ready_ns = stream.ready_ns.max(at.now_ns).saturating_add(gpu_ns);
-        if call.blocking != 0 { Done::until(stream.ready_ns) } else { Done::OK }
+        let until_ns = if call.blocking != 0 { stream.ready_ns } else { 0 };
+        Done { until_ns, busy_until_ns: stream.ready_ns, ..Done::OK }
     }
 
     fn stream(&mut self, call: &Call, at: &Moment) -> Option<&mut Stream> {

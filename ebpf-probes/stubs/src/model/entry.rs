@@ -11,6 +11,10 @@ use super::handler::{device_handler, forward_handler};
 #[macro_export]
 macro_rules! stub_function {
     ($common:ident, $index:literal, $symbol:ident) => {
+        /// A function of the GPU API.
+        ///
+        /// # Safety
+        /// As its C prototype demands.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $symbol() {
@@ -30,6 +34,10 @@ macro_rules! stub_function {
 #[macro_export]
 macro_rules! stub_function {
     ($common:ident, $index:literal, $symbol:ident) => {
+        /// A function of the GPU API.
+        ///
+        /// # Safety
+        /// As its C prototype demands.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $symbol() {

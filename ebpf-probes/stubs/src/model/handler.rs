@@ -4,7 +4,10 @@
 //! driver function that serves it, or, where there is none or it is told not to, the driver's back door.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, Release},
+};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use table::{Bytes, Grid, Probe, Slot};
@@ -14,7 +17,7 @@ use super::device::{Device, Done, Moment, result};
 use super::forward::{ROUTES, Route, WORDS_MAX};
 use super::link::{Loaded, file_of};
 use super::order::{Order, set_next, take_next};
-use super::{clock, thread};
+use super::{clock, share, thread};
 
 /// Argument registers.
 const REGISTERS: usize = if cfg!(target_arch = "x86_64") { 6 } else { 8 };
@@ -73,6 +76,7 @@ fn handle(index: u32, words: Passed, run: fn(&UnderWay) -> u64) -> u64 {
     let began_ns = clock::now_ns();
     let Some(function) = Function::at(index as usize) else { return result::INVALID_VALUE };
     let mut order = take_next();
+    announce(&order);
     let call = decode(index, &function, &words);
     thread::set_seen(call);
     if order.host_ns != 0 {
@@ -87,6 +91,15 @@ fn handle(index: u32, words: Passed, run: fn(&UnderWay) -> u64) -> u64 {
         order.block_ns = until_ns.saturating_sub(clock::now_ns());
     }
     run(&UnderWay { call, function, order, words })
+}
+
+/// Tells whoever ordered it that the call is under way.
+fn announce(order: &Order) {
+    if order.entered != 0 {
+        // SAFETY: by `Order::entered` it is the address of a counter that lives at least as long as the call.
+        let counter = unsafe { AtomicU64::from_ptr(order.entered as *mut u64) };
+        counter.fetch_max(order.entered_as, Release);
+    }
 }
 
 /// A nested call: another exported function of this library, called from within this one. It is given the outer
@@ -151,7 +164,9 @@ fn locked<T>(then: impl FnOnce(&mut Device) -> T) -> T {
 /// Has the device of this library do what `call` asks for, and waits as long as it says.
 pub(super) fn act(call: &Call, order: &Order) -> u64 {
     let is_twin = Function::at(call.index as usize).is_some_and(|f| f.is_twin);
-    let at = Moment { now_ns: clock::now_ns(), tid: thread::tid(), device: thread::device(), is_twin };
+    let now_ns = clock::now_ns();
+    let sharers = share::sharers(now_ns);
+    let at = Moment { now_ns, tid: thread::tid(), device: thread::device(), is_twin, sharers };
     let done = match call.effect {
         Effect::HostAlloc => host_alloc(call.bytes),
         Effect::HostFree => host_free(call.handle),
@@ -163,6 +178,9 @@ pub(super) fn act(call: &Call, order: &Order) -> u64 {
     if let Some(value) = done.written.filter(|_| call.handle != 0) {
         // SAFETY: these rows' handle is, by the C prototype, a pointer to where the caller wants the object.
         unsafe { *(call.handle as *mut u64) = value };
+    }
+    if done.busy_until_ns != 0 {
+        share::busy_until(done.busy_until_ns);
     }
     let blocks = order.block_ns != Order::BY_MODEL;
     clock::sleep_until(if blocks { at.now_ns.saturating_add(order.block_ns) } else { done.until_ns });

@@ -20,4 +20,5 @@ pub mod handler;
 pub mod link;
 pub mod memory;
 pub mod order;
+pub mod share;
 pub mod thread;

@@ -19,7 +19,11 @@ pub struct Order {
     pub result: u64,
     /// Address of a function of the same library that this call calls inside itself; 0 for none.
     pub inner: u64,
-    /// Its row's id.
+    /// Address of a counter that the call raises as soon as it is entered, behind any probe; 0 for none.
+    pub entered: u64,
+    /// What it is raised to.
+    pub entered_as: u64,
+    /// The row's id of `inner`.
     pub inner_row: u32,
     /// How deep: the inner call calls the same once more, until none is left.
     pub inner_depth: u32,
@@ -35,6 +39,8 @@ impl Order {
         block_ns: Order::BY_MODEL,
         result: Order::BY_MODEL,
         inner: 0,
+        entered: 0,
+        entered_as: 0,
         inner_row: 0,
         inner_depth: 0,
     };
@@ -42,7 +48,7 @@ impl Order {
     /// What the driver is told when the runtime calls it for a call under this order: the host time and the
     /// inner calls are the runtime's own.
     pub fn for_driver(self) -> Order {
-        Order { host_ns: 0, inner: 0, inner_row: 0, inner_depth: 0, ..self }
+        Order { host_ns: 0, inner: 0, entered: 0, inner_row: 0, inner_depth: 0, ..self }
     }
 
     /// The order of the call inside a call under this order.
@@ -60,7 +66,7 @@ impl Default for Order {
     }
 }
 
-const _: () = assert!(size_of::<Order>() == 48);
+const _: () = assert!(size_of::<Order>() == 64);
 
 thread_local! {
     static NEXT: Cell<Order> = const { Cell::new(Order::NONE) };

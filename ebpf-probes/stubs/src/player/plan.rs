@@ -5,7 +5,7 @@
 //! [`event::fold`] settles it: a wait for an event it does not name is for the latest record on each stream, and
 //! where a stream shows none, an event is recorded right before the wait.
 //!
-//! Times and arguments are the trace's. Not played: functions that nobody probes, and driver calls that the
+//! Times, arguments and the order in which calls are entered are the trace's. Not played: functions that nobody probes, and driver calls that the
 //! trace shows within a runtime call, since libcudart makes those itself. All processes play in one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,8 @@ const BURN_NS_MAX: u64 = 500_000;
 /// A call to make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
+    /// Its place among the calls of all threads, in order of entry.
+    pub(super) turn: u64,
     /// When, from the beginning of the trace, ns.
     pub(super) at_ns: u64,
     pub(super) request: Request,
@@ -117,6 +119,7 @@ struct Planner {
     /// Until when each thread is within a runtime call.
     within: BTreeMap<(u32, u32), u64>,
     left_out: u64,
+    turns: u64,
 }
 
 impl Planner {
@@ -132,7 +135,7 @@ impl Planner {
         if probe.api == Api::Runtime {
             *within = (*within).max(call.exit_ns());
         }
-        let planned = Planned { at_ns, request, order: order(call, &request.function) };
+        let planned = Planned { turn: 0, at_ns, request, order: order(call, &request.function) };
         match probe.action {
             Action::EventRecord => self.record(call, planned),
             Action::EventSync => self.wait(call, planned),
@@ -144,6 +147,8 @@ impl Planner {
     }
 
     fn push(&mut self, call: &Call, planned: Planned) {
+        let planned = Planned { turn: self.turns, ..planned };
+        self.turns += 1;
         self.threads.entry((call.process.pid, call.tid)).or_default().push(planned);
     }
 

@@ -1,8 +1,16 @@
 //! Plays a planned trace: its threads as real threads, its calls at their times.
+//!
+//! The one idea: calls are entered in the order of the trace, whatever the machine is doing besides. A call tells
+//! from inside the library that it is entered, behind any probe, and the next one, on whatever thread, waits for
+//! that; so which work a wait covers does not depend on how threads are scheduled.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 
 use super::calls::{call_line, work_of};
 use super::plan::{Line as Thread, Plan, Planned};
@@ -13,13 +21,16 @@ use crate::model::call::Effect;
 use crate::model::order::Order;
 use crate::model::{clock, thread};
 use crate::oracle::{Line, Log, StepLine};
-use crate::sentinel::{self, Meaning};
+use crate::sentinel;
 use crate::truth::StreamTruth;
 
 /// Time between the decision to begin and the first call, so that every thread is there, ns.
 const LEAD_NS: u64 = 5_000_000;
 /// A thread that is so close to its next call does not sleep any more, ns.
 const SPIN_NS: u64 = 80_000;
+/// Looks at whose turn it is before a thread sleeps between looks, and how long it then sleeps, ns.
+const LOOKS_MAX: u32 = 200;
+const LOOK_NS: u64 = 20_000;
 /// Lines kept before they are written.
 const LINES_MAX: usize = 4_096;
 
@@ -29,6 +40,8 @@ struct Stage<'a> {
     log: &'a Log,
     speed: f64,
     begins_ns: u64,
+    /// Calls entered so far.
+    entered: AtomicU64,
     streams: BTreeMap<u64, Mutex<StreamTruth>>,
     /// For each recorded event, its stream and how far a wait closes it.
     events: Mutex<BTreeMap<u64, (u64, u64)>>,
@@ -43,6 +56,7 @@ pub(super) fn run(plan: &Plan, functions: &Functions, log: &Log, speed: f64) -> 
         log,
         speed,
         begins_ns: clock::now_ns() + LEAD_NS,
+        entered: AtomicU64::new(0),
         streams: calls().map(|c| (c.request.stream, Mutex::default())).collect(),
         events: Mutex::default(),
     };
@@ -72,6 +86,7 @@ impl<'a> Player<'a> {
     fn play(mut self, thread: &Thread) -> io::Result<()> {
         for planned in &thread.calls {
             self.wait_for(planned.at_ns);
+            self.wait_for_turn(planned.turn);
             self.call(planned, thread.tid);
             if self.lines.len() >= LINES_MAX {
                 self.flush()?;
@@ -89,12 +104,29 @@ impl<'a> Player<'a> {
         }
     }
 
+    /// Waits until every call that the trace entered before is entered.
+    fn wait_for_turn(&self, turn: u64) {
+        let entered = || self.stage.entered.load(Acquire);
+        let mut looks = 0;
+        while entered() < turn {
+            looks += 1;
+            match looks < LOOKS_MAX {
+                true => std::thread::yield_now(),
+                false => clock::sleep_until(clock::now_ns() + LOOK_NS),
+            }
+        }
+    }
+
     fn call(&mut self, planned: &Planned, trace_tid: u32) {
-        let Planned { request, order, .. } = planned;
+        let Planned { request, order, turn, .. } = planned;
         let closing = self.closing(planned);
-        let made = self.stage.functions.call(request, &self.scaled(order));
+        self.follow(planned);
+        let entered = self.stage.entered.as_ptr() as u64;
+        let order = Order { entered, entered_as: turn + 1, ..self.scaled(order) };
+        let made = self.stage.functions.call(request, &order);
+        // A function that is not there does not tell.
+        self.stage.entered.fetch_max(turn + 1, Release);
         let meaning = sentinel::meaning(request, &made);
-        self.follow(planned, &made, &meaning);
         if !self.stage.log.is_kept() {
             return;
         }
@@ -124,12 +156,14 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn follow(&self, planned: &Planned, made: &Outcome, meaning: &Meaning) {
+    /// Tells the truth of the call's stream, before the call: what it enqueues counts from its entry on.
+    fn follow(&self, planned: &Planned) {
         let request = &planned.request;
         let effect = Effect::of(request.function.probe);
         let Some(truth) = self.stage.streams.get(&request.stream) else { return };
         if is_enqueue(effect) {
-            locked(truth).enqueue(&work_of(effect, meaning, request), made.entry_ns, self.tid);
+            let meaning = sentinel::meaning(request, &Outcome::default());
+            locked(truth).enqueue(&work_of(effect, &meaning, request), clock::now_ns(), self.tid);
         } else if effect == Effect::EventRecord {
             let until = locked(truth).record();
             locked(&self.stage.events).insert(request.handle, (request.stream, until));

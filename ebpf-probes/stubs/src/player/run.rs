@@ -128,7 +128,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             }
             Action::Sleep(span) => {
                 let ns = self.caller.sample_ns(span);
-                clock::sleep_until(clock::now_ns().saturating_add(ns));
+                clock::sleep_until(clock::now_ns().saturating_add(ns).min(self.world.ends_ns));
             }
             Action::Group(body) => return self.all(body),
             Action::Repeat(times, body) => return self.repeat(*times, body),

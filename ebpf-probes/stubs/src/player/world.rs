@@ -19,6 +19,9 @@ const AWAIT_MAX: Duration = Duration::from_secs(30);
 /// How often a waiting thread looks whether all is over.
 const AWAIT_STEP: Duration = Duration::from_millis(20);
 
+/// The file by which the processes of a script share the device.
+const DEVICE: &str = "device";
+
 /// Locks, whatever another thread's panic left behind.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +111,8 @@ pub(super) struct World {
     pub(super) buffers: Vec<Mutex<VecDeque<u64>>>,
     pub(super) signals: Vec<Signal>,
     pub(super) calls: AtomicU64,
-    ends_ns: u64,
+    /// When all is over, CLOCK_MONOTONIC ns; `u64::MAX` for when the script says.
+    pub(super) ends_ns: u64,
 }
 
 impl World {
@@ -123,6 +127,11 @@ impl World {
             && !script.threads.iter().any(|t| t.process.as_ref() == Some(name))
         {
             return Err(PlayError::Usage(format!("the script has no process '{name}'")));
+        }
+        let has_others = script.threads.iter().any(|t| t.process.is_some());
+        if has_others && !functions.share_device(&stubs.join(DEVICE)) {
+            let source = std::io::Error::other("the file cannot be mapped");
+            return Err(PlayError::File { what: "share the device among processes".into(), source });
         }
         let now_ns = clock::now_ns();
         Ok(World {

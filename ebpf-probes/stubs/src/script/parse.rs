@@ -6,6 +6,8 @@
 use super::line::{Line, lines};
 use super::value::{Sort, Span};
 use super::words::{self, Word};
+use crate::scripts;
+
 use super::{Action, Api, Script, Statement, Thread, Times, When};
 
 /// A script that cannot be read.
@@ -26,7 +28,7 @@ const DEPTH_MAX: usize = 16;
 
 /// Reads a script.
 pub fn parse(text: &str) -> std::result::Result<Script, ParseError> {
-    let lines = lines(text).map_err(|(line, problem)| ParseError { line, problem })?;
+    let lines = expanded(text).map_err(|(line, problem)| ParseError { line, problem })?;
     let threads = lines.iter().filter(|l| l.word == "thread").filter_map(|l| l.arguments.first());
     let mut reader = Reader {
         script: Script { streams: vec!["default".into()], ..Script::default() },
@@ -42,6 +44,23 @@ pub fn parse(text: &str) -> std::result::Result<Script, ParseError> {
             Err(ParseError { line, problem })
         }
     }
+}
+
+/// The lines of a script, those of an included piece in the place of the line that includes it.
+fn expanded(text: &str) -> std::result::Result<Vec<Line<'_>>, (usize, String)> {
+    let mut all = Vec::new();
+    for line in lines(text)? {
+        if line.word != "include" {
+            all.push(line);
+            continue;
+        }
+        let wrong = |problem: String| (line.number, problem);
+        let name = line.only_argument().map_err(wrong)?;
+        let piece = scripts::piece(name).ok_or_else(|| wrong(format!("there is no piece '{name}'")))?;
+        let of_piece = lines(piece).map_err(|(at, problem)| wrong(format!("piece '{name}', line {at}: {problem}")))?;
+        all.extend(of_piece.into_iter().map(|l| Line { number: line.number, ..l }));
+    }
+    Ok(all)
 }
 
 /// A script being read.

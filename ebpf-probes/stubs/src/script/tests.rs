@@ -51,6 +51,7 @@ fn wrong_scripts_are_told_the_line_and_what_was_expected() {
     check("sync everything", &["'everything'", "device"]);
     check("call cudaFly", &["'cudaFly'"]);
     check("api hip\ncall cudaMalloc", &["cudart", "hip"]);
+    check("stream a\ninclude this", &["line 2", "'this'"]);
     check("use this", &["'this'"]);
     check("spawn this", &["'this'"]);
     check("event a\nstream a", &["something else"]);

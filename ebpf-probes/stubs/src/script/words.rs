@@ -68,7 +68,7 @@ static WORDS: &[Word] = &[
 ];
 
 /// Words that the reader knows by itself.
-const BLOCKS: [&str; 7] = ["api", "define", "repeat", "seed", "step", "thread", "use"];
+const BLOCKS: [&str; 8] = ["api", "define", "include", "repeat", "seed", "step", "thread", "use"];
 
 /// The word of this name.
 pub(super) fn find(name: &str) -> Result<&'static Word> {

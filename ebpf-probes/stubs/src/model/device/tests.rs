@@ -13,7 +13,7 @@ impl Scene {
     }
 
     fn act(&mut self, call: Call, gpu_ns: u64) -> Done {
-        let at = Moment { now_ns: self.now_ns, tid: 7, device: 0, is_twin: false };
+        let at = Moment { now_ns: self.now_ns, tid: 7, ..Moment::default() };
         self.device.act(&call, &Order { gpu_ns, ..Order::NONE }, &at)
     }
 
@@ -102,7 +102,7 @@ fn a_blocking_copy_waits_for_its_bytes() {
 fn a_twin_has_its_own_default_stream() {
     let mut scene = Scene::new();
     scene.launch(0, 500);
-    let at = Moment { now_ns: 1_000, tid: 7, device: 0, is_twin: true };
+    let at = Moment { now_ns: 1_000, tid: 7, is_twin: true, ..Moment::default() };
     let sync = Call { effect: Effect::StreamSync, ..Call::default() };
     assert_eq!(scene.device.act(&sync, &Order::NONE, &at).until_ns, 0);
     assert_eq!(scene.on(Effect::StreamSync, 1, 0).until_ns, 1_500, "1 names the legacy default stream");
@@ -123,4 +123,13 @@ fn unknown_handles_are_refused_unless_it_is_lenient() {
     unknown(Effect::EventSync, result::INVALID_HANDLE);
     unknown(Effect::StreamDestroy, result::INVALID_HANDLE);
     unknown(Effect::Free, result::INVALID_VALUE);
+}
+
+#[test]
+fn a_device_shared_by_two_processes_takes_twice_as_long() {
+    let mut scene = Scene::new();
+    let at = Moment { now_ns: 1_000, sharers: 2, ..Moment::default() };
+    let launch = Call { effect: Effect::Launch, ..Call::default() };
+    let done = scene.device.act(&launch, &Order { gpu_ns: 500, ..Order::NONE }, &at);
+    assert_eq!((done.until_ns, done.busy_until_ns), (0, 2_000));
 }

@@ -1,0 +1,29 @@
+//! The player with libcudart's functions in its own text, as a program linked with the static CUDA runtime has
+//! them: no libcudart is mapped, the symbols stand in the executable's symbol table alone. The driver is loaded
+//! as ever, since the static runtime loads it too.
+
+#![allow(unsafe_code, reason = "the functions of a C library stand in this program")]
+#![allow(non_snake_case, reason = "they have their C names")]
+
+use std::process::ExitCode;
+
+use stubs::functions::Own;
+use stubs::{stub_controls, stub_function};
+
+stub_controls!();
+include!(concat!(env!("OUT_DIR"), "/cudart_functions.rs"));
+
+/// The control functions; the others are in the generated `functions`.
+fn controls() -> Own {
+    vec![
+        ("warptap_stub_lenient", warptap_stub_lenient as *const () as usize),
+        ("warptap_stub_nested", warptap_stub_nested as *const () as usize),
+        ("warptap_stub_next", warptap_stub_next as *const () as usize),
+        ("warptap_stub_seen", warptap_stub_seen as *const () as usize),
+    ]
+}
+
+fn main() -> ExitCode {
+    let own = functions().into_iter().chain(controls()).collect();
+    stubs::player::main_with_own(std::env::args_os().skip(1), own)
+}
