@@ -1,5 +1,6 @@
 //! The command line: the Collector's own flags and commands, and those that only a node agent has.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub enum Command {
     Components,
     /// Show the whole path on a stub inference server; needs neither root nor a GPU
     Demo(DemoArgs),
+    /// Play calls of stub GPU libraries: what the demo watches
+    #[command(hide = true)]
+    Player(PlayerArgs),
     /// Record what the probes see to a file
     Record(RecordArgs),
     /// Analyse recordings and PyTorch profiler traces, plain or gzip, without root or a GPU
@@ -96,6 +100,14 @@ pub enum Scenario {
     PeriodicSpike,
     /// One slow decode step among prefills
     SlowDecode,
+}
+
+/// What the player plays; it reads its arguments itself.
+#[derive(Args, Clone, Debug)]
+pub struct PlayerArgs {
+    /// See the player's own usage
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 /// What to record.

@@ -7,6 +7,8 @@ pub mod demo;
 pub mod record;
 pub mod replay;
 pub mod run;
+mod summary;
+mod terminal;
 pub mod validate;
 
 use component::config::ConfigError;
@@ -20,6 +22,7 @@ pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
         Some(Command::Check) => check::run(),
         Some(Command::Components) => components::run(&mut std::io::stdout().lock()),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Player(args)) => demo::player(args.arguments),
         Some(Command::Record(args)) => record::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Validate(args)) => validate::run(&args),

@@ -5,7 +5,7 @@ use component::{ExporterFactory, ProcessorFactory, ReceiverFactory};
 use crate::graph::Factories;
 
 /// Sources.
-pub const RECEIVERS: &[ReceiverFactory] = &[];
+pub const RECEIVERS: &[ReceiverFactory] = &[gpu::FACTORY, otlp::FACTORY];
 
 /// What stands between.
 pub const PROCESSORS: &[ProcessorFactory] = &[];

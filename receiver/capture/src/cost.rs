@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use aya_obj::generated::bpf_insn;
-use table::{Action, Cookie, PROBES};
+use table::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
 use crate::kernel::{Kernel, MapSizes};

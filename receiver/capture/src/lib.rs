@@ -22,7 +22,7 @@ mod sys;
 mod totals;
 
 pub use capture::{Capture, Settings};
-pub use clock::now_ns;
+pub use clock::{now_ns, offsets};
 pub use kernel::MapSizes;
 pub use readiness::{Check, Verdict, readiness};
 

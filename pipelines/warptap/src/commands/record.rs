@@ -1,8 +1,99 @@
-//! `warptap record`: records what the probes see to a file.
+//! `warptap record`: writes what the probes see to a file that `replay` reads anywhere.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use capture::{Capture, Settings};
+use event::recording::{Info, Writer};
+use event::{Event, EventSource as _};
 
 use crate::cli::RecordArgs;
+use crate::commands::terminal::Terminal;
+use crate::prepare::VERSION;
+
+/// How often the ring is drained.
+const POLL: Duration = Duration::from_millis(5);
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Does the work of the command.
-pub fn run(_args: &RecordArgs) -> anyhow::Result<()> {
-    anyhow::bail!("`record` is not built in yet")
+pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
+    let path = args.out.display();
+    let file = File::create_new(&args.out).with_context(|| format!("cannot create {path}"))?;
+    let recorded = record(args, file);
+    if recorded.is_err() {
+        // Nothing was recorded: no file is better than one without a beginning.
+        _ = std::fs::remove_file(&args.out);
+    }
+    let (events, steps) = recorded?;
+    Terminal::new().line(&format!("{path}: {events} events, {steps} steps; warptap replay {path} reads it"));
+    Ok(())
+}
+
+fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
+    let mut capture = Capture::start(&settings(args))?;
+    let interrupted = interrupts()?;
+    let mut writer = Writer::begin(BufWriter::new(file), &Info::here(VERSION, capture::offsets()))?;
+    let mut terminal = Terminal::new();
+    let (began, mut told) = (Instant::now(), Instant::now());
+    let (mut events, mut steps) = (Vec::new(), 0);
+    while !interrupted.load(Ordering::Relaxed) && args.seconds.is_none_or(|limit| began.elapsed() < limit) {
+        capture.read(&mut events)?;
+        write(&mut writer, &mut events, &mut steps)?;
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            terminal.status(&[progress(began.elapsed(), writer.events(), steps, &capture)]);
+        }
+        std::thread::sleep(POLL);
+    }
+    capture.read(&mut events)?;
+    capture.read_totals(&mut events);
+    write(&mut writer, &mut events, &mut steps)?;
+    let written = writer.events();
+    writer.finish()?;
+    Ok((written, steps))
+}
+
+fn settings(args: &RecordArgs) -> Settings {
+    match args.pid {
+        None => Settings::default(),
+        Some(pid) => Settings { trace_all: false, pids: vec![pid], ..Settings::default() },
+    }
+}
+
+fn write(
+    writer: &mut Writer<BufWriter<File>>,
+    events: &mut Vec<Event>,
+    steps: &mut u64,
+) -> anyhow::Result<()> {
+    for event in events.drain(..) {
+        *steps += u64::from(matches!(event, Event::Step(_)));
+        writer.write(&event).context("cannot write the recording")?;
+    }
+    Ok(())
+}
+
+fn progress(elapsed: Duration, events: u64, steps: u64, capture: &Capture) -> String {
+    let account = capture.account();
+    format!(
+        "{:.0} s: {events} events, {steps} steps, {} calls, {} lost, {} libraries",
+        elapsed.as_secs_f64(),
+        account.hits,
+        account.lost(),
+        account.libraries
+    )
+}
+
+/// Set by the first SIGINT or SIGTERM.
+pub(crate) fn interrupts() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        if let Err(e) = signal_hook::flag::register(signal, Arc::clone(&flag)) {
+            bail!("cannot listen for signals: {e}");
+        }
+    }
+    Ok(flag)
 }

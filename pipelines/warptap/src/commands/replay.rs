@@ -1,8 +1,128 @@
-//! `warptap replay`: analyses recordings and profiler traces.
+//! `warptap replay`: recordings and PyTorch profiler traces, through the same analysis as live events.
+//!
+//! Prints a summary; with `--out` writes the telemetry as the file exporter does; with `--config` sends it through the
+//! pipelines of a configuration, whose receivers stay out. The same file gives the same telemetry every time.
 
-use crate::cli::ReplayArgs;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use component::Data;
+use event::replay::{Replay, ReplayError};
+use event::trace::Limits;
+use gpu::Settings;
+
+use crate::cli::{ConfigArgs, ReplayArgs};
+use crate::commands::refused;
+use crate::commands::summary::Summary;
+use crate::commands::terminal::Terminal;
+use crate::components::FACTORIES;
+use crate::config::Process;
+use crate::graph::Graph;
+use crate::prepare::prepare;
+
+const STOP_MAX: Duration = Duration::from_secs(30);
 
 /// Does the work of the command.
-pub fn run(_args: &ReplayArgs) -> anyhow::Result<()> {
-    anyhow::bail!("`replay` is not built in yet")
+pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
+    if args.config.locations.is_empty() && args.config.sets.is_empty() {
+        return replay_to_file(args);
+    }
+    if args.out.is_some() {
+        bail!("--out and --config both say where telemetry goes: expected one of them");
+    }
+    replay_to_pipelines(args)
+}
+
+fn replay_to_file(args: &ReplayArgs) -> anyhow::Result<()> {
+    let mut out = args.out.as_deref().map(create).transpose()?;
+    let mut failed = Ok(());
+    each(&args.files, &mut |data| {
+        if let (Some(out), true) = (&mut out, failed.is_ok()) {
+            failed = write_line(out, &data);
+        }
+    })?;
+    failed.and_then(|()| out.map_or(Ok(()), |mut out| out.flush())).context("cannot write the telemetry")
+}
+
+/// A file of OTLP JSON lines.
+pub(crate) fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
+    File::create(path).map(BufWriter::new).with_context(|| format!("cannot create {}", path.display()))
+}
+
+/// One request as one line.
+pub(crate) fn write_line(out: &mut BufWriter<File>, data: &Data) -> std::io::Result<()> {
+    out.write_all(&otlp_json::encode(data))?;
+    out.write_all(b"\n")
+}
+
+/// Replays files in turn and prints what came of each.
+fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data)) -> anyhow::Result<()> {
+    let mut terminal = Terminal::new();
+    for path in files.iter().map(AsRef::as_ref) {
+        terminal.status(&[format!("{}: reading", path.display())]);
+        let mut summary = Summary::default();
+        let cut = one(path, take, &mut summary)?;
+        terminal.line(&format!(
+            "{}: {} steps, {} outliers",
+            path.display(),
+            summary.steps(),
+            summary.outliers()
+        ));
+        summary.table().iter().for_each(|row| terminal.line(row));
+        if let Some(reason) = cut {
+            terminal.line(&format!("      cut short: {reason}; everything before it was read"));
+        }
+    }
+    Ok(())
+}
+
+/// Replays one file. A recording that stops too early, as one does whose writer was killed, is read as far as it
+/// goes; the reason is returned.
+fn one(
+    path: &Path,
+    take: &mut dyn FnMut(Data),
+    summary: &mut Summary,
+) -> anyhow::Result<Option<ReplayError>> {
+    let named = || format!("cannot replay {}", path.display());
+    let file = File::open(path).with_context(named)?;
+    let mut source = Replay::open(file, &Limits::default()).with_context(named)?;
+    let done =
+        gpu::replay(&mut source, Settings::default(), &mut |batch| take(batch.data), &mut |f| summary.see(f));
+    match done {
+        Ok(()) => Ok(None),
+        Err(cut) if cut.is_cut() => Ok(Some(cut)),
+        Err(error) => Err(error).with_context(named),
+    }
+}
+
+fn replay_to_pipelines(args: &ReplayArgs) -> anyhow::Result<()> {
+    let ConfigArgs { .. } = &args.config;
+    let prepared = prepare(&args.config.all()?, &Process, FACTORIES).map_err(refused)?;
+    crate::logging::init(prepared.log_level);
+    let plan = prepared.plan.without_receivers();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let graph = runtime.block_on(Graph::start(plan, STOP_MAX))?;
+    let mut refusals = Vec::new();
+    let read = each(&args.files, &mut |data| {
+        let Some(front) = graph.front(data.signal()) else { return };
+        if let Err(refused) = runtime.block_on(front.consume(data)) {
+            refusals.push(refused.to_string());
+        }
+    });
+    let stopped = runtime.block_on(graph.stop(STOP_MAX));
+    runtime.shutdown_background();
+    read?;
+    if let Some(first) = refusals.first() {
+        bail!("{} batches were refused, the first because {first}", refusals.len());
+    }
+    if !stopped.abandoned.is_empty() {
+        bail!("not sent within {} s: {}", STOP_MAX.as_secs(), stopped.abandoned.join(", "));
+    }
+    Ok(())
 }

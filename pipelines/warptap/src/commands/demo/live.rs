@@ -1,0 +1,71 @@
+//! The demo with real probes: a stub server in a process of its own, watched by the real capture.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use capture::{Capture, Settings};
+use event::{Event, EventSource as _};
+use stubs::player::{Player, ProtocolError};
+
+use super::Stage;
+
+/// A server that plays, and the probes on it.
+pub(super) struct Live {
+    capture: Capture,
+    pid: u32,
+    playing: JoinHandle<Result<(), ProtocolError>>,
+    /// Removed with the stub libraries in it at the end.
+    _stubs: tempfile::TempDir,
+}
+
+impl Live {
+    /// Attaches to a server that then begins to play. Fails where this machine or user may not load eBPF programs.
+    pub(super) fn start(scenario: &str, seconds: Duration) -> anyhow::Result<Live> {
+        let settings = Settings { totals_every_ns: 1_000_000_000, ..Settings::default() };
+        let mut capture = Capture::start(&settings)?;
+        let stubs = tempfile::tempdir().context("cannot make a directory for the stub libraries")?;
+        let mut player = Player::start(command(scenario, seconds, stubs.path().to_owned())?)?;
+        let pid = player.pid();
+        capture.look_now(pid, &mut Vec::new());
+        let playing = std::thread::spawn(move || {
+            player.go()?;
+            player.done()?;
+            player.finish().map(drop)
+        });
+        Ok(Live { capture, pid, playing, _stubs: stubs })
+    }
+
+    /// How the probes are attached.
+    pub(super) fn attach_name(&self) -> &'static str {
+        self.capture.attach_name()
+    }
+}
+
+fn command(scenario: &str, seconds: Duration, stubs: PathBuf) -> anyhow::Result<Command> {
+    let own = std::env::current_exe().context("cannot find this program to run it again")?;
+    let mut command = Command::new(own);
+    command.args([
+        "player",
+        &format!("@{scenario}"),
+        "--wait-go",
+        "--seconds",
+        &seconds.as_secs_f64().to_string(),
+    ]);
+    command.arg("--stubs").arg(stubs).env("OTEL_SERVICE_NAME", "stub-inference-server");
+    Ok(command)
+}
+
+impl Stage for Live {
+    fn read(&mut self, into: &mut Vec<Event>) -> anyhow::Result<bool> {
+        self.capture.read(into)?;
+        let ended = self.playing.is_finished()
+            && into.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == self.pid));
+        if ended {
+            into.push(Event::Account(Box::new(self.capture.account())));
+        }
+        Ok(!ended)
+    }
+}

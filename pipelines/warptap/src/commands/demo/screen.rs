@@ -1,0 +1,196 @@
+//! What the demo shows: each phase against its baseline, outliers as they happen, and what watching costs.
+
+use std::path::Path;
+use std::time::Instant;
+
+use event::{Account, Event};
+use steps::{Finding, Outlier, Phase, Step};
+
+use crate::commands::summary::Summary;
+use crate::commands::terminal::{Terminal, human};
+
+const BAR: usize = 30;
+/// Outliers told one by one in a second; the rest are in the counts.
+const TOLD_PER_SECOND: u32 = 4;
+
+/// The last step of a phase.
+#[derive(Clone, Copy, Default)]
+struct Latest {
+    duration_ns: f64,
+    mean_ns: f64,
+    p95_ns: f64,
+}
+
+/// The screen.
+pub(super) struct Screen {
+    terminal: Terminal,
+    began: Instant,
+    summary: Summary,
+    latest: Vec<(Phase, Latest)>,
+    account: Account,
+    told: (u64, u32),
+}
+
+impl Screen {
+    pub(super) fn new(scenario: &str, story: &str) -> Screen {
+        let mut terminal = Terminal::new();
+        let title = terminal.paint(36, &format!("warptap demo: {scenario}"));
+        terminal.line(&format!("{title}: {story}"));
+        Screen {
+            terminal,
+            began: Instant::now(),
+            summary: Summary::default(),
+            latest: Vec::new(),
+            account: Account::default(),
+            told: (0, 0),
+        }
+    }
+
+    pub(super) fn live(&mut self, attach: &str) {
+        self.terminal
+            .line(&format!("real probes ({attach}) on a stub inference server that makes real calls\n"));
+        self.began = Instant::now();
+    }
+
+    pub(super) fn recorded(&mut self, reason: &str) {
+        self.terminal.line(&format!("replaying a recording of real probes, because: {reason}\n"));
+        self.began = Instant::now();
+    }
+
+    /// Takes notice of the probes' own account.
+    pub(super) fn account(&mut self, event: &Event) {
+        if let Event::Account(account) = event {
+            self.account = (**account).clone();
+        }
+    }
+
+    /// Takes notice of a finding, and tells an outlier.
+    pub(super) fn see(&mut self, finding: &Finding) {
+        self.summary.see(finding);
+        match finding {
+            Finding::Step(step) => self.step(step),
+            Finding::BaselineShift(shift) => {
+                let (before, after) = (human(shift.before.p95_ns), human(shift.after.p95_ns));
+                let text =
+                    format!("{} has changed for good: p95 was {before}, is {after}", shift.phase.name());
+                let text = self.terminal.paint(36, &text);
+                self.told_line(&text);
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let level = step.baseline.unwrap_or_default();
+        let latest =
+            Latest { duration_ns: step.duration_ns as f64, mean_ns: level.mean_ns, p95_ns: level.p95_ns };
+        match self.latest.iter_mut().find(|(phase, _)| *phase == step.phase) {
+            Some((_, known)) => *known = latest,
+            None => {
+                self.latest.push((step.phase, latest));
+                self.latest.sort_by_key(|(phase, _)| phase.name());
+            }
+        }
+        if step.outlier != Outlier::None && self.may_tell() {
+            self.outlier(step, level.p95_ns);
+        }
+    }
+
+    fn may_tell(&mut self) -> bool {
+        let second = self.began.elapsed().as_secs();
+        self.told = if self.told.0 == second { (second, self.told.1 + 1) } else { (second, 1) };
+        self.told.1 <= TOLD_PER_SECOND
+    }
+
+    fn outlier(&mut self, step: &Step, p95_ns: f64) {
+        let colour = if step.outlier == Outlier::X3 { 31 } else { 33 };
+        let what = format!(
+            "{} {} took {}, {:.1}x its p95 of {}",
+            step.outlier.name(),
+            step.phase.name(),
+            human(step.duration_ns as f64),
+            step.ratio,
+            human(p95_ns)
+        );
+        let why = match step.causes.first() {
+            Some(cause) => {
+                format!(": {} {:.0} % ({})", cause.kind.name(), cause.share * 100.0, cause.evidence)
+            }
+            None => ": no cause is seen on the host".to_owned(),
+        };
+        let what = self.terminal.paint(colour, &what);
+        self.told_line(&format!("{what}{why}"));
+    }
+
+    fn told_line(&mut self, text: &str) {
+        let at = self.began.elapsed().as_secs_f64();
+        self.terminal.line(&format!("{at:6.1} s  {text}"));
+    }
+
+    /// Draws the status.
+    pub(super) fn draw(&mut self) {
+        let mut lines = vec![String::new()];
+        lines.extend(self.latest.iter().map(|(phase, latest)| self.phase(*phase, latest)));
+        lines.push(self.cost());
+        self.terminal.status(&lines);
+    }
+
+    fn phase(&self, phase: Phase, latest: &Latest) -> String {
+        let (count, mean, outliers) = self.summary.phase(phase);
+        let name = phase.name();
+        if latest.p95_ns == 0.0 {
+            return format!(
+                "{name:<8} {:>9}  {count} steps, mean {}, learning what is usual",
+                human(latest.duration_ns),
+                human(mean)
+            );
+        }
+        let filled =
+            ((latest.duration_ns / latest.p95_ns) * BAR as f64 / 2.0).clamp(1.0, BAR as f64) as usize;
+        let colour = match Outlier::of(latest.duration_ns / latest.p95_ns) {
+            Outlier::None => 32,
+            Outlier::X1_5 | Outlier::X2 => 33,
+            Outlier::X3 => 31,
+        };
+        let bar = self.terminal.paint(colour, &"#".repeat(filled));
+        let empty = ".".repeat(BAR - filled);
+        format!(
+            "{name:<8} {:>9}  {bar}{empty}  baseline {} p95 {}  {count} steps  {outliers} outliers",
+            human(latest.duration_ns),
+            human(latest.mean_ns),
+            human(latest.p95_ns)
+        )
+    }
+
+    fn cost(&self) -> String {
+        let a = &self.account;
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+        let share = a.runs as f64 * a.run_cost_ns as f64 / 1e9 / seconds * 100.0;
+        format!(
+            "probes   {} hits, {} folded in the kernel, {} records, {} lost; {share:.2} % of one core at {} a hit",
+            a.hits,
+            a.folded,
+            a.records,
+            a.lost(),
+            human(a.run_cost_ns as f64)
+        )
+    }
+
+    /// The end: the table, and where the telemetry is.
+    pub(super) fn end(&mut self, path: &Path, lines: u64) {
+        self.terminal.status(&[]);
+        self.terminal.line("");
+        self.summary.table().iter().for_each(|row| self.terminal.line(row));
+        let cost = self.cost();
+        self.terminal.line(&cost);
+        let account = &self.account;
+        let balanced =
+            if account.is_balanced() { "every hit is accounted for" } else { "some calls were under way" };
+        self.terminal.line(&format!(
+            "         {balanced}: {} folded + {} delivered + {} dropped",
+            account.folded,
+            account.delivered,
+            account.lost()
+        ));
+        self.terminal.line(&format!("OTLP     {lines} requests it would have sent: {}", path.display()));
+    }
+}

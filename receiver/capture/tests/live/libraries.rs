@@ -1,0 +1,115 @@
+//! Finding libraries: which processes, which files, in which mount, for how long.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use event::Event;
+use stubs::player::Player;
+
+use crate::rig::{PLAYER, Rig, player_command, rig, settings};
+
+const SHORT: &str =
+    "stream main\nthread engine\n  repeat 10\n    launch main\n    sync stream main\n  end\nend\n";
+
+fn script(rig: &Rig) -> String {
+    let path = rig.dir.join("short");
+    std::fs::write(&path, SHORT).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn steps_of(rig: &Rig, pid: u32) -> usize {
+    rig.events.iter().filter(|e| matches!(e, Event::Step(s) if s.header.pid == pid)).count()
+}
+
+fn libraries(rig: &Rig) -> u64 {
+    rig.capture.account().libraries
+}
+
+#[test]
+fn a_process_is_found_without_being_pointed_at() {
+    let Some(mut rig) = rig("found", &settings()) else { return };
+    let script = script(&rig);
+    let arguments: Vec<OsString> =
+        [script.as_str(), "--wait-go", "--stubs", rig.dir.join("stubs").to_str().unwrap()]
+            .iter()
+            .map(OsString::from)
+            .collect();
+    let player = Player::start(player_command(&arguments)).unwrap();
+    let pid = player.pid();
+    rig.wait("the player's libraries", |rig| rig.capture.sight(pid).is_some_and(|(seen, _)| seen.len() >= 2));
+    rig.play(player);
+    assert_eq!(steps_of(&rig, pid), 10);
+}
+
+#[test]
+fn one_file_is_attached_once_for_two_processes_and_let_go_after_both() {
+    let Some(mut rig) = rig("twice", &settings()) else { return };
+    let script = script(&rig);
+    let before = libraries(&rig);
+    let (first, second) = (rig.player(&[&script]), rig.player(&[&script]));
+    let attached = libraries(&rig) - before;
+    assert_eq!(attached, 2, "libcudart and libcuda, each once");
+    let pids = (first.pid(), second.pid());
+    rig.play(first);
+    assert_eq!(libraries(&rig) - before, attached, "the second still maps them");
+    rig.play(second);
+    assert_eq!((steps_of(&rig, pids.0), steps_of(&rig, pids.1)), (10, 10));
+    rig.wait("the libraries to be let go", |rig| libraries(rig) <= before);
+}
+
+#[test]
+fn a_library_replaced_on_disk_is_another_library() {
+    let Some(mut rig) = rig("swap", &settings()) else { return };
+    let script = script(&rig);
+    let stubs = rig.dir.join("stubs");
+    let old = rig.player_with(&[&script], &stubs);
+    // As package managers do it: the new file takes the old one's name, and the old one lives on in `old`.
+    for entry in std::fs::read_dir(&stubs).unwrap() {
+        let path = entry.unwrap().path();
+        let fresh = path.with_extension("fresh");
+        std::fs::copy(&path, &fresh).unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+    }
+    let new = rig.player_with(&[&script], &stubs);
+    let pids = (old.pid(), new.pid());
+    rig.play(old);
+    rig.play(new);
+    assert_eq!((steps_of(&rig, pids.0), steps_of(&rig, pids.1)), (10, 10));
+}
+
+#[test]
+fn one_path_in_two_mount_namespaces_is_two_libraries() {
+    let Some(mut rig) = rig("mounts", &settings()) else { return };
+    let script = script(&rig);
+    let (here, there) = (rig.dir.join("stubs"), rig.dir.join("other"));
+    stubs::install(&there).unwrap();
+    let outside = rig.player_with(&[&script], &here);
+    let Some(inside) = player_in_mount(&rig, &script, &here, &there) else { return };
+    rig.look(&inside);
+    let pids = (outside.pid(), inside.pid());
+    rig.play(outside);
+    rig.play(inside);
+    assert_eq!((steps_of(&rig, pids.0), steps_of(&rig, pids.1)), (10, 10));
+}
+
+/// A player that sees the libraries of `there` at the path `here`.
+fn player_in_mount(rig: &Rig, script: &str, here: &Path, there: &Path) -> Option<Player> {
+    let arguments = [script, "--wait-go", "--stubs", here.to_str().unwrap()].join("\n");
+    let _ = rig;
+    let mut command = Command::new("unshare");
+    let inner = format!(
+        "mount --bind {} {} && exec {} player_process --exact --nocapture --quiet",
+        there.display(),
+        here.display(),
+        std::env::current_exe().unwrap().display()
+    );
+    command.args(["--mount", "sh", "-c", &inner]).env(PLAYER, arguments);
+    match Player::start(command) {
+        Ok(player) => Some(player),
+        Err(reason) => {
+            println!("skipped: no mount namespace: {reason}");
+            None
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Real probes on real calls, as root: what the kernel saw against what the players say they did.
+//!
+//! Not for timing: durations come from the machine's mood. Without the right to load eBPF programs every test says so
+//! and passes.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a test")]
+
+mod account;
+mod libraries;
+mod rig;
+mod rows;
+mod steps;
+
+/// Not a test: this is where a player's process begins.
+#[test]
+fn player_process() {
+    if let Ok(arguments) = std::env::var(rig::PLAYER) {
+        stubs::player::main(arguments.lines().map(Into::into));
+    }
+}

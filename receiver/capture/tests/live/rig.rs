@@ -1,0 +1,123 @@
+//! What every live test stands on: a capture, and players in processes of their own.
+//!
+//! A player is this very test program run again with [`PLAYER`] set (see `main.rs`), so that the tests need no other
+//! binary. Nobody sleeps to be in step: players say when they are ready and done, and conditions are waited for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use capture::{Capture, Settings};
+use event::{Event, EventSource as _};
+use stubs::player::Player;
+
+/// The arguments of a player, one a line, in the environment of the process that is to be one.
+pub const PLAYER: &str = "WARPTAP_TEST_PLAYER";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A capture, and all it has said so far.
+pub struct Rig {
+    pub capture: Capture,
+    pub events: Vec<Event>,
+    pub dir: PathBuf,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Only what the tests' own players do: other tests run beside.
+pub fn settings() -> Settings {
+    Settings { trace_all: true, linger_ns: 0, ..Settings::default() }
+}
+
+/// A rig, or a printed reason why there is none.
+pub fn rig(name: &str, settings: &Settings) -> Option<Rig> {
+    let dir = std::env::temp_dir().join(format!("warptap-live-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    match Capture::start(settings) {
+        Ok(capture) => Some(Rig { capture, events: Vec::new(), dir }),
+        Err(reason) => {
+            println!("skipped: {reason}");
+            None
+        }
+    }
+}
+
+/// The command that runs a player with these arguments.
+pub fn player_command(arguments: &[OsString]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["player_process", "--exact", "--nocapture", "--quiet"]);
+    let lines: Vec<String> = arguments.iter().map(|a| a.to_str().unwrap().to_owned()).collect();
+    command.env(PLAYER, lines.join("\n"));
+    command
+}
+
+impl Rig {
+    /// Starts a player that waits for the word, and attaches to it.
+    pub fn player(&mut self, arguments: &[&str]) -> Player {
+        let stubs = self.dir.join("stubs");
+        self.player_with(arguments, &stubs)
+    }
+
+    /// The same with the stub libraries below `stubs`.
+    pub fn player_with(&mut self, arguments: &[&str], stubs: &Path) -> Player {
+        let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        all.extend([
+            "--wait-go".into(),
+            "--oracle".into(),
+            self.oracle().into(),
+            "--stubs".into(),
+            stubs.into(),
+        ]);
+        let player = Player::start(player_command(&all)).unwrap();
+        self.look(&player);
+        player
+    }
+
+    /// Where players write what they did.
+    pub fn oracle(&self) -> PathBuf {
+        self.dir.join("oracle.jsonl")
+    }
+
+    /// Attaches to a player that is ready.
+    pub fn look(&mut self, player: &Player) {
+        self.capture.look_now(player.pid(), &mut self.events);
+        let (visible, blind) = self.capture.sight(player.pid()).unwrap();
+        assert!(!visible.is_empty(), "nothing is visible of the player: {blind:?}");
+    }
+
+    /// Reads on until `holds`, or panics with what was seen.
+    pub fn wait(&mut self, what: &str, mut holds: impl FnMut(&mut Rig) -> bool) {
+        let began = Instant::now();
+        loop {
+            let mut events = std::mem::take(&mut self.events);
+            self.capture.read(&mut events).unwrap();
+            self.events = events;
+            if holds(self) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain for {what}: {:?}", self.capture.account());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Plays to the end, reading all the while: the process has ended and all its events are here.
+    pub fn play(&mut self, mut player: Player) -> u64 {
+        let pid = player.pid();
+        player.go().unwrap();
+        let playing = std::thread::spawn(move || {
+            let calls = player.done().unwrap();
+            player.finish().unwrap();
+            calls
+        });
+        self.wait("the player's end", |rig| {
+            playing.is_finished()
+                && rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
+        });
+        playing.join().unwrap()
+    }
+}
