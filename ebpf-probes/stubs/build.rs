@@ -56,7 +56,7 @@ fn functions(library: Library, common: &str) -> String {
     for (index, function) in call::Function::all().filter(|(_, f)| f.probe.library == library) {
         let _ = writeln!(text, "stub_function!({common}, {index}, {});", function.symbol());
     }
-    text.push_str("/// The functions' names and addresses.\n#[allow(dead_code)]\n");
+    text.push_str("/// The functions' names and addresses.\n#[allow(dead_code, reason = \"a shared library is asked by name\")]\n");
     text.push_str("fn functions() -> Vec<(&'static str, usize)> {\n    vec![\n");
     for (_, function) in call::Function::all().filter(|(_, f)| f.probe.library == library) {
         let _ = writeln!(text, "        ({0:?}, {0} as *const () as usize),", function.symbol());

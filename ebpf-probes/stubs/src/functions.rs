@@ -63,8 +63,7 @@ impl Functions {
             let path = paths.of(*library);
             // SAFETY: the stub libraries have no initialisers beyond those of Rust's standard library.
             let opened = unsafe { Handle::open(Some(path), RTLD_NOW) };
-            let handle =
-                opened.map_err(|source| LoadError { path: path.display().to_string(), source })?;
+            let handle = opened.map_err(|source| LoadError { path: path.display().to_string(), source })?;
             functions.add(*library, |symbol| address(&handle, symbol));
             std::mem::forget(handle);
         }
@@ -121,9 +120,10 @@ impl Functions {
         let seen = self.controls[place(library)].seen;
         let mut call = Call::default();
         // SAFETY: the stub's `warptap_stub_seen` writes a call where it is pointed to.
-        let found = seen != 0 && unsafe {
-            std::mem::transmute::<usize, unsafe extern "C" fn(*mut Call) -> u32>(seen)(&mut call) != 0
-        };
+        let found = seen != 0
+            && unsafe {
+                std::mem::transmute::<usize, unsafe extern "C" fn(*mut Call) -> u32>(seen)(&mut call) != 0
+            };
         found.then_some(call)
     }
 
@@ -143,7 +143,11 @@ impl Functions {
         let all = self.controls.iter().map(|c| c.share).filter(|address| *address != 0);
         all.map(|address| {
             // SAFETY: the stub's `warptap_stub_share` reads the string it is pointed to, which outlives the call.
-            unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> u32>(address)(path.as_ptr()) }
+            unsafe {
+                std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> u32>(address)(
+                    path.as_ptr(),
+                )
+            }
         })
         .all(|failed| failed == 0)
     }

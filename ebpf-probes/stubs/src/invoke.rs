@@ -126,7 +126,13 @@ impl Layout {
     /// `cudaLaunchConfig_t`: grid, block, shared memory, stream.
     fn push_config(&mut self, r: &Request) {
         let [g, b] = [r.grid, r.block].map(|sides| sides.map(u64::from));
-        self.behind[..5].copy_from_slice(&[g[0] | g[1] << 32, g[2] | b[0] << 32, b[1] | b[2] << 32, 0, r.stream]);
+        self.behind[..5].copy_from_slice(&[
+            g[0] | g[1] << 32,
+            g[2] | b[0] << 32,
+            b[1] | b[2] << 32,
+            0,
+            r.stream,
+        ]);
         self.push(0);
     }
 

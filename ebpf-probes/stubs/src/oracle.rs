@@ -186,7 +186,11 @@ pub fn read(path: &Path) -> Result<Vec<Line>, ReadError> {
         .enumerate()
         .map(|(at, line)| {
             let text = line.map_err(file)?;
-            serde_json::from_str(&text).map_err(|source| ReadError::Line { path: shown(), line: at + 1, source })
+            serde_json::from_str(&text).map_err(|source| ReadError::Line {
+                path: shown(),
+                line: at + 1,
+                source,
+            })
         })
         .collect()
 }

@@ -13,6 +13,7 @@
 //! The one idea: the player is a function, so that any binary can be the traced program by running itself again.
 
 mod calls;
+mod lines;
 mod options;
 mod plan;
 mod protocol;
@@ -121,7 +122,9 @@ fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
     write(&[Line::Process(began)])?;
     let calls = match play {
         Play::Script(script) => run::run(world::World::new(script, functions, log, &options, &stubs.dir)?)?,
-        Play::Sentinels => sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?,
+        Play::Sentinels => {
+            sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?
+        }
         Play::Trace(plan) => replay::run(&plan, &functions, &log, options.speed)
             .map_err(PlayError::file("write the oracle log"))?,
     };

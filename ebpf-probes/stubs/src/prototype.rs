@@ -47,8 +47,8 @@ pub enum Role {
 }
 
 use Role::{
-    Block, Block3, Bytes, Config, Graph, Grid, Grid3, Handle, Height, Kernel, Kind, Other, Out, Params, Stream,
-    Threads3, Width,
+    Block, Block3, Bytes, Config, Graph, Grid, Grid3, Handle, Height, Kernel, Kind, Other, Out, Params,
+    Stream, Threads3, Width,
 };
 
 const LAUNCH: &[Role] = &[Kernel, Grid, Block, Other, Other, Stream];
@@ -230,7 +230,10 @@ mod tests {
     #[test]
     fn a_prototype_is_of_a_function_that_exists() {
         for (symbol, _) in PROTOTYPES {
-            assert!(Function::all().any(|(_, f)| f.probe.symbol == *symbol), "{symbol} is exported by no stub");
+            assert!(
+                Function::all().any(|(_, f)| f.probe.symbol == *symbol),
+                "{symbol} is exported by no stub"
+            );
         }
     }
 }

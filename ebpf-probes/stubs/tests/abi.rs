@@ -1,5 +1,6 @@
 //! The stub libraries as a linker, a probe and a C program see them.
 
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the report")]
 #![allow(unsafe_code, reason = "C functions are called by their prototypes; each block says what must hold")]
 
 use std::path::PathBuf;
@@ -141,7 +142,8 @@ fn waits_last_as_long_as_the_work_before_them() {
     let functions = functions();
     let call = |symbol: &str, gpu_ns: u64, handle: u64| {
         let (index, function) = by_symbol(symbol).unwrap();
-        let request = stubs::invoke::Request { handle, stream: 0x99, ..stubs::invoke::Request::new(index, function) };
+        let request =
+            stubs::invoke::Request { handle, stream: 0x99, ..stubs::invoke::Request::new(index, function) };
         functions.call(&request, &Order { gpu_ns, ..Order::NONE })
     };
     let launched = call("cudaLaunchKernel", 2_000_000, 0);

@@ -1,5 +1,7 @@
 //! The player as its users meet it: a process, its protocol, and what its oracle says it did.
 
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the report")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -130,7 +132,11 @@ end
     assert_eq!(steps, [0, 1, 2, 3, 4, 5].map(|n| (Some(n), 2)));
     let next: Vec<_> = played.calls.iter().filter(|c| c.symbol == "cudaLaunchKernel").collect();
     for (n, step) in played.steps.iter().enumerate().take(5) {
-        assert!(next[2 * n + 2].entry_ns < step.enter_ns, "step {} was enqueued before {n} was waited for", n + 1);
+        assert!(
+            next[2 * n + 2].entry_ns < step.enter_ns,
+            "step {} was enqueued before {n} was waited for",
+            n + 1
+        );
     }
 }
 
@@ -182,11 +188,16 @@ fn a_static_runtime_stands_in_the_program_and_in_no_library() {
     let bytes = std::fs::read(STATIC_PLAYER).unwrap();
     let file = object::File::parse(bytes.as_slice()).unwrap();
     let text = file.section_by_name(".text").unwrap();
-    let symbols: BTreeMap<_, _> = file.symbols().map(|s| (s.name().unwrap_or_default(), s.address())).collect();
+    let symbols: BTreeMap<_, _> =
+        file.symbols().map(|s| (s.name().unwrap_or_default(), s.address())).collect();
     for (_, function) in Function::all().filter(|(_, f)| f.probe.library == table::Library::Cudart) {
         let at = (symbols[function.symbol()] - text.address()) as usize;
         let first = &text.data().unwrap()[at..at + 4];
-        assert!(std::env::consts::ARCH != "x86_64" || first == [0x55, 0x48, 0x89, 0xe5], "{}", function.symbol());
+        assert!(
+            std::env::consts::ARCH != "x86_64" || first == [0x55, 0x48, 0x89, 0xe5],
+            "{}",
+            function.symbol()
+        );
     }
     let log = scratch("static-maps").join("oracle");
     let led = Player::start(player(STATIC_PLAYER, "@after-exec", &log, &["--wait-go"])).unwrap();
@@ -272,7 +283,7 @@ const EXPECTED: [u32; 3] = [0, 2, 600];
 fn every_script_runs() {
     for (name, _) in SCRIPTS {
         let log = scratch(&format!("script-{name}")).join("oracle");
-        let more = ["--speed", "2000", "--seconds", "0.3"];
+        let more = ["--speed", "2000", "--seconds", "0.2"];
         let output = player(PLAYER, &format!("@{name}"), &log, &more).output().unwrap();
         assert_quiet(name, &output);
         let played = read(&log);
@@ -325,19 +336,25 @@ fn a_played_trace_has_the_steps_of_its_file() {
         return;
     };
     let dir = scratch("traces");
-    for file in files.map(|f| f.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "gz")) {
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let log = dir.join(&name);
-        assert_quiet(&name, &player(PLAYER, file.to_str().unwrap(), &log, &["--speed", "4"]).output().unwrap());
+    let play = |file: PathBuf| {
+        let log = dir.join(file.file_name().unwrap());
+        let child = player(PLAYER, file.to_str().unwrap(), &log, &["--speed", "4"]).spawn().unwrap();
+        (file, log, child)
+    };
+    let files = files.map(|f| f.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "gz"));
+    let under_way: Vec<_> = files.map(play).collect();
+    for (file, log, mut child) in under_way {
         let trace = Trace::read(std::fs::File::open(&file).unwrap(), &Limits::default()).unwrap();
         let mut expected = shapes_of_file(trace);
-        let steps = read(&log).steps;
-        let mut played: Vec<Shape> = steps
-            .iter()
-            .map(|s| (s.stream, [s.work.launches, s.work.graph_launches, s.work.threads, s.work.copies]))
-            .collect();
+        assert!(child.wait().unwrap().success(), "{}", file.display());
+        let mut played: Vec<Shape> = read(&log).steps.iter().map(shape_of_step).collect();
         expected.sort_unstable();
         played.sort_unstable();
-        assert_eq!(played, expected, "{name}");
+        assert_eq!(played, expected, "{}", file.display());
     }
+}
+
+fn shape_of_step(step: &StepLine) -> Shape {
+    let work = &step.work;
+    (step.stream, [work.launches, work.graph_launches, work.threads, work.copies])
 }

@@ -106,7 +106,10 @@ impl Effect {
     }
 
     fn by_symbol(symbol: &str) -> Effect {
-        BY_SYMBOL.iter().find(|(part, _)| symbol.contains(part)).map_or(Effect::Nothing, |(_, effect)| *effect)
+        BY_SYMBOL
+            .iter()
+            .find(|(part, _)| symbol.contains(part))
+            .map_or(Effect::Nothing, |(_, effect)| *effect)
     }
 }
 
@@ -270,15 +273,21 @@ mod tests {
         check("hipExtModuleLaunchKernel", &words, &[], Call { threads: 30, ..launch });
         let config = [2, 3, 5, 7, 11, 13, 0, 0, 8, 0];
         check("cudaLaunchKernelExC", &[1], &config, Call { threads: 30_030, ..launch });
-        let copy =
-            Call { effect: Effect::Copy, bytes: 42, direction: Direction::DeviceToHost as u32, ..Call::default() };
+        let copy = Call {
+            effect: Effect::Copy,
+            bytes: 42,
+            direction: Direction::DeviceToHost as u32,
+            ..Call::default()
+        };
         check("cudaMemcpy2DAsync", &[1, 2, 3, 4, 6, 7, 2, 9], &[], Call { stream: 9, ..copy });
         check("cuMemcpyDtoH_v2", &[1, 2, 42], &[], Call { blocking: 1, ..copy });
     }
 
     #[test]
     fn every_row_that_makes_or_ends_an_object_has_an_effect() {
-        for (_, f) in Function::all().filter(|(_, f)| matches!(f.probe.action, Action::Create | Action::Query)) {
+        for (_, f) in
+            Function::all().filter(|(_, f)| matches!(f.probe.action, Action::Create | Action::Query))
+        {
             assert_ne!(Effect::of(f.probe), Effect::Nothing, "{}: name it in BY_SYMBOL", f.symbol());
         }
     }

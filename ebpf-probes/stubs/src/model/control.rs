@@ -15,7 +15,7 @@ use std::path::Path;
 
 use super::call::Call;
 use super::order::Order;
-use super::{handler, order, share, thread};
+use super::{driver, handler, order, share, thread};
 
 /// Body of `warptap_stub_next`.
 ///
@@ -44,7 +44,7 @@ pub fn lenient(on: u32) {
 
 /// Body of `warptap_stub_nested`.
 pub fn nested(on: u32) {
-    handler::set_nested(on != 0);
+    driver::set_nested(on != 0);
 }
 
 /// Body of `warptap_stub_share`.

@@ -144,7 +144,9 @@ impl Device {
     pub fn act(&mut self, call: &Call, order: &Order, at: &Moment) -> Done {
         match call.effect {
             Effect::Nothing | Effect::HostAlloc | Effect::HostFree | Effect::SetDevice => Done::OK,
-            Effect::Launch | Effect::GraphLaunch | Effect::Copy | Effect::Fill => self.enqueue(call, order, at),
+            Effect::Launch | Effect::GraphLaunch | Effect::Copy | Effect::Fill => {
+                self.enqueue(call, order, at)
+            }
             Effect::Alloc => Done::made(self.memory.alloc(call.bytes)),
             Effect::Free => self.free(call.handle),
             Effect::StreamSync | Effect::StreamQuery | Effect::StreamWaitEvent => self.on_stream(call, at),

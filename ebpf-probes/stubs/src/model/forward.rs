@@ -49,7 +49,12 @@ const fn to(runtime: &'static str, driver: &'static str, words: &'static [Source
     Route { runtime, direction: None, driver, words }
 }
 
-const fn copy(runtime: &'static str, way: Direction, driver: &'static str, words: &'static [Source]) -> Route {
+const fn copy(
+    runtime: &'static str,
+    way: Direction,
+    driver: &'static str,
+    words: &'static [Source],
+) -> Route {
     Route { runtime, direction: Some(way), driver, words }
 }
 
@@ -123,7 +128,7 @@ mod tests {
 
     impl Words for Distinct {
         fn word(&self, n: u8) -> u64 {
-            u64::from(n) * 0x1001 | u64::from(n) << 33
+            (u64::from(n) * 0x1001) | (u64::from(n) << 33)
         }
 
         fn half_behind_first(&self, offset: u16) -> u32 {
@@ -144,7 +149,8 @@ mod tests {
     }
 
     fn function(library: Library, symbol: &str) -> Function {
-        let found = Function::all().map(|(_, f)| f).find(|f| f.symbol() == symbol && f.probe.library == library);
+        let found =
+            Function::all().map(|(_, f)| f).find(|f| f.symbol() == symbol && f.probe.library == library);
         found.unwrap_or_else(|| panic!("{symbol} is no row of {library:?}"))
     }
 

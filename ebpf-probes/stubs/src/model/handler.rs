@@ -4,30 +4,23 @@
 //! driver function that serves it, or, where there is none or it is told not to, the driver's back door.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, Release},
-};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Release};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use table::{Bytes, Grid, Probe, Slot};
 
 use super::call::{Call, Effect, Function, Words, decode};
 use super::device::{Device, Done, Moment, result};
-use super::forward::{ROUTES, Route, WORDS_MAX};
-use super::link::{Loaded, file_of};
+use super::driver::run_by_driver;
+use super::forward::WORDS_MAX;
 use super::order::{Order, set_next, take_next};
 use super::{clock, share, thread};
 
 /// Argument registers.
 const REGISTERS: usize = if cfg!(target_arch = "x86_64") { 6 } else { 8 };
-/// The driver's file name.
-const DRIVER: &str = "libcuda.so.1";
-/// Set to 0 in the environment, libcudart does not call libcuda's probed functions.
-const NESTED: &str = "WARPTAP_STUB_NESTED";
 
 /// The argument words of the call that a stub passed on.
-struct Passed {
+pub(super) struct Passed {
     registers: *const u64,
     stack: *const u64,
 }
@@ -64,12 +57,12 @@ pub(super) extern "C" fn forward_handler(index: u32, registers: *const u64, stac
 }
 
 /// A call between its decoding and its result.
-struct UnderWay {
-    call: Call,
-    function: Function,
+pub(super) struct UnderWay {
+    pub(super) call: Call,
+    pub(super) function: Function,
     /// What is left of the order: its host time is spent, its wait is counted from now.
-    order: Order,
-    words: Passed,
+    pub(super) order: Order,
+    pub(super) words: Passed,
 }
 
 fn handle(index: u32, words: Passed, run: fn(&UnderWay) -> u64) -> u64 {
@@ -108,7 +101,8 @@ fn call_inside(outer: &Call, order: &Order) {
     let Some(inner) = table::row(order.inner_row as u16).filter(|row| can_be_inner(row)) else { return };
     let mut words = [0; WORDS_MAX];
     let bytes = if let Bytes::Arg(slot) = inner.wiring.bytes { Slot(slot) } else { Slot::NONE };
-    let wanted = [(inner.wiring.stream, outer.stream), (inner.wiring.handle, outer.handle), (bytes, outer.bytes)];
+    let wanted =
+        [(inner.wiring.stream, outer.stream), (inner.wiring.handle, outer.handle), (bytes, outer.bytes)];
     for (slot, value) in wanted.into_iter().filter(|(slot, _)| *slot != Slot::NONE) {
         words[usize::from(slot.0) - 1] = value;
     }
@@ -141,9 +135,8 @@ fn can_be_inner(row: &Probe) -> bool {
 ///
 /// # Safety
 /// `address` is that of a function that takes at most these words and follows them, where it does, safely.
-unsafe fn call_words(address: usize, w: &[u64; WORDS_MAX]) -> u64 {
-    type Function =
-        unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
+pub(super) unsafe fn call_words(address: usize, w: &[u64; WORDS_MAX]) -> u64 {
+    type Function = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
     if address == 0 {
         return result::SUCCESS;
     }
@@ -222,84 +215,4 @@ fn host_free(address: u64) -> Done {
     }
     let accepted = known || address == 0 || locked(|device| device.is_lenient());
     Done { result: if accepted { result::SUCCESS } else { result::INVALID_VALUE }, ..Done::default() }
-}
-
-/// The driver as libcudart sees it.
-struct Driver {
-    library: Loaded,
-    /// Addresses of [`ROUTES`]' driver functions and of their twins, 0 until asked for.
-    functions: Vec<[AtomicUsize; 2]>,
-    next: usize,
-    act: usize,
-}
-
-static DRIVER_FOUND: OnceLock<Option<Driver>> = OnceLock::new();
-/// 0 not known, 1 off, 2 on.
-static CALLS_DRIVER: AtomicU32 = AtomicU32::new(0);
-
-/// Whether libcudart calls libcuda's probed functions, as the real one does, or its back door.
-pub(super) fn set_nested(nested: bool) {
-    CALLS_DRIVER.store(if nested { 2 } else { 1 }, Relaxed);
-}
-
-fn is_nested() -> bool {
-    if CALLS_DRIVER.load(Relaxed) == 0 {
-        set_nested(std::env::var_os(NESTED).is_none_or(|value| value != "0"));
-    }
-    CALLS_DRIVER.load(Relaxed) == 2
-}
-
-impl Driver {
-    /// The driver beside this library, else the one the process has.
-    fn find() -> Option<Driver> {
-        let beside = file_of(forward_handler as *const () as usize).map(|own| own.with_file_name(DRIVER));
-        let library = beside.and_then(|path| Loaded::open(&path)).or_else(|| Loaded::present(DRIVER))?;
-        let (next, act) = (library.find("warptap_stub_next"), library.find("warptap_stub_act"));
-        let functions = ROUTES.iter().map(|_| Default::default()).collect();
-        (next != 0 && act != 0).then_some(Driver { library, functions, next, act })
-    }
-
-    fn address(&self, place: usize, route: &Route, is_twin: bool) -> usize {
-        let cached = &self.functions[place][usize::from(is_twin)];
-        if cached.load(Relaxed) == 0 {
-            let row = table::PROBES.iter().find(|p| p.symbol == route.driver);
-            let twin = row.and_then(|p| p.twin).filter(|_| is_twin);
-            cached.store(self.library.find(twin.unwrap_or(route.driver)), Relaxed);
-        }
-        cached.load(Relaxed)
-    }
-
-    fn order(&self, order: &Order) {
-        // SAFETY: `warptap_stub_next` takes a pointer to an order and copies it.
-        unsafe {
-            let next = std::mem::transmute::<usize, unsafe extern "C" fn(*const Order)>(self.next);
-            next(order);
-        }
-    }
-
-    fn act(&self, call: &Call, order: &Order) -> u64 {
-        type Act = unsafe extern "C" fn(*const Call, *const Order) -> u64;
-        // SAFETY: `warptap_stub_act` takes these two and keeps neither; the call's own pointers were vouched
-        // for by whoever called libcudart.
-        unsafe { std::mem::transmute::<usize, Act>(self.act)(call, order) }
-    }
-}
-
-/// libcuda as libcudart found it, looked for once.
-fn driver() -> Option<&'static Driver> {
-    DRIVER_FOUND.get_or_init(Driver::find).as_ref()
-}
-
-fn run_by_driver(under_way: &UnderWay) -> u64 {
-    let Some(driver) = driver() else { return result::INSUFFICIENT_DRIVER };
-    let UnderWay { call, function, order, words } = under_way;
-    let order = order.for_driver();
-    let Some((place, route)) = Route::of(function.probe.symbol, call).filter(|_| is_nested()) else {
-        return driver.act(call, &order);
-    };
-    let address = driver.address(place, route, function.is_twin);
-    driver.order(&order);
-    // SAFETY: the address is that of the route's driver function, whose prototype its words follow; pointers
-    // among them are the caller's own, passed on unchanged.
-    unsafe { call_words(address, &route.carry(words)) }
 }

@@ -55,7 +55,8 @@ impl Loaded {
 /// The file that the code at `address` was loaded from.
 pub fn file_of(address: usize) -> Option<PathBuf> {
     let null = std::ptr::null_mut();
-    let mut info = DlInfo { file_name: null as *const c_char, base: null, symbol_name: null as _, symbol: null };
+    let mut info =
+        DlInfo { file_name: null as *const c_char, base: null, symbol_name: null as _, symbol: null };
     // SAFETY: `info` has the linker's layout and outlives the call; any address may be asked for.
     let found = unsafe { dladdr(address as *const c_void, &mut info) };
     if found == 0 || info.file_name.is_null() {

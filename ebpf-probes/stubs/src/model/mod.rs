@@ -13,6 +13,7 @@ pub mod call;
 pub mod clock;
 pub mod control;
 pub mod device;
+pub mod driver;
 pub mod entry;
 pub mod extra;
 pub mod forward;

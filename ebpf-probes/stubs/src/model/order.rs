@@ -55,7 +55,9 @@ impl Order {
     pub fn for_inner(self) -> Order {
         match self.inner_depth {
             0 | 1 => Order::NONE,
-            deep => Order { inner: self.inner, inner_row: self.inner_row, inner_depth: deep - 1, ..Order::NONE },
+            deep => {
+                Order { inner: self.inner, inner_row: self.inner_row, inner_depth: deep - 1, ..Order::NONE }
+            }
         }
     }
 }

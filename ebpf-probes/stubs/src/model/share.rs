@@ -24,7 +24,14 @@ struct Slot {
 }
 
 unsafe extern "C" {
-    fn mmap(at: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+    fn mmap(
+        at: *mut c_void,
+        size: usize,
+        protection: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void;
 }
 
 static SHARED: OnceLock<&'static [Slot; SLOTS]> = OnceLock::new();

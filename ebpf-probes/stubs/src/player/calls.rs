@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use table::{Action, Direction};
 
+use super::lines::{call_line, work_of};
 use super::world::{World, locked};
 use crate::functions::is_enqueue;
 use crate::invoke::{Outcome, Request};
 use crate::model::call::Effect;
 use crate::model::order::Order;
 use crate::model::thread;
-use crate::oracle::{CallLine, Line, StepLine, Work};
+use crate::oracle::{CallLine, Line, StepLine};
 use crate::prototype::{Role, has};
 use crate::script::value::{Random, Span};
 use crate::script::{CallSpec, Object};
@@ -239,7 +240,9 @@ impl<'w> Caller<'w> {
     fn keep(&mut self, spec: &CallSpec, made: &Outcome) {
         let world = self.world;
         match (Effect::of(spec.function.probe), spec.object) {
-            (Effect::StreamCreate, Object::Stream(at)) => world.streams[at].handle.store(made.written, Relaxed),
+            (Effect::StreamCreate, Object::Stream(at)) => {
+                world.streams[at].handle.store(made.written, Relaxed)
+            }
             (Effect::Instantiate, Object::Graph(at)) => world.graphs[at].store(made.written, Relaxed),
             (Effect::Alloc | Effect::HostAlloc, Object::Buffer(at)) if made.result == 0 => {
                 locked(&world.buffers[at]).push_back(made.written);
@@ -306,43 +309,4 @@ impl<'w> Caller<'w> {
 fn copy_direction(spec: &CallSpec) -> u32 {
     let request = Request { kind: spec.kind, ..Request::new(spec.index, spec.function) };
     sentinel::meaning(&request, &Outcome::default()).direction
-}
-
-/// What a call that enqueues adds to its stream.
-pub(super) fn work_of(effect: Effect, meaning: &sentinel::Meaning, request: &Request) -> Work {
-    let mut work = Work { enqueues: 1, ..Work::default() };
-    match effect {
-        Effect::Launch => {
-            work.launches = 1;
-            work.threads = request.threads();
-        }
-        Effect::GraphLaunch => work.graph_launches = 1,
-        Effect::Copy => {
-            work.copies = 1;
-            work.bytes[meaning.direction as usize % work.bytes.len()] = meaning.bytes;
-        }
-        _ => work.filled = meaning.bytes,
-    }
-    work
-}
-
-/// The line of a call, without what a script knows of it.
-pub(super) fn call_line(tid: u32, request: &Request, made: &Outcome, meaning: &sentinel::Meaning) -> CallLine {
-    let makes = has(&request.function, Role::Out);
-    CallLine {
-        symbol: request.function.symbol().into(),
-        row: request.function.probe.id,
-        twin: request.function.is_twin,
-        pid: std::process::id(),
-        tid,
-        stream: meaning.stream,
-        handle: if makes { made.written } else { meaning.handle },
-        bytes: meaning.bytes,
-        direction: meaning.direction,
-        threads: meaning.threads,
-        entry_ns: made.entry_ns,
-        exit_ns: made.exit_ns,
-        result: made.result,
-        ..CallLine::default()
-    }
 }

@@ -116,7 +116,9 @@ impl Options {
                 _ if name.starts_with("--") => {
                     return Err(PlayError::Usage(format!("unknown option '{name}'")));
                 }
-                _ if source.is_some() => return Err(PlayError::Usage(format!("'{name}' is one file too many"))),
+                _ if source.is_some() => {
+                    return Err(PlayError::Usage(format!("'{name}' is one file too many")));
+                }
                 _ => source = Some(Source::of(&argument)),
             }
         }
@@ -126,7 +128,8 @@ impl Options {
 
     /// Arguments of a player that plays `source` with the same options.
     pub(super) fn again(&self, source: &OsString) -> Vec<OsString> {
-        let mut again = vec![source.clone(), "--speed".into(), self.speed.to_string().into(), "--goes-on".into()];
+        let mut again =
+            vec![source.clone(), "--speed".into(), self.speed.to_string().into(), "--goes-on".into()];
         let mut with = |name: &str, value: Option<OsString>| {
             if let Some(value) = value {
                 again.extend([name.into(), value]);
@@ -156,7 +159,8 @@ mod tests {
     fn a_command_line_is_read_and_said_again() {
         let options = read(&["a.script", "--speed", "2.5", "--oracle", "o", "--seconds", "3"]).unwrap();
         assert_eq!((options.speed, options.seconds_ns), (2.5, Some(3_000_000_000)));
-        let again: Vec<_> = options.again(&"b".into()).iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let again: Vec<_> =
+            options.again(&"b".into()).iter().map(|a| a.to_string_lossy().into_owned()).collect();
         let again = read(&again.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
         let expected = Options { source: Source::File("b".into()), goes_on: true, ..options };
         assert_eq!(Options { prefix: expected.prefix.clone(), ..again }, expected);

@@ -199,7 +199,8 @@ impl Planner {
     /// The events that a wait for an untold event ends, recorded first where the trace shows no record.
     fn targets(&mut self, call: &Call, wait: &Planned) -> Vec<u64> {
         let mut targets = Vec::new();
-        let open: Vec<_> = self.streams.iter().filter(|(_, s)| s.work > s.closed).map(|(h, s)| (*h, *s)).collect();
+        let open: Vec<_> =
+            self.streams.iter().filter(|(_, s)| s.work > s.closed).map(|(h, s)| (*h, *s)).collect();
         for (handle, stream) in open {
             match stream.latest {
                 Some((event, work)) if work > stream.closed => {
@@ -255,10 +256,9 @@ fn request(call: &Call) -> Option<Request> {
 
 /// Takes as long as recorded: a wait and whatever is long sleep, the rest is work. Nothing runs on the device.
 fn order(call: &Call, function: &Function) -> Order {
-    let waits = matches!(
-        Effect::of(function.probe),
-        Effect::StreamSync | Effect::EventSync | Effect::DeviceSync
-    ) || function.probe.wiring.blocking;
+    let waits =
+        matches!(Effect::of(function.probe), Effect::StreamSync | Effect::EventSync | Effect::DeviceSync)
+            || function.probe.wiring.blocking;
     match waits || call.duration_ns > BURN_NS_MAX {
         true => Order { gpu_ns: 0, block_ns: call.duration_ns, ..Order::NONE },
         false => Order { gpu_ns: 0, host_ns: call.duration_ns, ..Order::NONE },
@@ -337,16 +337,17 @@ mod tests {
             call("cuLaunchKernel", 60, 0, None),
             call("cudaEventSynchronize", 80, 0, Some(5)),
         ]);
-        let expected =
-            [("cudaLaunchKernel", 0, 0), ("cuLaunchKernel", 0, 0), ("cudaEventSynchronize", 0, 5)];
+        let expected = [("cudaLaunchKernel", 0, 0), ("cuLaunchKernel", 0, 0), ("cudaEventSynchronize", 0, 5)];
         assert_eq!((symbols(&plan), plan.left_out), (expected.to_vec(), 1));
         assert_eq!(plan.libraries(), [Library::Cuda, Library::Cudart]);
     }
 
     #[test]
     fn waits_sleep_and_launches_work_as_long_as_recorded() {
-        let plan = Plan::of(&[call("cudaLaunchKernel", 0, 0, None), call("cudaStreamSynchronize", 20, 0, None)]);
-        let orders: Vec<_> = plan.threads[0].calls.iter().map(|c| (c.order.host_ns, c.order.block_ns)).collect();
+        let plan =
+            Plan::of(&[call("cudaLaunchKernel", 0, 0, None), call("cudaStreamSynchronize", 20, 0, None)]);
+        let orders: Vec<_> =
+            plan.threads[0].calls.iter().map(|c| (c.order.host_ns, c.order.block_ns)).collect();
         assert_eq!(orders, [(10, Order::BY_MODEL), (0, 10)]);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use super::calls::{call_line, work_of};
+use super::lines::{call_line, work_of};
 use super::plan::{Line as Thread, Plan, Planned};
 use super::world::locked;
 use crate::functions::{Functions, is_enqueue};
@@ -148,9 +148,13 @@ impl<'a> Player<'a> {
         let request = &planned.request;
         let end = |(handle, truth): (&u64, &Mutex<StreamTruth>)| (*handle, locked(truth).end());
         match Effect::of(request.function.probe) {
-            Effect::StreamSync => self.stage.streams.get_key_value(&request.stream).map(end).into_iter().collect(),
+            Effect::StreamSync => {
+                self.stage.streams.get_key_value(&request.stream).map(end).into_iter().collect()
+            }
             Effect::DeviceSync => self.stage.streams.iter().map(end).collect(),
-            Effect::EventSync => locked(&self.stage.events).get(&request.handle).copied().into_iter().collect(),
+            Effect::EventSync => {
+                locked(&self.stage.events).get(&request.handle).copied().into_iter().collect()
+            }
             Effect::Copy if reads_back(planned) => vec![(request.stream, u64::MAX)],
             _ => Vec::new(),
         }

@@ -7,7 +7,7 @@
 
 use table::{Action, Library};
 
-use super::calls::call_line;
+use super::lines::call_line;
 use crate::functions::{Functions, is_enqueue};
 use crate::invoke::Request;
 use crate::model::call::{Effect, Function};
@@ -98,9 +98,12 @@ impl Scene<'_> {
     /// the same default stream.
     fn setting(&mut self, place: usize) {
         let Function { probe, is_twin } = self.tested.function;
-        let Some((_, symbols)) = SETTINGS.iter().find(|(library, _)| *library == probe.library) else { return };
-        let wanted =
-            Function::all().filter(|(_, f)| f.probe.symbol == symbols[place] && (is_twin || !f.is_twin)).last();
+        let Some((_, symbols)) = SETTINGS.iter().find(|(library, _)| *library == probe.library) else {
+            return;
+        };
+        let wanted = Function::all()
+            .filter(|(_, f)| f.probe.symbol == symbols[place] && (is_twin || !f.is_twin))
+            .last();
         let Some((index, function)) = wanted else { return };
         let stream = sentinel::meaning(&self.tested, &Default::default()).stream;
         let is_waited_for = matches!(probe.action, Action::EventSync | Action::DeviceSync);

@@ -18,24 +18,28 @@ pub(super) struct Line<'a> {
 /// The lines that say something; for one that cannot be split, its number and what is wrong with it.
 pub(super) fn lines(text: &str) -> std::result::Result<Vec<Line<'_>>, (usize, String)> {
     let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-    numbered
-        .filter_map(|(number, line)| split(number, line).transpose())
-        .map(|line| line.map_err(|(number, problem)| (number, problem)))
-        .collect()
+    numbered.filter_map(|(number, line)| split(number, line).transpose()).collect()
 }
 
 fn split(number: usize, line: &str) -> std::result::Result<Option<Line<'_>>, (usize, String)> {
     let said = line.split('#').next().unwrap_or_default();
     if said.len() > LENGTH_MAX {
-        return Err((number, format!("the line has {} characters; at most {LENGTH_MAX} are read", said.len())));
+        return Err((
+            number,
+            format!("the line has {} characters; at most {LENGTH_MAX} are read", said.len()),
+        ));
     }
     let mut parts = said.split_whitespace();
     let Some(word) = parts.next() else { return Ok(None) };
     let mut split = Line { number, word, arguments: Vec::new(), keys: Vec::new() };
     for part in parts {
         match part.split_once('=') {
-            Some(("" | "at", "")) | Some((_, "")) => return Err((number, format!("'{part}' lacks its value"))),
-            Some((key, _)) if split.key(key).is_some() => return Err((number, format!("'{key}' stands twice"))),
+            Some(("" | "at", "")) | Some((_, "")) => {
+                return Err((number, format!("'{part}' lacks its value")));
+            }
+            Some((key, _)) if split.key(key).is_some() => {
+                return Err((number, format!("'{key}' stands twice")));
+            }
             Some((key, value)) => split.keys.push((key, value)),
             None if !split.keys.is_empty() => {
                 return Err((number, format!("'{part}' stands behind a key; expected arguments first")));

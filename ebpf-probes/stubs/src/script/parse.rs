@@ -57,7 +57,8 @@ fn expanded(text: &str) -> std::result::Result<Vec<Line<'_>>, (usize, String)> {
         let wrong = |problem: String| (line.number, problem);
         let name = line.only_argument().map_err(wrong)?;
         let piece = scripts::piece(name).ok_or_else(|| wrong(format!("there is no piece '{name}'")))?;
-        let of_piece = lines(piece).map_err(|(at, problem)| wrong(format!("piece '{name}', line {at}: {problem}")))?;
+        let of_piece =
+            lines(piece).map_err(|(at, problem)| wrong(format!("piece '{name}', line {at}: {problem}")))?;
         all.extend(of_piece.into_iter().map(|l| Line { number: line.number, ..l }));
     }
     Ok(all)
@@ -190,7 +191,9 @@ impl<'a> Reader<'a> {
         line.check((1, 1), &[WHEN])?;
         let name = line.arguments[0];
         let piece = self.pieces.iter().find(|(n, _)| n == name);
-        piece.map(|(_, body)| Action::Group(body.clone())).ok_or_else(|| format!("nothing is defined as '{name}'"))
+        piece
+            .map(|(_, body)| Action::Group(body.clone()))
+            .ok_or_else(|| format!("nothing is defined as '{name}'"))
     }
 
     /// The place of a stream that was made above.

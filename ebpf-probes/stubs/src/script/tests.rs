@@ -34,7 +34,10 @@ fn a_script_becomes_calls_of_its_api() {
 fn wrong_scripts_are_told_the_line_and_what_was_expected() {
     let check = |text: &str, parts: &[&str]| {
         let problem = problem(text);
-        assert!(parts.iter().all(|part| problem.contains(part)), "{text:?}: {problem:?} lacks one of {parts:?}");
+        assert!(
+            parts.iter().all(|part| problem.contains(part)),
+            "{text:?}: {problem:?} lacks one of {parts:?}"
+        );
     };
     check("stream a\nlanch a", &["line 2", "'lanch'", "launch"]);
     check("stream a\nlaunch a grd=3", &["line 2", "'grd'", "grid"]);

@@ -20,7 +20,7 @@ impl Span {
     /// A value of it.
     pub fn sample(&self, random: &mut Random) -> u64 {
         match self.high > self.low {
-            true => self.low + random.next() % (self.high - self.low + 1),
+            true => self.low + random.draw() % (self.high - self.low + 1),
             false => self.low,
         }
     }
@@ -37,7 +37,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -92,10 +92,7 @@ impl Sort {
     pub fn span(self, text: &str) -> Result<Span, String> {
         let wrong = || format!("'{text}' is not {} (or two of them with .. between)", self.expected());
         let (low, high) = text.split_once("..").unwrap_or((text, text));
-        let span = Span {
-            low: self.one(low).ok_or_else(wrong)?,
-            high: self.one(high).ok_or_else(wrong)?,
-        };
+        let span = Span { low: self.one(low).ok_or_else(wrong)?, high: self.one(high).ok_or_else(wrong)? };
         if span.low <= span.high { Ok(span) } else { Err(format!("'{text}' ends before it begins")) }
     }
 
@@ -130,9 +127,13 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_what_was_expected() {
-        for (sort, text) in
-            [(Sort::Time, "300"), (Sort::Size, "3us"), (Sort::Count, "-1"), (Sort::Factor, "2"), (Sort::Count, "9..3")]
-        {
+        for (sort, text) in [
+            (Sort::Time, "300"),
+            (Sort::Size, "3us"),
+            (Sort::Count, "-1"),
+            (Sort::Factor, "2"),
+            (Sort::Count, "9..3"),
+        ] {
             let error = sort.span(text).unwrap_err();
             assert!(error.contains(&format!("'{text}'")), "{error}");
         }

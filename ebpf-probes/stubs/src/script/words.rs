@@ -28,7 +28,13 @@ pub(super) const CALL: &[&str] = &["blocks", "depth", "gpu", "host", "inner", "r
 const SHAPE: &[&str] = &["block", "grid", "kernels"];
 const ANY: &[&str] = &["block", "bytes", "grid", "kernels", "kind", "number", "object", "rows", "stream"];
 
-const fn call(name: &'static str, least: usize, most: usize, keys: &'static [&'static str], build: Build) -> Word {
+const fn call(
+    name: &'static str,
+    least: usize,
+    most: usize,
+    keys: &'static [&'static str],
+    build: Build,
+) -> Word {
     Word { name, arguments: (least, most), keys, is_call: true, build }
 }
 
@@ -82,7 +88,8 @@ pub(super) fn find(name: &str) -> Result<&'static Word> {
 /// A call of the function that `verb` means, with the keys that every call takes.
 fn spec(reader: &Reader<'_>, line: &Line<'_>, verb: &str) -> Result<CallSpec> {
     let api = reader.script.api;
-    let symbol = symbol(api, verb).ok_or_else(|| format!("{api:?} has no function for '{verb}'").to_lowercase())?;
+    let symbol =
+        symbol(api, verb).ok_or_else(|| format!("{api:?} has no function for '{verb}'").to_lowercase())?;
     by_name(reader, line, symbol)
 }
 
@@ -159,7 +166,8 @@ const KINDS: [&str; 5] = ["h2h", "h2d", "d2h", "d2d", "default"];
 fn copy(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
     let way = line.arguments[0];
     let kind = KINDS.iter().position(|k| *k == way);
-    let kind = kind.ok_or_else(|| format!("'{way}' is no direction; expected one of {}", KINDS.join(", ")))?;
+    let kind =
+        kind.ok_or_else(|| format!("'{way}' is no direction; expected one of {}", KINDS.join(", ")))?;
     let is_async = line.arguments.len() == 3;
     let mut spec = spec(reader, line, &format!("{} {way}", if is_async { "copyasync" } else { "copy" }))?;
     spec.kind = kind as u64;
@@ -233,7 +241,8 @@ fn any(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
         spec.object = Object::Number(Sort::Count.value(text)?);
     }
     if let Some(name) = line.key("object") {
-        spec.object = object(reader, name, 0).or_else(|_| Ok::<_, String>(Object::Buffer(place(&mut reader.script.buffers, name))))?;
+        spec.object = object(reader, name, 0)
+            .or_else(|_| Ok::<_, String>(Object::Buffer(place(&mut reader.script.buffers, name))))?;
     }
     call_of(spec)
 }
@@ -269,7 +278,9 @@ fn make_graph(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
 
 /// The place of an object that this line makes, or makes anew.
 fn made(reader: &mut Reader<'_>, name: &str, names: fn(&mut Script) -> &mut Vec<String>) -> Result<usize> {
-    if let Some(at) = names(&mut reader.script).iter().position(|n| n == name).filter(|at| *at != 0 || name != "default") {
+    if let Some(at) =
+        names(&mut reader.script).iter().position(|n| n == name).filter(|at| *at != 0 || name != "default")
+    {
         return Ok(at);
     }
     match object(reader, name, 0) {

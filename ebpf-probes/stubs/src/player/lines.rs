@@ -1,0 +1,46 @@
+//! A call that was made, as the oracle's line and as work on its stream.
+
+use crate::invoke::{Outcome, Request};
+use crate::model::call::Effect;
+use crate::oracle::{CallLine, Work};
+use crate::prototype::{Role, has};
+use crate::sentinel::Meaning;
+
+/// What a call that enqueues adds to its stream.
+pub(super) fn work_of(effect: Effect, meaning: &Meaning, request: &Request) -> Work {
+    let mut work = Work { enqueues: 1, ..Work::default() };
+    match effect {
+        Effect::Launch => {
+            work.launches = 1;
+            work.threads = request.threads();
+        }
+        Effect::GraphLaunch => work.graph_launches = 1,
+        Effect::Copy => {
+            work.copies = 1;
+            work.bytes[meaning.direction as usize % work.bytes.len()] = meaning.bytes;
+        }
+        _ => work.filled = meaning.bytes,
+    }
+    work
+}
+
+/// The line of a call, without what a script knows of it.
+pub(super) fn call_line(tid: u32, request: &Request, made: &Outcome, meaning: &Meaning) -> CallLine {
+    let makes = has(&request.function, Role::Out);
+    CallLine {
+        symbol: request.function.symbol().into(),
+        row: request.function.probe.id,
+        twin: request.function.is_twin,
+        pid: std::process::id(),
+        tid,
+        stream: meaning.stream,
+        handle: if makes { made.written } else { meaning.handle },
+        bytes: meaning.bytes,
+        direction: meaning.direction,
+        threads: meaning.threads,
+        entry_ns: made.entry_ns,
+        exit_ns: made.exit_ns,
+        result: made.result,
+        ..CallLine::default()
+    }
+}
