@@ -32,7 +32,7 @@ const CLOCK_EVERY_NS: u64 = 10_000_000_000;
 pub struct Settings {
     /// Trace every process that calls a probed function.
     pub trace_all: bool,
-    /// Processes to trace where `trace_all` is not set.
+    /// Processes to trace where `trace_all` is not set: no other is even looked at.
     pub pids: Vec<u32>,
     /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
     pub totals_every_ns: u64,
@@ -86,6 +86,7 @@ pub struct Capture {
     received: u64,
     undecoded: u64,
     hit_cost_ns: u64,
+    trace_all: bool,
     linger_ns: u64,
     list: Every,
     loss: Every,
@@ -99,12 +100,8 @@ impl Capture {
         let mut kernel = Kernel::load(&settings.sizes, settings.trace_all)?;
         let attach = attach::best(&mut kernel)?;
         let hit_cost_ns = cost::hit_cost_ns(&mut kernel, attach.as_ref());
-        for pid in &settings.pids {
-            let named = kernel.filter.insert(*pid, 1, 0);
-            named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
-        }
         tracing::info!(attach = attach.name(), hit_cost_ns, "kernel programs are loaded");
-        Ok(Capture {
+        let mut capture = Capture {
             kernel,
             attach,
             libraries: Libraries::default(),
@@ -115,23 +112,31 @@ impl Capture {
             received: 0,
             undecoded: 0,
             hit_cost_ns,
+            trace_all: settings.trace_all,
             linger_ns: settings.linger_ns,
             list: Every::new(LIST_EVERY_NS),
             loss: Every::new(LOSS_EVERY_NS),
             clock: Every::new(CLOCK_EVERY_NS),
             totals: Every::new(settings.totals_every_ns),
-        })
+        };
+        for pid in &settings.pids {
+            capture.trace(*pid)?;
+        }
+        Ok(capture)
+    }
+
+    /// Traces a process, also where not all are.
+    pub fn trace(&mut self, pid: u32) -> Result<(), CaptureError> {
+        let named = self.kernel.filter.insert(pid, 1, 0);
+        named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
+        self.processes.follow(pid, clock::now_ns());
+        self.look(pid, clock::now_ns(), &mut Vec::new());
+        Ok(())
     }
 
     /// How functions are attached: `uprobe_multi` or `perf uprobes`.
     pub fn attach_name(&self) -> &'static str {
         self.attach.name()
-    }
-
-    /// Looks at a process now instead of when its time comes.
-    pub fn look_now(&mut self, pid: u32, into: &mut Vec<Event>) {
-        self.processes.follow(pid, clock::now_ns());
-        self.look(pid, clock::now_ns(), into);
     }
 
     /// What can be seen of a process, and what cannot, a sentence each.
@@ -167,7 +172,7 @@ impl Capture {
             self.end(pid, now_ns, into);
         }
         for pid in pids {
-            if self.processes.get_mut(pid).is_none() {
+            if self.trace_all && self.processes.get_mut(pid).is_none() {
                 self.processes.follow(pid, now_ns);
                 self.processes.hurry(pid);
             }
@@ -217,8 +222,11 @@ impl Capture {
 
     /// Where the runtime lies in a process, so that its own calls of the driver are not counted twice.
     fn tell_runtime(&mut self, pid: u32, code: RuntimeCode) {
-        if code == RuntimeCode::default() || self.runtime.get(&pid) == Some(&code) {
+        if self.runtime.get(&pid).copied().unwrap_or_default() == code {
             return;
+        }
+        if code == RuntimeCode::default() {
+            return self.forget_runtime(pid);
         }
         match self.kernel.runtime.insert(pid, code, 0) {
             Ok(()) => drop(self.runtime.insert(pid, code)),
@@ -255,14 +263,39 @@ impl Capture {
         self.describe(process, at_ns, into);
     }
 
-    /// A process ended or runs another program: its last figures, then its end, and room for the next of its pid.
-    fn end(&mut self, pid: u32, at_ns: u64, into: &mut Vec<Event>) {
-        let Some(followed) = self.processes.forget(pid) else { return };
-        self.libraries.retain(pid, &[], at_ns);
+    fn forget_runtime(&mut self, pid: u32) {
         if self.runtime.remove(&pid).is_some() {
             let _ = self.kernel.runtime.remove(&pid);
         }
-        let Some(process) = followed.traced else { return };
+    }
+
+    /// A process ended: its last figures, then its end, and room for the next of its pid.
+    fn end(&mut self, pid: u32, at_ns: u64, into: &mut Vec<Event>) {
+        let Some(followed) = self.processes.forget(pid) else { return };
+        self.libraries.retain(pid, &[], at_ns);
+        self.forget_runtime(pid);
+        if let Some(process) = followed.traced {
+            self.close(process, at_ns, into);
+        }
+    }
+
+    /// A process runs another program: what it was has ended. It may have been looked at since, as what it is now:
+    /// that is looked at again and replaced, never taken away in between.
+    fn exec(&mut self, pid: u32, at_ns: u64, now_ns: u64, into: &mut Vec<Event>) {
+        if !self.trace_all && self.processes.get_mut(pid).is_none() {
+            return;
+        }
+        let traced = self.processes.get_mut(pid).and_then(|f| f.traced.take());
+        if let Some(process) = traced {
+            self.close(process, at_ns, into);
+        }
+        self.processes.follow(pid, now_ns);
+        self.look(pid, now_ns, into);
+    }
+
+    /// The last figures of a traced process, and its end.
+    fn close(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        let pid = process.pid;
         self.unfinished(process, at_ns, into);
         let share = totals::operations(&self.kernel, process, at_ns, into);
         if self.kernel.processes.remove(&pid).is_ok() {
@@ -321,10 +354,7 @@ impl Capture {
                 let (kind, header) = (process.kind, &process.header);
                 match kind {
                     Kind::ProcessExit => self.end(header.pid, header.entry_ns, into),
-                    Kind::ProcessExec => {
-                        self.end(header.pid, header.entry_ns, into);
-                        self.processes.follow(header.pid, now_ns);
-                    }
+                    Kind::ProcessExec => self.exec(header.pid, header.entry_ns, now_ns, into),
                     _ if header.pid != std::process::id() => self.know(header.into(), header.entry_ns, into),
                     _ => {}
                 }

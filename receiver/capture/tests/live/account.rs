@@ -8,9 +8,10 @@ use crate::rig::{Rig, rig, settings};
 /// Allocations and frees, a record each, far more than the smallest ring holds.
 const FLOOD: &str = "\
 thread main
-repeat 20000
-  malloc a 4096
-  free a
+  repeat 20000
+    malloc a 4096
+    free a
+  end
 end
 ";
 

@@ -28,7 +28,7 @@ fn libraries(rig: &Rig) -> u64 {
 
 #[test]
 fn a_process_is_found_without_being_pointed_at() {
-    let Some(mut rig) = rig("found", &settings()) else { return };
+    let Some(mut rig) = rig("found", &capture::Settings { trace_all: true, ..settings() }) else { return };
     let script = script(&rig);
     let arguments: Vec<OsString> =
         [script.as_str(), "--wait-go", "--stubs", rig.dir.join("stubs").to_str().unwrap()]

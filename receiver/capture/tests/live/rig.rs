@@ -21,6 +21,8 @@ pub struct Rig {
     pub capture: Capture,
     pub events: Vec<Event>,
     pub dir: PathBuf,
+    /// One capture at a time on this machine: each would see the others' players.
+    _turn: std::fs::File,
 }
 
 impl Drop for Rig {
@@ -31,15 +33,17 @@ impl Drop for Rig {
 
 /// Only what the tests' own players do: other tests run beside.
 pub fn settings() -> Settings {
-    Settings { trace_all: true, linger_ns: 0, ..Settings::default() }
+    Settings { trace_all: false, linger_ns: 0, ..Settings::default() }
 }
 
 /// A rig, or a printed reason why there is none.
 pub fn rig(name: &str, settings: &Settings) -> Option<Rig> {
     let dir = std::env::temp_dir().join(format!("warptap-live-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
+    let turn = std::fs::File::create(std::env::temp_dir().join("warptap-live.lock")).unwrap();
+    turn.lock().unwrap();
     match Capture::start(settings) {
-        Ok(capture) => Some(Rig { capture, events: Vec::new(), dir }),
+        Ok(capture) => Some(Rig { capture, events: Vec::new(), dir, _turn: turn }),
         Err(reason) => {
             println!("skipped: {reason}");
             None
@@ -85,7 +89,7 @@ impl Rig {
 
     /// Attaches to a player that is ready.
     pub fn look(&mut self, player: &Player) {
-        self.capture.look_now(player.pid(), &mut self.events);
+        self.capture.trace(player.pid()).unwrap();
         let (visible, blind) = self.capture.sight(player.pid()).unwrap();
         assert!(!visible.is_empty(), "nothing is visible of the player: {blind:?}");
     }

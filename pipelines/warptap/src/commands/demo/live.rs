@@ -29,7 +29,7 @@ impl Live {
         let stubs = tempfile::tempdir().context("cannot make a directory for the stub libraries")?;
         let mut player = Player::start(command(scenario, seconds, stubs.path().to_owned())?)?;
         let pid = player.pid();
-        capture.look_now(pid, &mut Vec::new());
+        capture.trace(pid)?;
         let playing = std::thread::spawn(move || {
             player.go()?;
             player.done()?;
