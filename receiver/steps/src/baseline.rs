@@ -4,6 +4,7 @@
 //! what is reported, and with steps of its own size ([`Class`]), so that neither a long prompt nor a larger batch
 //! is mistaken for slowness. What is called an outlier and is far outside the usual scatter is kept out of the
 //! baseline; if that lasts, it is the new normal: the baseline is learnt anew from the last steps, and says so.
+//! Unless the cause is known: a disturbance is passed over for as long as it is one, within bounds.
 //!
 //! Fixed memory ([`Baseline::BYTES_MAX`]). Leaves to others what a phase or a class is.
 
@@ -30,12 +31,16 @@ const DEVIATION_MEMORY: f64 = 128.0;
 const STRANGE_MEMORY: f64 = 1024.0;
 /// Above this share of all steps, what was strange is a habit. Outliers up to 5 % stay outliers.
 const STRANGE_SHARE_MAX: f64 = 0.08;
+/// Of strange steps in a row so many count towards that share.
+const STRANGE_RUN_MAX: u32 = 8;
 /// Of the last [`WINDOW`] steps so many must be off their class, all in one direction, to be a lasting change.
-const SHIFTED_MIN: u32 = 96;
+const SHIFTED_MIN: u32 = 150;
 /// Differences of logarithms from which a step is off its class: a quarter longer, a fifth shorter...
 const SHIFT_LOG: f64 = 0.223;
 /// ... and more mean deviations than this.
 const SHIFT_DEVIATIONS: f64 = 2.0;
+/// So many disturbed steps in a row are passed over; what lasts longer is learnt like any change.
+const DISTURBED_MAX: u32 = 4096;
 /// At most this part of the warm-up is rejected as its own outliers; more than that is not outliers.
 const WARM_UP_REJECTED_MAX: f64 = 1.0 / 3.0;
 /// A standard deviation is this many median absolute deviations, for a normal distribution.
@@ -106,6 +111,17 @@ pub struct Level {
     pub count: u64,
 }
 
+/// One step, as far as baselines are concerned.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Observed {
+    /// How long it took, ns.
+    pub duration_ns: u64,
+    /// Which steps it is compared with.
+    pub class: Class,
+    /// True where it is known that something from outside made it slow, such as other processes on its CPU.
+    pub is_disturbed: bool,
+}
+
 /// What a baseline says of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Verdict {
@@ -136,6 +152,10 @@ pub struct Baseline {
     deviation: f64,
     deviation_count: f64,
     strange_share: f64,
+    /// Strange steps in a row.
+    strange_run: u32,
+    /// Disturbed steps in a row.
+    disturbed: u32,
     window: Window,
 }
 
@@ -157,19 +177,22 @@ impl Baseline {
             deviation: 0.0,
             deviation_count: 0.0,
             strange_share: 0.0,
+            strange_run: 0,
+            disturbed: 0,
             window: Window::default(),
         }
     }
 
     /// Compares a step with what came before it, then learns from it.
-    pub fn observe(&mut self, duration_ns: u64, class: Class) -> Verdict {
-        let ns = (duration_ns as f64).max(1.0);
+    pub fn observe(&mut self, step: &Observed) -> Verdict {
+        let ns = (step.duration_ns as f64).max(1.0);
+        self.disturbed = if step.is_disturbed { self.disturbed.saturating_add(1) } else { 0 };
         match self.level() {
             None => {
-                self.warm(ns, class);
+                self.warm(ns, step.class);
                 Verdict { is_learnt: true, ..Verdict::default() }
             }
-            Some(level) => self.judge(ns, class, level),
+            Some(level) => self.judge(ns, step.class, level),
         }
     }
 
@@ -195,9 +218,13 @@ impl Baseline {
         let ratio = ns / level.p95_ns;
         let off = self.classes.expected_log(&class).map(|expected| ns.ln() as f32 - expected);
         let outlier = self.bucket(ns, ratio, off);
+        let verdict = Verdict { level: Some(level), ratio, outlier, ..Verdict::default() };
+        if (1..=DISTURBED_MAX).contains(&self.disturbed) {
+            return verdict;
+        }
         let is_strange =
             outlier != Outlier::None && off.is_none_or(|off| f64::from(off) > self.strange_from());
-        self.strange_share += (f64::from(u8::from(is_strange)) - self.strange_share) / STRANGE_MEMORY;
+        self.count_strange(is_strange);
         if !is_strange {
             self.learn(ns, &class, off);
         }
@@ -205,7 +232,15 @@ impl Baseline {
             self.window.push(Sample { ns, off });
         }
         let shift = self.relearn().then(|| (level, self.level().unwrap_or(level)));
-        Verdict { level: Some(level), ratio, outlier, is_learnt: !is_strange, shift }
+        Verdict { is_learnt: !is_strange, shift, ..verdict }
+    }
+
+    /// A habit comes among other steps; an incident comes in one piece, of which only the beginning counts.
+    fn count_strange(&mut self, is_strange: bool) {
+        self.strange_run = if is_strange { self.strange_run.saturating_add(1) } else { 0 };
+        if self.strange_run <= STRANGE_RUN_MAX {
+            self.strange_share += (f64::from(u8::from(is_strange)) - self.strange_share) / STRANGE_MEMORY;
+        }
     }
 
     fn bucket(&self, ns: f64, ratio: f64, off: Option<f32>) -> Outlier {
@@ -312,7 +347,7 @@ const _: () = assert!(
     size_of::<Baseline>() + (CENTROIDS + BUFFER) * 16 + BUFFER * 8 + CLASSES * 64 + 64 * 24
         <= Baseline::BYTES_MAX
 );
-const _: () = assert!(WINDOW == 128, "the window's marks are 128 bits");
+const _: () = assert!((SHIFTED_MIN as usize) < WINDOW);
 
 #[cfg(test)]
 mod tests;

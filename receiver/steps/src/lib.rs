@@ -9,6 +9,19 @@
 //!                 training?                only         sure       phase)         bucket       excess
 //! ```
 //!
+//! ```
+//! use steps::{Engine, Finding, Settings};
+//!
+//! # let events: Vec<event::Event> = Vec::new();
+//! let mut engine = Engine::new(Settings::default());
+//! let mut print = |finding| match finding {
+//!     Finding::Step(step) => println!("{} {} ns, {}", step.phase.name(), step.duration_ns, step.outlier.name()),
+//!     Finding::BaselineShift(shift) => println!("{} is another now", shift.phase.name()),
+//! };
+//! events.iter().for_each(|event| engine.observe(event, &mut print));
+//! engine.finish(&mut print);
+//! ```
+//!
 //! Pure: no clock, no file, no thread, no order that depends on hashing. Everything it remembers is bounded, and
 //! what is forgotten to stay within bounds is counted in [`Tally`]. What a span or an instrument is, it must not
 //! know: that is `gpu`'s.

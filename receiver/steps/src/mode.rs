@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn asynchronous_scheduling_in_a_fixed_turn_is_not_training() {
         // Each burst closes what was enqueued before the last one.
-        let enqueued = |k: u64| if k % 10 == 0 { 930 } else { 14 };
+        let enqueued = |k: u64| if k.is_multiple_of(10) { 930 } else { 14 };
         check((1..64).map(|k| (1, enqueued(k - 1), 0, enqueued(k))), None);
     }
 

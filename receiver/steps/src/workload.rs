@@ -6,7 +6,7 @@
 use causes::{StepFacts, Usual};
 use event::ProcessId;
 
-use crate::baseline::{Baseline, BaselineSettings, Class, Outlier, Verdict};
+use crate::baseline::{Baseline, BaselineSettings, Class, Observed, Outlier, Verdict};
 use crate::finding::{BaselineShift, EventId, Finding, Step, Tally};
 use crate::phase::{Label, Phase};
 use crate::segment::Group;
@@ -14,6 +14,8 @@ use crate::shape::Shape;
 
 /// Steps that the usual parts average over.
 const USUAL_MEMORY: u64 = 128;
+/// From this share of the usual duration on, time lost is a disturbance and not noise.
+const DISTURBED_EXCESS: f64 = 0.25;
 
 #[derive(Clone, Debug)]
 struct Habit {
@@ -72,8 +74,10 @@ impl Workload {
         let settings = self.settings;
         let new = || Box::new(Habit { baseline: Baseline::new(settings), usual: Usual::default() });
         let habit = self.habits[step.phase as usize].get_or_insert_with(new);
-        let verdict = habit.baseline.observe(step.duration_ns, class(step));
         let facts = facts(step);
+        let is_disturbed = is_disturbed(&facts, &habit.usual);
+        let observed = Observed { duration_ns: step.duration_ns, class: class(step), is_disturbed };
+        let verdict = habit.baseline.observe(&observed);
         step.baseline = verdict.level;
         step.ratio = verdict.ratio;
         step.outlier = verdict.outlier;
@@ -134,6 +138,15 @@ fn class(step: &Step) -> Class {
         Phase::Train => Class::of_work(0, shape.threads),
         _ => shape.class(),
     }
+}
+
+/// Most of what the step took beyond the usual, its thread waited for a CPU: other processes ran in its place.
+fn is_disturbed(step: &StepFacts, usual: &Usual) -> bool {
+    let runq = step.runq_enqueue_ns.unwrap_or(0.0) + step.runq_wait_ns.unwrap_or(0.0);
+    let excess = step.duration_ns - usual.duration_ns;
+    usual.count > 0
+        && excess > DISTURBED_EXCESS * usual.duration_ns
+        && runq - usual.runq_enqueue_ns - usual.runq_wait_ns > excess / 2.0
 }
 
 fn facts(step: &Step) -> StepFacts {

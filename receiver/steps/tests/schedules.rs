@@ -186,6 +186,7 @@ fn an_engine_that_waits_by_event_and_decodes_by_graph_has_steps() {
 /// SGLang's overlap scheduler and vLLM's asynchronous one enqueue a step before they wait for the one before.
 #[test]
 fn asynchronous_scheduling_does_not_mix_two_steps() {
+    let event = |k: u64| 0xe0 + k % 3;
     let mut p = Program::new(3);
     let mut expected = Vec::new();
     let mut began = Vec::new();
@@ -195,14 +196,14 @@ fn asynchronous_scheduling_does_not_mix_two_steps() {
             3 => p.prefill(5),
             _ => p.decode(5, 0x77),
         }
-        p.record(5, 0xe0 + k % 3);
+        p.record(5, event(k));
         expected.push(if k % 8 == 3 { (Phase::Prefill, PREFILL, 0) } else { (Phase::Decode, 4, 1) });
         if k > 0 {
-            p.event_sync(0xe0 + (k - 1) % 3, 7 * MS);
+            p.event_sync(event(k - 1), 7 * MS);
         }
     }
     // The last result was ready before anyone asked: over early, and a step all the same.
-    p.event_sync(0xe0 + 39 % 3, 5 * US);
+    p.event_sync(event(39), 5 * US);
     let steps = p.steps();
     let waits = (0..40).map(|k| if k == 39 { 5 } else { 7_000 });
     check(&steps, &expected.iter().zip(waits).map(|(e, w)| (e.0, e.1, e.2, w)).collect::<Vec<_>>());

@@ -1,6 +1,7 @@
 //! Steps of real programs: profiler traces whose own annotations say where a step began and what it was.
 //!
 //! Skipped, saying so, where the traces are not at hand.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -100,7 +101,7 @@ fn check(truth: &Truth) {
         steps.iter().map(|s| (s.phase, s.confidence, s.start_ns, s.end_ns, s.segments)).collect();
     assert_eq!(labels.len(), truth.steps, "{}: the trace has other labels", truth.file);
     assert_eq!(steps.len(), truth.steps, "{}: {told:#?}\n{labels:#?}", truth.file);
-    for (step, label) in steps.iter().zip(&labels) {
+    for step in &steps {
         assert!(truth.phases.contains(&step.phase), "{}: {told:?}", truth.file);
         assert!(
             step.confidence >= 0.6 && step.confidence <= truth.confidence_max,

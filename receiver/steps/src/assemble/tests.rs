@@ -1,1 +1,266 @@
+//! Segments in, groups out: what joins, what does not, and when it goes out.
 
+use table::fold::Counter;
+use table::record::{NOT_SEEN, StepRecord, flag};
+
+use super::*;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const STREAM_SYNC: u16 = 30;
+const DEVICE_SYNC: u16 = 31;
+
+/// A segment, in words.
+#[derive(Clone, Copy)]
+struct Seg {
+    stream: u32,
+    row: u16,
+    entry_ns: u64,
+    wait_ns: u64,
+    enqueues: u64,
+    foreign: u64,
+    fresh: u64,
+    process_fresh: u64,
+    flags: u32,
+}
+
+impl Default for Seg {
+    fn default() -> Self {
+        Seg {
+            stream: 0,
+            row: STREAM_SYNC,
+            entry_ns: 0,
+            wait_ns: 5 * MS,
+            enqueues: 100,
+            foreign: 0,
+            fresh: 100,
+            process_fresh: 100,
+            flags: 0,
+        }
+    }
+}
+
+impl Seg {
+    fn segment(&self) -> Segment {
+        let mut record = StepRecord {
+            fresh: self.fresh,
+            process_fresh: self.process_fresh,
+            first_ns: self.entry_ns.saturating_sub(MS),
+            runq_gap_ns: NOT_SEEN,
+            runq_enqueue_ns: NOT_SEEN,
+            runq_wait_ns: NOT_SEEN,
+            ..StepRecord::default()
+        };
+        record.header.row = self.row;
+        record.header.flags = self.flags;
+        (record.header.entry_ns, record.header.duration_ns) = (self.entry_ns, self.wait_ns);
+        record.work[Counter::Enqueues as usize] = self.enqueues;
+        record.work[Counter::Launches as usize] = self.enqueues;
+        record.work[Counter::Foreign as usize] = self.foreign;
+        Segment { stream: self.stream, record }
+    }
+}
+
+/// What comes out: segments, start, end, wait.
+type Row = (u32, u64, u64, u64);
+
+struct Bench {
+    assembler: Assembler,
+    out: Vec<Row>,
+}
+
+impl Bench {
+    /// An assembler that has decided already, for the segments of a process that does `mode`.
+    fn new(mode: Mode) -> Bench {
+        let mut assembler = Assembler::new(Joining::default());
+        assembler.mode = mode;
+        Bench { assembler, out: Vec::new() }
+    }
+
+    fn push(&mut self, segments: &[Seg]) {
+        for seg in segments {
+            let out = &mut self.out;
+            let segment = seg.segment();
+            self.assembler.advance(segment.end_ns(), &mut |group, _| out.push(row(&group)));
+            self.assembler.push(&segment, &mut |group, _| out.push(row(&group)));
+        }
+    }
+
+    fn finish(&mut self) -> u64 {
+        let out = &mut self.out;
+        self.assembler.finish(&mut |group, _| out.push(row(&group)))
+    }
+}
+
+fn row(group: &Group) -> Row {
+    (group.segments, group.start_ns, group.end_ns, group.wait_ns)
+}
+
+#[track_caller]
+fn check(mode: Mode, segments: &[Seg], expected: &[Row]) {
+    let mut bench = Bench::new(mode);
+    bench.push(segments);
+    let leftover = bench.finish();
+    assert_eq!(bench.out, expected);
+    let joined: u32 = expected.iter().map(|row| row.0).sum();
+    assert_eq!(
+        u64::from(joined) + leftover,
+        segments.len() as u64,
+        "every segment is in one step or left over"
+    );
+}
+
+fn at(entry_ms: u64) -> Seg {
+    Seg { entry_ns: entry_ms * MS, ..Seg::default() }
+}
+
+/// A closer that did not wait and had nothing new before it.
+fn trailing(entry_us: u64) -> Seg {
+    Seg {
+        entry_ns: entry_us * US,
+        wait_ns: 3 * US,
+        enqueues: 2,
+        fresh: 0,
+        process_fresh: 0,
+        ..Seg::default()
+    }
+}
+
+const TRAINING: Mode = Mode::Training { confidence: 0.9 };
+
+#[test]
+fn serving_a_segment_is_a_step() {
+    check(Mode::Serving, &[at(10), at(20)], &[(1, 9 * MS, 15 * MS, 5 * MS), (1, 19 * MS, 25 * MS, 5 * MS)]);
+}
+
+#[test]
+fn a_trailing_closer_joins_the_step_before() {
+    let joined = (2, 9 * MS, 15 * MS + 8 * US, 5 * MS + 3 * US);
+    check(Mode::Serving, &[at(10), trailing(15_005)], &[joined]);
+    // On another stream of the process too.
+    check(Mode::Serving, &[at(10), Seg { stream: 4, ..trailing(15_005) }], &[joined]);
+}
+
+#[test]
+fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail() {
+    let base = trailing(15_005);
+    let rows = [
+        Seg { wait_ns: 20 * US, ..base },
+        Seg { fresh: 1, process_fresh: 1, ..base },
+        Seg { entry_ns: 115 * MS + 1, ..base },
+        Seg { enqueues: 50, ..base },
+        Seg { flags: flag::UNFINISHED, ..base },
+    ];
+    for (k, seg) in rows.into_iter().enumerate() {
+        let mut bench = Bench::new(Mode::Serving);
+        bench.push(&[at(10), seg]);
+        bench.finish();
+        assert_eq!(bench.out.len(), 2, "row {k}");
+    }
+}
+
+#[test]
+fn steps_of_independent_streams_wait_side_by_side_and_the_oldest_makes_room() {
+    let segments: Vec<Seg> =
+        (0..PENDING as u32 + 3).map(|k| Seg { stream: k, ..at(10 + u64::from(k)) }).collect();
+    let mut bench = Bench::new(Mode::Serving);
+    bench.push(&segments);
+    assert_eq!(bench.out.len(), 3);
+    assert_eq!(bench.finish(), 0);
+    assert_eq!(bench.out.len(), PENDING + 3);
+}
+
+#[test]
+fn an_iteration_ends_with_the_closer_before_which_its_bulk_was_enqueued() {
+    let small = |ms| Seg { enqueues: 3, process_fresh: 3, wait_ns: MS, ..at(ms) };
+    let bulk = |ms| Seg { enqueues: 10, process_fresh: 1_000, ..at(ms) };
+    let expected =
+        [(1, 79 * MS, 85 * MS, 5 * MS), (3, 100 * MS, 185 * MS, 7 * MS), (2, 200 * MS, 285 * MS, 6 * MS)];
+    check(TRAINING, &[bulk(80), small(101), small(110), bulk(180), small(201), bulk(280)], &expected);
+}
+
+#[test]
+fn an_iteration_begins_no_earlier_than_the_one_before_it_ends() {
+    let lagging = Seg { stream: 3, process_fresh: 1_000, ..at(84) };
+    let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (1, 85 * MS, 89 * MS, 5 * MS)];
+    check(TRAINING, &[Seg { process_fresh: 1_000, ..at(80) }, lagging], &expected);
+}
+
+#[test]
+fn closers_with_nothing_new_before_them_belong_to_the_iteration_that_is_over() {
+    let bulk = |ms| Seg { process_fresh: 1_000, ..at(ms) };
+    // Timers of DDP: each closes a part of the iteration, one of them more than the first.
+    let timer = |us, enqueues| Seg { enqueues, ..trailing(us) };
+    let segments = [bulk(80), timer(85_010, 500), timer(85_020, 700), bulk(180)];
+    let expected = [(3, 79 * MS, 85 * MS + 23 * US, 5 * MS + 6 * US), (1, 179 * MS, 185 * MS, 5 * MS)];
+    check(TRAINING, &segments, &expected);
+}
+
+#[test]
+fn a_wait_for_the_device_that_the_loop_does_not_make_is_no_part_of_the_last_iteration() {
+    let bulk = |ms| Seg { process_fresh: 1_000, ..at(ms) };
+    let drain = Seg { row: DEVICE_SYNC, wait_ns: 400 * MS, ..bulk(180) };
+    let other_stream = Seg { stream: 2, ..drain };
+    let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (2, 179 * MS, 180 * MS, 0)];
+    check(TRAINING, &[bulk(80), drain, other_stream], &expected);
+    // Where the loop waits for the device each time, that wait is part of each.
+    let each = Seg { row: DEVICE_SYNC, ..bulk(80) };
+    let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (1, 179 * MS, 580 * MS, 400 * MS)];
+    check(TRAINING, &[each, drain], &expected);
+}
+
+#[test]
+fn an_iteration_that_never_came_to_its_bulk_is_left_over() {
+    let bulk = Seg { process_fresh: 1_000, ..at(80) };
+    let small = Seg { process_fresh: 3, ..at(101) };
+    let mut bench = Bench::new(TRAINING);
+    bench.push(&[bulk, small, small]);
+    assert_eq!(bench.finish(), 2);
+    assert_eq!(bench.out.len(), 1);
+}
+
+#[test]
+fn a_process_may_go_from_serving_to_training_and_back() {
+    let training = |k: u64| Seg { enqueues: 1_000, foreign: 600, process_fresh: 1_000, ..at(1_000 + k * 20) };
+    let serving = |k: u64| Seg { entry_ns: (100_000 + k * 20) * MS, ..Seg::default() };
+    let mut bench = Bench::new(Mode::Serving);
+    bench.push(&(0..80).map(|k| at(10 + k)).collect::<Vec<_>>());
+    assert_eq!(bench.assembler.mode(), Mode::Serving);
+    bench.push(&(0..160).map(training).collect::<Vec<_>>());
+    assert!(matches!(bench.assembler.mode(), Mode::Training { .. }));
+    bench.push(&(0..160).map(serving).collect::<Vec<_>>());
+    assert_eq!(bench.assembler.mode(), Mode::Serving);
+    let leftover = bench.finish();
+    let joined: u32 = bench.out.iter().map(|row| row.0).sum();
+    assert_eq!(u64::from(joined) + leftover, 80 + 160 + 160);
+}
+
+#[test]
+fn an_undecided_process_holds_back_as_much_as_is_allowed_and_no_more() {
+    let unclear = |k: u64| Seg { enqueues: 10, process_fresh: 100 + k * k, ..at(10 + k * 10) };
+    let mut bench = Bench::new(Mode::Undecided);
+    bench.push(&(0..63).map(unclear).collect::<Vec<_>>());
+    assert_eq!((bench.assembler.held.len(), bench.out.len()), (63, 0));
+    bench.push(&[unclear(63)]);
+    assert_eq!((bench.assembler.held.len(), bench.assembler.held.capacity()), (0, 0));
+    assert_eq!(bench.assembler.mode(), Mode::Serving);
+    assert_eq!(bench.out.len(), 63);
+}
+
+#[test]
+fn parts_of_a_step_add_up_when_segments_join() {
+    let mut segments = [at(10).segment(), trailing(15_005).segment()];
+    segments[0].record.runq_enqueue_ns = 100;
+    segments[0].record.runq_wait_ns = 7;
+    segments[1].record.runq_gap_ns = 20;
+    segments[1].record.runq_enqueue_ns = 3;
+    let mut group = Group::of(&segments[0]);
+    group.join_later(&segments[1]);
+    assert_eq!((group.run_queue.enqueue_ns, group.run_queue.wait_ns), (Some(123), Some(7)));
+    assert_eq!(group.work.of(Counter::Enqueues), 102);
+    // Beside it on another stream: the same thread waited once.
+    segments[1].record.runq_enqueue_ns = 90;
+    let mut group = Group::of(&segments[0]);
+    group.join_same_closer(&segments[1]);
+    assert_eq!((group.run_queue.enqueue_ns, group.wait_ns), (Some(100), 5 * MS));
+}

@@ -142,7 +142,7 @@ mod tests {
     /// Feeds `count` values and compares p90, p95 and p99 with the exact quantiles of all of them.
     #[track_caller]
     fn check(name: &str, count: usize, mut next: impl FnMut(&mut Rng) -> f64) {
-        for seed in 0..5 {
+        for seed in 0..3 {
             let mut rng = Rng::new(seed);
             let mut digest = Digest::new(f64::INFINITY);
             let mut values: Vec<f64> = (0..count).map(|_| next(&mut rng)).collect();
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn p95_is_p95_on_every_distribution() {
-        for count in [10, 100, 1_000, 20_000] {
+        for count in [10, 100, 1_000, 8_000] {
             check("uniform", count, |r| r.uniform(1.0, 2.0));
             check("lognormal", count, |r| r.normal().exp());
             check("bimodal, half and half", count, |r| r.pick(0.5, 1.0, 10.0) * r.uniform(0.95, 1.05));

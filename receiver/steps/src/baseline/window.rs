@@ -4,7 +4,7 @@
 //! traffic does not. A ring of the last [`WINDOW`] steps of known classes, overwritten in turn.
 
 /// Steps remembered.
-pub(super) const WINDOW: usize = 128;
+pub(super) const WINDOW: usize = 192;
 
 /// One step: its duration, and the logarithm of its ratio to what its class usually takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -16,7 +16,8 @@ pub(super) struct Sample {
 /// The ring.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    ns: [f64; WINDOW],
+    /// Narrow: the window is most of what a baseline weighs, and a ten-millionth is enough.
+    ns: [f32; WINDOW],
     off: [f32; WINDOW],
     next: usize,
     len: usize,
@@ -30,7 +31,7 @@ impl Default for Window {
 
 impl Window {
     pub(super) fn push(&mut self, sample: Sample) {
-        self.ns[self.next] = sample.ns;
+        self.ns[self.next] = sample.ns as f32;
         self.off[self.next] = sample.off;
         self.next = (self.next + 1) % WINDOW;
         self.len = (self.len + 1).min(WINDOW);
@@ -45,7 +46,7 @@ impl Window {
         let oldest = (self.next + WINDOW - self.len) % WINDOW;
         (0..self.len)
             .map(move |k| (oldest + k) % WINDOW)
-            .map(|at| Sample { ns: self.ns[at], off: self.off[at] })
+            .map(|at| Sample { ns: f64::from(self.ns[at]), off: self.off[at] })
     }
 
     /// Mean absolute distance from the class.
@@ -87,17 +88,17 @@ mod tests {
 
     #[track_caller]
     fn check(offs: Vec<f32>, expected: Option<f32>) {
-        assert_eq!(window(offs.clone()).shift(0.2, 96), expected, "{offs:?}");
+        assert_eq!(window(offs.clone()).shift(0.2, 150), expected, "{offs:?}");
     }
 
     #[test]
     fn a_shift_needs_most_steps_moved_in_one_direction() {
         check(vec![], None);
-        check(vec![0.7; 95], None);
-        check(vec![0.7; 96], Some(0.7));
+        check(vec![0.7; 149], None);
+        check(vec![0.7; 150], Some(0.7));
         check(vec![-0.7; 200], Some(-0.7));
         check([0.7, -0.7].repeat(100), None);
-        check([vec![0.0; 32], vec![0.5; 96]].concat(), Some(0.5));
+        check([vec![0.0; 42], vec![0.5; 150]].concat(), Some(0.5));
         check(vec![0.19; 128], None);
     }
 

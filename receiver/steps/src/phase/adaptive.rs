@@ -15,8 +15,10 @@ use crate::shape::{DIMENSIONS, Form, Shape, log2};
 pub(crate) const CLUSTERS: usize = 16;
 /// A shape this near to a cluster's centre belongs to it: a factor of two in one quantity.
 const RADIUS: f64 = 1.0;
-/// Steps after which a step weighs half in its cluster.
-const HALF_LIFE: f64 = 512.0;
+/// How much more a step weighs than the one before: after 512 steps a step weighs half.
+const GROWTH: f64 = 1.001_354_7;
+/// Weights are brought back to one before they leave what a number can hold.
+const UNIT_MAX: f64 = 1e100;
 /// Steps that a centre averages over.
 const CENTRE_MEMORY: f64 = 64.0;
 
@@ -65,26 +67,14 @@ struct Cluster {
     form: Form,
     centre: [f64; DIMENSIONS],
     seen: u64,
+    /// Steps, in units of [`Clusters::unit`].
     weight: f64,
-    /// The step at which `weight` was true.
-    at: u64,
     label: Phase,
 }
 
 impl Cluster {
     fn of(shape: &Shape) -> Cluster {
-        Cluster {
-            form: shape.form,
-            centre: shape.vector(),
-            seen: 0,
-            weight: 0.0,
-            at: 0,
-            label: Phase::Unknown,
-        }
-    }
-
-    fn weight(&self, now: u64) -> f64 {
-        self.weight * (-((now - self.at) as f64) / HALF_LIFE).exp2()
+        Cluster { form: shape.form, centre: shape.vector(), seen: 0, weight: 0.0, label: Phase::Unknown }
     }
 
     /// Logarithm of the threads.
@@ -101,20 +91,28 @@ impl Cluster {
         self.centre.iter().zip(vector).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
     }
 
-    fn take(&mut self, vector: &[f64; DIMENSIONS], now: u64) {
-        self.weight = self.weight(now) + 1.0;
-        (self.at, self.seen) = (now, self.seen + 1);
+    fn take(&mut self, vector: &[f64; DIMENSIONS], unit: f64) {
+        self.weight += unit;
+        self.seen += 1;
         let pull = 1.0 / CENTRE_MEMORY.min(self.seen as f64);
         self.centre.iter_mut().zip(vector).for_each(|(centre, value)| *centre += (value - *centre) * pull);
     }
 }
 
 /// The clusters of one stream.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Clusters {
     clusters: Vec<Cluster>,
     steps: u64,
+    /// What a step weighs: it grows with every step, so that older ones weigh less without being touched.
+    unit: f64,
     evicted: u64,
+}
+
+impl Default for Clusters {
+    fn default() -> Self {
+        Clusters { clusters: Vec::new(), steps: 0, unit: 1.0, evicted: 0 }
+    }
 }
 
 impl Clusters {
@@ -124,6 +122,7 @@ impl Clusters {
             return Label::default();
         }
         self.steps += 1;
+        self.age();
         let at = self.assign(shape);
         let label = self.decide(&self.clusters[at], self.odds(&self.clusters[at]));
         if label.phase != Phase::Unknown {
@@ -143,10 +142,18 @@ impl Clusters {
     }
 
     fn assign(&mut self, shape: &Shape) -> usize {
-        let (vector, now) = (shape.vector(), self.steps);
+        let vector = shape.vector();
         let at = self.nearest(shape.form, &vector).unwrap_or_else(|| self.insert(Cluster::of(shape)));
-        self.clusters[at].take(&vector, now);
+        self.clusters[at].take(&vector, self.unit);
         at
+    }
+
+    fn age(&mut self) {
+        self.unit *= GROWTH;
+        if self.unit > UNIT_MAX {
+            self.clusters.iter_mut().for_each(|c| c.weight /= self.unit);
+            self.unit = 1.0;
+        }
     }
 
     fn nearest(&self, form: Form, vector: &[f64; DIMENSIONS]) -> Option<usize> {
@@ -164,8 +171,7 @@ impl Clusters {
             self.clusters.push(cluster);
             return self.clusters.len() - 1;
         }
-        let now = self.steps;
-        let weights = self.clusters.iter().map(|c| c.weight(now)).enumerate();
+        let weights = self.clusters.iter().map(|c| c.weight).enumerate();
         let lightest = weights.min_by(|a, b| a.1.total_cmp(&b.1)).expect("CLUSTERS > 0").0;
         self.evicted += 1;
         self.clusters[lightest] = cluster;
@@ -220,7 +226,7 @@ impl Clusters {
     /// How good it is to part sorted clusters below `at`, and how wide the gap is; `None` where it is no parting.
     fn split(&self, peers: &[&Cluster], at: usize) -> Option<(f64, f64)> {
         let gap = peers[at].work() - peers[at - 1].work();
-        let mass = |side: &[&Cluster]| side.iter().map(|c| c.weight(self.steps)).sum::<f64>();
+        let mass = |side: &[&Cluster]| side.iter().map(|c| c.weight).sum::<f64>() / self.unit;
         let (few, many) = (mass(&peers[at..]), mass(&peers[..at]));
         if gap < GAP_MIN || few < SIDE_MIN || many < RECURRENCE_MIN * few {
             return None;
@@ -240,7 +246,7 @@ impl Clusters {
 
     /// An unclear shape that nearly all steps have is more likely a decode.
     fn recurring(&self, cluster: &Cluster, prior: f64) -> f64 {
-        let weight = cluster.weight(self.steps);
+        let weight = cluster.weight / self.unit;
         let is_recurring = weight >= RECURRING_MIN && weight >= RECURRING_SHARE * self.mass(|_| true);
         if is_recurring && prior.abs() < PRIOR_STRONG { RECURRING } else { 0.0 }
     }
@@ -250,7 +256,7 @@ impl Clusters {
     }
 
     fn mass(&self, of: impl Fn(&Cluster) -> bool) -> f64 {
-        self.clusters.iter().filter(|c| of(c)).map(|c| c.weight(self.steps)).sum()
+        self.clusters.iter().filter(|c| of(c)).map(|c| c.weight).sum::<f64>() / self.unit
     }
 }
 
