@@ -63,11 +63,14 @@ impl Paths {
     }
 }
 
-/// Writes the stub libraries into `dir`, which is made where it is missing. Each comes into being under another
-/// name and is renamed, so that a program that has the old file mapped keeps it.
+/// Writes the stub libraries into `dir`, which is made where it is missing. One that is there already stays, so that
+/// players share it; another file of its name is replaced by renaming, so that a program that has it mapped keeps it.
 pub fn install(dir: &Path) -> io::Result<Paths> {
     std::fs::create_dir_all(dir)?;
     for built in &BUILT {
+        if std::fs::read(dir.join(built.file_name)).is_ok_and(|bytes| bytes == built.bytes) {
+            continue;
+        }
         let draft = dir.join(format!(".{}.{}", built.file_name, std::process::id()));
         std::fs::write(&draft, built.bytes)?;
         std::fs::rename(&draft, dir.join(built.file_name))?;
@@ -80,13 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installing_twice_leaves_the_mapped_file_alone() {
+    fn installing_again_replaces_what_differs_and_leaves_the_mapped_file_alone() {
         use std::os::unix::fs::MetadataExt;
         let dir = std::env::temp_dir().join(format!("stubs-install-{}", std::process::id()));
         let paths = install(&dir).unwrap();
         let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
-        let held = std::fs::File::open(&paths.cudart).unwrap();
         let before = inode(&paths.cudart);
+        assert_eq!(install(&dir).unwrap(), paths);
+        assert_eq!(inode(&paths.cudart), before);
+        std::fs::write(&paths.cudart, "an older build").unwrap();
+        let held = std::fs::File::open(&paths.cudart).unwrap();
         assert_eq!(install(&dir).unwrap(), paths);
         assert_ne!(inode(&paths.cudart), before);
         assert_eq!(held.metadata().unwrap().ino(), before);
