@@ -1,0 +1,191 @@
+//! An action as the user writes it, and all that can be wrong with it.
+
+use component::config::{Node, Problems, Value as ConfigValue};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
+use regex::Regex;
+use serde::Deserialize;
+
+use super::convert::Target;
+use super::{Action, Source, When};
+use crate::matching::pattern_error;
+
+/// One action.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ActionConfig {
+    /// `insert`, `update`, `upsert`, `delete`, `hash`, `extract` or `convert`, in either case.
+    pub action: String,
+    /// The attribute to act on.
+    pub key: String,
+    /// What to set it to.
+    pub value: Option<Node>,
+    /// What to set it to where `from_attribute` names no attribute that is there.
+    pub default_value: Option<Node>,
+    /// The attribute whose value to set it to.
+    pub from_attribute: String,
+    /// What keys to delete or hash as well; what to extract.
+    pub pattern: String,
+    /// `string`, `int` or `double`.
+    pub converted_type: String,
+}
+
+/// All actions, or what is wrong with them, at `list`'s place.
+pub(crate) fn compile(list: &str, actions: &[ActionConfig], problems: &mut Problems<'_>) -> Vec<Action> {
+    if actions.is_empty() {
+        problems.add("", format!("missing required field {list:?}"));
+    }
+    let mut compiled = Vec::with_capacity(actions.len());
+    for (index, action) in actions.iter().enumerate() {
+        match action.compile() {
+            Ok(action) => compiled.push(action),
+            Err((field, message)) => problems.add(&place(list, index, field), message),
+        }
+    }
+    compiled
+}
+
+fn place(list: &str, index: usize, field: &str) -> String {
+    let colons = if field.is_empty() { "" } else { "::" };
+    format!("{list}[{index}]{colons}{field}")
+}
+
+/// The field that is wrong, and why.
+type Wrong = (&'static str, String);
+
+impl ActionConfig {
+    fn compile(&self) -> Result<Action, Wrong> {
+        let name = self.action.to_lowercase();
+        match name.as_str() {
+            "insert" => self.set(When::Missing),
+            "update" => self.set(When::There),
+            "upsert" => self.set(When::Always),
+            "delete" => self.by_pattern(|key, pattern| Action::Delete { key, pattern }),
+            "hash" => self.by_pattern(|key, pattern| Action::Hash { key, pattern }),
+            "extract" => self.extract(),
+            "convert" => self.convert(),
+            _ => Err(("action", format!("unsupported action {:?}: expected {EXPECTED}", self.action))),
+        }
+    }
+
+    fn set(&self, when: When) -> Result<Action, Wrong> {
+        self.needs_key()?;
+        self.does_not_use(&[PATTERN, CONVERTED_TYPE])?;
+        if self.value.is_some() && !self.from_attribute.is_empty() {
+            return Err((
+                "",
+                "multiple value sources are set: expected one of \"value\", \"from_attribute\"".into(),
+            ));
+        }
+        let source = Source {
+            value: self.value.as_ref().map(any_value).transpose().map_err(|e| ("value", e))?,
+            from_attribute: Some(self.from_attribute.clone()).filter(|name| !name.is_empty()),
+            default_value: self
+                .default_value
+                .as_ref()
+                .map(any_value)
+                .transpose()
+                .map_err(|e| ("default_value", e))?,
+        };
+        if source.value.is_none() && source.from_attribute.is_none() && source.default_value.is_none() {
+            let expected = r#"either field "value", "from_attribute" or "default_value" must be specified"#;
+            return Err(("", format!("action {:?}: {expected}", self.action)));
+        }
+        Ok(Action::Set { key: self.key.clone(), source, when })
+    }
+
+    fn by_pattern(&self, make: fn(String, Option<Regex>) -> Action) -> Result<Action, Wrong> {
+        if self.key.is_empty() && self.pattern.is_empty() {
+            let expected = r#"at least one of "key" and "pattern" has to be used"#;
+            return Err(("", format!("action {:?}: missing required field: {expected}", self.action)));
+        }
+        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, CONVERTED_TYPE])?;
+        let pattern = if self.pattern.is_empty() { None } else { Some(self.regex()?) };
+        Ok(make(self.key.clone(), pattern))
+    }
+
+    fn extract(&self) -> Result<Action, Wrong> {
+        self.needs_key()?;
+        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, CONVERTED_TYPE])?;
+        if self.pattern.is_empty() {
+            return Err(("", r#"missing required field "pattern" for action "extract""#.into()));
+        }
+        let pattern = self.regex()?;
+        let mut groups = pattern.capture_names().skip(1).peekable();
+        if groups.peek().is_none() {
+            return Err(("pattern", "contains no named matcher groups, such as (?P<name>.*)".into()));
+        }
+        if groups.any(|name| name.is_none()) {
+            return Err(("pattern", "contains at least one unnamed matcher group".into()));
+        }
+        Ok(Action::Extract { key: self.key.clone(), pattern })
+    }
+
+    fn convert(&self) -> Result<Action, Wrong> {
+        self.needs_key()?;
+        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, PATTERN])?;
+        if self.converted_type.is_empty() {
+            return Err(("", r#"missing required field "converted_type" for action "convert""#.into()));
+        }
+        match Target::ALL.into_iter().find(|(name, _)| *name == self.converted_type) {
+            Some((_, to)) => Ok(Action::Convert { key: self.key.clone(), to }),
+            None => {
+                let wrong = &self.converted_type;
+                Err(("converted_type", format!("invalid value {wrong:?}: expected string, int or double")))
+            }
+        }
+    }
+
+    fn needs_key(&self) -> Result<(), Wrong> {
+        if self.key.is_empty() { Err(("", r#"missing required field "key""#.into())) } else { Ok(()) }
+    }
+
+    fn does_not_use(&self, fields: &[Field]) -> Result<(), Wrong> {
+        match fields.iter().find(|(_, is_set)| is_set(self)) {
+            None => Ok(()),
+            Some((field, _)) => {
+                Err((*field, format!("action {:?} does not use this field: it must not be set", self.action)))
+            }
+        }
+    }
+
+    fn regex(&self) -> Result<Regex, Wrong> {
+        Regex::new(&self.pattern).map_err(|e| ("pattern", pattern_error(&e)))
+    }
+}
+
+const EXPECTED: &str = "insert, update, upsert, delete, hash, extract or convert";
+
+/// A field that only some actions use, and whether it is set.
+type Field = (&'static str, fn(&ActionConfig) -> bool);
+
+const VALUE: Field = ("value", |a| a.value.is_some());
+const FROM_ATTRIBUTE: Field = ("from_attribute", |a| !a.from_attribute.is_empty());
+const PATTERN: Field = ("pattern", |a| !a.pattern.is_empty());
+const CONVERTED_TYPE: Field = ("converted_type", |a| !a.converted_type.is_empty());
+
+/// A value of the configuration as that of an attribute.
+pub(crate) fn any_value(node: &Node) -> Result<AnyValue, String> {
+    let value = match &node.value {
+        ConfigValue::Null => return Ok(AnyValue::default()),
+        ConfigValue::Bool(flag) => Value::BoolValue(*flag),
+        ConfigValue::Int(n) => {
+            Value::IntValue(i64::try_from(*n).map_err(|_| format!("{n} does not fit 64 bits"))?)
+        }
+        ConfigValue::Float(v) => Value::DoubleValue(*v),
+        ConfigValue::String(text) => Value::StringValue(text.clone()),
+        ConfigValue::Sequence(items) => {
+            let values: Result<_, _> = items.iter().map(any_value).collect();
+            Value::ArrayValue(ArrayValue { values: values? })
+        }
+        ConfigValue::Mapping(entries) => {
+            let pair = |e: &component::config::Entry| {
+                let value = Some(any_value(&e.value)?);
+                Ok(KeyValue { key: e.key.clone(), value, ..KeyValue::default() })
+            };
+            let values: Result<_, String> = entries.iter().map(pair).collect();
+            Value::KvlistValue(KeyValueList { values: values? })
+        }
+    };
+    Ok(AnyValue { value: Some(value) })
+}

@@ -1,0 +1,192 @@
+//! When what is held is handed on, and in what pieces. Time is tokio's paused clock.
+
+use std::time::Duration;
+
+use component::{Data, Processor, Refused, Signal};
+use tokio::time::Instant;
+
+use super::{Batch, BatchConfig, CountsSnapshot, FACTORY};
+use crate::testing::{Sink, Started, problems};
+
+/// A batch of spans of these names.
+fn spans(names: std::ops::Range<usize>) -> Data {
+    let spans: Vec<String> = names.map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();
+    let json = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}]}}]}}]}}"#, spans.join(","));
+    otlp_json::decode(Signal::Traces, json.as_bytes()).unwrap()
+}
+
+fn sizes(got: &[Data]) -> Vec<usize> {
+    got.iter().map(Data::items).collect()
+}
+
+/// The names of all spans, in order.
+fn names(got: &[Data]) -> Vec<usize> {
+    let traces = got.iter().map(|d| match d {
+        Data::Traces(d) => d,
+        other => panic!("{other:?}"),
+    });
+    let resources = traces.flat_map(|d| &d.resource_spans);
+    let spans = resources.flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
+    spans.map(|s| s.name.parse().unwrap()).collect()
+}
+
+/// Lets the batch task do what it can do now.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn wait(time: Duration) {
+    tokio::time::sleep(time).await;
+    settle().await;
+}
+
+const NONE: [usize; 0] = [];
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn items_are_held_until_the_size_is_reached() {
+    let batch = Started::by(&FACTORY, r#"{"send_batch_size": 10, "timeout": "1h"}"#);
+    for start in [0, 4] {
+        batch.front.consume(spans(start..start + 4)).await.unwrap();
+        settle().await;
+        assert_eq!(sizes(&batch.sink.take()), NONE);
+    }
+    batch.front.consume(spans(8..12)).await.unwrap();
+    settle().await;
+    let got = batch.sink.take();
+    assert_eq!((sizes(&got), names(&got)), (vec![12], (0..12).collect()), "without a maximum nothing is cut");
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_are_held_until_time_is_up() {
+    let batch = Started::by(&FACTORY, "{}");
+    batch.front.consume(spans(0..3)).await.unwrap();
+    wait(199 * MS).await;
+    assert_eq!(sizes(&batch.sink.take()), NONE);
+    wait(MS).await;
+    assert_eq!(sizes(&batch.sink.take()), [3], "the default is 200 ms");
+    wait(Duration::from_secs(3600)).await;
+    assert_eq!(sizes(&batch.sink.take()), NONE, "nothing held, nothing sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_begins_again_with_every_batch() {
+    let batch = Started::by(&FACTORY, r#"{"send_batch_size": 2}"#);
+    wait(150 * MS).await;
+    batch.front.consume(spans(0..2)).await.unwrap();
+    settle().await;
+    assert_eq!(sizes(&batch.sink.take()), [2]);
+    batch.front.consume(spans(0..1)).await.unwrap();
+    wait(199 * MS).await;
+    assert_eq!(sizes(&batch.sink.take()), NONE);
+    wait(MS).await;
+    assert_eq!(sizes(&batch.sink.take()), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_has_at_most_the_maximum() {
+    let settings = r#"{"send_batch_size": 4, "send_batch_max_size": 5}"#;
+    let batch = Started::by(&FACTORY, settings);
+    batch.front.consume(spans(0..17)).await.unwrap();
+    settle().await;
+    let mut got = batch.sink.take();
+    assert_eq!(sizes(&got), [5, 5, 5], "what is left is less than a batch");
+    wait(200 * MS).await;
+    got.extend(batch.sink.take());
+    assert_eq!((sizes(&got), names(&got)), (vec![5, 5, 5, 2], (0..17).collect()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_held_without_a_timeout_or_without_a_size() {
+    for settings in [r#"{"timeout": 0}"#, r#"{"send_batch_size": 0}"#] {
+        let batch = Started::by(&FACTORY, settings);
+        batch.front.consume(spans(0..1)).await.unwrap();
+        settle().await;
+        assert_eq!(sizes(&batch.sink.take()), [1], "{settings}");
+    }
+    let batch = Started::by(&FACTORY, r#"{"timeout": "0s", "send_batch_size": 0, "send_batch_max_size": 3}"#);
+    batch.front.consume(spans(0..7)).await.unwrap();
+    settle().await;
+    assert_eq!(sizes(&batch.sink.take()), [3, 3, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_hands_on_all_that_is_held_and_takes_no_more() {
+    let batch =
+        Started::by(&FACTORY, r#"{"send_batch_size": 100, "send_batch_max_size": 100, "timeout": "1h"}"#);
+    for start in 0..10 {
+        batch.front.consume(spans(9 * start..9 * (start + 1))).await.unwrap();
+    }
+    batch.stop.cancel();
+    batch.running.await;
+    assert_eq!(names(&batch.sink.take()), (0..90).collect::<Vec<_>>());
+    assert!(batch.front.consume(spans(0..1)).await.unwrap_err().is_retryable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_refused_is_dropped_and_counted() {
+    let config = BatchConfig { send_batch_size: 2, ..BatchConfig::default() };
+    let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
+    let (counts, sink) = (processor.counts(), Sink::new());
+    *sink.answer.lock().unwrap() = Err(Refused::retryable("sending queue is full"));
+    let (front, _running) = Box::new(processor).start(sink.clone(), Default::default());
+    front.consume(spans(0..3)).await.unwrap();
+    settle().await;
+    *sink.answer.lock().unwrap() = Ok(());
+    front.consume(spans(3..5)).await.unwrap();
+    front.consume(spans(5..6)).await.unwrap();
+    wait(200 * MS).await;
+    assert_eq!(names(&sink.take()), [3, 4, 5]);
+    let want = CountsSnapshot { size_triggered: 1, timeout_triggered: 1, dropped_items: 3 };
+    assert_eq!(counts.snapshot(), want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_empty_is_not_handed_on() {
+    let batch = Started::by(&FACTORY, r#"{"timeout": 0}"#);
+    batch.front.consume(spans(0..0)).await.unwrap();
+    settle().await;
+    assert_eq!(sizes(&batch.sink.take()), NONE);
+}
+
+/// A sink that never answers fills what may wait, and then whoever brings more has to wait.
+#[tokio::test(start_paused = true)]
+async fn a_slow_exporter_is_felt_upstream() {
+    struct Stuck;
+    impl component::Consumer for Stuck {
+        fn consume(&self, _: Data) -> component::BoxFuture<'_, Result<(), Refused>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let config = BatchConfig { send_batch_size: 1, ..BatchConfig::default() };
+    let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
+    let (front, _running) = Box::new(processor).start(std::sync::Arc::new(Stuck), Default::default());
+    let begin = Instant::now();
+    let mut taken = 0;
+    while tokio::time::timeout(60 * MS, front.consume(spans(0..1))).await.is_ok() {
+        taken += 1;
+    }
+    assert_eq!((taken, begin.elapsed()), (super::WAITING_MAX + 1, 60 * MS));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    for (json, want) in [
+        ("{}", ""),
+        ("null", ""),
+        (r#"{"send_batch_max_size": 8192}"#, ""),
+        (
+            r#"{"send_batch_max_size": 8191}"#,
+            "send_batch_max_size must be greater or equal to send_batch_size",
+        ),
+        (r#"{"timeout": "-1s"}"#, "negative"),
+        (r#"{"send_batch_size": -1}"#, "x::send_batch_size: "),
+        (r#"{"metadata_keys": ["a"]}"#, "invalid keys: metadata_keys"),
+    ] {
+        let found = problems(&FACTORY, json);
+        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
+        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+    }
+}

@@ -1,0 +1,374 @@
+//! Which data is meant: the sections `include` and `exclude` of several processors.
+//!
+//! A section matches what has all the properties it names; of a list of names, one is enough. A property
+//! that an item does not have (the name of a span, of a log record) does not match. Other than in the
+//! Collector, `resources` and `libraries` are looked at for metrics too, as its manual says they are.
+
+use component::config::{Node, Problems};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otlp_json::plain;
+use regex::RegexSet;
+use serde::Deserialize;
+
+use crate::actions::any_value;
+
+/// The section `include` or `exclude`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct MatchConfig {
+    /// `strict` or `regexp`.
+    pub match_type: String,
+    /// Values of the resource's `service.name`; of spans.
+    pub services: Vec<String>,
+    /// Names of spans.
+    pub span_names: Vec<String>,
+    /// Kinds of spans, such as `SPAN_KIND_SERVER`.
+    pub span_kinds: Vec<String>,
+    /// Bodies of log records, as text.
+    pub log_bodies: Vec<String>,
+    /// Severity texts of log records.
+    pub log_severity_texts: Vec<String>,
+    /// The least severity of log records.
+    pub log_severity_number: Option<SeverityConfig>,
+    /// Names of metrics.
+    pub metric_names: Vec<String>,
+    /// Attributes of spans and log records; all of them.
+    pub attributes: Vec<AttributeConfig>,
+    /// Attributes of resources; all of them.
+    pub resources: Vec<AttributeConfig>,
+    /// Instrumentation scopes; all of them.
+    pub libraries: Vec<LibraryConfig>,
+}
+
+/// An attribute to match.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct AttributeConfig {
+    /// Its key.
+    pub key: String,
+    /// Its value; any where it is missing.
+    pub value: Option<Node>,
+}
+
+/// An instrumentation scope to match.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct LibraryConfig {
+    /// Its name.
+    pub name: String,
+    /// Its version; any where it is missing.
+    pub version: Option<String>,
+}
+
+/// A severity to match.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct SeverityConfig {
+    /// The least severity number.
+    pub min: i32,
+    /// Whether a record without a severity matches.
+    pub match_undefined: bool,
+}
+
+/// What both sections together select.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    include: Option<Matcher>,
+    exclude: Option<Matcher>,
+}
+
+impl Selection {
+    pub(crate) fn compile(
+        include: Option<&MatchConfig>,
+        exclude: Option<&MatchConfig>,
+        problems: &mut Problems<'_>,
+    ) -> Self {
+        let include = include.and_then(|config| Matcher::compile("include", config, problems));
+        let exclude = exclude.and_then(|config| Matcher::compile("exclude", config, problems));
+        Selection { include, exclude }
+    }
+
+    pub(crate) fn takes(&self, subject: &Subject<'_>) -> bool {
+        self.include.as_ref().is_none_or(|m| m.matches(subject))
+            && !self.exclude.as_ref().is_some_and(|m| m.matches(subject))
+    }
+}
+
+/// What is looked at: an item and what it belongs to.
+pub(crate) struct Subject<'a> {
+    resource: &'a [KeyValue],
+    scope: (&'a str, &'a str),
+    item: Item<'a>,
+}
+
+/// One item of a signal.
+pub(crate) enum Item<'a> {
+    LogRecord(&'a LogRecord),
+    Metric(&'a Metric),
+    Span(&'a Span),
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn of(
+        resource: Option<&'a Resource>,
+        scope: Option<&'a InstrumentationScope>,
+        item: Item<'a>,
+    ) -> Self {
+        let resource = resource.map_or(&[][..], |r| &r.attributes);
+        let scope = scope.map_or(("", ""), |s| (&s.name, &s.version));
+        Subject { resource, scope, item }
+    }
+
+    /// The attributes of the item; a metric has none of its own.
+    fn attributes(&self) -> &[KeyValue] {
+        match &self.item {
+            Item::LogRecord(record) => &record.attributes,
+            Item::Metric(_) => &[],
+            Item::Span(span) => &span.attributes,
+        }
+    }
+
+    fn service(&self) -> String {
+        let name = self.resource.iter().find(|a| a.key == "service.name");
+        name.map_or_else(|| "<nil-service-name>".to_owned(), |a| plain::text(a.value.as_ref()))
+    }
+}
+
+/// One section, checked: what has to hold, all of it.
+#[derive(Clone, Debug)]
+struct Matcher(Vec<Test>);
+
+#[derive(Clone, Debug)]
+enum Test {
+    Service(Texts),
+    SpanName(Texts),
+    SpanKind(Texts),
+    LogBody(Texts),
+    LogSeverityText(Texts),
+    LogSeverityNumber(SeverityConfig),
+    MetricName(Texts),
+    Attribute(AttributeTest),
+    Resource(AttributeTest),
+    Library { name: Texts, version: Option<Texts> },
+}
+
+impl Matcher {
+    fn compile(key: &str, config: &MatchConfig, problems: &mut Problems<'_>) -> Option<Self> {
+        let Some(kind) = MatchType::of(&config.match_type) else {
+            let wrong = &config.match_type;
+            let why = format!("unrecognized match_type: {wrong:?}, valid types are: [regexp strict]");
+            problems.add(&format!("{key}::match_type"), why);
+            return None;
+        };
+        let mut tests = Tests { key, kind, tests: Vec::new(), problems };
+        tests.names("services", &config.services, Test::Service);
+        tests.names("span_names", &config.span_names, Test::SpanName);
+        tests.kinds(&config.span_kinds);
+        tests.names("log_bodies", &config.log_bodies, Test::LogBody);
+        tests.names("log_severity_texts", &config.log_severity_texts, Test::LogSeverityText);
+        tests.tests.extend(config.log_severity_number.clone().map(Test::LogSeverityNumber));
+        tests.names("metric_names", &config.metric_names, Test::MetricName);
+        tests.attributes("attributes", &config.attributes, Test::Attribute);
+        tests.attributes("resources", &config.resources, Test::Resource);
+        tests.libraries(&config.libraries);
+        let tests = tests.tests;
+        if *config == (MatchConfig { match_type: config.match_type.clone(), ..MatchConfig::default() }) {
+            problems.add(key, NOTHING_NAMED);
+        }
+        Some(Matcher(tests))
+    }
+
+    fn matches(&self, subject: &Subject<'_>) -> bool {
+        self.0.iter().all(|test| test.holds(subject))
+    }
+}
+
+const NOTHING_NAMED: &str = "nothing is named to match: expected at least one of services, span_names, \
+                             span_kinds, log_bodies, log_severity_texts, log_severity_number, metric_names, \
+                             attributes, resources or libraries";
+
+impl Test {
+    fn holds(&self, subject: &Subject<'_>) -> bool {
+        match (self, &subject.item) {
+            (Test::Service(names), _) => names.match_text(&subject.service()),
+            (Test::SpanName(names), Item::Span(span)) => names.match_text(&span.name),
+            (Test::SpanKind(names), Item::Span(span)) => names.match_text(span.kind().as_str_name()),
+            (Test::LogBody(texts), Item::LogRecord(record)) => {
+                texts.match_text(&plain::text(record.body.as_ref()))
+            }
+            (Test::LogSeverityText(texts), Item::LogRecord(record)) => {
+                texts.match_text(&record.severity_text)
+            }
+            (Test::LogSeverityNumber(least), Item::LogRecord(record)) => match record.severity_number {
+                0 => least.match_undefined,
+                number => number >= least.min,
+            },
+            (Test::MetricName(names), Item::Metric(metric)) => names.match_text(&metric.name),
+            (Test::Attribute(test), _) => test.holds(subject.attributes()),
+            (Test::Resource(test), _) => test.holds(subject.resource),
+            (Test::Library { name, version }, _) => {
+                name.match_text(subject.scope.0)
+                    && version.as_ref().is_none_or(|v| v.match_text(subject.scope.1))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The tests of one section, as they are put together.
+struct Tests<'a, 'p> {
+    key: &'a str,
+    kind: MatchType,
+    tests: Vec<Test>,
+    problems: &'a mut Problems<'p>,
+}
+
+impl Tests<'_, '_> {
+    fn texts(&mut self, field: &str, texts: &[String]) -> Option<Texts> {
+        let texts = Texts::compile(self.kind, texts);
+        texts.map_err(|e| self.problems.add(&format!("{}::{field}", self.key), e)).ok()
+    }
+
+    fn names(&mut self, field: &str, names: &[String], test: fn(Texts) -> Test) {
+        if names.is_empty() {
+            return;
+        }
+        let names = self.texts(field, names);
+        self.tests.extend(names.map(test));
+    }
+
+    fn kinds(&mut self, kinds: &[String]) {
+        let unknown = kinds.iter().find(|kind| !SPAN_KINDS.contains(&kind.as_str()));
+        if let (MatchType::Strict, Some(unknown)) = (self.kind, unknown) {
+            let why = format!("unknown span kind {unknown:?}: expected one of {}", SPAN_KINDS.join(", "));
+            self.problems.add(&format!("{}::span_kinds", self.key), why);
+        }
+        self.names("span_kinds", kinds, Test::SpanKind);
+    }
+
+    fn attributes(&mut self, field: &str, attributes: &[AttributeConfig], test: fn(AttributeTest) -> Test) {
+        for (index, attribute) in attributes.iter().enumerate() {
+            match AttributeTest::compile(self.kind, attribute) {
+                Ok(compiled) => self.tests.push(test(compiled)),
+                Err(e) => self.problems.add(&format!("{}::{field}[{index}]", self.key), e),
+            }
+        }
+    }
+
+    fn libraries(&mut self, libraries: &[LibraryConfig]) {
+        for (index, library) in libraries.iter().enumerate() {
+            let field = format!("libraries[{index}]");
+            let name = self.texts(&format!("{field}::name"), std::slice::from_ref(&library.name));
+            let version = library.version.clone();
+            let version = version.and_then(|v| self.texts(&format!("{field}::version"), &[v]));
+            self.tests.extend(name.map(|name| Test::Library { name, version }));
+        }
+    }
+}
+
+const SPAN_KINDS: [&str; 5] = [
+    "SPAN_KIND_CLIENT",
+    "SPAN_KIND_CONSUMER",
+    "SPAN_KIND_INTERNAL",
+    "SPAN_KIND_PRODUCER",
+    "SPAN_KIND_SERVER",
+];
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum MatchType {
+    Regexp,
+    Strict,
+}
+
+impl MatchType {
+    fn of(text: &str) -> Option<Self> {
+        match text {
+            "regexp" => Some(MatchType::Regexp),
+            "strict" => Some(MatchType::Strict),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a pattern, in one line: the library draws a picture of it.
+pub(crate) fn pattern_error(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    format!("invalid pattern: {}", last.trim_start_matches("error: "))
+}
+
+/// Several texts or patterns, of which one has to match.
+#[derive(Clone, Debug)]
+enum Texts {
+    Strict(Vec<String>),
+    Regexp(RegexSet),
+}
+
+impl Texts {
+    fn compile(kind: MatchType, texts: &[String]) -> Result<Self, String> {
+        match kind {
+            MatchType::Strict => Ok(Texts::Strict(texts.to_vec())),
+            MatchType::Regexp => RegexSet::new(texts).map(Texts::Regexp).map_err(|e| pattern_error(&e)),
+        }
+    }
+
+    fn match_text(&self, text: &str) -> bool {
+        match self {
+            Texts::Strict(texts) => texts.iter().any(|t| t == text),
+            Texts::Regexp(patterns) => patterns.is_match(text),
+        }
+    }
+}
+
+/// An attribute that has to be there, perhaps with a value.
+#[derive(Clone, Debug)]
+struct AttributeTest {
+    key: String,
+    value: ValueTest,
+}
+
+#[derive(Clone, Debug)]
+enum ValueTest {
+    Any,
+    Same(AnyValue),
+    Pattern(Texts),
+}
+
+impl AttributeTest {
+    fn compile(kind: MatchType, config: &AttributeConfig) -> Result<Self, String> {
+        if config.key.is_empty() {
+            return Err("can't have empty key in the list of attributes".to_owned());
+        }
+        let value = config.value.as_ref().map(any_value).transpose()?;
+        let value = match (kind, value) {
+            (_, None) => ValueTest::Any,
+            (MatchType::Strict, Some(value)) => ValueTest::Same(value),
+            (MatchType::Regexp, Some(AnyValue { value: Some(Value::StringValue(pattern)) })) => {
+                ValueTest::Pattern(Texts::compile(kind, &[pattern])?)
+            }
+            (MatchType::Regexp, Some(other)) => {
+                let (key, found) = (&config.key, plain::type_name(Some(&other)));
+                return Err(format!("match_type=regexp for {key:?} only supports Str, but found {found}"));
+            }
+        };
+        Ok(AttributeTest { key: config.key.clone(), value })
+    }
+
+    fn holds(&self, attributes: &[KeyValue]) -> bool {
+        let Some(found) = attributes.iter().find(|a| a.key == self.key) else { return false };
+        match &self.value {
+            ValueTest::Any => true,
+            ValueTest::Same(value) => found.value.as_ref() == Some(value),
+            ValueTest::Pattern(pattern) => {
+                let is_plain =
+                    matches!(plain::type_name(found.value.as_ref()), "Str" | "Bool" | "Int" | "Double");
+                is_plain && pattern.match_text(&plain::text(found.value.as_ref()))
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `resource`: changes the attributes of resources.
+
+use std::sync::Arc;
+
+use component::config::{ConfigError, Section};
+use component::{BuildContext, Consumer, Data, Processor, ProcessorFactory, Running, Signal, Stability};
+use opentelemetry_proto::tonic::resource::v1::Resource as OtlpResource;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::actions::{self, Action, ActionConfig};
+use crate::change;
+
+/// The row of this processor.
+pub const FACTORY: ProcessorFactory = ProcessorFactory {
+    kind: "resource",
+    aliases: &[],
+    signals: &Signal::ALL,
+    stability: Stability::Beta,
+    build,
+};
+
+/// What the user writes.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ResourceConfig {
+    /// What to do to the attributes of every resource, in order.
+    pub attributes: Vec<ActionConfig>,
+}
+
+struct Resource {
+    actions: Vec<Action>,
+}
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: ResourceConfig = section.decode()?;
+    let mut problems = section.problems();
+    let actions = actions::compile("attributes", &config.attributes, &mut problems);
+    problems.finish()?;
+    Ok(Box::new(Resource { actions }))
+}
+
+impl Processor for Resource {
+    fn start(self: Box<Self>, next: Arc<dyn Consumer>, _: CancellationToken) -> (Arc<dyn Consumer>, Running) {
+        change::stage(move |data| self.change(data), next)
+    }
+}
+
+impl Resource {
+    fn change(&self, data: &mut Data) {
+        match data {
+            Data::Logs(d) => {
+                Arc::make_mut(d).resource_logs.iter_mut().for_each(|r| self.apply(&mut r.resource));
+            }
+            Data::Metrics(d) => {
+                Arc::make_mut(d).resource_metrics.iter_mut().for_each(|r| self.apply(&mut r.resource));
+            }
+            Data::Traces(d) => {
+                Arc::make_mut(d).resource_spans.iter_mut().for_each(|r| self.apply(&mut r.resource));
+            }
+        }
+    }
+
+    fn apply(&self, resource: &mut Option<OtlpResource>) {
+        actions::apply(&self.actions, &mut resource.get_or_insert_default().attributes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check, problems};
+
+    #[test]
+    fn every_resource_is_changed_and_nothing_else() {
+        let settings = r#"{"attributes": [{"key": "a", "value": 1, "action": "upsert"}]}"#;
+        check(
+            &FACTORY,
+            settings,
+            Signal::Traces,
+            r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"b","value":{"boolValue":true}}]},"scopeSpans":[{"spans":[{"name":"n"}]}]},{"schemaUrl":"s"}]}"#,
+            r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"b","value":{"boolValue":true}},{"key":"a","value":{"intValue":"1"}}]},"scopeSpans":[{"spans":[{"name":"n"}]}]},{"resource":{"attributes":[{"key":"a","value":{"intValue":"1"}}]},"schemaUrl":"s"}]}"#,
+        );
+        let one = r#"[{"resource":{"attributes":[{"key":"a","value":{"intValue":"1"}}]}}]"#;
+        check(
+            &FACTORY,
+            settings,
+            Signal::Logs,
+            r#"{"resourceLogs":[{}]}"#,
+            &format!(r#"{{"resourceLogs":{one}}}"#),
+        );
+        check(
+            &FACTORY,
+            settings,
+            Signal::Metrics,
+            r#"{"resourceMetrics":[{}]}"#,
+            &format!(r#"{{"resourceMetrics":{one}}}"#),
+        );
+    }
+
+    #[test]
+    fn a_resource_processor_does_something() {
+        assert_eq!(problems(&FACTORY, "{}"), ["x: missing required field \"attributes\""]);
+        let found = problems(&FACTORY, r#"{"attributes": [{"key": "a", "action": "rename"}]}"#);
+        let want = "x::attributes[0]::action: unsupported action \"rename\": expected insert, update, upsert, \
+                    delete, hash, extract or convert";
+        assert_eq!(found, [want]);
+    }
+}
