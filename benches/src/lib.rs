@@ -5,6 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "benchmarks are commands for the terminal")]
 
+pub mod records;
+
 /// The value in the middle; 0 of nothing.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
