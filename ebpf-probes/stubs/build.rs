@@ -79,6 +79,9 @@ fn rustc(root: &Path, name: &str, kind: &str, out: &Path) -> Command {
     command.arg(root).args(["--crate-name", name, "--crate-type", kind, "--edition", "2024"]);
     command.args(["--target", &variable("TARGET"), "--cap-lints", "allow"]);
     command.args(["-Cpanic=abort", "-Copt-level=2", "-Cforce-frame-pointers=yes", "-Cstrip=symbols"]);
+    // No path of the machine that built them stands in the libraries.
+    command.arg(format!("--remap-path-prefix={}=.", variable("CARGO_MANIFEST_DIR")));
+    command.arg(format!("--remap-path-prefix={}=.", out.display()));
     command.arg("--out-dir").arg(out);
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         command.arg(format!("-Clinker={linker}"));

@@ -1,12 +1,13 @@
 //! The player: makes the calls that a script or a profiler trace tells it to make, on real threads.
 //!
 //! ```text
-//! player FILE [--speed X] [--seconds N] [--oracle FILE] [--stubs DIR] [--wait-go]
+//! player FILE [--speed X] [--seconds N] [--turns N] [--oracle FILE] [--stubs DIR] [--wait-go]
 //! player --sentinels [--oracle FILE] [--stubs DIR] [--wait-go]
 //! ```
 //!
 //! FILE is a script (see [`crate::script`]), `@NAME` for one of the built-in ones, or a PyTorch profiler trace
-//! (`*.json`, `*.json.gz`). With `--wait-go` it prints `@player ready PID` once the libraries are mapped, makes
+//! (`*.json`, `*.json.gz`). `--seconds` ends the play, whatever the script says; `--turns` ends each `repeat` that
+//! goes by time after so many turns, so that a demonstration makes the same calls twice. With `--wait-go` it prints `@player ready PID` once the libraries are mapped, makes
 //! no call before it has read a line, prints `@player done CALLS` at the end, and goes when its input closes: so
 //! a test attaches before the first call and counts after the last, without sleeping.
 //!

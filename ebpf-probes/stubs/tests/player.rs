@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use event::trace::{Limits, Trace};
 use event::{Event, EventSource};
@@ -108,6 +108,41 @@ fn the_oracle_tells_what_the_script_asked_for() {
     }
     let rings: Vec<_> = of("cudaEventSynchronize").iter().map(|c| c.handle).collect();
     assert!(rings[0] == rings[2] && rings[1] == rings[3] && rings[0] != rings[1], "events in turn");
+}
+
+#[test]
+fn a_script_means_the_functions_of_its_api() {
+    let symbols = |api: &str| {
+        let played = play(&format!("api-{api}"), PLAYER, &format!("api {api}\n{TURNS}"), &["--speed", "100"]);
+        let engine = played.calls.iter().filter(|c| c.thread == "engine");
+        engine.take(4).map(|c| c.symbol.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        symbols("driver"),
+        ["cuLaunchKernel", "cuMemcpyDtoHAsync_v2", "cuEventRecord", "cuEventSynchronize"]
+    );
+    assert_eq!(
+        symbols("hip"),
+        ["hipLaunchKernel", "hipMemcpyAsync", "hipEventRecord", "hipEventSynchronize"]
+    );
+}
+
+#[test]
+fn a_step_is_scaled_as_a_whole() {
+    let text = "
+stream main
+thread engine
+  step prefill main size=2x
+    launch main grid=10x3 block=64 gpu=1ms
+    copy h2d 1000 main gpu=0us
+    sync stream main
+  end
+end
+";
+    let played = play("scaled", PLAYER, text, &[]);
+    let step = &played.steps[0];
+    assert_eq!((step.work.threads, step.work.bytes[1]), (20 * 3 * 64, 2000));
+    assert!(step.exit_ns - step.first_ns >= 2_000_000);
 }
 
 #[test]
@@ -281,17 +316,21 @@ const EXPECTED: [u32; 3] = [0, 2, 600];
 
 #[test]
 fn every_script_runs() {
-    for (name, _) in SCRIPTS {
+    let start = |(name, _): &(&'static str, &str)| {
         let log = scratch(&format!("script-{name}")).join("oracle");
-        let more = ["--speed", "2000", "--seconds", "0.2"];
-        let output = player(PLAYER, &format!("@{name}"), &log, &more).output().unwrap();
-        assert_quiet(name, &output);
+        let mut command = player(PLAYER, &format!("@{name}"), &log, &["--speed", "2000", "--turns", "30"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        (*name, log, command.spawn().unwrap())
+    };
+    let under_way: Vec<_> = SCRIPTS.iter().map(start).collect();
+    for (name, log, child) in under_way {
+        assert_quiet(name, &child.wait_with_output().unwrap());
         let played = read(&log);
         assert!(played.calls.len() > 20 && !played.steps.is_empty(), "{name}");
         let odd = played.calls.iter().find(|c| !EXPECTED.contains(&c.result));
         assert_eq!(odd, None, "{name}");
-        let known = |s: &StepLine| s.enter_ns >= s.first_ns.min(s.enter_ns) && s.exit_ns >= s.enter_ns;
-        assert!(played.steps.iter().all(known), "{name}");
+        let in_order = |s: &StepLine| s.first_ns <= s.enter_ns && s.enter_ns <= s.exit_ns;
+        assert!(played.steps.iter().all(in_order), "{name}");
     }
 }
 

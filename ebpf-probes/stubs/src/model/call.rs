@@ -3,6 +3,8 @@
 //! The one idea: a stub decodes its arguments by the row's wiring, as the kernel programs do, while the player
 //! encodes them by the C prototype. Two tables of one truth, and every call checks one against the other.
 
+use std::sync::LazyLock;
+
 use table::{Action, Bytes, Direction, Grid, PROBES, Probe, Slot, Way};
 
 use super::extra::EXTRA;
@@ -83,6 +85,13 @@ const BY_SYMBOL: &[(&str, Effect)] = &[
 ];
 
 impl Effect {
+    /// What the function with this index does, looked up once for all.
+    pub fn at(index: usize) -> Effect {
+        static EFFECTS: LazyLock<Vec<Effect>> =
+            LazyLock::new(|| PROBES.iter().chain(EXTRA).map(Effect::of).collect());
+        EFFECTS.get(index / 2).copied().unwrap_or_default()
+    }
+
     /// What the function of this row does.
     pub fn of(probe: &Probe) -> Effect {
         match probe.action {
@@ -125,13 +134,16 @@ pub struct Function {
 impl Function {
     /// The function that a generated stub passes on as `index`: twice the row's place, plus 1 for the twin.
     pub fn at(index: usize) -> Option<Function> {
-        let probe = PROBES.iter().chain(EXTRA).nth(index / 2)?;
+        let place = index / 2;
+        let probe = PROBES.get(place).or_else(|| EXTRA.get(place - PROBES.len()))?;
         Some(Function { probe, is_twin: index % 2 == 1 })
     }
 
     /// Every function with its index, twins included, probed or not.
     pub fn all() -> impl Iterator<Item = (usize, Function)> {
-        PROBES.iter().chain(EXTRA).enumerate().flat_map(|(place, probe)| {
+        let is_new = |extra: &Probe| PROBES.iter().all(|p| p.symbol != extra.symbol);
+        let all = PROBES.iter().chain(EXTRA).enumerate();
+        all.filter(move |(place, probe)| *place < PROBES.len() || is_new(probe)).flat_map(|(place, probe)| {
             let own = (2 * place, Function { probe, is_twin: false });
             let twin = probe.twin.map(|_| (2 * place + 1, Function { probe, is_twin: true }));
             [Some(own), twin].into_iter().flatten()
@@ -189,7 +201,7 @@ pub fn decode(index: u32, function: &Function, words: &impl Words) -> Call {
     let wiring = &function.probe.wiring;
     Call {
         index,
-        effect: Effect::of(function.probe),
+        effect: Effect::at(index as usize),
         stream: match wiring.stream {
             Slot::IN_CONFIG => words.word_behind_first(CONFIG_STREAM_AT),
             slot => optional(words, slot),

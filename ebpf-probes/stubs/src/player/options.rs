@@ -7,8 +7,8 @@ use super::PlayError;
 use crate::scripts;
 
 /// How it is called.
-pub(super) const USAGE: &str = "usage: player FILE|@NAME|--sentinels [--speed X] [--seconds N] [--oracle FILE] \
-     [--stubs DIR] [--wait-go]";
+pub(super) const USAGE: &str = "usage: player FILE|@NAME|--sentinels [--speed X] [--seconds N] [--turns N] \
+     [--oracle FILE] [--stubs DIR] [--wait-go]";
 
 /// What to play.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +70,8 @@ pub(super) struct Options {
     pub(super) speed: f64,
     /// To end after, ns, whatever the script says.
     pub(super) seconds_ns: Option<u64>,
+    /// Turns after which a `repeat` of some time ends too.
+    pub(super) turns: Option<u64>,
     pub(super) oracle: Option<PathBuf>,
     pub(super) stubs: Option<PathBuf>,
     pub(super) wait_go: bool,
@@ -90,6 +92,7 @@ impl Options {
             source: Source::Sentinels,
             speed: 1.0,
             seconds_ns: None,
+            turns: None,
             oracle: None,
             stubs: None,
             wait_go: false,
@@ -106,6 +109,7 @@ impl Options {
             match name.as_str() {
                 "--speed" => options.speed = positive(&name, &value()?)?,
                 "--seconds" => options.seconds_ns = Some((positive(&name, &value()?)? * 1e9) as u64),
+                "--turns" => options.turns = Some(positive(&name, &value()?)? as u64),
                 "--oracle" => options.oracle = Some(value()?.into()),
                 "--stubs" => options.stubs = Some(value()?.into()),
                 "--wait-go" => options.wait_go = true,
@@ -136,6 +140,7 @@ impl Options {
             }
         };
         with("--oracle", self.oracle.clone().map(Into::into));
+        with("--turns", self.turns.map(|turns| turns.to_string().into()));
         with("--seconds", self.seconds_ns.map(|ns| (ns as f64 / 1e9).to_string().into()));
         again
     }
@@ -157,8 +162,9 @@ mod tests {
 
     #[test]
     fn a_command_line_is_read_and_said_again() {
-        let options = read(&["a.script", "--speed", "2.5", "--oracle", "o", "--seconds", "3"]).unwrap();
-        assert_eq!((options.speed, options.seconds_ns), (2.5, Some(3_000_000_000)));
+        let options =
+            read(&["a.script", "--speed", "2.5", "--oracle", "o", "--seconds", "3", "--turns", "9"]).unwrap();
+        assert_eq!((options.speed, options.seconds_ns, options.turns), (2.5, Some(3_000_000_000), Some(9)));
         let again: Vec<_> =
             options.again(&"b".into()).iter().map(|a| a.to_string_lossy().into_owned()).collect();
         let again = read(&again.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();

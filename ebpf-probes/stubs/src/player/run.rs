@@ -176,6 +176,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
     fn goes_on(&self, times: Times, began_ns: u64) -> bool {
         let more = match times {
             Times::Count(count) => self.turn < count,
+            Times::For(_) if self.world.options.turns.is_some_and(|turns| self.turn >= turns) => false,
             Times::For(ns) => clock::now_ns() < began_ns.saturating_add(self.world.scaled(ns)),
         };
         more && !self.world.is_over()

@@ -41,8 +41,9 @@ impl Contention {
         bind(&here);
         let until_ns = clock::now_ns().saturating_add(for_ns);
         for _ in 0..threads {
-            // A thread inherits the CPUs of its maker.
-            std::thread::spawn(move || while clock::now_ns() < until_ns {});
+            // A thread inherits the CPUs of its maker. One that cannot be had does not compete.
+            let spinner = std::thread::Builder::new().name("spinner".into());
+            let _ = spinner.spawn(move || while clock::now_ns() < until_ns {});
         }
         Contention { before, until_ns }
     }
