@@ -59,7 +59,8 @@ pub(crate) struct State {
 impl Account {
     /// Losses that an event told of.
     pub(crate) fn lose(&mut self, reason: Drop, count: u64) {
-        self.lost[reason as usize] += count;
+        let lost = &mut self.lost[reason as usize];
+        *lost = lost.saturating_add(count);
     }
 
     /// Everything, as metrics.

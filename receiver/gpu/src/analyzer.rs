@@ -74,6 +74,8 @@ pub struct Analyzer {
     collect_at_ns: u64,
     processes: BTreeMap<ProcessId, Traced>,
     ended: VecDeque<ProcessId>,
+    /// What is known of evicted processes, should they come back.
+    evicted: VecDeque<ProcessInfo>,
     records: Records,
     account: Account,
     receiver: Resource,
@@ -92,6 +94,7 @@ impl Analyzer {
             collect_at_ns: 0,
             processes: BTreeMap::new(),
             ended: VecDeque::new(),
+            evicted: VecDeque::new(),
             records: Records::new(),
             account: Account::default(),
         }
@@ -157,7 +160,7 @@ impl Analyzer {
             self.first_ns = Some(at_ns);
             self.collect_at_ns = at_ns.saturating_add(interval);
         }
-        if at_ns >= self.collect_at_ns {
+        if at_ns >= self.collect_at_ns && self.collect_at_ns < u64::MAX {
             let missed = (at_ns - self.collect_at_ns) / interval;
             let due_ns = self.collect_at_ns + missed * interval;
             self.collect_at_ns = due_ns.saturating_add(interval);
@@ -170,6 +173,7 @@ impl Analyzer {
 
     fn describe(&mut self, info: &ProcessInfo, sink: Sink<'_>) {
         self.ended.retain(|ended| *ended != info.process);
+        self.evicted.retain(|evicted| evicted.process != info.process);
         if let Some(traced) = self.processes.get_mut(&info.process) {
             traced.describe(info);
         } else {
@@ -194,14 +198,20 @@ impl Analyzer {
                 return None;
             }
             self.make_room(sink);
-            let info = ProcessInfo { process, ..ProcessInfo::default() };
-            let traced = Traced::new(&info, &self.settings.host, self.clock.now_ns(), self.limit());
-            self.processes.insert(process, traced);
+            let (info, now_ns, limit) = (self.recalled(process), self.clock.now_ns(), self.limit());
+            self.processes.insert(process, Traced::new(&info, &self.settings.host, now_ns, limit));
         }
         let now_ns = self.clock.now_ns();
         let traced = self.processes.get_mut(&process)?;
         traced.last_seen_ns = now_ns;
         Some(traced)
+    }
+
+    /// What was known of a process before it was evicted; its series begin now.
+    fn recalled(&mut self, process: ProcessId) -> ProcessInfo {
+        let at = self.evicted.iter().position(|info| info.process == process);
+        let info = at.and_then(|at| self.evicted.remove(at));
+        ProcessInfo { process, at_ns: self.clock.now_ns(), ..info.unwrap_or_default() }
     }
 
     fn segment(&mut self, record: &StepRecord, sink: Sink<'_>) {
@@ -221,8 +231,12 @@ impl Analyzer {
     fn make_room(&mut self, sink: Sink<'_>) {
         while self.processes.len() >= self.settings.processes_max.max(1) {
             let idle = self.processes.iter().min_by_key(|(id, traced)| (traced.last_seen_ns, **id));
-            let Some((&process, _)) = idle else { return };
+            let Some((&process, traced)) = idle else { return };
             self.account.evicted += 1;
+            self.evicted.push_back(traced.info().clone());
+            if self.evicted.len() > self.settings.processes_max {
+                self.evicted.pop_front();
+            }
             self.flush(process, self.clock.now_ns(), sink);
         }
     }

@@ -53,7 +53,14 @@ impl Instruments {
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// A gauge.
+    /// A gauge of whole things.
+    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
+    pub(crate) fn level(&self, metric: semconv::Gauge) -> Gauge<u64> {
+        let builder = self.meter.u64_gauge(metric.name());
+        builder.with_unit(metric.unit()).with_description(metric.description()).build()
+    }
+
+    /// A gauge of a quantity.
     #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
     pub(crate) fn gauge(&self, metric: semconv::Gauge) -> Gauge<f64> {
         let builder = self.meter.f64_gauge(metric.name());

@@ -39,4 +39,4 @@ pub use config::{
 };
 pub use receiver::{FACTORY, receiver};
 pub use replay::replay;
-pub use source::{AnySource, Open, SourceError};
+pub use source::{AnySource, Open, Pace, SourceError};

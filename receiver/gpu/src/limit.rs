@@ -1,11 +1,11 @@
 //! How many spans a workload may emit: a bucket of tokens that fills with event time.
 
-/// Tokens, whole and in parts of a billionth.
+/// Tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     per_minute: u64,
-    burst: u64,
-    /// In units of a minute's nanoseconds over the rate: one token is [`MINUTE_NS`].
+    /// One token is [`MINUTE_NS`] of these.
+    full: u64,
     filled: u64,
     at_ns: u64,
 }
@@ -15,15 +15,15 @@ const MINUTE_NS: u64 = 60_000_000_000;
 impl Limit {
     /// A full bucket of `burst` tokens that `per_minute` tokens flow into.
     pub(crate) fn new(per_minute: u32, burst: u32) -> Limit {
-        let burst = u64::from(burst);
-        Limit { per_minute: u64::from(per_minute), burst, filled: burst * MINUTE_NS, at_ns: 0 }
+        let full = u64::from(burst).saturating_mul(MINUTE_NS);
+        Limit { per_minute: u64::from(per_minute), full, filled: full, at_ns: 0 }
     }
 
     /// Takes a token, if there is one.
     pub(crate) fn take(&mut self, now_ns: u64) -> bool {
         let passed = now_ns.saturating_sub(self.at_ns);
-        let room = (self.burst * MINUTE_NS).saturating_sub(self.filled);
-        self.filled += passed.saturating_mul(self.per_minute).min(room);
+        let flown = passed.saturating_mul(self.per_minute);
+        self.filled = self.filled.saturating_add(flown).min(self.full);
         self.at_ns = self.at_ns.max(now_ns);
         let is_there = self.filled >= MINUTE_NS;
         if is_there {
@@ -60,5 +60,6 @@ mod tests {
     #[test]
     fn a_burst_of_nothing_lets_nothing_pass() {
         assert!(!Limit::new(60, 0).take(u64::MAX));
+        assert!(Limit::new(u32::MAX, u32::MAX).take(u64::MAX));
     }
 }

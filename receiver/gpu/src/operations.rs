@@ -51,12 +51,10 @@ impl Operations {
         operation.calls = operation.calls.max(total.calls);
         operation.returned = operation.returned.max(total.returned);
         operation.read_at_ns = operation.read_at_ns.max(total.at_ns);
-        operation.all = Durations {
-            sum_ns: total.sum_ns,
-            max_ns: (total.returned > 0).then_some(total.max_ns),
-            zero_count: total.zero_count,
-            buckets: total.buckets.clone(),
-        };
+        operation.all.sum_ns = total.sum_ns;
+        operation.all.max_ns = (total.returned > 0).then_some(total.max_ns);
+        operation.all.zero_count = total.zero_count;
+        operation.all.set_buckets(&total.buckets);
         operation.sort_out_failed();
     }
 
@@ -152,7 +150,8 @@ fn durations(known: &[(&Probe, &Operation)]) -> Vec<(Vec<KeyValue>, Durations)> 
 fn launches(known: &[(&Probe, &Operation)], action: Action) -> Vec<(Vec<KeyValue>, Value)> {
     let mut calls: BTreeMap<value::GpuApiVendor, u64> = BTreeMap::new();
     for (row, operation) in known.iter().filter(|(row, _)| row.action == action) {
-        *calls.entry(vendor(row)).or_default() += operation.calls;
+        let sum = calls.entry(vendor(row)).or_default();
+        *sum = sum.saturating_add(operation.calls);
     }
     let point = |(vendor, calls): (value::GpuApiVendor, u64)| {
         (vec![text(attribute::GPU_API_VENDOR, vendor.as_str())], points::count(calls))

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, Sum, metric,
 };
-use table::histogram::{SCALE, ZERO_NS};
+use table::histogram::{BUCKETS, OFFSET, SCALE, ZERO_NS};
 
 /// What all points of one collection share, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug)]
@@ -92,9 +92,17 @@ pub(crate) struct Durations {
 }
 
 impl Durations {
+    /// Buckets as they were recorded. Indices that the kernel's histogram does not have are left out.
+    pub(crate) fn set_buckets(&mut self, buckets: &[(i32, u64)]) {
+        self.buckets.clear();
+        let known = OFFSET..OFFSET + BUCKETS as i32;
+        let valid = buckets.iter().filter(|(index, count)| known.contains(index) && *count > 0);
+        valid.for_each(|&(index, count)| self.add_to(index, count));
+    }
+
     /// Durations counted.
     pub(crate) fn count(&self) -> u64 {
-        self.zero_count + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
+        self.buckets.iter().fold(self.zero_count, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Counts one.
@@ -103,7 +111,7 @@ impl Durations {
         self.max_ns = Some(self.max_ns.map_or(ns, |max| max.max(ns)));
         match table::histogram::place(ns) {
             0 => self.zero_count += 1,
-            place => self.add_to(table::histogram::OFFSET + place as i32 - 1, 1),
+            place => self.add_to(OFFSET + place as i32 - 1, 1),
         }
     }
 
@@ -111,7 +119,7 @@ impl Durations {
     pub(crate) fn merge(&mut self, other: &Durations) {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.zero_count += other.zero_count;
+        self.zero_count = self.zero_count.saturating_add(other.zero_count);
         other.buckets.iter().for_each(|&(index, count)| self.add_to(index, count));
     }
 
@@ -130,7 +138,7 @@ impl Durations {
 
     fn add_to(&mut self, index: i32, count: u64) {
         match self.buckets.binary_search_by_key(&index, |b| b.0) {
-            Ok(at) => self.buckets[at].1 += count,
+            Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),
             Err(at) => self.buckets.insert(at, (index, count)),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The one idea: a pipeline that is slow or refuses must not hold up the ring. What the next collection says again
 //! is dropped; spans, log records and the last points of ended processes wait in bounded buffers, are tried again,
-//! and are counted where they have to go ([`crate::account`]).
+//! and are counted where they have to go ([`crate::account`]). A recording has time, and waits.
 //!
 //! ```text
 //!  thread `gpu`: source -> Analyzer --- channel, 64 batches --> task: pipelines --- refused, 256 --> again, later
@@ -27,7 +27,7 @@ use crate::account::Undelivered;
 use crate::analyzer::{Analyzer, Settings};
 use crate::batch::Batch;
 use crate::config::Config;
-use crate::source::{AnySource, Open, Origin, SourceError, host};
+use crate::source::{AnySource, Open, Origin, Pace, SourceError, host};
 
 /// Batches between the thread and the task.
 const CHANNEL: usize = 64;
@@ -50,8 +50,8 @@ fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiv
 }
 
 /// A receiver of the events of a source of one's own.
-pub fn receiver(settings: Settings, open: Open) -> Box<dyn Receiver> {
-    Box::new(GpuReceiver { settings, origin: Origin::Given(open) })
+pub fn receiver(settings: Settings, pace: Pace, open: Open) -> Box<dyn Receiver> {
+    Box::new(GpuReceiver { settings, origin: Origin::Given(pace, open) })
 }
 
 struct GpuReceiver {
@@ -73,7 +73,7 @@ impl Receiver for GpuReceiver {
             let shared = Arc::new(Shared::default());
             let (sender, batches) = mpsc::channel(CHANNEL);
             let (opened, is_open) = oneshot::channel();
-            let pump = Pump::new(settings, sender, Arc::clone(&shared));
+            let pump = Pump::new(settings, origin.pace(), sender, Arc::clone(&shared));
             let thread = std::thread::Builder::new().name("gpu".to_owned());
             let thread = thread.spawn(move || pump.run(origin, opened))?;
             is_open.await??;
@@ -110,8 +110,8 @@ struct Pump {
 }
 
 impl Pump {
-    fn new(settings: Settings, sender: mpsc::Sender<Batch>, shared: Arc<Shared>) -> Pump {
-        let outlet = Outlet { sender, waiting: VecDeque::new(), shared };
+    fn new(settings: Settings, pace: Pace, sender: mpsc::Sender<Batch>, shared: Arc<Shared>) -> Pump {
+        let outlet = Outlet { pace, sender, waiting: VecDeque::new(), shared };
         Pump { analyzer: Analyzer::new(settings), outlet }
     }
 
@@ -153,6 +153,7 @@ impl Pump {
 
 /// Batches on their way from the thread to the task.
 struct Outlet {
+    pace: Pace,
     sender: mpsc::Sender<Batch>,
     waiting: VecDeque<Batch>,
     shared: Arc<Shared>,
@@ -160,6 +161,9 @@ struct Outlet {
 
 impl Outlet {
     fn push(&mut self, batch: Batch) {
+        if self.pace == Pace::Recorded {
+            return self.send(batch);
+        }
         self.flush();
         if batch.is_repeated && !self.waiting.is_empty() {
             return;
@@ -184,19 +188,24 @@ impl Outlet {
         }
     }
 
-    /// A live source has a ring that fills meanwhile; a recording can be read as fast as it is taken.
+    /// What is recorded is read as fast as it is taken.
     fn rest(&self, was_idle: bool) {
-        if was_idle || self.waiting.is_empty() {
+        if was_idle || self.pace == Pace::Live {
             std::thread::park_timeout(POLL);
         }
     }
 
-    /// Sends everything, however long that takes.
+    /// Sends, however long that takes.
+    fn send(&self, batch: Batch) {
+        if let Err(mpsc::error::SendError(batch)) = self.sender.blocking_send(batch) {
+            self.shared.lose(&batch.data);
+        }
+    }
+
+    /// Sends everything that waits.
     fn close(mut self) {
-        for batch in self.waiting.drain(..) {
-            if let Err(mpsc::error::SendError(batch)) = self.sender.blocking_send(batch) {
-                self.shared.lose(&batch.data);
-            }
+        for batch in std::mem::take(&mut self.waiting) {
+            self.send(batch);
         }
     }
 }
@@ -234,9 +243,10 @@ impl Delivery {
     }
 
     async fn take(&mut self, batch: Batch) {
-        if let Err(refused) = self.hand_on(batch.data.clone()).await
-            && !batch.is_repeated
-        {
+        if batch.is_repeated {
+            // The next one says it again: whoever takes this one may have it to himself.
+            let _ = self.hand_on(batch.data).await;
+        } else if let Err(refused) = self.hand_on(batch.data.clone()).await {
             self.keep(batch.data, &refused);
         }
     }
@@ -292,7 +302,8 @@ mod tests {
 
     fn outlet(room: usize) -> (Outlet, mpsc::Receiver<Batch>) {
         let (sender, batches) = mpsc::channel(room);
-        (Outlet { sender, waiting: VecDeque::new(), shared: Shares::default() }, batches)
+        let pace = Pace::Live;
+        (Outlet { pace, sender, waiting: VecDeque::new(), shared: Shares::default() }, batches)
     }
 
     #[test]

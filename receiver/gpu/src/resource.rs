@@ -34,7 +34,9 @@ pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource
     }
     all.insert(attribute::PROCESS_PID.to_owned(), i64::from(info.process.pid).into());
     all.insert(attribute::SERVICE_NAME.to_owned(), service::service_name(info).into());
-    all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance(info, host).into());
+    let instance = instance("process", host).with_word(u64::from(info.process.pid));
+    let instance = instance.with_word(info.process.start_ns).uuid();
+    all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance.into());
     let known = info.attributes.iter().filter(|(key, _)| !key.starts_with("gen_ai."));
     all.extend(known.map(|(key, value)| (key.clone(), value.clone().into())));
     built(all)
@@ -43,6 +45,7 @@ pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource
 /// The resource of the receiver itself.
 pub(crate) fn receiver(host: &[(String, String)]) -> Resource {
     let mut all = common(host);
+    all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance("receiver", host).uuid().into());
     all.insert(attribute::SERVICE_NAME.to_owned(), DISTRO.into());
     all.insert(attribute::SERVICE_VERSION.to_owned(), VERSION.into());
     built(all)
@@ -74,10 +77,9 @@ fn built(all: BTreeMap<String, Value>) -> Resource {
     Resource::builder_empty().with_schema_url(attributes, semconv::UPSTREAM_SCHEMA_URL).build()
 }
 
-/// One per process, the same each time it is seen.
-fn instance(info: &ProcessInfo, host: &[(String, String)]) -> String {
-    let hash = host.iter().fold(Hash::of("instance"), |h, (k, v)| h.with(k.as_bytes()).with(v.as_bytes()));
-    hash.with_word(u64::from(info.process.pid)).with_word(info.process.start_ns).uuid()
+/// The beginning of an id that is the same each time: what kind of thing, and on which machine.
+fn instance(kind: &str, host: &[(String, String)]) -> Hash {
+    host.iter().fold(Hash::of(kind), |hash, (key, value)| hash.with(key.as_bytes()).with(value.as_bytes()))
 }
 
 #[cfg(test)]

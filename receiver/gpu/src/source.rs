@@ -30,6 +30,15 @@ impl<S: EventSource> AnySource for S {
 /// Opens a source, on the thread that will read it.
 pub type Open = Box<dyn FnOnce() -> Result<Box<dyn AnySource>, SourceError> + Send>;
 
+/// Whether a source can wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Pace {
+    /// It fills while nobody reads: what pipelines do not take in time is dropped and counted.
+    Live,
+    /// It has time: pipelines are waited for.
+    Recorded,
+}
+
 /// Where a receiver's events come from.
 pub(crate) enum Origin {
     /// The kernel of this machine.
@@ -37,7 +46,7 @@ pub(crate) enum Origin {
     /// A recording or a profiler trace.
     File(PathBuf),
     /// Whatever it was given.
-    Given(Open),
+    Given(Pace, Open),
 }
 
 impl Origin {
@@ -46,7 +55,16 @@ impl Origin {
         match self {
             Origin::Kernel(settings) => Ok(kernel(&settings)),
             Origin::File(path) => file(&path),
-            Origin::Given(open) => open(),
+            Origin::Given(_, open) => open(),
+        }
+    }
+
+    /// Whether it can wait.
+    pub(crate) fn pace(&self) -> Pace {
+        match self {
+            Origin::Kernel(_) => Pace::Live,
+            Origin::File(_) => Pace::Recorded,
+            Origin::Given(pace, _) => *pace,
         }
     }
 }
@@ -105,12 +123,28 @@ fn architecture() -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use event::recording::{Info, Writer};
+
     use super::*;
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let error = Origin::File(PathBuf::from("/no/such/file")).open().err().unwrap().to_string();
         assert!(error.contains("/no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn a_recording_is_read_to_its_end() {
+        let path = std::env::temp_dir().join(format!("warptap-source-{}.rec", std::process::id()));
+        let info = Info::here("test", ClockOffsets::default());
+        let mut writer = Writer::begin(File::create(&path).unwrap(), &info).unwrap();
+        (1..=3).for_each(|at_ns| writer.write(&Event::Tick { at_ns }).unwrap());
+        writer.finish().unwrap();
+        let mut source = Origin::File(path.clone()).open().unwrap();
+        let mut events = Vec::new();
+        while source.read(&mut events).unwrap() {}
+        assert_eq!(events.iter().filter(|e| matches!(e, Event::Tick { .. })).count(), 3);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

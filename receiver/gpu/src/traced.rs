@@ -40,6 +40,7 @@ struct Phase {
 #[derive(Debug)]
 pub(crate) struct Traced {
     host: Vec<(String, String)>,
+    info: ProcessInfo,
     resource: Resource,
     provider: Option<String>,
     model: Option<String>,
@@ -62,6 +63,7 @@ impl Traced {
         let first_seen_ns = if info.at_ns == 0 { now_ns } else { info.at_ns };
         let mut traced = Traced {
             host: host.to_vec(),
+            info: ProcessInfo::default(),
             resource: Resource::default(),
             provider: None,
             model: None,
@@ -82,6 +84,7 @@ impl Traced {
 
     /// Takes over what is known of the process.
     pub(crate) fn describe(&mut self, info: &ProcessInfo) {
+        self.info = info.clone();
         self.resource = resource::encoded(&resource::process(info, &self.host));
         let known = |key| resource::known(info, key).map(str::to_owned);
         self.provider = known(attribute::GEN_AI_PROVIDER_NAME);
@@ -89,6 +92,11 @@ impl Traced {
         if let Some(meters) = &mut self.meters {
             meters.set_model(self.provider.as_deref(), self.model.as_deref());
         }
+    }
+
+    /// What is known of it.
+    pub(crate) fn info(&self) -> &ProcessInfo {
+        &self.info
     }
 
     /// Who sends its signals.

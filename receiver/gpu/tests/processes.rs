@@ -177,6 +177,30 @@ fn more_processes_than_are_kept_evict_the_one_unseen_for_longest() {
 }
 
 #[test]
+fn a_process_that_comes_back_after_its_eviction_is_still_known() {
+    let mut early = serving(100, 30);
+    early.info.attributes.push(("k8s.pod.uid".to_owned(), "p-1".to_owned()));
+    let evicted_ns = early.now_ns;
+    let mut other = Program::new(200);
+    other.wait(20 * SECOND);
+    other.serve(30, 5 * MS);
+    other.info.at_ns = 15 * SECOND;
+    early.wait(40 * SECOND);
+    early.serve(30, 5 * MS);
+    let settings = Settings { processes_max: 1, ..Settings::default() };
+    let mut events = events(&[early], false);
+    // The other is described after the first was busy, and makes it go.
+    let after = events.iter().position(|e| e.at_ns().is_some_and(|at| at > evicted_ns + SECOND)).unwrap();
+    events.insert(after, Event::Process(Box::new(other.info)));
+    let output = analysed(&events, settings);
+    let last = output.last_of(100);
+    assert_eq!(text(&last.resource.as_ref().unwrap().attributes, "k8s.pod.uid"), "p-1");
+    let collections = output.collections();
+    let first = collections.iter().find(|r| pid_of(r.resource.as_ref()) == Some(100)).unwrap();
+    assert!(windows(last)[0].0 > windows(first)[0].1, "its series begin anew");
+}
+
+#[test]
 fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
     let info = ProcessInfo {
         process: ProcessId { pid: 7, start_ns: 1 },

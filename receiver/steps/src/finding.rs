@@ -171,7 +171,7 @@ impl Tally {
         self.steps += other.steps;
         self.joined += other.joined;
         self.leftover += other.leftover;
-        self.missed += other.missed;
+        self.missed = self.missed.saturating_add(other.missed);
         self.outliers.iter_mut().zip(other.outliers).for_each(|(sum, more)| *sum += more);
         self.streams_evicted += other.streams_evicted;
         self.clusters_evicted += other.clusters_evicted;

@@ -60,7 +60,7 @@ impl Process {
     pub(crate) fn observe(&mut self, record: &StepRecord, out: Out<'_>) {
         let place = self.judge.streams.place(record.stream, record.sequence);
         self.judge.tally.segments += 1;
-        self.judge.tally.missed += place.missed;
+        self.judge.tally.missed = self.judge.tally.missed.saturating_add(place.missed);
         let segment = Segment { stream: place.stream, record: *record };
         self.with(out, |assembler, take| {
             if place.is_taken_over {

@@ -97,6 +97,11 @@ fn points(metric: &Metric) -> (Instrument, Vec<&[KeyValue]>) {
         }
         metric::Data::ExponentialHistogram(h) => {
             assert_eq!(h.aggregation_temporality, 2, "{}", metric.name);
+            for p in &h.data_points {
+                let positive: u64 = p.positive.iter().flat_map(|b| &b.bucket_counts).sum();
+                assert_eq!(p.count, p.zero_count + positive, "{}", metric.name);
+                assert!(p.start_time_unix_nano <= p.time_unix_nano, "{}", metric.name);
+            }
             (Instrument::Histogram, h.data_points.iter().map(|p| p.attributes.as_slice()).collect())
         }
         other => panic!("{}: {other:?}", metric.name),
