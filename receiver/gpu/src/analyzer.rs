@@ -197,8 +197,8 @@ impl Analyzer {
                 self.account.orphaned += 1;
                 return None;
             }
-            self.make_room(sink);
             let (info, now_ns, limit) = (self.recalled(process), self.clock.now_ns(), self.limit());
+            self.make_room(sink);
             self.processes.insert(process, Traced::new(&info, &self.settings.host, now_ns, limit));
         }
         let now_ns = self.clock.now_ns();
