@@ -84,16 +84,24 @@ impl PlayError {
 
 /// Runs the player with these arguments, program name left out; the last arguments of this process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    run_main(arguments, None)
+    run_main(Options::last(arguments.into_iter().collect()), None)
+}
+
+/// Runs the player with the arguments that stand in this variable of the environment, one a line; `None` where
+/// there is no such variable. For a test program that runs itself again as the traced one: its own arguments stay
+/// as they are, for a process that the player starts too.
+pub fn main_by_variable(name: &str) -> Option<ExitCode> {
+    let value = std::env::var_os(name)?;
+    Some(run_main(Options::of_variable(name, &value), None))
 }
 
 /// The same for a program that holds libcudart's functions itself.
 pub fn main_with_own(arguments: impl IntoIterator<Item = OsString>, own: Own) -> ExitCode {
-    run_main(arguments, Some(own))
+    run_main(Options::last(arguments.into_iter().collect()), Some(own))
 }
 
-fn run_main(arguments: impl IntoIterator<Item = OsString>, own: Option<Own>) -> ExitCode {
-    match play(arguments.into_iter().collect(), own) {
+fn run_main(options: Result<Options, PlayError>, own: Option<Own>) -> ExitCode {
+    match options.and_then(|options| play(&options, own)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "player: {error}");
@@ -102,17 +110,18 @@ fn run_main(arguments: impl IntoIterator<Item = OsString>, own: Option<Own>) -> 
     }
 }
 
-fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
-    let options = Options::read(arguments)?;
-    let play = Play::of(&options)?;
-    let stubs = StubDir::of(&options)?;
+fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
+    let play = Play::of(options)?;
+    let stubs = StubDir::of(options)?;
     let functions = load(&stubs, &play, own)?;
     let log = match &options.oracle {
         Some(path) => Log::open(path, options.goes_on)
             .map_err(PlayError::file(format!("open oracle log {}", path.display())))?,
         None => Log::default(),
     };
-    protocol::ready(options.wait_go);
+    if !protocol::ready(options.wait_go) {
+        return Ok(());
+    }
     let began = ProcessLine {
         pid: std::process::id(),
         script: options.source.name(),
@@ -122,7 +131,7 @@ fn play(arguments: Vec<OsString>, own: Option<Own>) -> Result<(), PlayError> {
     let write = |lines: &[Line]| log.write(lines).map_err(PlayError::file("write the oracle log"));
     write(&[Line::Process(began)])?;
     let calls = match play {
-        Play::Script(script) => run::run(world::World::new(script, functions, log, &options, &stubs.dir)?)?,
+        Play::Script(script) => run::run(world::World::new(script, functions, log, options, &stubs.dir)?)?,
         Play::Sentinels => {
             sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?
         }

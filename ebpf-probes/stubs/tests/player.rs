@@ -234,10 +234,20 @@ fn a_static_runtime_stands_in_the_program_and_in_no_library() {
             function.symbol()
         );
     }
-    let log = scratch("static-maps").join("oracle");
-    let led = Player::start(player(STATIC_PLAYER, "@after-exec", &log, &["--wait-go"])).unwrap();
+    let dir = scratch("static-maps");
+    let arguments = ["--wait-go", "--stubs", dir.to_str().unwrap()];
+    let led = Player::start(player(STATIC_PLAYER, "@after-exec", &dir.join("oracle"), &arguments)).unwrap();
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", led.pid())).unwrap();
     assert!(maps.contains("libcuda.so.1") && !maps.contains("libcudart"), "{maps}");
+}
+
+#[test]
+fn a_player_that_nobody_leads_ends_without_a_call() {
+    let log = scratch("alone").join("oracle");
+    let mut command = player(PLAYER, "@after-exec", &log, &["--wait-go"]);
+    assert!(command.stdin(Stdio::null()).output().unwrap().status.success());
+    let played = read(&log);
+    assert!(played.calls.is_empty() && played.processes.is_empty());
 }
 
 #[test]
@@ -255,18 +265,39 @@ fn a_led_player_calls_nothing_before_it_may_and_lives_until_it_is_let_go() {
     assert!(led.finish().unwrap().success());
 }
 
+/// Tells this test program to be a player.
+const VARIABLE: &str = "STUBS_TEST_PLAYER";
+
+/// Not a test: this is where a player's process begins that is this program.
+#[test]
+fn player_process() {
+    stubs::player::main_by_variable(VARIABLE);
+}
+
 #[test]
 fn a_process_that_execs_keeps_its_id_and_goes_on() {
     let log = scratch("exec").join("oracle");
-    let arguments = ["--wait-go", "--speed", "50"];
-    let mut led = Player::start(player(PLAYER, "@exec", &log, &arguments)).unwrap();
+    check_exec(&log, player(PLAYER, "@exec", &log, &["--wait-go", "--speed", "50"]));
+}
+
+#[test]
+fn a_test_program_can_be_the_player_and_exec_itself() {
+    let log = scratch("exec-variable").join("oracle");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let arguments = format!("@exec\n--wait-go\n--speed\n50\n--oracle\n{}", log.display());
+    command.args(["player_process", "--exact", "--nocapture"]).env(VARIABLE, arguments);
+    check_exec(&log, command);
+}
+
+fn check_exec(log: &Path, command: Command) {
+    let mut led = Player::start(command).unwrap();
     let pid = led.pid();
     led.go().unwrap();
     led.ready().unwrap();
     led.go().unwrap();
     led.done().unwrap();
     assert!(led.finish().unwrap().success());
-    let played = read(&log);
+    let played = read(log);
     assert_eq!(played.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [pid, pid]);
     let phases: Vec<_> = played.steps.iter().map(|s| s.phase.as_str()).collect();
     assert_eq!(phases.len(), 40);

@@ -1,7 +1,9 @@
 //! The player's command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use super::PlayError;
 use crate::scripts;
@@ -81,13 +83,53 @@ pub(super) struct Options {
     pub(super) goes_on: bool,
     /// Of a process that takes over: the stubs' directory ends with it.
     pub(super) remove_stubs: bool,
-    /// What came before the player's own arguments when this process was started.
-    pub(super) prefix: Vec<OsString>,
+    /// How this process was told what to play, so that another can be.
+    pub(super) told: Told,
+}
+
+/// How a process is told what to play.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Told {
+    /// By its last arguments; these came before them.
+    Arguments(Vec<OsString>),
+    /// By this variable of its environment, an argument a line.
+    Variable(String),
+}
+
+impl Told {
+    /// This program, told to play by these arguments.
+    pub(super) fn again(&self, arguments: &[OsString]) -> Command {
+        let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+        let mut command = Command::new(own);
+        match self {
+            Told::Arguments(before) => {
+                command.args(before.iter().skip(1)).args(arguments);
+            }
+            Told::Variable(name) => {
+                let lines = arguments.join(OsStr::new("\n"));
+                command.args(std::env::args_os().skip(1)).env(name, lines);
+            }
+        }
+        command
+    }
 }
 
 impl Options {
-    pub(super) fn read(arguments: Vec<OsString>) -> Result<Options, PlayError> {
+    /// Reads the last arguments of this process.
+    pub(super) fn last(arguments: Vec<OsString>) -> Result<Options, PlayError> {
         let before = std::env::args_os().len().saturating_sub(arguments.len());
+        let told = Told::Arguments(std::env::args_os().take(before).collect());
+        Options::read(arguments, told)
+    }
+
+    /// Reads a variable of the environment.
+    pub(super) fn of_variable(name: &str, value: &OsStr) -> Result<Options, PlayError> {
+        let lines = value.as_bytes().split(|byte| *byte == b'\n');
+        let arguments = lines.map(|line| OsStr::from_bytes(line).to_os_string()).collect();
+        Options::read(arguments, Told::Variable(name.to_string()))
+    }
+
+    fn read(arguments: Vec<OsString>, told: Told) -> Result<Options, PlayError> {
         let mut options = Options {
             source: Source::Sentinels,
             speed: 1.0,
@@ -99,7 +141,7 @@ impl Options {
             process: None,
             goes_on: false,
             remove_stubs: false,
-            prefix: std::env::args_os().take(before).collect(),
+            told,
         };
         let mut source = None;
         let mut rest = arguments.into_iter();
@@ -157,7 +199,7 @@ mod tests {
     use super::*;
 
     fn read(arguments: &[&str]) -> Result<Options, String> {
-        Options::read(arguments.iter().map(Into::into).collect()).map_err(|e| e.to_string())
+        Options::last(arguments.iter().map(Into::into).collect()).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -169,7 +211,7 @@ mod tests {
             options.again(&"b".into()).iter().map(|a| a.to_string_lossy().into_owned()).collect();
         let again = read(&again.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
         let expected = Options { source: Source::File("b".into()), goes_on: true, ..options };
-        assert_eq!(Options { prefix: expected.prefix.clone(), ..again }, expected);
+        assert_eq!(Options { told: expected.told.clone(), ..again }, expected);
     }
 
     #[test]

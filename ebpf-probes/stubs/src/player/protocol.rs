@@ -15,12 +15,13 @@ fn say(line: &str) {
     let _ = out.flush();
 }
 
-/// The libraries are mapped: waits for the word, if one is to come.
-pub(super) fn ready(wait_go: bool) {
-    if wait_go {
-        say(&format!("ready {}", std::process::id()));
-        let _ = std::io::stdin().lock().read_line(&mut String::new());
+/// The libraries are mapped: waits for the word, if one is to come. False where nobody is there to say it.
+pub(super) fn ready(wait_go: bool) -> bool {
+    if !wait_go {
+        return true;
     }
+    say(&format!("ready {}", std::process::id()));
+    std::io::stdin().lock().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
 }
 
 /// All calls are made: waits to be let go.

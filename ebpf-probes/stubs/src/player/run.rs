@@ -47,21 +47,19 @@ fn others(world: &World) -> Result<Vec<Child>, PlayError> {
     names
         .iter()
         .map(|name| {
-            let mut command = again(world, &world.options.source.name());
-            command.args(["--process", name]).stdin(Stdio::null()).stdout(Stdio::null());
+            let mut command = again(world, &world.options.source.name(), &["--process", name]);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
             command.spawn().map_err(PlayError::file(format!("start process {name}")))
         })
         .collect()
 }
 
-/// This program as a player of `script`, with this run's libraries, log and speed.
-fn again(world: &World, script: &str) -> Command {
-    let mut prefix = world.options.prefix.iter();
-    let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
-    prefix.next();
-    let mut command = Command::new(own);
-    command.args(prefix).args(world.options.again(&script.into())).arg("--stubs").arg(&world.stubs);
-    command
+/// This program as a player of `script`, with this run's libraries, log and speed, and these arguments besides.
+fn again(world: &World, script: &str, more: &[&str]) -> Command {
+    let mut arguments = world.options.again(&script.into());
+    arguments.extend(["--stubs".into(), world.stubs.clone().into()]);
+    arguments.extend(more.iter().map(Into::into));
+    world.options.told.again(&arguments)
 }
 
 fn start_all<'scope>(world: &'scope World, scope: &'scope Scope<'scope, '_>) {
@@ -256,14 +254,11 @@ impl<'scope, 'env> Runner<'scope, 'env> {
     fn exec(&mut self, script: &str) {
         use std::os::unix::process::CommandExt;
         self.caller.flush();
-        let mut command = again(self.world, script);
-        if self.world.options.wait_go {
-            command.arg("--wait-go");
-        }
-        if self.world.options.stubs.is_none() || self.world.options.remove_stubs {
-            command.arg("--remove-stubs");
-        }
-        let failed = command.exec();
+        let options = &self.world.options;
+        let removes = options.stubs.is_none() || options.remove_stubs;
+        let more = [(options.wait_go, "--wait-go"), (removes, "--remove-stubs")];
+        let more: Vec<&str> = more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name).collect();
+        let failed = again(self.world, script, &more).exec();
         self.caller.complain(&format!("cannot exec a player of {script}: {failed}"));
     }
 }
