@@ -1,6 +1,6 @@
 //! Which phase a step belongs to, decided from its shape and never from its duration.
 //!
-//! Two ways to decide: [`adaptive`], which compares the steps of a stream with each other, and [`rules`],
+//! Two ways to decide: [`Classifier::Adaptive`], which compares the steps of a stream with each other, and [`rules`],
 //! thresholds that the user sets. Both answer with a [`Label`]: a phase, and how sure they are of it.
 
 pub(crate) mod adaptive;
