@@ -8,7 +8,8 @@ use crate::graph::Factories;
 pub const RECEIVERS: &[ReceiverFactory] = &[gpu::FACTORY, otlp::FACTORY];
 
 /// What stands between.
-pub const PROCESSORS: &[ProcessorFactory] = &[];
+pub const PROCESSORS: &[ProcessorFactory] =
+    &[processors::attributes::FACTORY, processors::batch::FACTORY, processors::resource::FACTORY];
 
 /// Sinks.
 pub const EXPORTERS: &[ExporterFactory] = &[
