@@ -28,7 +28,9 @@ const EAGER_MIDDLE: f64 = 110_000.0;
 /// The same for the kernels between graphs, which are attention alone. Seen: 8,192 tokens 3.4 million.
 const PIECEWISE_MIDDLE: f64 = 700_000.0;
 /// The most that a shape by itself can say.
-const PRIOR_MAX: f64 = 2.5;
+const PRIOR_MAX: f64 = 3.5;
+/// What one graph for a whole step says: prefills are rarely captured.
+const PRIOR_WHOLE: f64 = -2.5;
 /// A shape this likely to be a prefill is none the less for being the smaller one: large steps do not decode.
 const PRIOR_STRONG: f64 = 1.0;
 /// What a comparison can still say against that.
@@ -264,7 +266,7 @@ impl Clusters {
 fn prior(cluster: &Cluster) -> f64 {
     let above = cluster.threads_per_launch() - middle(cluster.form);
     match cluster.form {
-        Form::Whole => -PRIOR_MAX,
+        Form::Whole => PRIOR_WHOLE,
         Form::Piecewise => (0.7 * above).clamp(-PRIOR_MAX, PRIOR_MAX),
         Form::Eager | Form::Copies => above.clamp(-PRIOR_MAX, PRIOR_MAX),
     }

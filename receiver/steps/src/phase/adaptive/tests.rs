@@ -108,6 +108,15 @@ fn an_engine_that_decodes_by_whole_graphs_is_told_apart() {
 }
 
 #[test]
+fn a_decode_that_has_no_graph_is_no_prefill() {
+    check(0.99, 0.0, |r| match r.below(100) {
+        0 => (eager(430.0, 12_000.0, 3.0), Phase::Decode),
+        1..=5 => (eager(500.0, 333_000.0, 3.0), Phase::Prefill),
+        _ => (whole_decode(16.0), Phase::Decode),
+    });
+}
+
+#[test]
 fn chunked_prefill_between_whole_graph_decodes_reads_prompts() {
     check(0.99, 0.0, |r| match r.chance(0.2) {
         true => (piecewise_mixed(r.uniform(256.0, 8_192.0)), Phase::Mixed),
