@@ -60,7 +60,7 @@ pub struct Returned<'a> {
 
 /// A stream's step. Closes the fold even where the ring is full; false then.
 #[inline(always)]
-pub fn step(returned: &Returned<'_>, key: &StreamKey, fold: &StreamFold) -> bool {
+pub fn step(returned: &Returned<'_>, key: &StreamKey, fold: &StreamFold, flags: u32) -> bool {
     let Some(mut entry) = RING.reserve::<StepRecord>(0) else {
         fold.finish(&returned.exit);
         return false;
@@ -74,6 +74,7 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, fold: &StreamFold) -> bool
     out.first_tid = 0;
     out.process_fresh = r.process_fresh;
     fold.close(&r.enter, &r.exit, out);
+    out.header.flags |= flags;
     entry.submit(QUIET);
     count_record();
     true

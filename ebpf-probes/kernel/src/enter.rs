@@ -212,6 +212,7 @@ impl Call {
         }
         if frame.closing != 0 {
             frame.runq_ns = crate::task::runq_ns();
+            frame.process_fresh = self.process.enqueued().wrapping_sub(self.process.seen.load(Relaxed));
         }
     }
 

@@ -7,7 +7,7 @@ use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
 use table::counters::{Counters, Drop};
 use table::fold::{Stamp, StreamFold};
-use table::record::{EventKey, FRAMES, Frame, OperationKey, ProcessFold, StreamKey, ThreadFold};
+use table::record::{EventKey, FRAMES, Frame, OperationKey, ProcessFold, StreamKey, ThreadFold, flag};
 use table::{Action, Cookie};
 
 use crate::emit::{self, Returned};
@@ -118,9 +118,12 @@ fn outcome(r: &Return<'_>, exit: Stamp, failed: bool) -> Outcome {
         device: r.thread.device as i32 - 1,
         enter: Stamp { ns: r.frame.entry_ns, runq_ns: r.frame.runq_ns, tid: r.task.tid },
         exit,
-        process_fresh: r.process.enqueued().wrapping_sub(r.process.seen.load(Relaxed)),
+        process_fresh: r.frame.process_fresh,
     };
-    let closed = close(r, &returned);
+    let mut closed = close(r, &returned);
+    if !failed && r.cookie.is(Action::StreamDestroy) {
+        closed = forget_stream(r, &returned);
+    }
     if !failed {
         apply(r);
     }
@@ -163,8 +166,8 @@ fn close(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
     let delivered = match r.frame.closing {
         0 => return Outcome::Folded,
         1 => match found(&r.frame.closes) {
-            Some(fold) => emit::step(returned, &r.frame.closes, fold),
-            None => return Outcome::Folded,
+            Some(fold) if fold.has_pending_work() => emit::step(returned, &r.frame.closes, fold, 0),
+            _ => return Outcome::Folded,
         },
         _ => close_all(r, returned),
     };
@@ -181,14 +184,35 @@ fn close_all(r: &Return<'_>, returned: &Returned<'_>) -> bool {
     let mut all = true;
     for place in &r.process.active {
         if place.taken.load(Relaxed) == 2 {
-            place.taken.store(0, Relaxed);
             let key = active_key(r.task.pid, place);
+            let mut is_open = false;
             if let Some(fold) = found(&key) {
-                all &= emit::step(returned, &key, fold);
+                if fold.has_pending_work() {
+                    all &= emit::step(returned, &key, fold, 0);
+                }
+                // Another thread may have enqueued while this one waited.
+                is_open = fold.has_open_work();
             }
+            place.taken.store(u64::from(is_open), Relaxed);
         }
     }
     all
+}
+
+/// A stream is gone: what nobody waited for is a step all the same, said to be unfinished.
+#[inline(always)]
+fn forget_stream(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
+    let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
+    if r.frame.stream <= 2 {
+        return Outcome::Folded;
+    }
+    let delivered = match found(&key) {
+        Some(fold) if fold.begin_close() => emit::step(returned, &key, fold, flag::UNFINISHED),
+        _ => true,
+    };
+    let _ = STREAMS.remove(&key);
+    process::forget(r.process, &key);
+    if delivered { Outcome::Folded } else { Outcome::RingFull }
 }
 
 /// What a successful call changes for the calls after it.
@@ -207,8 +231,6 @@ fn apply(r: &Return<'_>) {
         }
     } else if r.cookie.is(Action::EventDestroy) {
         let _ = EVENTS.remove(&EventKey { pid: r.task.pid, pad: 0, event: r.frame.handle });
-    } else if r.cookie.is(Action::StreamDestroy) && r.frame.stream > 2 {
-        let _ = STREAMS.remove(&key);
     }
 }
 

@@ -131,3 +131,13 @@ pub fn remember(process: &ProcessFold, key: &StreamKey) {
         }
     }
 }
+
+/// The stream is gone: its place is free for another.
+#[inline(always)]
+pub fn forget(process: &ProcessFold, key: &StreamKey) {
+    for place in &process.active {
+        if place.stream.load(Relaxed) == key.stream && place.tid.load(Relaxed) == u64::from(key.tid) {
+            place.taken.store(0, Relaxed);
+        }
+    }
+}

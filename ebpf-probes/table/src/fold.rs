@@ -303,7 +303,7 @@ impl StreamFold {
     /// A closer is entered that waits for all of the stream. False where there is nothing to close: an idle poll.
     #[inline(always)]
     pub fn begin_close(&self) -> bool {
-        if self.enqueues() <= self.closed[0].load(Relaxed) {
+        if !self.has_open_work() {
             return false;
         }
         let epoch = self.epoch.load(Relaxed).wrapping_add(1);
@@ -350,6 +350,19 @@ impl StreamFold {
         }
         self.fill_times(enter, exit, out);
         self.finish(exit);
+    }
+
+    /// True while there is work that no step has: enqueued, and not closed.
+    #[inline(always)]
+    pub fn has_open_work(&self) -> bool {
+        self.enqueues() > self.closed[0].load(Relaxed)
+    }
+
+    /// True while a closer under way has something to close: two threads may wait for the same work, and the first
+    /// to return makes the step.
+    #[inline(always)]
+    pub fn has_pending_work(&self) -> bool {
+        self.pending[0].load(Relaxed) > self.closed[0].load(Relaxed)
     }
 
     /// The closer returned and nobody can be told: the stream's next step begins all the same.

@@ -262,8 +262,10 @@ pub struct Frame {
     pub bytes: u64,
     /// The row's stream.
     pub stream: u64,
-    /// 1 where the return closes the stream `closes`.
+    /// 1 where the return closes the stream `closes`, 2 where it closes all.
     pub closing: u64,
+    /// What the whole process had enqueued at entry since its previous closer.
+    pub process_fresh: u64,
     /// The stream that the return closes.
     pub closes: StreamKey,
 }

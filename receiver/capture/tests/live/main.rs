@@ -7,6 +7,7 @@
 
 mod account;
 mod libraries;
+mod nvidia;
 mod rig;
 mod rows;
 mod steps;
@@ -16,5 +17,15 @@ mod steps;
 fn player_process() {
     if let Ok(arguments) = std::env::var(rig::PLAYER) {
         stubs::player::main(arguments.lines().map(Into::into));
+    }
+}
+
+/// Not a test either: where a process begins that calls NVIDIA's library.
+#[test]
+fn calling_process() {
+    if let Ok(arguments) = std::env::var(nvidia::CALLER)
+        && let Some((library, told)) = arguments.split_once('\n')
+    {
+        nvidia::call_everything(library, told);
     }
 }
