@@ -77,7 +77,7 @@ impl Entropy<'_> {
             2 => f64::INFINITY,
             3 => f64::NEG_INFINITY,
             4 => f64::from(self.byte()) / 8.0,
-            _ => Some(f64::from_le_bytes(self.bytes())).filter(|v| !v.is_nan()).unwrap_or(-0.0),
+            _ => Some(f64::from_le_bytes(self.bytes())).filter(|v| v.is_normal()).unwrap_or(0.1),
         }
     }
 

@@ -1,0 +1,214 @@
+//! A real OpenTelemetry Collector: its own builder puts it together, below the target folder.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use component::{Data, Signal};
+use tempfile::TempDir;
+
+use crate::peers::{self, Skip};
+
+/// The release that it is built from.
+const VERSION: &str = "v0.159.0";
+
+/// What is built into it.
+const MANIFEST: &str = "\
+dist:
+  name: otelcol
+  description: a Collector to test against
+  output_path: ./built
+receivers:
+  - gomod: go.opentelemetry.io/collector/receiver/otlpreceiver VERSION
+exporters:
+  - gomod: go.opentelemetry.io/collector/exporter/debugexporter VERSION
+  - gomod: go.opentelemetry.io/collector/exporter/otlpexporter VERSION
+  - gomod: go.opentelemetry.io/collector/exporter/otlphttpexporter VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter VERSION
+processors:
+  - gomod: go.opentelemetry.io/collector/processor/batchprocessor VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/attributesprocessor VERSION
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor VERSION
+";
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a file is looked at, whose writer cannot say when it wrote.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a Collector does besides taking OTLP and writing it to a file: JSON texts, which are YAML too.
+#[derive(Clone, Debug, Default)]
+pub struct CollectorConfig {
+    /// Its processors, in the order of the pipeline: id and settings.
+    pub processors: Vec<(&'static str, String)>,
+    /// More exporters: id and settings.
+    pub exporters: Vec<(&'static str, String)>,
+}
+
+/// A running Collector; it ends with this value.
+#[derive(Debug)]
+pub struct Collector {
+    /// Where it takes gRPC.
+    pub grpc: SocketAddr,
+    /// Where it takes HTTP.
+    pub http: SocketAddr,
+    folder: TempDir,
+    process: Child,
+}
+
+/// Starts a Collector on free ports: the OTLP receiver, the processors, a file, and more exporters if asked.
+pub fn real_collector(config: &CollectorConfig) -> Result<Collector, Skip> {
+    let program = program()?;
+    // Between the choice of a free port and its use somebody else may take it.
+    let mut refused = None;
+    for _ in 0..3 {
+        match start(&program, config) {
+            Ok(collector) => return Ok(collector),
+            Err(log) if log.contains("address already in use") => refused = Some(log),
+            Err(log) => panic!("the Collector does not start:\n{log}"),
+        }
+    }
+    panic!("no free port found: {refused:?}");
+}
+
+impl Collector {
+    /// What it wrote to its file, once that is `enough`; batches in the order of the file.
+    pub fn received(&self, enough: impl Fn(&[Data]) -> bool) -> Vec<Data> {
+        let begin = Instant::now();
+        loop {
+            let batches = self.written();
+            if enough(&batches) {
+                return batches;
+            }
+            assert!(begin.elapsed() < PATIENCE, "in {PATIENCE:?} it received only {batches:?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// What it has written to its file by now.
+    pub fn written(&self) -> Vec<Data> {
+        let text = fs::read_to_string(self.folder.path().join("received.jsonl")).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(batch).collect()
+    }
+
+    /// A folder that its exporters may write to, and that ends with it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A line of its file: an export request of some signal.
+fn batch(line: &str) -> Data {
+    let signal = Signal::ALL.into_iter().find(|signal| {
+        let key = [r#"{"resourceLogs""#, r#"{"resourceMetrics""#, r#"{"resourceSpans""#][*signal as usize];
+        line.starts_with(key)
+    });
+    let signal = signal.unwrap_or_else(|| panic!("no export request: {line}"));
+    otlp_json::decode(signal, line.as_bytes()).unwrap_or_else(|e| panic!("{e}: {line}"))
+}
+
+/// Starts it, or returns its log.
+fn start(program: &Path, config: &CollectorConfig) -> Result<Collector, String> {
+    let folder = tempfile::tempdir().expect("a folder for a moment");
+    let (grpc, http) = (free_address(), free_address());
+    let path = folder.path().join("config.yaml");
+    fs::write(&path, yaml(config, grpc, http, folder.path())).expect("the folder can be written to");
+    let mut process = Command::new(program)
+        .arg("--config")
+        .arg(&path)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(File::create(folder.path().join("stdout")).expect("the folder can be written to"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it was built here");
+    let log = wait_until_ready(&mut process);
+    let collector = Collector { grpc, http, folder, process };
+    log.map(|()| collector)
+}
+
+/// Reads its log up to the line that says it is ready.
+fn wait_until_ready(process: &mut Child) -> Result<(), String> {
+    let stderr = process.stderr.take().expect("it is piped");
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        // To its end, so that the Collector never waits for someone to read.
+        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+    });
+    let mut log = String::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains("Everything is ready") => return Ok(()),
+            Ok(line) => log = format!("{log}{line}\n"),
+            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Err(log),
+        }
+    }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    listener.local_addr().expect("it is bound")
+}
+
+fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &Path) -> String {
+    let section = |parts: &[(&str, String)]| -> String {
+        parts.iter().map(|(id, settings)| format!("  {id}: {settings}\n")).collect()
+    };
+    let ids =
+        |parts: &[(&'static str, String)]| parts.iter().map(|(id, _)| *id).collect::<Vec<_>>().join(", ");
+    let file = folder.join("received.jsonl");
+    let file = format!(r#"{{"path": {file:?}, "flush_interval": "20ms"}}"#);
+    let folder = folder.to_str().expect("a name in UTF-8");
+    let exporters: Vec<_> = [("file", file)].into_iter().chain(config.exporters.clone()).collect();
+    let pipeline = format!(
+        "{{receivers: [otlp], processors: [{}], exporters: [{}]}}",
+        ids(&config.processors),
+        ids(&exporters)
+    );
+    format!(
+        "receivers:\n  otlp: {{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}\n\
+         processors:\n{}\nexporters:\n{}\n\
+         service:\n  telemetry: {{metrics: {{level: none}}}}\n\
+         \x20 pipelines: {{traces: {pipeline}, metrics: {pipeline}, logs: {pipeline}}}\n",
+        section(&config.processors),
+        section(&exporters).replace("${folder}", folder),
+    )
+}
+
+/// The built Collector.
+fn program() -> Result<PathBuf, Skip> {
+    let folder = peers::folder()?.join(format!("collector-{VERSION}"));
+    let program = folder.join("built/otelcol");
+    let is_wanted = std::env::var_os("WARPTAP_PEERS").is_some_and(|wish| wish == "build");
+    if !program.is_file() && !is_wanted {
+        return Err(Skip(format!(
+            "no OpenTelemetry Collector was built: with WARPTAP_PEERS=build it is, by Go, in some minutes, to {}",
+            program.display()
+        )));
+    }
+    peers::once("collector", || program.is_file(), || build(&folder))?;
+    Ok(program)
+}
+
+fn build(folder: &Path) -> Result<(), Skip> {
+    fs::create_dir_all(folder).map_err(|e| Skip(format!("{}: {e}", folder.display())))?;
+    let manifest = folder.join("builder.yaml");
+    fs::write(&manifest, MANIFEST.replace("VERSION", VERSION)).map_err(|e| Skip(e.to_string()))?;
+    let builder = format!("go.opentelemetry.io/collector/cmd/builder@{VERSION}");
+    let mut go = Command::new("go");
+    go.args(["run", &builder, "--config"]).arg(&manifest).current_dir(folder);
+    peers::run("go run builder", go.env("CGO_ENABLED", "0").env("GOWORK", "off"))
+}

@@ -1,0 +1,82 @@
+//! Our own components, driven as a pipeline drives them. Settings are the user's, in JSON.
+
+use std::sync::{Arc, Mutex};
+
+use component::config::{Node, Section};
+use component::{
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, ProcessorFactory,
+    Refused, Running,
+};
+use tokio_util::sync::CancellationToken;
+
+/// A running exporter.
+pub struct Exporting {
+    front: Arc<dyn Consumer>,
+    running: Running,
+    stop: CancellationToken,
+}
+
+/// An exporter by its settings.
+pub fn build_exporter(factory: &ExporterFactory, settings: &str) -> Box<dyn Exporter> {
+    (factory.build)(&context(factory.kind), Section::new("exporter", &node(settings))).expect(settings)
+}
+
+impl Exporting {
+    /// Starts an exporter.
+    pub async fn by(factory: &ExporterFactory, settings: &str) -> Self {
+        let stop = CancellationToken::new();
+        let started = build_exporter(factory, settings).start(stop.clone()).await;
+        let (front, running) = started.expect(settings);
+        Exporting { front, running, stop }
+    }
+
+    /// Sends a batch.
+    pub async fn send(&self, data: Data) -> Result<(), Refused> {
+        self.front.consume(data).await
+    }
+
+    /// Stops it, after it sent all that it holds.
+    pub async fn end(self) {
+        self.stop.cancel();
+        self.running.await;
+    }
+}
+
+/// Keeps what it is given.
+#[derive(Debug, Default)]
+pub struct Sink(Mutex<Vec<Data>>);
+
+impl Sink {
+    /// What it was given.
+    pub fn got(&self) -> Vec<Data> {
+        self.0.lock().expect("no one panics with it").clone()
+    }
+}
+
+impl Consumer for Sink {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        self.0.lock().expect("no one panics with it").push(data);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// What a processor makes of batches, from its start to its end.
+pub async fn processed(factory: &ProcessorFactory, settings: &str, batches: &[Data]) -> Vec<Data> {
+    let built = (factory.build)(&context(factory.kind), Section::new("processor", &node(settings)));
+    let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
+    let (front, running) = built.expect(settings).start(sink.clone(), stop.clone());
+    for batch in batches {
+        front.consume(batch.clone()).await.expect("it takes the batch");
+    }
+    stop.cancel();
+    running.await;
+    sink.got()
+}
+
+fn node(settings: &str) -> Node {
+    serde_json::from_str(settings).expect(settings)
+}
+
+fn context(kind: &str) -> BuildContext {
+    BuildContext { id: ComponentId::parse(kind).expect("a type"), version: "0.0.0" }
+}

@@ -1,0 +1,53 @@
+//! Where peers are kept, and how a command that installs one is run.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Why a peer cannot be had here.
+#[derive(Clone, Debug)]
+pub struct Skip(pub String);
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The folder for peers, below the target folder of the test that runs.
+pub(crate) fn folder() -> Result<PathBuf, Skip> {
+    let program =
+        std::env::current_exe().map_err(|e| Skip(format!("where this test lies is unknown: {e}")))?;
+    // target/PROFILE/deps/TEST
+    let target = program.ancestors().nth(3).ok_or_else(|| Skip("no target folder".to_owned()))?;
+    let folder = target.join("peers");
+    fs::create_dir_all(&folder).map_err(|e| Skip(format!("{}: {e}", folder.display())))?;
+    Ok(folder)
+}
+
+/// Does `install` once, whoever else wants the same at the same time; `is_there` tells that it was done.
+pub(crate) fn once(
+    name: &str,
+    is_there: impl Fn() -> bool,
+    install: impl FnOnce() -> Result<(), Skip>,
+) -> Result<(), Skip> {
+    let path = folder()?.join(format!("{name}.lock"));
+    let failed = |e: io::Error| Skip(format!("{}: {e}", path.display()));
+    let lock = File::create(&path).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    if is_there() { Ok(()) } else { install() }
+}
+
+/// Runs a command to its end; its own words are the reason where it fails.
+pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), Skip> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| Skip(format!("{what}: {e}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let tail: Vec<&str> = said.lines().rev().take(3).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    Err(Skip(format!("{what}: {}: {}", output.status, tail.join("; "))))
+}

@@ -1,0 +1,220 @@
+//! The OTLP server in Python, and Python's own idea of OTLP's JSON. The programs lie in `python`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use component::{Data, Signal};
+use prost::Message as _;
+use serde_json::Value;
+
+use crate::peers::{self, Skip};
+
+/// What the programs need.
+const PACKAGES: [&str; 2] = ["opentelemetry-proto>=1.30", "grpcio>=1.60"];
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What carried a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Protocol {
+    /// gRPC.
+    Grpc,
+    /// HTTP with protobuf.
+    HttpProto,
+    /// HTTP with JSON.
+    HttpJson,
+}
+
+/// A request that the server received.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// What carried it.
+    pub protocol: Protocol,
+    /// Whether it was compressed.
+    pub is_gzip: bool,
+    /// Its headers, or its gRPC metadata, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// What was in it, as Python's protobuf read and wrote it.
+    pub data: Data,
+}
+
+/// A running server; it ends with this value.
+#[derive(Debug)]
+pub struct PythonServer {
+    /// Where it takes gRPC.
+    pub grpc: SocketAddr,
+    /// Where it takes HTTP.
+    pub http: SocketAddr,
+    lines: Receiver<String>,
+    process: Child,
+}
+
+/// Starts a server on free ports.
+pub fn python_server() -> Result<PythonServer, Skip> {
+    let mut process = command("server.py")?
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Skip(format!("python: {e}")))?;
+    let stdout = process.stdout.take().expect("it is piped");
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let ports =
+        lines.recv_timeout(PATIENCE).map_err(|e| Skip(format!("the python server said nothing: {e}")))?;
+    let ports: Value = serde_json::from_str(&ports).expect("it says its ports in JSON");
+    let address = |key: &str| -> SocketAddr {
+        let port = ports[key].as_u64().and_then(|port| port.try_into().ok());
+        ([127, 0, 0, 1], port.expect("a port")).into()
+    };
+    Ok(PythonServer { grpc: address("grpc"), http: address("http"), lines, process })
+}
+
+impl PythonServer {
+    /// The next request that it receives; waits for it, with patience.
+    pub fn next(&self) -> Received {
+        self.until(PATIENCE).expect("the server receives a request in time")
+    }
+
+    /// The next request that it receives within a time.
+    pub fn until(&self, patience: Duration) -> Option<Received> {
+        let line = self.lines.recv_timeout(patience).ok()?;
+        let said: Value = serde_json::from_str(&line).expect("it says what it received in JSON");
+        let text = |key: &str| said[key].as_str().expect("a text");
+        let pair =
+            |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap_or_default().to_owned());
+        Some(Received {
+            protocol: match text("protocol") {
+                "grpc" => Protocol::Grpc,
+                "http/protobuf" => Protocol::HttpProto,
+                "http/json" => Protocol::HttpJson,
+                other => panic!("unknown protocol {other:?}"),
+            },
+            is_gzip: text("compression") == "gzip",
+            headers: said["headers"].as_object().into_iter().flatten().map(pair).collect(),
+            data: from_base64(text("signal"), text("request")),
+        })
+    }
+}
+
+impl Drop for PythonServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn from_base64(signal: &str, base64: &str) -> Data {
+    let bytes = STANDARD.decode(base64).expect("it writes base64");
+    from_proto(Signal::ALL.into_iter().find(|s| s.name() == signal).expect("a signal"), &bytes)
+}
+
+fn from_proto(signal: Signal, bytes: &[u8]) -> Data {
+    match signal {
+        Signal::Logs => Data::Logs(std::sync::Arc::new(prost_decode(bytes))),
+        Signal::Metrics => Data::Metrics(std::sync::Arc::new(prost_decode(bytes))),
+        Signal::Traces => Data::Traces(std::sync::Arc::new(prost_decode(bytes))),
+    }
+}
+
+fn prost_decode<M: prost::Message + Default>(bytes: &[u8]) -> M {
+    M::decode(bytes).expect("Python writes protobuf")
+}
+
+fn to_proto(data: &Data) -> Vec<u8> {
+    match data {
+        Data::Logs(d) => d.encode_to_vec(),
+        Data::Metrics(d) => d.encode_to_vec(),
+        Data::Traces(d) => d.encode_to_vec(),
+    }
+}
+
+/// Has Python read each JSON text and compare it with the data it stands for, and returns the JSON that Python
+/// writes for the same data; or says of which text they differ.
+pub fn json_by_python(cases: &[(Data, Vec<u8>)]) -> Result<Result<Vec<Vec<u8>>, String>, Skip> {
+    let mut process = command("json_check.py")?
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Skip(format!("python: {e}")))?;
+    let stdin = process.stdin.take().expect("it is piped");
+    let lines: Vec<String> = cases.iter().map(|(data, json)| question(data, json)).collect();
+    let asking = std::thread::spawn(move || ask(stdin, &lines));
+    let stdout = process.stdout.take().expect("it is piped");
+    let mut answers = Vec::new();
+    for (line, (_, json)) in BufReader::new(stdout).lines().zip(cases) {
+        let line = line.expect("it writes UTF-8");
+        let Some(answer) = line.strip_prefix("same ") else {
+            let _ = process.kill();
+            return Ok(Err(format!("{line}: {}", String::from_utf8_lossy(json))));
+        };
+        answers.push(answer.as_bytes().to_vec());
+    }
+    asking.join().expect("asking does not panic");
+    let status = process.wait().expect("it ends");
+    assert!(status.success() && answers.len() == cases.len(), "{status} after {} answers", answers.len());
+    Ok(Ok(answers))
+}
+
+fn question(data: &Data, json: &[u8]) -> String {
+    let proto = STANDARD.encode(to_proto(data));
+    let json = String::from_utf8_lossy(json);
+    serde_json::json!({"signal": data.signal().name(), "proto": proto, "json": json}).to_string()
+}
+
+fn ask(mut stdin: ChildStdin, lines: &[String]) {
+    for line in lines {
+        if writeln!(stdin, "{line}").is_err() {
+            return;
+        }
+    }
+}
+
+/// One of the programs, ready to be started by a Python that has the packages.
+fn command(program: &str) -> Result<Command, Skip> {
+    let mut command = Command::new(interpreter()?);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(program));
+    Ok(command)
+}
+
+/// The interpreter of the virtual environment, which is made where it is missing.
+fn interpreter() -> Result<PathBuf, Skip> {
+    let folder = peers::folder()?.join("python");
+    let (interpreter, done) = (folder.join("bin/python3"), folder.join("installed"));
+    let begin = Instant::now();
+    peers::once(
+        "python",
+        || done.is_file(),
+        || {
+            peers::run(
+                "python3 -m venv",
+                Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder),
+            )?;
+            let mut pip = Command::new(&interpreter);
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--only-binary",
+                ":all:",
+            ]);
+            peers::run("pip install", pip.args(["--retries", "1", "--timeout", "10"]).args(PACKAGES))?;
+            std::fs::write(&done, format!("in {:?}\n", begin.elapsed())).map_err(|e| Skip(e.to_string()))
+        },
+    )?;
+    Ok(interpreter)
+}

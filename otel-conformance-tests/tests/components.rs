@@ -1,0 +1,142 @@
+//! Our components beside the Collector's own, by the same settings on the same data: what the `debug` exporter
+//! prints, what `attributes`, `resource` and `batch` make of a batch.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+mod common;
+
+use common::{batches, batches_of, json};
+use component::{Data, ProcessorFactory, Signal};
+use otel_conformance_tests::{CollectorConfig, Exporting, normalised, processed, real_collector};
+
+/// Sends batches to a Collector one after the other, each answered before the next.
+async fn send(collector: &otel_conformance_tests::Collector, batches: &[Data]) {
+    let settings = format!(
+        r#"{{"endpoint": "{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
+        collector.grpc
+    );
+    let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &settings).await;
+    for data in batches {
+        exporter.send(data.clone()).await.unwrap();
+    }
+    exporter.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn debug_prints_what_the_collectors_prints() {
+    for verbosity in ["basic", "normal", "detailed"] {
+        let settings = format!(
+            r#"{{"verbosity": "{verbosity}", "use_internal_logger": false, "output_paths": ["${{folder}}/debug.txt"]}}"#
+        );
+        let config = CollectorConfig { exporters: vec![("debug", settings.clone())], ..Default::default() };
+        let collector = match real_collector(&config) {
+            Ok(collector) => collector,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let sent: Vec<Data> = batches(20).iter().map(normalised).collect();
+        send(&collector, &sent).await;
+        let theirs = std::fs::read_to_string(collector.folder().join("debug.txt")).unwrap();
+
+        let folder = tempfile::tempdir().unwrap();
+        let ours = settings.replace("${folder}", folder.path().to_str().unwrap());
+        let exporter = Exporting::by(&exporters::debug::FACTORY, &ours).await;
+        for data in sent {
+            exporter.send(data).await.unwrap();
+        }
+        exporter.end().await;
+        let ours = std::fs::read_to_string(folder.path().join("debug.txt")).unwrap();
+        for (number, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
+            assert_eq!(ours, theirs, "{verbosity}, line {}", number + 1);
+        }
+        assert_eq!(ours.lines().count(), theirs.lines().count());
+    }
+}
+
+/// Checks that a processor of ours and the Collector's make the same of the same batches.
+async fn check(factory: &ProcessorFactory, settings: &str, sent: &[Data]) {
+    let processors = vec![(factory.kind, settings.to_owned())];
+    let collector = match real_collector(&CollectorConfig { processors, ..Default::default() }) {
+        Ok(collector) => collector,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    send(&collector, sent).await;
+    let ours = processed(factory, settings, sent).await;
+    let theirs = tokio::task::block_in_place(|| collector.received(|got| got.len() >= ours.len()));
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(json(&normalised(ours)), json(&normalised(theirs)), "{settings}");
+    }
+    assert_eq!(ours.len(), theirs.len(), "{settings}");
+}
+
+/// Batches whose attributes have the keys that the actions below name, with values of every kind.
+fn keyed() -> Vec<Data> {
+    let values = [
+        r#"{"stringValue":"12"}"#,
+        r#"{"stringValue":"http://h/x?y"}"#,
+        r#"{"stringValue":""}"#,
+        r#"{"boolValue":true}"#,
+        r#"{"intValue":"-7"}"#,
+        r#"{"doubleValue":2.75}"#,
+        r#"{"doubleValue":1e21}"#,
+        r#"{"bytesValue":"AQI="}"#,
+        r#"{"arrayValue":{"values":[{"intValue":"1"},{"stringValue":"a<b"}]}}"#,
+        r#"{"kvlistValue":{"values":[{"key":"z","value":{"doubleValue":0.5}},{"key":"y","value":{}}]}}"#,
+        "{}",
+    ];
+    let of = |value: &str| {
+        let attributes = format!(
+            r#"[{{"key":"a","value":{value}}},{{"key":"ab","value":{value}}},{{"key":"c","value":{{"intValue":"1"}}}}]"#
+        );
+        let spans = format!(
+            r#"{{"resourceSpans":[{{"resource":{{"attributes":{attributes}}},"scopeSpans":[{{"scope":{{"name":"s"}},"spans":[{{"name":"decode","kind":2,"attributes":{attributes}}},{{"name":"prefill","attributes":{attributes}}}]}}]}}]}}"#
+        );
+        otlp_json::decode(Signal::Traces, spans.as_bytes()).unwrap()
+    };
+    values.map(of).to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_do_what_the_collectors_do() {
+    let actions = r#"[
+        {"key": "new", "action": "insert", "from_attribute": "a"},
+        {"key": "a", "action": "insert", "value": "kept"},
+        {"key": "c", "action": "update", "value": {"k": [1, 2.5, "x", true]}},
+        {"key": "d", "action": "update", "value": "never"},
+        {"key": "d", "action": "upsert", "from_attribute": "missing", "default_value": 7},
+        {"key": "hashed", "action": "insert", "from_attribute": "a"},
+        {"key": "hashed", "action": "hash"},
+        {"key": "text", "action": "insert", "from_attribute": "a"},
+        {"key": "text", "action": "convert", "converted_type": "string"},
+        {"key": "int", "action": "insert", "from_attribute": "a"},
+        {"key": "int", "action": "convert", "converted_type": "int"},
+        {"key": "double", "action": "insert", "from_attribute": "a"},
+        {"key": "double", "action": "convert", "converted_type": "double"},
+        {"key": "a", "action": "extract", "pattern": "^(?P<scheme>[^:]*)://(?P<host>[^/]*)(?P<port>:[0-9]+)?"},
+        {"pattern": "^ab", "action": "hash"},
+        {"pattern": "^c$", "action": "delete"}
+    ]"#;
+    check(&processors::resource::FACTORY, &format!(r#"{{"attributes": {actions}}}"#), &keyed()).await;
+    let selection = r#""include": {"match_type": "regexp", "span_names": ["^d", "x"]},
+                       "exclude": {"match_type": "strict", "attributes": [{"key": "a", "value": true}]}"#;
+    let settings = format!(r#"{{{selection}, "actions": {actions}}}"#);
+    check(&processors::attributes::FACTORY, &settings, &keyed()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_are_cut_where_the_collector_cuts() {
+    for signal in Signal::ALL {
+        // The Collector forgets a metric's metadata where it cuts one; all else is to be the same.
+        let sent: Vec<Data> = batches_of(signal, 40).iter().map(without_metadata).collect();
+        let settings = r#"{"send_batch_size": 5, "send_batch_max_size": 7, "timeout": "1s"}"#;
+        check(&processors::batch::FACTORY, settings, &sent).await;
+    }
+}
+
+fn without_metadata(data: &Data) -> Data {
+    let mut data = data.clone();
+    if let Data::Metrics(metrics) = &mut data {
+        let metrics = std::sync::Arc::make_mut(metrics);
+        let scopes = metrics.resource_metrics.iter_mut().flat_map(|r| &mut r.scope_metrics);
+        scopes.flat_map(|s| &mut s.metrics).for_each(|m| m.metadata.clear());
+    }
+    data
+}

@@ -1,0 +1,89 @@
+//! What our exporters send, as strangers receive it: over gRPC and HTTP, compressed and not, in both
+//! encodings. The Python server has what it received decoded by Google's protobuf; the Collector writes it to
+//! a file.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::{batches, json};
+use component::{Data, ExporterFactory};
+use otel_conformance_tests::{
+    CollectorConfig, Exporting, Protocol, normalised, python_server, real_collector,
+};
+
+/// An exporter, settings to add to its endpoint, and what a server sees of them.
+type Way = (ExporterFactory, &'static str, Protocol, bool);
+
+const WAYS: [Way; 6] = [
+    (exporters::otlp_grpc::FACTORY, r#""compression": "gzip""#, Protocol::Grpc, true),
+    (exporters::otlp_grpc::FACTORY, r#""compression": "none""#, Protocol::Grpc, false),
+    (exporters::otlp_http::FACTORY, r#""compression": "gzip""#, Protocol::HttpProto, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "none""#, Protocol::HttpProto, false),
+    (exporters::otlp_http::FACTORY, r#""encoding": "json""#, Protocol::HttpJson, true),
+    (
+        exporters::otlp_http::FACTORY,
+        r#""encoding": "json", "compression": "none""#,
+        Protocol::HttpJson,
+        false,
+    ),
+];
+
+async fn exporting((factory, more, protocol, _): &Way, grpc: SocketAddr, http: SocketAddr) -> Exporting {
+    let settings = match protocol {
+        Protocol::Grpc => format!(r#"{{"endpoint": "{grpc}", "tls": {{"insecure": true}}, {more}}}"#),
+        _ => format!(r#"{{"endpoint": "http://{http}", "headers": {{"X-Tenant": "a b"}}, {more}}}"#),
+    };
+    Exporting::by(factory, &settings).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_receives_what_is_sent() {
+    let server = match python_server() {
+        Ok(server) => server,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    for way in &WAYS {
+        let exporter = exporting(way, server.grpc, server.http).await;
+        for data in batches(12) {
+            exporter.send(data.clone()).await.unwrap();
+            let received = tokio::task::block_in_place(|| server.next());
+            assert_eq!(received.protocol, way.2);
+            assert_eq!(json(&received.data), json(&data), "{:?} {}", way.2, way.1);
+            if way.2 != Protocol::Grpc {
+                assert_eq!(received.is_gzip, way.3, "{}", way.1);
+                assert!(received.headers.contains(&("x-tenant".to_owned(), "a b".to_owned())));
+            }
+        }
+        exporter.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_receives_what_is_sent() {
+    for way in &WAYS {
+        let collector = match real_collector(&CollectorConfig::default()) {
+            Ok(collector) => collector,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let exporter = exporting(way, collector.grpc, collector.http).await;
+        let sent = batches(12);
+        for data in &sent {
+            exporter.send(data.clone()).await.unwrap();
+        }
+        exporter.end().await;
+        let received = tokio::task::block_in_place(|| collector.received(|got| got.len() >= sent.len()));
+        // Several consumers send at once: what arrives is in any order.
+        let sorted = |batches: &[Data]| {
+            let mut texts: Vec<String> = batches.iter().map(|data| json(&normalised(data))).collect();
+            texts.sort();
+            texts
+        };
+        let (got, want) = (sorted(&received), sorted(&sent));
+        for (got, want) in got.iter().zip(&want) {
+            assert_eq!(got, want, "{:?} {}", way.2, way.1);
+        }
+        assert_eq!(got.len(), want.len());
+    }
+}

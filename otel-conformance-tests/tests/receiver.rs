@@ -1,0 +1,66 @@
+//! What a real Collector's exporters send, as our receiver hands it on: gRPC, and HTTP in both encodings.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{batches, json};
+use component::{ComponentId, Consumer, Receiver, Signal};
+use otel_conformance_tests::{CollectorConfig, Exporting, Sink, normalised, real_collector};
+use otlp::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocol, Protocols};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn we_receive_what_a_collector_sends() {
+    let anywhere = || "127.0.0.1:0".to_owned();
+    let grpc = GrpcConfig { endpoint: anywhere(), ..GrpcConfig::default() };
+    let http = HttpConfig { endpoint: anywhere(), ..HttpConfig::default() };
+    let protocols = Protocols {
+        grpc: component::config::Optional::some(grpc),
+        http: component::config::Optional::some(http),
+    };
+    let (bound, mut told) = mpsc::unbounded_channel();
+    let id = ComponentId::parse("otlp").unwrap();
+    let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);
+    let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
+    let next = Signal::ALL.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
+    let running = Box::new(receiver).start(next, stop.clone()).await.unwrap();
+    let (Some((Protocol::Grpc, grpc)), Some((Protocol::Http, http))) = (told.recv().await, told.recv().await)
+    else {
+        panic!("both protocols listen")
+    };
+
+    // One at a time and without a queue, so that what arrives is in order.
+    let common = r#""sending_queue": {"enabled": false}"#;
+    let exporters = vec![
+        ("otlp_grpc/x", format!(r#"{{"endpoint": "{grpc}", "tls": {{"insecure": true}}, {common}}}"#)),
+        ("otlp_http/proto", format!(r#"{{"endpoint": "http://{http}", "compression": "none", {common}}}"#)),
+        ("otlp_http/json", format!(r#"{{"endpoint": "http://{http}", "encoding": "json", {common}}}"#)),
+    ];
+    let ways = exporters.len();
+    let collector = match real_collector(&CollectorConfig { exporters, ..CollectorConfig::default() }) {
+        Ok(collector) => collector,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let settings = format!(
+        r#"{{"endpoint": "{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
+        collector.grpc
+    );
+    let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &settings).await;
+    let mut got = 0;
+    for data in batches(12) {
+        exporter.send(data.clone()).await.unwrap();
+        let arrived = sink.got();
+        assert_eq!(arrived.len() - got, ways, "it answers once all its exporters have sent");
+        for one in &arrived[got..] {
+            assert_eq!(json(&normalised(one)), json(&normalised(&data)));
+        }
+        got = arrived.len();
+    }
+    exporter.end().await;
+    stop.cancel();
+    drop(collector);
+    running.await;
+}
