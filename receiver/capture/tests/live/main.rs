@@ -11,13 +11,12 @@ mod nvidia;
 mod rig;
 mod rows;
 mod steps;
+mod traces;
 
 /// Not a test: this is where a player's process begins.
 #[test]
 fn player_process() {
-    if let Ok(arguments) = std::env::var(rig::PLAYER) {
-        stubs::player::main(arguments.lines().map(Into::into));
-    }
+    stubs::player::main_by_variable(rig::PLAYER);
 }
 
 /// Not a test either: where a process begins that calls NVIDIA's library.

@@ -1,0 +1,70 @@
+//! Real profiler traces, played as real calls under real probes: the same steps as from the file.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use event::replay::Replay;
+use event::trace::Limits;
+use event::{Event, EventSource as _};
+use steps::{Engine, Finding};
+use table::fold::Counter;
+
+use crate::rig::{rig, settings};
+
+/// Phase, launches, graph launches and copies of every step.
+type Steps = Vec<(&'static str, [u64; 3])>;
+
+fn steps(events: &[Event]) -> Steps {
+    let mut engine = Engine::new(steps::Settings::default());
+    let mut found = Vec::new();
+    let mut keep = |finding: Finding| {
+        if let Finding::Step(s) = finding {
+            let work = [Counter::Launches, Counter::GraphLaunches, Counter::Copies].map(|c| s.work.of(c));
+            found.push((s.phase.name(), work));
+        }
+    };
+    events.iter().for_each(|event| engine.observe(event, &mut keep));
+    engine.finish(&mut keep);
+    found
+}
+
+fn check(name: &str, speed: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
+    if !path.exists() {
+        return println!("skipped: there is no {} beside the repository", name);
+    }
+    let mut recorded = Vec::new();
+    let mut replay = Replay::open(File::open(&path).unwrap(), &Limits::default()).unwrap();
+    while replay.read(&mut recorded).unwrap() {}
+    let Some(mut rig) = rig(name, &settings()) else { return };
+    let player = rig.player(&[path.to_str().unwrap(), "--speed", speed]);
+    rig.play(player);
+    let account = rig.capture.account();
+    assert!(account.is_balanced() && account.lost() == 0, "{account:?}");
+    assert_eq!(steps(&rig.events), steps(&recorded), "{name}: live against the file");
+}
+
+#[test]
+fn a_decode_step_of_vllm_is_the_same_live() {
+    check("mi300x_vllm_decode_full_graph.json.gz", "1");
+}
+
+#[test]
+fn a_mixed_step_of_vllm_is_the_same_live() {
+    check("mi300x_vllm_mixed_piecewise.json.gz", "1");
+}
+
+#[test]
+fn a_prefill_step_of_vllm_is_the_same_live() {
+    check("b200_vllm_prefill_eager.json.gz", "1");
+}
+
+#[test]
+fn a_ddp_training_loop_is_the_same_live() {
+    check("a100_ddp_nccl.json.gz", "1");
+}
+
+#[test]
+fn a_training_loop_with_graphs_is_the_same_live() {
+    check("a100_train_graphs_nccl_rank0.json.gz", "1");
+}
