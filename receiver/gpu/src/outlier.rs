@@ -73,7 +73,15 @@ impl Outlier<'_> {
         ids
     }
 
-    /// The status of the span and the body of the record.
+    /// The body of the record.
+    fn sentence_with_cause(&self) -> String {
+        match self.step.causes.first() {
+            Some(cause) => format!("{}: {}", self.sentence(), cause.evidence),
+            None => self.sentence(),
+        }
+    }
+
+    /// The status of the span.
     fn sentence(&self) -> String {
         let phase = match words::phase(self.step.phase) {
             GpuStepPhase::Unknown => "a",
@@ -134,7 +142,7 @@ impl Outlier<'_> {
         log.set_event_name(event::GPU_STEP_OUTLIER);
         log.set_severity_number(Severity::Warn);
         log.set_severity_text("WARN");
-        log.set_body(self.sentence().into());
+        log.set_body(self.sentence_with_cause().into());
         let causes: Vec<String> = step.causes.iter().map(explanation).collect();
         let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
         let rows: [(&'static str, Option<AnyValue>); 15] = [

@@ -73,7 +73,7 @@ fn kernel(settings: &capture::Settings) -> Box<dyn AnySource> {
     match capture::Capture::start(settings) {
         Ok(capture) => Box::new(capture),
         Err(error) => {
-            tracing::warn!(%error, "GPU processes are not watched; everything else runs, recordings too");
+            tracing::warn!(%error, "GPU processes are not watched");
             Box::new(Idle)
         }
     }

@@ -94,8 +94,8 @@ pub(crate) fn seen(traced: &Traced, info: &ProcessInfo, records: &Records, clock
 
 fn sight(info: &ProcessInfo) -> String {
     let seen = match info.visible.as_slice() {
-        [] => "no library of it is seen".to_owned(),
-        libraries => format!("calls of {} are seen", libraries.join(", ")),
+        [] => "nothing of it is seen".to_owned(),
+        libraries => format!("seen: {}", libraries.join(", ")),
     };
     match info.blind.as_slice() {
         [] => seen,

@@ -215,7 +215,7 @@ fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
     let logs = output.logs("warptap.process.seen");
     let told: Vec<(String, String)> =
         logs.iter().map(|(_, l)| (l.severity_text.clone(), show(l.body.as_ref()))).collect();
-    let seen = "calls of libcuda.so.1 are seen";
+    let seen = "seen: libcuda.so.1";
     let want = [
         ("INFO".to_owned(), seen.to_owned()),
         ("WARN".to_owned(), format!("{seen}; not seen: cudart is linked statically")),

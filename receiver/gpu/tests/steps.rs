@@ -85,6 +85,7 @@ fn span_record_and_exemplar_find_each_other() {
     assert_eq!(text(&log.attributes, "gpu.event.id"), text(&span.attributes, "gpu.event.id"));
     assert_eq!(log.time_unix_nano, span.end_time_unix_nano);
     assert!(text(&log.attributes, "gpu.step.causes").contains('%'), "{:?}", log.attributes);
+    assert!(show(log.body.as_ref()).contains("the host waited 40.00 ms for the GPU"), "{:?}", log.body);
 
     let durations = distributions(output.last_of(100), "gpu.step.duration");
     let with: Vec<_> = durations.iter().filter(|p| !p.exemplars.is_empty()).collect();
