@@ -48,6 +48,8 @@ pub struct CollectorConfig {
     pub processors: Vec<(&'static str, String)>,
     /// More exporters: id and settings.
     pub exporters: Vec<(&'static str, String)>,
+    /// The one signal it has a pipeline for; all of them where none is named.
+    pub only: Option<Signal>,
 }
 
 /// A running Collector; it ends with this value.
@@ -178,13 +180,16 @@ fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &P
         ids(&config.processors),
         ids(&exporters)
     );
+    let signals = Signal::ALL.into_iter().filter(|s| config.only.is_none_or(|only| only == *s));
+    let pipelines: Vec<String> = signals.map(|s| format!("{}: {pipeline}", s.name())).collect();
     format!(
         "receivers:\n  otlp: {{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}\n\
          processors:\n{}\nexporters:\n{}\n\
          service:\n  telemetry: {{metrics: {{level: none}}}}\n\
-         \x20 pipelines: {{traces: {pipeline}, metrics: {pipeline}, logs: {pipeline}}}\n",
+         \x20 pipelines: {{{}}}\n",
         section(&config.processors),
         section(&exporters).replace("${folder}", folder),
+        pipelines.join(", "),
     )
 }
 

@@ -32,7 +32,10 @@ async fn debug_prints_what_the_collectors_prints() {
             Ok(collector) => collector,
             Err(reason) => return println!("skipped: {reason}"),
         };
-        let sent: Vec<Data> = batches(20).iter().map(normalised).collect();
+        // Of a list or map with a number that JSON does not have, the Collector prints nothing at all.
+        let is_printable = |data: &Data| !json(data).contains(r#""doubleValue":""#);
+        let sent: Vec<Data> = batches(60).iter().filter(|d| is_printable(d)).map(normalised).collect();
+        assert!(sent.len() > 20, "{}", sent.len());
         send(&collector, &sent).await;
         let theirs = std::fs::read_to_string(collector.folder().join("debug.txt")).unwrap();
 
@@ -54,7 +57,9 @@ async fn debug_prints_what_the_collectors_prints() {
 /// Checks that a processor of ours and the Collector's make the same of the same batches.
 async fn check(factory: &ProcessorFactory, settings: &str, sent: &[Data]) {
     let processors = vec![(factory.kind, settings.to_owned())];
-    let collector = match real_collector(&CollectorConfig { processors, ..Default::default() }) {
+    // The Collector checks a selection against the signal of each pipeline.
+    let only = sent.first().map(Data::signal);
+    let collector = match real_collector(&CollectorConfig { processors, only, ..Default::default() }) {
         Ok(collector) => collector,
         Err(reason) => return println!("skipped: {reason}"),
     };
@@ -76,7 +81,7 @@ fn keyed() -> Vec<Data> {
         r#"{"boolValue":true}"#,
         r#"{"intValue":"-7"}"#,
         r#"{"doubleValue":2.75}"#,
-        r#"{"doubleValue":1e21}"#,
+        r#"{"doubleValue":1e-7}"#,
         r#"{"bytesValue":"AQI="}"#,
         r#"{"arrayValue":{"values":[{"intValue":"1"},{"stringValue":"a<b"}]}}"#,
         r#"{"kvlistValue":{"values":[{"key":"z","value":{"doubleValue":0.5}},{"key":"y","value":{}}]}}"#,
@@ -123,11 +128,28 @@ async fn actions_do_what_the_collectors_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_are_cut_where_the_collector_cuts() {
+    let settings = r#"{"send_batch_size": 5, "send_batch_max_size": 7, "timeout": "1h"}"#;
     for signal in Signal::ALL {
+        let processors = vec![("batch", settings.to_owned())];
+        let config = CollectorConfig { processors, only: Some(signal), ..Default::default() };
+        let collector = match real_collector(&config) {
+            Ok(collector) => collector,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
         // The Collector forgets a metric's metadata where it cuts one; all else is to be the same.
         let sent: Vec<Data> = batches_of(signal, 40).iter().map(without_metadata).collect();
-        let settings = r#"{"send_batch_size": 5, "send_batch_max_size": 7, "timeout": "1s"}"#;
-        check(&processors::batch::FACTORY, settings, &sent).await;
+        send(&collector, &sent).await;
+        let mut ours = processed(&processors::batch::FACTORY, settings, &sent).await;
+        // What is less than a batch is handed on at the end only, which the Collector does not come to here.
+        if ours.last().is_some_and(|last| last.items() < 5) {
+            ours.pop();
+        }
+        assert!(ours.len() > 10, "{signal:?} {}", ours.len());
+        let theirs = tokio::task::block_in_place(|| collector.received(|got| got.len() >= ours.len()));
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(json(&normalised(ours)), json(&normalised(theirs)), "{signal:?}");
+        }
+        assert_eq!(ours.len(), theirs.len(), "{signal:?}");
     }
 }
 

@@ -1,6 +1,5 @@
 //! OTLP's JSON as Google's protobuf understands it: what we write it reads as the same data, what it writes
 //! we read as the same data.
-#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Values as people read them: text is bare, lists and maps are plain JSON, with sorted keys. The Collector
-//! shows and converts values in this form, which Go's `encoding/json` shaped.
+//! shows and converts values in this form, which Go's `encoding/json` shaped. Other than there, a list or map
+//! that holds an infinity or a NaN is not lost whole: the number is written as a text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +29,7 @@ pub fn text(value: Option<&AnyValue>) -> String {
     match value.and_then(|v| v.value.as_ref()) {
         None | Some(Value::StringValueStrindex(_)) => String::new(),
         Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::DoubleValue(v)) => number(*v),
         Some(Value::BytesValue(bytes)) => STANDARD.encode(bytes),
         Some(other) => {
             let mut out = String::new();
@@ -43,7 +45,9 @@ fn json(value: Option<&Value>, out: &mut String) {
         Some(Value::StringValue(text)) => quoted(text, out),
         Some(Value::BoolValue(flag)) => out.push_str(if *flag { "true" } else { "false" }),
         Some(Value::IntValue(n)) => out.push_str(&n.to_string()),
-        Some(Value::DoubleValue(v)) => out.push_str(&json_number(*v)),
+        Some(Value::DoubleValue(v)) if v.is_finite() => out.push_str(&number(*v)),
+        Some(Value::DoubleValue(v)) => quoted(&number(*v), out),
+        Some(Value::BytesValue(bytes)) if bytes.is_empty() => out.push_str("null"),
         Some(Value::BytesValue(bytes)) => quoted(&STANDARD.encode(bytes), out),
         Some(Value::ArrayValue(list)) => {
             out.push('[');
@@ -97,19 +101,14 @@ fn quoted(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// As `encoding/json` writes a number.
-fn json_number(v: f64) -> String {
-    let special = match v {
-        v if v.is_nan() => Some("NaN"),
-        f64::INFINITY => Some("+Inf"),
-        f64::NEG_INFINITY => Some("-Inf"),
-        _ => None,
-    };
-    if let Some(text) = special {
-        return format!("json: unsupported value: {text}");
-    }
-    if v == 0.0 || (1e-6..1e21).contains(&v.abs()) {
-        return format!("{v}");
+/// As `encoding/json` writes a number; the three that JSON has none for by their names.
+fn number(v: f64) -> String {
+    match v {
+        v if v.is_nan() => return "NaN".to_owned(),
+        f64::INFINITY => return "Infinity".to_owned(),
+        f64::NEG_INFINITY => return "-Infinity".to_owned(),
+        v if v == 0.0 || (1e-6..1e21).contains(&v.abs()) => return format!("{v}"),
+        _ => {}
     }
     let scientific = format!("{v:e}");
     match scientific.split_once('e') {
@@ -140,11 +139,11 @@ mod tests {
             (0.0001, "0.0001"),
             (0.000_012_34, "0.00001234"),
             (1e-7, "1e-7"),
-            (f64::INFINITY, "json: unsupported value: +Inf"),
-            (f64::NEG_INFINITY, "json: unsupported value: -Inf"),
-            (f64::NAN, "json: unsupported value: NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+            (f64::NAN, "NaN"),
         ] {
-            assert_eq!(json_number(v), want, "{v:?}");
+            assert_eq!(number(v), want, "{v:?}");
         }
     }
 
