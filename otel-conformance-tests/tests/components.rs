@@ -16,7 +16,7 @@ async fn send(collector: &otel_conformance_tests::Collector, batches: &[Data]) {
     );
     let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &settings).await;
     for data in batches {
-        exporter.send(data.clone()).await.unwrap();
+        exporter.send(data.clone()).await.expect("the Collector takes it");
     }
     exporter.end().await;
 }
@@ -94,7 +94,7 @@ fn keyed() -> Vec<Data> {
         let spans = format!(
             r#"{{"resourceSpans":[{{"resource":{{"attributes":{attributes}}},"scopeSpans":[{{"scope":{{"name":"s"}},"spans":[{{"name":"decode","kind":2,"attributes":{attributes}}},{{"name":"prefill","attributes":{attributes}}}]}}]}}]}}"#
         );
-        otlp_json::decode(Signal::Traces, spans.as_bytes()).unwrap()
+        otlp_json::decode(Signal::Traces, spans.as_bytes()).expect("it is written as OTLP")
     };
     values.map(of).to_vec()
 }

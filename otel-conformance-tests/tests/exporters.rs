@@ -1,7 +1,6 @@
 //! What our exporters send, as strangers receive it: over gRPC and HTTP, compressed and not, in both
 //! encodings. The Python server has what it received decoded by Google's protobuf; the Collector writes it to
 //! a file.
-#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod common;
 

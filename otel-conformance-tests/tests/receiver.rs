@@ -1,5 +1,4 @@
 //! What a real Collector's exporters send, as our receiver hands it on: gRPC, and HTTP in both encodings.
-#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod common;
 
