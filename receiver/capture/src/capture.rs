@@ -274,6 +274,8 @@ impl Capture {
         let Some(followed) = self.processes.forget(pid) else { return };
         self.libraries.retain(pid, &[], at_ns);
         self.forget_runtime(pid);
+        // Whoever has this pid next was not named.
+        let _ = self.kernel.filter.remove(&pid);
         if let Some(process) = followed.traced {
             self.close(process, at_ns, into);
         }

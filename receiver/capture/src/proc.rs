@@ -97,14 +97,16 @@ fn container_id(cgroup: &str) -> Option<String> {
 
 /// The pod in a cgroup path: `pod` and a UUID, its dashes written `_` by systemd.
 fn pod_uid(cgroup: &str) -> Option<String> {
-    let (_, rest) = cgroup.split_once("pod")?;
-    let uid: String = rest.chars().take(36).map(|c| if c == '_' { '-' } else { c }).collect();
-    let is_uuid = uid.len() == 36
-        && uid.bytes().enumerate().all(|(at, b)| match at {
-            8 | 13 | 18 | 23 => b == b'-',
-            _ => b.is_ascii_hexdigit(),
-        });
-    is_uuid.then_some(uid)
+    cgroup.match_indices("pod").find_map(|(at, pod)| uuid(&cgroup[at + pod.len()..]))
+}
+
+fn uuid(text: &str) -> Option<String> {
+    let uuid: String = text.chars().take(36).map(|c| if c == '_' { '-' } else { c }).collect();
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    (uuid.len() == 36 && uuid.bytes().enumerate().all(fits)).then_some(uuid)
 }
 
 #[cfg(test)]

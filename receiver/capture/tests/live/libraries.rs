@@ -113,3 +113,72 @@ fn player_in_mount(rig: &Rig, script: &str, here: &Path, there: &Path) -> Option
         }
     }
 }
+
+#[test]
+fn a_runtime_inside_the_main_program_is_seen_and_its_driver_calls_are_not_counted_twice() {
+    let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("static-player");
+    if !program.exists() {
+        return println!("skipped: {} is not built", program.display());
+    }
+    let Some(mut rig) = rig("static", &settings()) else { return };
+    let script = script(&rig);
+    let mut command = Command::new(program);
+    command.args([&script, "--wait-go", "--stubs"]).arg(rig.dir.join("stubs"));
+    let player = Player::start(command).unwrap();
+    rig.look(&player);
+    let (seen, _) = rig.capture.sight(player.pid()).unwrap();
+    assert!(seen.iter().any(|s| s.starts_with("static-player")), "{seen:?}");
+    let pid = player.pid();
+    let calls = rig.play(player);
+    assert_eq!(steps_of(&rig, pid), 10);
+    let account = rig.capture.account();
+    assert_eq!((account.hits, account.lost()), (calls, 0), "{account:?}");
+    assert!(account.is_balanced() && account.suppressed > 0, "{account:?}");
+}
+
+#[test]
+fn a_pid_that_comes_back_is_another_process() {
+    let Some(mut rig) = rig("reuse", &settings()) else { return };
+    let script = script(&rig);
+    let first = rig.player(&[&script]);
+    let pid = first.pid();
+    rig.play(first);
+    // The kernel hands out the next free number after this one (pid_namespaces(7)).
+    for _ in 0..200 {
+        if std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).is_err() {
+            return println!("skipped: the next pid cannot be chosen here");
+        }
+        let second = rig.player(&[&script]);
+        if second.pid() != pid {
+            drop(second);
+            continue;
+        }
+        rig.events.clear();
+        rig.play(second);
+        let steps = rig.events.iter().filter_map(|e| if let Event::Step(s) = e { Some(s) } else { None });
+        let first_sequences = steps.filter(|s| s.sequence == 0).count();
+        assert_eq!((steps_of(&rig, pid), first_sequences), (10, 1), "its streams began anew");
+        assert!(rig.capture.account().is_balanced());
+        return;
+    }
+    println!("skipped: pid {pid} did not come back");
+}
+
+#[test]
+fn a_process_that_runs_another_program_ends_and_begins() {
+    let Some(mut rig) = rig("exec", &settings()) else { return };
+    let mut player = rig.player(&["@exec"]);
+    let pid = player.pid();
+    player.go().unwrap();
+    // The second program says that it is ready, too.
+    player.ready().unwrap();
+    rig.wait("the exec", |rig| {
+        rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
+    });
+    rig.look(&player);
+    rig.play(player);
+    let ends =
+        rig.events.iter().filter(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid)).count();
+    assert_eq!(ends, 2, "the first program's end and the second's");
+    assert!(rig.capture.account().is_balanced(), "{:?}", rig.capture.account());
+}

@@ -1,0 +1,237 @@
+//! The whole path, with the real binary: a slow decode injected into a stub server's calls, seen by real probes, judged,
+//! and received by strangers as one outlier span, over gRPC and HTTP.
+//!
+//! Needs root; the Collector's half needs the Collector. What is missing is said.
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use capture::{Verdict, readiness};
+use component::Data;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_conformance_tests::{CollectorConfig, Protocol, python_server, real_collector};
+use stubs::oracle::{Line, StepLine, read};
+use stubs::player::Player;
+
+/// Decodes of 8 ms, a prefill of 25 ms among every five, and one decode of six times its length.
+const SCRIPT: &str = "\
+stream main
+graph decode main nodes=40
+event done
+thread engine
+  repeat 400
+    step prefill main every=5
+      repeat 60
+        launch main grid=2000 block=256 gpu=400us
+      end
+      record done main
+      sync event done
+    end
+    step decode main
+      fault slow gpu=6x at=320
+      copy h2d 2KiB main
+      launch main grid=32 block=128
+      graphlaunch decode main gpu=8ms
+      record done main
+      sync event done
+    end
+  end
+end
+";
+
+/// How late a span may come, from the end of its step.
+const LATE_MAX: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The binary, built beside this test.
+fn warptap() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
+    path.exists().then_some(path)
+}
+
+/// A running agent; killed at the end.
+struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Agent {
+    /// Starts with a configuration and returns when it is ready: its probes are in place.
+    fn start(warptap: &Path, config: &Path) -> Agent {
+        let mut child =
+            Command::new(warptap).arg("--config").arg(config).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let agent = Agent(child);
+        assert!(
+            lines.by_ref().map_while(Result::ok).any(|l| l.contains("Everything is ready")),
+            "the agent is ready"
+        );
+        std::thread::spawn(move || lines.for_each(drop));
+        agent
+    }
+}
+
+fn player(warptap: &Path, dir: &Path) -> Player {
+    fs::write(dir.join("script"), SCRIPT).unwrap();
+    let mut command = Command::new(warptap);
+    command.arg("player").arg(dir.join("script")).arg("--wait-go");
+    command.arg("--oracle").arg(dir.join("oracle")).arg("--stubs").arg(dir.join("stubs"));
+    Player::start(command).unwrap()
+}
+
+/// The step that was slowed down.
+fn slow_step(dir: &Path) -> StepLine {
+    let lines = read(&dir.join("oracle")).unwrap();
+    let slow =
+        |line| if let Line::Step(step) = line { (!step.fault.is_empty()).then_some(step) } else { None };
+    let mut slow: Vec<StepLine> = lines.into_iter().filter_map(slow).collect();
+    assert_eq!(slow.len(), 1, "{slow:?}");
+    slow.remove(0)
+}
+
+fn config(pid: u32, exporters: &[(&str, String)]) -> String {
+    let names: Vec<&str> = exporters.iter().map(|(name, _)| *name).collect();
+    let settings: String = exporters.iter().map(|(name, text)| format!("  {name}: {text}\n")).collect();
+    let pipeline =
+        |signal| format!("    {signal}: {{receivers: [gpu], exporters: [{}]}}\n", names.join(", "));
+    format!(
+        "receivers:\n  gpu: {{capture: {{trace_all: false, pids: [{pid}]}}}}\nexporters:\n{settings}service:\n  pipelines:\n{}{}{}",
+        pipeline("traces"),
+        pipeline("metrics"),
+        pipeline("logs")
+    )
+}
+
+fn spans(data: &Data) -> Vec<Span> {
+    let Data::Traces(traces) = data else { return Vec::new() };
+    let scopes = traces.resource_spans.iter().flat_map(|r| &r.scope_spans);
+    scopes.flat_map(|s| &s.spans).filter(|s| s.name.starts_with("infer.outlier.")).cloned().collect()
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+fn text(span: &Span, key: &str) -> String {
+    let attribute = span.attributes.iter().find(|a| a.key == key);
+    match attribute.and_then(|a| a.value.as_ref()?.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::DoubleValue(number)) => number.to_string(),
+        other => panic!("{key}: {other:?} of {span:?}"),
+    }
+}
+
+/// The spans that overlap the slow step; noise of the machine may make others elsewhere.
+fn of_step<'a>(spans: &'a [Span], step: &StepLine) -> Vec<&'a Span> {
+    let to_unix = capture::offsets().to_unix_ns;
+    let unix = |ns: u64| ns.wrapping_add_signed(to_unix);
+    let overlaps = |s: &&Span| {
+        s.start_time_unix_nano < unix(step.exit_ns) && s.end_time_unix_nano > unix(step.enter_ns) - 1_000_000
+    };
+    spans.iter().filter(overlaps).collect()
+}
+
+/// One span, with the duration, phase and baseline that the player's own log gives.
+fn check(spans: &[Span], step: &StepLine) {
+    let found = of_step(spans, step);
+    let [span] = found.as_slice() else { panic!("{} spans of the slow step: {found:?}", found.len()) };
+    assert_eq!(
+        (span.name.as_str(), text(span, semconv::attribute::GPU_STEP_PHASE).as_str()),
+        ("infer.outlier.3x", "decode")
+    );
+    let (took, made) = (span.end_time_unix_nano - span.start_time_unix_nano, step.exit_ns - step.first_ns);
+    assert!(took.abs_diff(made) < 3_000_000, "span of {took} ns, step of {made} ns");
+    let mean: f64 = text(span, semconv::attribute::GPU_STEP_BASELINE_MEAN).parse().unwrap();
+    assert!((0.006..0.020).contains(&mean), "the mean of decodes of 8 ms is {mean} s");
+}
+
+#[test]
+fn a_slow_decode_reaches_strangers_as_one_outlier_span() {
+    let Some(warptap) = warptap() else {
+        return println!("skipped: the binary is not built beside this test");
+    };
+    if let Some(missing) = readiness().into_iter().find(|c| c.verdict == Verdict::Missing) {
+        return println!("skipped: {} {}: {}", missing.name, missing.found, missing.advice);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let python = python_server().map_err(|why| println!("without Python's server: {why}")).ok();
+    let collector = real_collector(&CollectorConfig::default())
+        .map_err(|why| println!("without a Collector: {why}"))
+        .ok();
+    let mut exporters = Vec::new();
+    if let Some(server) = &python {
+        exporters
+            .push(("otlp_grpc/python", format!("{{endpoint: '{}', tls: {{insecure: true}}}}", server.grpc)));
+        exporters.push(("otlp_http/python", format!("{{endpoint: 'http://{}'}}", server.http)));
+    }
+    if let Some(collector) = &collector {
+        exporters.push((
+            "otlp_grpc/collector",
+            format!("{{endpoint: '{}', tls: {{insecure: true}}}}", collector.grpc),
+        ));
+        exporters.push(("otlp_http/collector", format!("{{endpoint: 'http://{}'}}", collector.http)));
+    }
+    if exporters.is_empty() {
+        return println!("skipped: there is nobody to receive");
+    }
+    let mut player = player(&warptap, dir.path());
+    fs::write(dir.path().join("agent.yaml"), config(player.pid(), &exporters)).unwrap();
+    let _agent = Agent::start(&warptap, &dir.path().join("agent.yaml"));
+    player.go().unwrap();
+    let done = std::thread::spawn(move || (player.done().unwrap(), player));
+    let received = python.map(|server| collect(&server, || done.is_finished()));
+    let (_, player) = done.join().unwrap();
+    let step = slow_step(dir.path());
+    if let Some(received) = received {
+        for protocol in [Protocol::Grpc, Protocol::HttpProto] {
+            let by: Vec<Span> =
+                received.iter().filter(|(p, ..)| *p == protocol).map(|(_, s, _)| s.clone()).collect();
+            check(&by, &step);
+        }
+        let slow = of_step(&received.iter().map(|(_, s, _)| s.clone()).collect::<Vec<_>>(), &step)[0]
+            .span_id
+            .clone();
+        for (protocol, span, at) in received.iter().filter(|(_, s, _)| s.span_id == slow) {
+            let late = Duration::from_nanos(at.saturating_sub(span.end_time_unix_nano));
+            println!("{protocol:?}: received {late:?} after the step's end");
+            assert!(late <= LATE_MAX, "{protocol:?}: {late:?}");
+        }
+    }
+    if let Some(collector) = collector {
+        let both =
+            |data: &[Data]| of_step(&data.iter().flat_map(spans).collect::<Vec<_>>(), &step).len() >= 2;
+        let all: Vec<Span> = collector.received(both).iter().flat_map(spans).collect();
+        let found = of_step(&all, &step);
+        assert_eq!(found.len(), 2, "once by gRPC and once by HTTP: {found:?}");
+        found.into_iter().for_each(|span| check(std::slice::from_ref(span), &step));
+    }
+    player.finish().unwrap();
+}
+
+/// Outlier spans that arrive until the player is done and two seconds more, each with the time it came.
+fn collect(
+    server: &otel_conformance_tests::PythonServer,
+    is_done: impl Fn() -> bool,
+) -> Vec<(Protocol, Span, u64)> {
+    let (mut received, began) = (Vec::new(), Instant::now());
+    let mut end = None;
+    while began.elapsed() < PATIENCE && end.is_none_or(|end: Instant| end.elapsed() < LATE_MAX) {
+        if end.is_none() && is_done() {
+            end = Some(Instant::now());
+        }
+        if let Some(request) = server.until(Duration::from_millis(50)) {
+            let at = unix_ns();
+            received.extend(spans(&request.data).into_iter().map(|span| (request.protocol, span, at)));
+        }
+    }
+    received
+}
