@@ -2,7 +2,12 @@
 //! and received by strangers as one outlier span, over gRPC and HTTP.
 //!
 //! Needs root; the Collector's half needs the Collector. What is missing is said.
-#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test, which says why it is skipped"
+)]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

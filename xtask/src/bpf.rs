@@ -87,7 +87,8 @@ fn flags(architecture: &str) -> anyhow::Result<String> {
 
 fn build(architecture: &str, strip: &str) -> anyhow::Result<PathBuf> {
     let kernel = root().join("ebpf-probes/kernel");
-    let target = root().join("target/bpf").join(architecture);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target.join("bpf").join(architecture);
     let mut cargo = Command::new("cargo");
     cargo.args([
         "build",

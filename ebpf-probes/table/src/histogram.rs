@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn each_bound_itself_belongs_to_the_bucket_below_it() {
-        for at in 0..BUCKETS {
-            assert_eq!(place(BOUNDS[at]), at);
-            assert_eq!(place(BOUNDS[at] + 1), at + 1);
+        for (at, bound) in BOUNDS.iter().take(BUCKETS).enumerate() {
+            assert_eq!(place(*bound), at);
+            assert_eq!(place(bound + 1), at + 1);
         }
         assert_eq!(BOUNDS[0], ZERO_NS);
     }

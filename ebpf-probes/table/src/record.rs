@@ -292,6 +292,14 @@ pub struct Settings {
     pub tgid_at: u64,
 }
 
+const _: () = {
+    assert!(size_of::<Header>() == 40);
+    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
+    assert!(size_of::<CallRecord>() == 72);
+    assert!(size_of::<ProcessRecord>() == 56);
+    assert!(size_of::<StreamKey>() == 16);
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,11 +315,3 @@ mod tests {
         }
     }
 }
-
-const _: () = {
-    assert!(size_of::<Header>() == 40);
-    assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
-    assert!(size_of::<CallRecord>() == 72);
-    assert!(size_of::<ProcessRecord>() == 56);
-    assert!(size_of::<StreamKey>() == 16);
-};
