@@ -1,13 +1,15 @@
 //! A kernel launch begins: the hot path, a program of its own.
 //!
 //! It does what [`crate::enter`] does for every other call, with the little that a launch needs. What happens once
-//! per stream or step, or for rare rows, is put out of line: the stack stays below 64 bytes, above which Linux 6.13
-//! gives a program a stack of its own, and copying user memory there costs a hundred nanoseconds of checks.
+//! per stream or step, or for rare rows, is put out of line: the stack stays below 64 bytes (`cargo xtask bpf`
+//! does not check it; the verifier's log tells), above which Linux 6.13 gives a program a stack of its own, and copying
+//! user memory there costs more checks.
 //!
 //! Cost: one cookie, one pid, two hash look-ups, one read of user memory, six uncontended additions. No ring, and no
 //! clock once a step has begun.
 
 use aya_ebpf::EbpfContext as _;
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
 use table::atomic::Relaxed;
@@ -46,7 +48,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     fold.launch(
         task.tid,
-        &Enqueue { threads: threads(cookie, &regs), identity: function(cookie, &regs), bytes: 0 },
+        &Enqueue { threads: threads(cookie, ctx.regs), identity: function(cookie, &regs), bytes: 0 },
     );
     process.launches.fetch_add(1, Relaxed);
     Some(())
@@ -81,21 +83,16 @@ fn pair(word: u64) -> u64 {
 }
 
 #[inline(always)]
-fn threads(cookie: Cookie, regs: &Regs) -> u64 {
+fn threads(cookie: Cookie, raw: *mut pt_regs) -> u64 {
+    let regs = Regs::new(raw);
     if cookie.has_grid(Grid::Dim3) {
         let blocks = pair(regs.argument::<2>()).wrapping_mul(low(regs.argument::<3>()));
         return blocks.wrapping_mul(pair(regs.argument::<4>())).wrapping_mul(low(regs.argument::<5>()));
     }
-    if cookie.has_grid(Grid::Config) {
-        return threads_in_config(regs.argument::<1>());
+    match cookie.has_grid(Grid::Config) {
+        true => threads_in_config(regs.argument::<1>()),
+        false => threads_in_words(cookie, raw),
     }
-    let first = low(regs.argument::<2>()).wrapping_mul(low(regs.argument::<3>()));
-    let first = first.wrapping_mul(low(regs.argument::<4>()));
-    if cookie.has_grid(Grid::Threads) {
-        return first;
-    }
-    let rest = low(regs.argument::<5>()).wrapping_mul(low(regs.argument::<6>()));
-    first.wrapping_mul(rest).wrapping_mul(low(regs.argument::<7>()))
 }
 
 // Below: out of line, and under plain names, so that the object does not depend on where its sources lie.
@@ -108,6 +105,20 @@ fn threads_in_config(config: u64) -> u64 {
         Ok([xy, zx, yz]) => pair(xy).wrapping_mul(pair(zx)).wrapping_mul(pair(yz)),
         Err(_) => 0,
     }
+}
+
+/// Blocks, and threads per block where the row has them, an argument each.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn threads_in_words(cookie: Cookie, regs: *mut pt_regs) -> u64 {
+    let regs = Regs::new(regs);
+    let first = low(regs.argument::<2>()).wrapping_mul(low(regs.argument::<3>()));
+    let first = first.wrapping_mul(low(regs.argument::<4>()));
+    if cookie.has_grid(Grid::Threads) {
+        return first;
+    }
+    let rest = low(regs.argument::<5>()).wrapping_mul(low(regs.argument::<6>()));
+    first.wrapping_mul(rest).wrapping_mul(low(regs.argument::<7>()))
 }
 
 /// A stream's first work: once per stream.

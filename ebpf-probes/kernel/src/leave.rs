@@ -7,7 +7,9 @@ use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
 use table::counters::{Counters, Drop};
 use table::fold::{Stamp, StreamFold};
-use table::record::{EventKey, FRAMES, Frame, OperationKey, ProcessFold, StreamKey, ThreadFold, flag};
+use table::record::{
+    EventKey, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
+};
 use table::{Action, Cookie};
 
 use crate::emit::{self, Returned};
@@ -91,7 +93,9 @@ enum Outcome {
 
 #[inline(always)]
 fn settle(r: &Return<'_>, counters: &Counters) -> Option<()> {
-    let exit = Stamp { ns: now_ns(), runq_ns: runq_ns(), tid: r.task.tid };
+    // Only a closer's record tells of the run queue: no other call asks the kernel for it.
+    let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
+    let exit = Stamp { ns: now_ns(), runq_ns, tid: r.task.tid };
     let failed = r.result != 0 && !(r.cookie.is(Action::Query) && r.result == NOT_READY);
     let key = OperationKey { pid: r.task.pid, row: u32::from(r.cookie.id()) };
     match maps::durations(&key) {
