@@ -135,12 +135,15 @@ fn load_object(sizes: &MapSizes) -> Result<Ebpf, CaptureError> {
     loader.load(OBJECT).map_err(|e| CaptureError::Load { what: "the kernel programs", reason: chain(&e) })
 }
 
-/// An error with all its causes, in one line.
+/// An error with all its causes, in one line; a cause that the error tells already is not told again.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
         cause = inner.source();
     }
     text
