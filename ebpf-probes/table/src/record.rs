@@ -288,8 +288,6 @@ pub struct Settings {
     pub signal_at: u64,
     /// Offset of `live` in `signal_struct`.
     pub live_at: u64,
-    /// Offset of `tgid` in `task_struct`.
-    pub tgid_at: u64,
 }
 
 const _: () = {

@@ -7,16 +7,19 @@ use std::collections::BTreeMap;
 
 use event::{Account, Event, EventSource, ProcessId};
 use table::counters::Drop;
-use table::record::{Kind, RANGES, RuntimeCode, StepRecord, flag};
+use table::record::{Kind, RANGES, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
 use crate::attach::{self, Attach};
-use crate::kernel::{Kernel, MapSizes};
+use crate::every::Every;
+use crate::kernel::Kernel;
 use crate::libraries::{Libraries, Sight};
 use crate::maps::{self, Mapping};
 use crate::processes::Processes;
+use crate::settings::Settings;
 use crate::totals::{self, Share};
+use crate::unfinished::unfinished_step;
 use crate::{CaptureError, clock, cost, proc};
 
 /// Records taken from the ring in one call.
@@ -26,53 +29,6 @@ const LOOKS_PER_READ: usize = 32;
 const LIST_EVERY_NS: u64 = 2_000_000_000;
 const LOSS_EVERY_NS: u64 = 100_000_000;
 const CLOCK_EVERY_NS: u64 = 10_000_000_000;
-
-/// What to capture, and how much room to take.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Settings {
-    /// Trace every process that calls a probed function.
-    pub trace_all: bool,
-    /// Processes to trace where `trace_all` is not set: no other is even looked at.
-    pub pids: Vec<u32>,
-    /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
-    pub totals_every_ns: u64,
-    /// How long a library stays attached after its last process, ns.
-    pub linger_ns: u64,
-    /// Sizes of the kernel's maps.
-    pub sizes: MapSizes,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            trace_all: true,
-            pids: Vec::new(),
-            totals_every_ns: 10_000_000_000,
-            linger_ns: 60_000_000_000,
-            sizes: MapSizes::default(),
-        }
-    }
-}
-
-/// Something to do every so often.
-struct Every {
-    interval_ns: u64,
-    next_ns: u64,
-}
-
-impl Every {
-    fn new(interval_ns: u64) -> Every {
-        Every { interval_ns, next_ns: 0 }
-    }
-
-    fn is_due(&mut self, now_ns: u64) -> bool {
-        let due = now_ns >= self.next_ns;
-        if due {
-            self.next_ns = now_ns + self.interval_ns;
-        }
-        due
-    }
-}
 
 /// The live source.
 pub struct Capture {
@@ -385,32 +341,6 @@ fn inside(mappings: &[Mapping]) -> Option<(&Mapping, table::Library, bool)> {
         table::Library::Cudart,
         true,
     ))
-}
-
-#[expect(unsafe_code, reason = "a fold read from its map is the same words")]
-fn unfinished_step(
-    process: ProcessId,
-    key: [u32; 4],
-    words: [u64; size_of::<table::fold::StreamFold>() / 8],
-    at_ns: u64,
-) -> Option<StepRecord> {
-    // SAFETY: StreamFold is repr(C) and holds nothing but 64-bit atomics, for which every bit pattern is valid; the
-    // sizes are equal, or this would not compile.
-    let fold: table::fold::StreamFold = unsafe { std::mem::transmute(words) };
-    if !fold.begin_close() {
-        return None;
-    }
-    let now = table::fold::Stamp { ns: at_ns, runq_ns: table::record::NOT_SEEN, tid: 0 };
-    let mut step = StepRecord::default();
-    fold.close(&now, &now, &mut step);
-    step.header.kind = Kind::Step as u16;
-    step.header.flags |= flag::UNFINISHED;
-    (step.header.pid, step.header.tid) = (process.pid, step.first_tid);
-    step.header.process_start_ns = process.start_ns;
-    step.header.entry_ns = at_ns;
-    step.stream = u64::from(key[2]) | u64::from(key[3]) << 32 | u64::from(key[1]) << 32;
-    step.device = -1;
-    Some(step)
 }
 
 impl EventSource for Capture {

@@ -177,7 +177,6 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         start_boottime_at: start.unwrap_or(0),
         signal_at: offset("task_struct", "signal").unwrap_or(0),
         live_at: offset("signal_struct", "live").unwrap_or(0),
-        tgid_at: offset("task_struct", "tgid").unwrap_or(0),
     };
     let s = settings;
     [
@@ -188,7 +187,6 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         s.start_boottime_at,
         s.signal_at,
         s.live_at,
-        s.tgid_at,
     ]
 }
 

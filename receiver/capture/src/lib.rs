@@ -11,6 +11,7 @@ mod capture;
 mod clock;
 pub mod cost;
 mod elf;
+mod every;
 mod kernel;
 mod libraries;
 mod maps;
@@ -18,13 +19,16 @@ mod objects;
 mod proc;
 mod processes;
 mod readiness;
+mod settings;
 mod sys;
 mod totals;
+mod unfinished;
 
-pub use capture::{Capture, Settings};
+pub use capture::Capture;
 pub use clock::{now_ns, offsets};
 pub use kernel::MapSizes;
 pub use readiness::{Check, Verdict, readiness};
+pub use settings::Settings;
 
 /// Why capture cannot begin.
 #[derive(Debug, thiserror::Error)]

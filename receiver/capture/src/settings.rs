@@ -1,0 +1,30 @@
+//! What to capture, and how much room to take: what a caller decides before the first probe.
+
+use crate::kernel::MapSizes;
+
+/// What to capture, and how much room to take.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// Trace every process that calls a probed function.
+    pub trace_all: bool,
+    /// Processes to trace where `trace_all` is not set: no other is even looked at.
+    pub pids: Vec<u32>,
+    /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
+    pub totals_every_ns: u64,
+    /// How long a library stays attached after its last process, ns.
+    pub linger_ns: u64,
+    /// Sizes of the kernel's maps.
+    pub sizes: MapSizes,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            trace_all: true,
+            pids: Vec::new(),
+            totals_every_ns: 10_000_000_000,
+            linger_ns: 60_000_000_000,
+            sizes: MapSizes::default(),
+        }
+    }
+}
