@@ -87,8 +87,8 @@ fn flags(architecture: &str) -> anyhow::Result<String> {
 
 fn build(architecture: &str, strip: &str) -> anyhow::Result<PathBuf> {
     let kernel = root().join("ebpf-probes/kernel");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let target = target.join("bpf").join(architecture);
+    // Of this checkout alone: two that share a target folder are told apart by the times of their files, or not.
+    let target = root().join("target/bpf").join(architecture);
     let mut cargo = Command::new("cargo");
     cargo.args([
         "build",

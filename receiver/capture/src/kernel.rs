@@ -228,3 +228,31 @@ fn fd(map: &Map) -> Option<RawFd> {
     };
     Some(data.fd().as_fd().as_raw_fd())
 }
+
+#[cfg(test)]
+mod tests {
+    use table::fold::{Snapshot, StreamFold};
+    use table::record::ThreadFold;
+
+    use super::*;
+
+    /// A struct was changed and the objects were not rebuilt: every load failed, and live tests took it for a machine
+    /// that refuses. Needs no privilege.
+    #[test]
+    fn the_committed_object_has_the_structs_of_this_agent() {
+        let object = aya_obj::Object::parse(OBJECT).unwrap();
+        let sizes = [
+            ("COUNTERS", size_of::<Counters>()),
+            ("DURATIONS", size_of::<OperationFold>()),
+            ("EVENTS", size_of::<Snapshot>()),
+            ("PROCESSES", size_of::<ProcessFold>()),
+            ("RUNTIME", size_of::<RuntimeCode>()),
+            ("SETTINGS", size_of::<Settings>()),
+            ("STREAMS", size_of::<StreamFold>()),
+            ("THREADS", size_of::<ThreadFold>()),
+        ];
+        for (name, size) in sizes {
+            assert_eq!(object.maps[name].value_size() as usize, size, "{name}: run cargo xtask bpf");
+        }
+    }
+}
