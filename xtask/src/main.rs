@@ -6,7 +6,8 @@ mod bpf;
 mod check;
 mod semconv;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// A name, what it does, and what does it, given the arguments that follow.
 type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>);
@@ -31,7 +32,13 @@ fn usage() -> String {
     COMMANDS.iter().map(|(name, about, _)| format!("  {name:<10} {about}\n")).collect()
 }
 
-/// The root of the repository.
+/// The root of the repository: of the one that cargo runs us for, which need not be the one we were built from where
+/// two checkouts share a target folder.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the root of the repository")
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let built_from = || env!("CARGO_MANIFEST_DIR").into();
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built_from, PathBuf::from);
+        package.parent().expect("the package lies in the root of the repository").to_owned()
+    });
+    &ROOT
 }

@@ -156,9 +156,7 @@ impl Call {
     #[inline(always)]
     fn push(&self, sp: u64) -> Option<()> {
         let stream = self.stream();
-        let enqueues =
-            self.cookie.action() >= Action::Launch as u8 && self.cookie.action() <= Action::Fill as u8;
-        if enqueues && self.enqueue(stream).is_none() {
+        if self.cookie.enqueues() && self.enqueue(stream).is_none() {
             return self.count_drop(Drop::StreamsFull);
         }
         let Some(thread) = maps::thread(self.task.tid) else { return self.count_drop(Drop::ThreadsFull) };

@@ -19,9 +19,6 @@ use crate::process;
 use crate::regs::{Regs, read_user};
 use crate::task::{Task, now_ns, runq_ns};
 
-/// `cudaErrorNotReady` and `hipErrorNotReady`: the answer "no" of a query.
-const NOT_READY: u32 = 600;
-
 /// The return program.
 #[inline(always)]
 pub fn run(ctx: &RetProbeContext) -> Option<()> {
@@ -96,7 +93,7 @@ fn settle(r: &Return<'_>, counters: &Counters) -> Option<()> {
     // Only a closer's record tells of the run queue: no other call asks the kernel for it.
     let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
     let exit = Stamp { ns: now_ns(), runq_ns, tid: r.task.tid };
-    let failed = r.result != 0 && !(r.cookie.is(Action::Query) && r.result == NOT_READY);
+    let failed = r.cookie.has_failed(r.result);
     let key = OperationKey { pid: r.task.pid, row: u32::from(r.cookie.id()) };
     match maps::durations(&key) {
         Some(durations) => durations.add(exit.ns.wrapping_sub(r.frame.entry_ns), failed),
@@ -131,10 +128,10 @@ fn outcome(r: &Return<'_>, exit: Stamp, failed: bool) -> Outcome {
     if !failed {
         apply(r);
     }
-    if !failed && !is_reported(r.cookie) {
+    if !failed && !r.cookie.is_reported() {
         return closed;
     }
-    let handle = match is_out_pointer(r.cookie) && !failed {
+    let handle = match r.cookie.writes_handle() && !failed {
         true => read_user(r.frame.handle).unwrap_or(0),
         false => r.frame.handle,
     };
@@ -144,24 +141,6 @@ fn outcome(r: &Return<'_>, exit: Stamp, failed: bool) -> Outcome {
         Some(false) => Outcome::RingFull,
         _ => closed,
     }
-}
-
-/// Actions whose calls are worth a record each.
-#[inline(always)]
-fn is_reported(cookie: Cookie) -> bool {
-    const REPORTED: u32 = 1 << Action::Alloc as u8
-        | 1 << Action::Free as u8
-        | 1 << Action::StreamDestroy as u8
-        | 1 << Action::CaptureEnd as u8
-        | 1 << Action::Report as u8
-        | 1 << Action::Create as u8;
-    REPORTED >> cookie.action() & 1 == 1
-}
-
-/// Actions whose handle points to where the library writes the object.
-#[inline(always)]
-fn is_out_pointer(cookie: Cookie) -> bool {
-    cookie.is(Action::Alloc) || cookie.is(Action::Create) || cookie.is(Action::CaptureEnd)
 }
 
 /// Closes the streams that this call waited for.

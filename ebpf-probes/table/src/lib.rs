@@ -17,7 +17,9 @@ pub mod histogram;
 mod probe;
 mod probes;
 pub mod record;
+mod rules;
 
 pub use cookie::Cookie;
 pub use probe::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Way, Wiring};
 pub use probes::{PROBES, attach_points, row};
+pub use rules::NOT_READY;

@@ -137,15 +137,12 @@ impl StreamKey {
     /// `cudaStreamPerThread` (driver_types.h); a twin takes 0 for the thread's own.
     #[inline(always)]
     pub fn of(pid: u32, tid: u32, stream: u64, is_twin: bool) -> StreamKey {
-        match stream {
-            2 => StreamKey { pid, tid, stream: 0 },
-            0 if is_twin => StreamKey { pid, tid, stream: 0 },
-            0 | 1 => StreamKey { pid, tid: 0, stream: 0 },
-            handle => StreamKey { pid, tid: 0, stream: handle },
-        }
+        let mut key = StreamKey { pid, tid: 0, stream };
+        key.settle(tid, is_twin);
+        key
     }
 
-    /// Makes a key of one that holds the pid and a call's handle: the same as [`StreamKey::of`], in place.
+    /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in place.
     #[inline(always)]
     pub fn settle(&mut self, tid: u32, is_twin: bool) {
         if self.stream <= 2 {
@@ -303,13 +300,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_settled_in_place_is_the_key_made_at_once() {
-        for (stream, is_twin) in
-            [(0, false), (0, true), (1, false), (1, true), (2, false), (2, true), (77, true)]
-        {
-            let mut key = StreamKey { pid: 5, tid: 0, stream };
+    fn a_handle_means_the_stream_that_the_header_says() {
+        // The handle, whether the call is a twin; then the thread and the handle of the stream it means.
+        let cases = [
+            (0, false, 0, 0),
+            (0, true, 9, 0),
+            (1, false, 0, 0),
+            (1, true, 0, 0),
+            (2, false, 9, 0),
+            (2, true, 9, 0),
+            (77, false, 0, 77),
+            (77, true, 0, 77),
+        ];
+        for (handle, is_twin, tid, stream) in cases {
+            let expected = StreamKey { pid: 5, tid, stream };
+            let mut key = StreamKey { pid: 5, tid: 0, stream: handle };
             key.settle(9, is_twin);
-            assert_eq!(key, StreamKey::of(5, 9, stream, is_twin), "{stream} {is_twin}");
+            assert_eq!(
+                (key, StreamKey::of(5, 9, handle, is_twin)),
+                (expected, expected),
+                "{handle} {is_twin}"
+            );
         }
     }
 }

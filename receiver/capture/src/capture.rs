@@ -257,7 +257,7 @@ impl Capture {
         self.unfinished(process, at_ns, into);
         let share = totals::operations(&self.kernel, process, at_ns, into);
         if self.kernel.processes.remove(&pid).is_ok() {
-            totals::retire(&mut self.retired, share);
+            self.retired.add(share);
         }
         for probe in table::PROBES {
             let _ = self.kernel.durations.remove(&[pid, u32::from(probe.id)]);

@@ -3,6 +3,7 @@
 //! Everything read here is the process's own word: sizes are bounded, odd bytes replaced, nothing is believed
 //! beyond being a label.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -31,8 +32,8 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
 }
 
 /// Pids of all processes.
-pub fn pids() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+pub fn pids() -> BTreeSet<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     entries.flatten().filter_map(number).collect()
 }

@@ -22,7 +22,8 @@ pub struct Share {
 }
 
 impl Share {
-    fn add(&mut self, other: Share) {
+    /// Adds another's.
+    pub fn add(&mut self, other: Share) {
         self.hits += other.hits;
         self.folded += other.folded;
     }
@@ -114,9 +115,4 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         runs: hits + suppressed + filtered + c[offset_of!(Counters, returns) / 8],
         ..Account::default()
     }
-}
-
-/// Adds a process that has ended.
-pub fn retire(retired: &mut Share, process: Share) {
-    retired.add(process);
 }

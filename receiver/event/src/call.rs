@@ -9,9 +9,6 @@ use table::{Action, Direction, Probe};
 
 use crate::ProcessId;
 
-/// `cudaErrorNotReady`, `CUDA_ERROR_NOT_READY` and `hipErrorNotReady`: the answer "no" of a query.
-pub const NOT_READY: u32 = 600;
-
 /// One call, from its entry to its return.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
@@ -81,30 +78,14 @@ impl Call {
 
     /// True where it returned an error. A query's "not ready" is an answer.
     pub fn has_failed(&self, action: Action) -> bool {
-        self.result != 0 && !(action == Action::Query && self.result == NOT_READY)
+        action.has_failed(self.result)
     }
-}
-
-/// True for calls that put work on a stream.
-pub fn enqueues(action: Action) -> bool {
-    matches!(action, Action::Launch | Action::GraphLaunch | Action::Copy | Action::Fill)
-}
-
-/// True for calls that are worth a record each, whatever they return.
-pub fn is_reported(action: Action) -> bool {
-    matches!(
-        action,
-        Action::Alloc
-            | Action::Free
-            | Action::StreamDestroy
-            | Action::CaptureEnd
-            | Action::Report
-            | Action::Create
-    )
 }
 
 #[cfg(test)]
 mod tests {
+    use table::NOT_READY;
+
     use super::*;
 
     #[test]

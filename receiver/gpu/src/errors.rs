@@ -2,17 +2,14 @@
 
 mod names;
 
-use table::{Action, Library, Probe};
+use table::{Library, Probe};
 
 /// OpenTelemetry's value for an error that has no name of its own.
 const OTHER: &str = "_OTHER";
-/// `cudaErrorNotReady`, `CUDA_ERROR_NOT_READY`, `hipErrorNotReady`.
-const NOT_READY: u32 = event::call::NOT_READY;
 
 /// The error's name in the header of the row's library; `None` where the call succeeded, or answered a query.
 pub(crate) fn error_type(row: &Probe, result: u32) -> Option<&'static str> {
-    let is_answer = result == NOT_READY && row.action == Action::Query;
-    (result != 0 && !is_answer).then(|| name(row.library, result))
+    row.action.has_failed(result).then(|| name(row.library, result))
 }
 
 fn name(library: Library, result: u32) -> &'static str {

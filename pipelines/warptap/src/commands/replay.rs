@@ -14,7 +14,7 @@ use event::replay::{Replay, ReplayError};
 use event::trace::Limits;
 use gpu::Settings;
 
-use crate::cli::{ConfigArgs, ReplayArgs};
+use crate::cli::ReplayArgs;
 use crate::commands::refused;
 use crate::commands::summary::Summary;
 use crate::commands::terminal::Terminal;
@@ -99,7 +99,6 @@ fn one(
 }
 
 fn replay_to_pipelines(args: &ReplayArgs) -> anyhow::Result<()> {
-    let ConfigArgs { .. } = &args.config;
     let prepared = prepare(&args.config.all()?, &Process, FACTORIES).map_err(refused)?;
     crate::logging::init(prepared.log_level);
     let plan = prepared.plan.without_receivers();

@@ -11,7 +11,7 @@ use super::Folder;
 use super::leave::Frame;
 use super::process::Process;
 use super::state::Stream;
-use crate::call::{self, Call};
+use crate::call::Call;
 
 impl Folder {
     pub(super) fn enter(&mut self, call: &Call, probe: &'static Probe) {
@@ -28,7 +28,7 @@ impl Folder {
         if let Some(process) = self.processes.get_mut(&call.process.pid) {
             process.hit(call.row);
         }
-        if call::enqueues(probe.action) && !self.enqueue(call, probe) {
+        if probe.action.enqueues() && !self.enqueue(call, probe) {
             return self.count_drop(Drop::StreamsFull);
         }
         let has_thread = self.note_runtime(call, probe);

@@ -10,7 +10,7 @@ use super::Folder;
 use super::enter::entry_stamp;
 use super::process::Timed;
 use crate::Event;
-use crate::call::{self, Call};
+use crate::call::Call;
 
 /// A call under way.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Folder {
         if !failed {
             self.apply(&frame);
         }
-        if failed || call::is_reported(frame.probe.action) {
+        if failed || frame.probe.action.is_reported() {
             out.push(Event::Call(report(&frame.call, device)));
         }
         let records = (out.len() - before) as u64;

@@ -10,7 +10,7 @@ use super::row::{Args, Category, Row, fnv1a, named_direction};
 use super::streams::Streams;
 use super::symbol::probe_of;
 use super::{Annotation, Limits, Stats, Trace, TraceError};
-use crate::call::{Call, enqueues};
+use crate::call::Call;
 use crate::{ClockOffsets, ProcessId, ProcessInfo};
 
 /// Times at or above this many ns, without a base, count from 1970: it is the year 2001.
@@ -236,7 +236,7 @@ impl Collector {
                 streams.guess(&call)
             }
         };
-        self.stats.unmatched_calls += u64::from(enqueues(draft.probe.action) && work.is_none());
+        self.stats.unmatched_calls += u64::from(draft.probe.action.enqueues() && work.is_none());
         call.bytes = draft.bytes.or(work.and_then(|w| w.bytes)).unwrap_or(0);
         call.direction = direction(draft, work);
         if let Some(work) = work {
@@ -330,7 +330,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// True for calls that mean nothing without their stream.
 fn needs_stream(probe: &Probe) -> bool {
-    enqueues(probe.action)
+    probe.action.enqueues()
         || matches!(
             probe.action,
             Action::StreamSync

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use table::Library;
 
 use super::join::Draft;
-use crate::call::{Call, enqueues};
+use crate::call::Call;
 
 /// CUPTI's number of the default stream.
 const CUPTI_DEFAULT_STREAM: u32 = 7;
@@ -42,7 +42,7 @@ impl Streams {
     pub(super) fn of(&mut self, draft: &Draft, told: Option<(u32, u32)>) -> Option<u64> {
         let (device, stream) = told?;
         let handle = self.handle(draft, device, stream);
-        if enqueues(draft.probe.action) {
+        if draft.probe.action.enqueues() {
             self.of_thread.insert((draft.call.process.pid, draft.call.tid), handle);
         }
         Some(handle)

@@ -168,7 +168,7 @@ fn every_turn_of_a_training_loop_waits_as_often_as_the_one_before() {
 fn every_enqueue_of_a_real_trace_is_in_exactly_one_step() {
     for name in REAL {
         let Some(trace) = real(name) else { return };
-        let enqueues = |c: &&Call| crate::call::enqueues(c.probe().unwrap().action);
+        let enqueues = |c: &&Call| c.probe().unwrap().action.enqueues();
         let expected = trace.calls.iter().filter(enqueues).count() as u64;
         let calls = trace.calls.len() as u64;
         let events = events(trace);
