@@ -10,7 +10,6 @@ use std::path::Path;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
 use table::Cookie;
 
-use crate::CaptureError;
 use crate::kernel::{Kernel, chain};
 use crate::sys::{self, End};
 
@@ -52,10 +51,10 @@ pub trait Attach: Send {
 }
 
 /// The best way this kernel has.
-pub fn best(kernel: &mut Kernel) -> Result<Box<dyn Attach>, CaptureError> {
+pub fn best(kernel: &mut Kernel) -> Box<dyn Attach> {
     match kernel.multi {
-        Some(_) => Ok(Box::new(UprobeMulti)),
-        None => Ok(Box::new(PerfUprobe::prepare(kernel)?)),
+        Some(_) => Box::new(UprobeMulti),
+        None => Box::new(PerfUprobe),
     }
 }
 
@@ -98,18 +97,7 @@ impl Attach for UprobeMulti {
 }
 
 /// A perf event for each end of each function.
-pub struct PerfUprobe(());
-
-impl PerfUprobe {
-    /// Loads the programs in the form perf uprobes need.
-    pub fn prepare(kernel: &mut Kernel) -> Result<PerfUprobe, CaptureError> {
-        for name in ["enter", "launch", "leave"] {
-            let program = kernel.perf_program(name)?;
-            program.load().map_err(|e| CaptureError::Load { what: "a probe program", reason: chain(&e) })?;
-        }
-        Ok(PerfUprobe(()))
-    }
-}
+pub struct PerfUprobe;
 
 impl Attach for PerfUprobe {
     fn name(&self) -> &'static str {

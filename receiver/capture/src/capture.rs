@@ -54,7 +54,7 @@ impl Capture {
     /// Loads the programs and begins to look for libraries. Nothing else on the machine is changed.
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
         let mut kernel = Kernel::load(&settings.sizes, settings.trace_all)?;
-        let attach = attach::best(&mut kernel)?;
+        let attach = attach::best(&mut kernel);
         let hit_cost_ns = cost::hit_cost_ns(&mut kernel, attach.as_ref());
         tracing::info!(attach = attach.name(), hit_cost_ns, "kernel programs are loaded");
         let mut capture = Capture {

@@ -101,7 +101,7 @@ impl Bench {
     /// Loads our programs, and an empty one beside them.
     pub fn new() -> Result<Bench, CaptureError> {
         let mut kernel = Kernel::load(&MapSizes::default(), true)?;
-        let attach = attach::best(&mut kernel)?;
+        let attach = attach::best(&mut kernel);
         let empty = load_empty()
             .map_err(|e| CaptureError::Load { what: "an empty program", reason: e.to_string() })?;
         let no_site =

@@ -8,7 +8,7 @@ use std::collections::{HashMap as Dictionary, HashSet};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
-use aya::programs::RawTracePoint;
+use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
 use aya_obj::generated::bpf_insn;
 use table::counters::Counters;
@@ -92,10 +92,26 @@ fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(
 impl Kernel {
     /// Loads programs and maps, and attaches the tracepoints. Nothing is probed yet.
     pub fn load(sizes: &MapSizes, trace_all: bool) -> Result<Kernel, CaptureError> {
+        Kernel::load_with(sizes, trace_all, Multi::load)
+    }
+
+    /// The same, with the programs for uprobe_multi from `load_multi`; where it fails those for perf uprobes are
+    /// loaded, now, while every map is where aya left it.
+    fn load_with(
+        sizes: &MapSizes,
+        trace_all: bool,
+        load_multi: fn(&Ebpf) -> Result<Multi, CaptureError>,
+    ) -> Result<Kernel, CaptureError> {
         let mut ebpf = load_object(sizes)?;
-        let multi = Multi::load(&ebpf);
+        let multi = load_multi(&ebpf);
         if let Err(reason) = &multi {
             tracing::info!(%reason, "uprobe_multi is not available: perf uprobes are used, which detach slowly");
+            for name in ["enter", "launch", "leave"] {
+                let program = probe_program(&mut ebpf, name)?;
+                program
+                    .load()
+                    .map_err(|e| CaptureError::Load { what: "a probe program", reason: chain(&e) })?;
+            }
         }
         let mut settings: Array<_, [u64; SETTING_WORDS]> = take(&mut ebpf, "SETTINGS")?;
         settings.set(0, settings_words(trace_all), 0).map_err(problem("SETTINGS"))?;
@@ -115,12 +131,16 @@ impl Kernel {
         })
     }
 
-    /// The program of this name as aya loads it, for perf uprobes.
-    pub fn perf_program(&mut self, name: &str) -> Result<&mut aya::programs::UProbe, CaptureError> {
-        let failed = |reason: String| CaptureError::Load { what: "a probe program", reason };
-        let program = self.ebpf.program_mut(name).ok_or_else(|| failed(format!("there is no {name}")))?;
-        program.try_into().map_err(|e: aya::programs::ProgramError| failed(e.to_string()))
+    /// The program of this name, loaded for perf uprobes where there is no uprobe_multi.
+    pub fn perf_program(&mut self, name: &str) -> Result<&mut UProbe, CaptureError> {
+        probe_program(&mut self.ebpf, name)
     }
+}
+
+fn probe_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut UProbe, CaptureError> {
+    let failed = |reason: String| CaptureError::Load { what: "a probe program", reason };
+    let program = ebpf.program_mut(name).ok_or_else(|| failed(format!("there is no {name}")))?;
+    program.try_into().map_err(|e: aya::programs::ProgramError| failed(e.to_string()))
 }
 
 fn load_object(sizes: &MapSizes) -> Result<Ebpf, CaptureError> {
@@ -235,6 +255,23 @@ mod tests {
     use table::record::ThreadFold;
 
     use super::*;
+
+    /// The fallback loaded its programs after the maps had been handed out, and no kernel without uprobe_multi could
+    /// have been watched.
+    #[test]
+    fn perf_uprobes_see_calls_where_there_is_no_uprobe_multi() {
+        let missing = crate::readiness().into_iter().find(|c| c.verdict == crate::Verdict::Missing);
+        if let Some(check) = missing {
+            return println!("skipped: {} {}", check.name, check.found);
+        }
+        let none =
+            |_: &Ebpf| Err(CaptureError::Load { what: "uprobe_multi", reason: "not asked for".to_owned() });
+        let mut kernel = Kernel::load_with(&MapSizes::default(), true, none).unwrap();
+        let attach = crate::attach::best(&mut kernel);
+        assert_eq!(attach.name(), "perf uprobes");
+        let cost_ns = crate::cost::hit_cost_ns(&mut kernel, attach.as_ref());
+        assert!(cost_ns > 50, "a probe that is hit costs more than {cost_ns} ns");
+    }
 
     /// A struct was changed and the objects were not rebuilt: every load failed, and live tests took it for a machine
     /// that refuses. Needs no privilege.
