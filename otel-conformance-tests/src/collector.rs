@@ -114,7 +114,7 @@ impl Drop for Collector {
 
 /// A line of its file: an export request of some signal.
 fn batch(line: &str) -> Data {
-    let signal = Signal::ALL.into_iter().find(|signal| {
+    let signal = Signal::STABLE.into_iter().find(|signal| {
         let key = [r#"{"resourceLogs""#, r#"{"resourceMetrics""#, r#"{"resourceSpans""#][*signal as usize];
         line.starts_with(key)
     });
@@ -180,7 +180,7 @@ fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &P
         ids(&config.processors),
         ids(&exporters)
     );
-    let signals = Signal::ALL.into_iter().filter(|s| config.only.is_none_or(|only| only == *s));
+    let signals = Signal::STABLE.into_iter().filter(|s| config.only.is_none_or(|only| only == *s));
     let pipelines: Vec<String> = signals.map(|s| format!("{}: {pipeline}", s.name())).collect();
     format!(
         "receivers:\n  otlp: {{protocols: {{grpc: {{endpoint: \"{grpc}\"}}, http: {{endpoint: \"{http}\"}}}}}}\n\

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use component::config::{Node, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, ProcessorFactory,
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, ProcessorFactory,
     Refused, Running,
 };
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ impl Exporting {
     /// Starts an exporter.
     pub async fn by(factory: &ExporterFactory, settings: &str) -> Self {
         let stop = CancellationToken::new();
-        let started = build_exporter(factory, settings).start(stop.clone()).await;
+        let started = build_exporter(factory, settings).start(&Host::detached(), stop.clone()).await;
         let (front, running) = started.expect(settings);
         Exporting { front, running, stop }
     }
@@ -64,7 +64,7 @@ impl Consumer for Sink {
 pub async fn processed(factory: &ProcessorFactory, settings: &str, batches: &[Data]) -> Vec<Data> {
     let built = (factory.build)(&context(factory.kind), Section::new("processor", &node(settings)));
     let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
-    let (front, running) = built.expect(settings).start(sink.clone(), stop.clone());
+    let (front, running) = built.expect(settings).start(sink.clone(), &Host::detached(), stop.clone());
     for batch in batches {
         front.consume(batch.clone()).await.expect("it takes the batch");
     }

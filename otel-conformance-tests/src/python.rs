@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use component::{Data, Signal};
-use prost::Message as _;
 use serde_json::Value;
 
 use crate::peers::{self, Skip};
@@ -118,27 +117,17 @@ impl Drop for PythonServer {
 
 fn from_base64(signal: &str, base64: &str) -> Data {
     let bytes = STANDARD.decode(base64).expect("it writes base64");
-    from_proto(Signal::ALL.into_iter().find(|s| s.name() == signal).expect("a signal"), &bytes)
+    from_proto(Signal::STABLE.into_iter().find(|s| s.name() == signal).expect("a signal"), &bytes)
 }
 
 fn from_proto(signal: Signal, bytes: &[u8]) -> Data {
-    match signal {
-        Signal::Logs => Data::Logs(std::sync::Arc::new(prost_decode(bytes))),
-        Signal::Metrics => Data::Metrics(std::sync::Arc::new(prost_decode(bytes))),
-        Signal::Traces => Data::Traces(std::sync::Arc::new(prost_decode(bytes))),
-    }
-}
-
-fn prost_decode<M: prost::Message + Default>(bytes: &[u8]) -> M {
-    M::decode(bytes).expect("Python writes protobuf")
+    Data::decode(signal, bytes).expect("Python writes protobuf")
 }
 
 fn to_proto(data: &Data) -> Vec<u8> {
-    match data {
-        Data::Logs(d) => d.encode_to_vec(),
-        Data::Metrics(d) => d.encode_to_vec(),
-        Data::Traces(d) => d.encode_to_vec(),
-    }
+    let mut bytes = Vec::new();
+    data.encode(&mut bytes);
+    bytes
 }
 
 /// Has Python read each JSON text and compare it with the data it stands for, and returns the JSON that Python

@@ -90,6 +90,11 @@ fn edit(mut data: Data, edit: Edit<'_>) -> Data {
                 }
             }
         }
+        Data::Profiles(d) => {
+            for r in &mut Arc::make_mut(d).resource_profiles {
+                resource(&mut r.resource, edit);
+            }
+        }
     }
     data
 }

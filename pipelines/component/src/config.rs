@@ -20,6 +20,7 @@ mod nearest;
 mod node;
 mod optional;
 mod section;
+mod seen;
 
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, Problem};
@@ -28,3 +29,4 @@ pub use nearest::nearest;
 pub use node::{Entry, Node, Position, Value};
 pub use optional::{NullIsDefault, NullIsNone, Optional};
 pub use section::{Problems, Section};
+pub use seen::{Reading, Seen};

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use opentelemetry_proto::tonic::logs::v1::LogsData;
 use opentelemetry_proto::tonic::metrics::v1::{MetricsData, metric};
+use opentelemetry_proto::tonic::profiles::v1development::ProfilesData;
 use opentelemetry_proto::tonic::trace::v1::TracesData;
+use prost::bytes::{Buf, BufMut};
+use prost::{DecodeError, Message};
 
 /// The kind of telemetry a pipeline carries.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -18,18 +21,24 @@ pub enum Signal {
     Metrics,
     /// Spans.
     Traces,
+    /// Profiles: passed through as they are, behind the gate `service.profilesSupport`.
+    Profiles,
 }
 
 impl Signal {
-    /// All signals, in the order of their names.
-    pub const ALL: [Signal; 3] = [Signal::Logs, Signal::Metrics, Signal::Traces];
+    /// All signals: those that are stable, then the one that is not.
+    pub const ALL: [Signal; 4] = [Signal::Logs, Signal::Metrics, Signal::Traces, Signal::Profiles];
 
-    /// The name that a pipeline id begins with: `logs`, `metrics`, `traces`.
+    /// The signals whose protocol is stable.
+    pub const STABLE: [Signal; 3] = [Signal::Logs, Signal::Metrics, Signal::Traces];
+
+    /// The name that a pipeline id begins with: `logs`, `metrics`, `traces`, `profiles`.
     pub fn name(self) -> &'static str {
         match self {
             Signal::Logs => "logs",
             Signal::Metrics => "metrics",
             Signal::Traces => "traces",
+            Signal::Profiles => "profiles",
         }
     }
 }
@@ -43,6 +52,8 @@ pub enum Data {
     Metrics(Arc<MetricsData>),
     /// Spans by resource and scope.
     Traces(Arc<TracesData>),
+    /// Profiles by resource and scope, and the dictionary they refer to.
+    Profiles(Arc<ProfilesData>),
 }
 
 impl Data {
@@ -52,10 +63,42 @@ impl Data {
             Data::Logs(_) => Signal::Logs,
             Data::Metrics(_) => Signal::Metrics,
             Data::Traces(_) => Signal::Traces,
+            Data::Profiles(_) => Signal::Profiles,
         }
     }
 
-    /// The number of log records, metric points or spans inside.
+    /// Reads the protobuf of a signal's data, which is that of its export request, too.
+    pub fn decode(signal: Signal, bytes: impl Buf) -> Result<Data, DecodeError> {
+        Ok(match signal {
+            Signal::Logs => Data::Logs(Arc::new(Message::decode(bytes)?)),
+            Signal::Metrics => Data::Metrics(Arc::new(Message::decode(bytes)?)),
+            Signal::Traces => Data::Traces(Arc::new(Message::decode(bytes)?)),
+            Signal::Profiles => Data::Profiles(Arc::new(Message::decode(bytes)?)),
+        })
+    }
+
+    /// The size as protobuf, in bytes.
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            Data::Logs(d) => d.encoded_len(),
+            Data::Metrics(d) => d.encoded_len(),
+            Data::Traces(d) => d.encoded_len(),
+            Data::Profiles(d) => d.encoded_len(),
+        }
+    }
+
+    /// Appends it as protobuf to a buffer that grows as it is written.
+    pub fn encode(&self, out: &mut impl BufMut) {
+        let encoded = match self {
+            Data::Logs(d) => d.encode(out),
+            Data::Metrics(d) => d.encode(out),
+            Data::Traces(d) => d.encode(out),
+            Data::Profiles(d) => d.encode(out),
+        };
+        encoded.expect("the buffer grows as it is written");
+    }
+
+    /// The number of log records, metric points, spans or profile samples inside.
     pub fn items(&self) -> usize {
         match self {
             Data::Logs(d) => {
@@ -68,6 +111,10 @@ impl Data {
             }
             Data::Traces(d) => {
                 d.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum()
+            }
+            Data::Profiles(d) => {
+                let scopes = d.resource_profiles.iter().flat_map(|r| &r.scope_profiles);
+                scopes.flat_map(|s| &s.profiles).map(|p| p.samples.len()).sum()
             }
         }
     }

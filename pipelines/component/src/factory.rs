@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ConfigError, Section};
-use crate::{BoxFuture, ComponentId, Consumer, Signal};
+use crate::{BoxFuture, ComponentId, Consumer, Host, Offer, Signal};
 
 /// How settled a component is, in the Collector's words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +43,7 @@ pub trait Receiver: Send {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<Running>>;
 }
@@ -54,8 +55,37 @@ pub trait Processor: Send {
     fn start(
         self: Box<Self>,
         next: Arc<dyn Consumer>,
+        host: &Host,
         stop: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running);
+}
+
+/// The sink end of some pipelines and the source end of others. One instance stands between the pipelines
+/// of one signal that end in it and those of one signal that it feeds.
+pub trait Connector: Send {
+    /// What it can make of data of this signal: the signals of the pipelines it may feed.
+    fn outputs(&self, from: Signal) -> &'static [Signal];
+
+    /// Begins to connect: returns the consumer of `from`, which hands data of `to` on to `next`, and its
+    /// background work, which on `stop` flushes what it holds.
+    fn start(
+        self: Box<Self>,
+        ends: (Signal, Signal),
+        next: Arc<dyn Consumer>,
+        host: &Host,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running);
+}
+
+/// What serves other components, or whoever looks after the collector, and takes no part in pipelines.
+pub trait Extension: Send {
+    /// Opens what it needs, before everything that is no extension. An error here stops the program before data
+    /// moves.
+    fn start(
+        self: Box<Self>,
+        host: &Host,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Offer, Running)>>;
 }
 
 /// The sink end of pipelines. One instance serves every signal it is used for.
@@ -64,6 +94,7 @@ pub trait Exporter: Send {
     /// sent or counted as lost, then the future ends.
     fn start(
         self: Box<Self>,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>>;
 }
@@ -74,7 +105,7 @@ pub struct Factory<T: ?Sized> {
     pub kind: &'static str,
     /// Older names that still load, with a warning.
     pub aliases: &'static [&'static str],
-    /// The signals it handles.
+    /// The signals it handles; of a connector those that may go in, of an extension none.
     pub signals: &'static [Signal],
     /// How settled it is.
     pub stability: Stability,
@@ -82,8 +113,12 @@ pub struct Factory<T: ?Sized> {
     pub build: fn(&BuildContext, Section<'_>) -> Result<Box<T>, ConfigError>,
 }
 
+/// One row of the connectors' table.
+pub type ConnectorFactory = Factory<dyn Connector>;
 /// One row of the exporters' table.
 pub type ExporterFactory = Factory<dyn Exporter>;
+/// One row of the extensions' table.
+pub type ExtensionFactory = Factory<dyn Extension>;
 /// One row of the processors' table.
 pub type ProcessorFactory = Factory<dyn Processor>;
 /// One row of the receivers' table.

@@ -5,18 +5,24 @@
 //! is an acknowledgement and an [`Refused`] travels back to whoever may try again. This crate knows OTLP's
 //! message types (they *are* the data) and nothing of YAML, sockets, files or graphs.
 
+pub mod auth;
 pub mod config;
 mod consumer;
+pub mod context;
 mod data;
 mod factory;
+mod host;
 mod id;
+pub mod status;
+pub mod storage;
 
 pub use consumer::{Consumer, FanOut, Refused};
 pub use data::{Data, Signal};
 pub use factory::{
-    BuildContext, Exporter, ExporterFactory, Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory,
-    Running, Stability, StartResult, find,
+    BuildContext, Connector, ConnectorFactory, Exporter, ExporterFactory, Extension, ExtensionFactory,
+    Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Running, Stability, StartResult, find,
 };
+pub use host::{Host, HostError, Offer};
 pub use id::{ComponentId, IdError};
 
 /// A boxed future, the shape every asynchronous trait method here returns.

@@ -12,21 +12,12 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The size of the data as protobuf, in bytes.
 pub(crate) fn encoded_len(data: &Data) -> usize {
-    match data {
-        Data::Logs(d) => d.encoded_len(),
-        Data::Metrics(d) => d.encoded_len(),
-        Data::Traces(d) => d.encoded_len(),
-    }
+    data.encoded_len()
 }
 
 /// Appends the data as protobuf. The message of a batch and that of its export request have the same bytes.
 pub(crate) fn encode(data: &Data, out: &mut impl BufMut) {
-    let encoded = match data {
-        Data::Logs(d) => d.encode(out),
-        Data::Metrics(d) => d.encode(out),
-        Data::Traces(d) => d.encode(out),
-    };
-    encoded.expect("the buffer grows as it is written");
+    data.encode(out);
 }
 
 /// Refuses a request that is larger than OTLP allows.

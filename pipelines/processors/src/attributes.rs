@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use component::config::{ConfigError, Section};
-use component::{BuildContext, Consumer, Data, Processor, ProcessorFactory, Running, Signal, Stability};
+use component::{
+    BuildContext, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
+};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use serde::Deserialize;
@@ -18,7 +20,7 @@ use crate::matching::{Item, MatchConfig, Selection, Subject};
 pub const FACTORY: ProcessorFactory = ProcessorFactory {
     kind: "attributes",
     aliases: &[],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Beta,
     build,
 };
@@ -50,7 +52,12 @@ fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, C
 }
 
 impl Processor for Attributes {
-    fn start(self: Box<Self>, next: Arc<dyn Consumer>, _: CancellationToken) -> (Arc<dyn Consumer>, Running) {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        _: &Host,
+        _: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
         change::stage(move |data| self.change(data), next)
     }
 }
@@ -97,6 +104,8 @@ impl Attributes {
                     }
                 }
             }
+            // No pipeline of profiles takes this processor.
+            Data::Profiles(_) => {}
         }
     }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use component::config::{ConfigError, Section};
-use component::{BuildContext, Consumer, Data, Processor, ProcessorFactory, Running, Signal, Stability};
+use component::{
+    BuildContext, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
+};
 use opentelemetry_proto::tonic::resource::v1::Resource as OtlpResource;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +17,7 @@ use crate::change;
 pub const FACTORY: ProcessorFactory = ProcessorFactory {
     kind: "resource",
     aliases: &[],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Beta,
     build,
 };
@@ -41,7 +43,12 @@ fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, C
 }
 
 impl Processor for Resource {
-    fn start(self: Box<Self>, next: Arc<dyn Consumer>, _: CancellationToken) -> (Arc<dyn Consumer>, Running) {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        _: &Host,
+        _: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
         change::stage(move |data| self.change(data), next)
     }
 }
@@ -57,6 +64,9 @@ impl Resource {
             }
             Data::Traces(d) => {
                 Arc::make_mut(d).resource_spans.iter_mut().for_each(|r| self.apply(&mut r.resource));
+            }
+            Data::Profiles(d) => {
+                Arc::make_mut(d).resource_profiles.iter_mut().for_each(|r| self.apply(&mut r.resource));
             }
         }
     }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use component::config::{ConfigError, Section};
 use component::{
-    BoxFuture, BuildContext, Consumer, Data, Receiver, ReceiverFactory, Refused, Running, Signal, Stability,
-    StartResult,
+    BoxFuture, BuildContext, Consumer, Data, Host, Receiver, ReceiverFactory, Refused, Running, Signal,
+    Stability, StartResult,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -41,8 +41,13 @@ const POLL: Duration = Duration::from_millis(5);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The row of the receivers' table.
-pub const FACTORY: ReceiverFactory =
-    ReceiverFactory { kind: "gpu", aliases: &[], signals: &Signal::ALL, stability: Stability::Alpha, build };
+pub const FACTORY: ReceiverFactory = ReceiverFactory {
+    kind: "gpu",
+    aliases: &[],
+    signals: &Signal::STABLE,
+    stability: Stability::Alpha,
+    build,
+};
 
 fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
     let config = Config::read(section)?;
@@ -63,6 +68,7 @@ impl Receiver for GpuReceiver {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<Running>> {
         Box::pin(async move {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use common::*;
 use component::config::{Node, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Receiver, Refused, Running, Signal, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal,
+    StartResult,
 };
 use event::Event;
 use gpu::{AnySource, Batch, Open, Pace, Settings, SourceError};
@@ -78,13 +79,15 @@ impl Bench {
             let answers = Mutex::new(refusals(signal));
             Arc::new(Pipeline { answers, asked: AtomicUsize::new(0), taken: sender.clone() })
         };
-        let pipelines = Signal::ALL.map(pipeline).to_vec();
+        let pipelines = Signal::STABLE.map(pipeline).to_vec();
         Bench { pipelines, taken, stop: CancellationToken::new() }
     }
 
     async fn start(&self, receiver: Box<dyn Receiver>) -> StartResult<Running> {
         let next = self.pipelines.iter().map(|p| Arc::clone(p) as Arc<dyn Consumer>);
-        receiver.start(Signal::ALL.into_iter().zip(next).collect(), self.stop.clone()).await
+        receiver
+            .start(Signal::STABLE.into_iter().zip(next).collect(), &Host::detached(), self.stop.clone())
+            .await
     }
 
     /// The next batch for which `is_it`; the rest before it are in `before`.

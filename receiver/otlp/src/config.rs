@@ -98,7 +98,7 @@ impl HttpConfig {
         }
     }
 
-    /// The path of each signal, in the order of `Signal::ALL`, with a slash in front.
+    /// The path of each signal, in the order of `Signal::STABLE`, with a slash in front.
     pub(crate) fn paths(&self) -> [String; 3] {
         [&self.logs_url_path, &self.metrics_url_path, &self.traces_url_path]
             .map(|path| if path.starts_with('/') { path.clone() } else { format!("/{path}") })

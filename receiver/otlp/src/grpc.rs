@@ -11,7 +11,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use prost::Message;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -24,7 +23,7 @@ use crate::Sink;
 use crate::config::GrpcConfig;
 use crate::serve::Speak;
 
-/// The method of each signal, in the order of [`Signal::ALL`].
+/// The method of each signal, in the order of [`Signal::STABLE`].
 const PATHS: [&str; 3] = [
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
@@ -49,7 +48,7 @@ impl Service {
     }
 
     async fn answer(self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
-        let signal = Signal::ALL.into_iter().find(|s| PATHS[*s as usize] == request.uri().path());
+        let signal = Signal::STABLE.into_iter().find(|s| PATHS[*s as usize] == request.uri().path());
         let Some(signal) = signal.filter(|s| self.0.sink.wants(*s)) else {
             let path = request.uri().path();
             return Ok(Status::unimplemented(format!("unknown method {path}")).into_http());
@@ -154,11 +153,8 @@ impl Decoder for ExportCodec {
     type Error = Status;
 
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Data>, Status> {
-        let data = match self.0 {
-            Signal::Logs => Message::decode(from).map(|d| Data::Logs(Arc::new(d))),
-            Signal::Metrics => Message::decode(from).map(|d| Data::Metrics(Arc::new(d))),
-            Signal::Traces => Message::decode(from).map(|d| Data::Traces(Arc::new(d))),
-        };
-        data.map(Some).map_err(|e| Status::internal(format!("the message is no export request: {e}")))
+        Data::decode(self.0, from)
+            .map(Some)
+            .map_err(|e| Status::internal(format!("the message is no export request: {e}")))
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Service(Arc<Inner>);
 
 struct Inner {
     sink: Sink,
-    /// The path of each signal, in the order of [`Signal::ALL`].
+    /// The path of each signal, in the order of [`Signal::STABLE`].
     paths: [String; 3],
     body_bytes_max: usize,
 }
@@ -42,7 +42,7 @@ impl Service {
     }
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        let signal = Signal::ALL.into_iter().find(|s| self.0.paths[*s as usize] == request.uri().path());
+        let signal = Signal::STABLE.into_iter().find(|s| self.0.paths[*s as usize] == request.uri().path());
         let Some(signal) = signal.filter(|s| self.0.sink.wants(*s)) else {
             return Ok(text(StatusCode::NOT_FOUND, "404 page not found"));
         };
@@ -118,21 +118,10 @@ impl Encoding {
         match self {
             Encoding::Json => otlp_json::decode(signal, body)
                 .map_err(|e| No::bad(format!("the body is no OTLP JSON of {}: {e}", signal.name()))),
-            Encoding::Proto => from_proto(signal, body)
+            Encoding::Proto => Data::decode(signal, body)
                 .map_err(|e| No::bad(format!("the body is no OTLP protobuf of {}: {e}", signal.name()))),
         }
     }
-}
-
-fn from_proto(signal: Signal, body: &[u8]) -> Result<Data, prost::DecodeError> {
-    use opentelemetry_proto::tonic::logs::v1::LogsData;
-    use opentelemetry_proto::tonic::metrics::v1::MetricsData;
-    use opentelemetry_proto::tonic::trace::v1::TracesData;
-    Ok(match signal {
-        Signal::Logs => Data::Logs(Arc::new(LogsData::decode(body)?)),
-        Signal::Metrics => Data::Metrics(Arc::new(MetricsData::decode(body)?)),
-        Signal::Traces => Data::Traces(Arc::new(TracesData::decode(body)?)),
-    })
 }
 
 /// How a request is compressed.

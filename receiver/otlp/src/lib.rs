@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use component::config::{ConfigError, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Receiver, ReceiverFactory, Running, Signal, Stability,
-    StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
+    Stability, StartResult,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -30,7 +30,7 @@ pub use counts::{Counts, CountsSnapshot};
 pub const FACTORY: ReceiverFactory = ReceiverFactory {
     kind: "otlp",
     aliases: &[],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Stable,
     build,
 };
@@ -88,6 +88,7 @@ impl Receiver for OtlpReceiver {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<Running>> {
         Box::pin(async move {
@@ -111,7 +112,7 @@ impl Receiver for OtlpReceiver {
     }
 }
 
-/// Where the data of one protocol goes, by signal in the order of [`Signal::ALL`], and its counts.
+/// Where the data of one protocol goes, by signal in the order of [`Signal::STABLE`], and its counts.
 #[derive(Clone)]
 pub(crate) struct Sink {
     next: [Option<Arc<dyn Consumer>>; 3],

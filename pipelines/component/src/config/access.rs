@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqA
 
 use super::decoder::{Decoder, Path};
 use super::failure::Failure;
-use super::{Entry, Node};
+use super::{Entry, Node, Reading, headers};
 
 /// The entries of a mapping that no earlier pass failed at.
 pub(super) struct Keys<'de, 'p> {
@@ -128,42 +128,49 @@ impl<'de> SeqAccess<'de> for Parts<'de, '_> {
 }
 
 /// What stands between the commas of a text.
-pub(super) struct Pieces<'de> {
+pub(super) struct Pieces<'de, 'p> {
+    whole: Decoder<'de, 'p>,
     rest: Option<&'de str>,
 }
 
-impl<'de> Pieces<'de> {
-    pub(super) fn new(text: &'de str) -> Self {
-        Pieces { rest: (!text.is_empty()).then_some(text) }
+impl<'de, 'p> Pieces<'de, 'p> {
+    pub(super) fn new(whole: Decoder<'de, 'p>, text: &'de str) -> Self {
+        Pieces { whole, rest: (!text.is_empty()).then_some(text) }
     }
 }
 
-impl<'de> SeqAccess<'de> for Pieces<'de> {
+impl<'de> SeqAccess<'de> for Pieces<'de, '_> {
     type Error = Failure;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Failure> {
         let Some(text) = self.rest else { return Ok(None) };
         let (piece, rest) = text.split_once(',').map_or((text, None), |(piece, rest)| (piece, Some(rest)));
         self.rest = rest;
-        seed.deserialize(Piece(piece)).map(Some)
+        seed.deserialize(Piece { whole: self.whole, text: piece }).map(Some)
     }
 }
 
 /// A piece is a text and nothing else: a list of numbers is not written with commas in one text.
-struct Piece<'de>(&'de str);
+struct Piece<'de, 'p> {
+    whole: Decoder<'de, 'p>,
+    text: &'de str,
+}
 
-impl<'de> Deserializer<'de> for Piece<'de> {
+impl<'de> Deserializer<'de> for Piece<'de, '_> {
     type Error = Failure;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_borrowed_str(self.0)
+        visitor.visit_borrowed_str(self.text)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Failure> {
+        if name == headers::SECRET_MARK {
+            self.whole.note(Reading::Secret);
+        }
         visitor.visit_newtype_struct(self)
     }
 
@@ -173,7 +180,7 @@ impl<'de> Deserializer<'de> for Piece<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        let text: BorrowedStrDeserializer<'_, Failure> = BorrowedStrDeserializer::new(self.0);
+        let text: BorrowedStrDeserializer<'_, Failure> = BorrowedStrDeserializer::new(self.text);
         text.deserialize_enum(name, variants, visitor)
     }
 

@@ -11,25 +11,38 @@ use serde::de::DeserializeOwned;
 
 use super::decoder::{Decoder, Path};
 use super::failure::Failure;
-use super::{ConfigError, Entry, Node, Problem, nearest};
+use super::seen::Readings;
+use super::{ConfigError, Entry, Node, Problem, Reading, Seen, nearest};
 
 /// After so many problems the rest is not looked for: nobody mends more in one go.
 const PROBLEMS_MAX: usize = 100;
 /// As many passes as a section may cost; more than one per problem are needed for nulls alone.
 const PASSES_MAX: usize = 1000;
 
-/// Reads `node`, the section at `path`, into `T`.
-pub(super) fn decode<T: DeserializeOwned>(path: &str, node: &Node) -> Result<T, ConfigError> {
+/// Reads `node`, the section at `path`, into `T`, and notes in `seen` how.
+pub(super) fn decode<T: DeserializeOwned>(
+    path: &str,
+    node: &Node,
+    seen: Option<&Seen>,
+) -> Result<T, ConfigError> {
     let pass = Pass::default();
+    let outcome = decode_by_passes(path, node, &pass);
+    if let Some(seen) = seen {
+        seen.add(pass.readings.take());
+    }
+    outcome
+}
+
+fn decode_by_passes<T: DeserializeOwned>(path: &str, node: &Node, pass: &Pass) -> Result<T, ConfigError> {
     for _ in 0..PASSES_MAX {
-        let decoder = Decoder::root(path, node, &pass);
+        let decoder = Decoder::root(path, node, pass);
         let failure = match T::deserialize(decoder) {
-            Ok(value) => return ConfigError::unless_empty(pass.into_problems()).map(|()| value),
+            Ok(value) => return ConfigError::unless_empty(pass.take_problems()).map(|()| value),
             Err(failure) => decoder.blame(failure),
         };
         if !pass.skip(failure) {
             // This failure was noted, or it is the consequence of one that was.
-            return Err(ConfigError::from(pass.into_problems()));
+            return Err(ConfigError::from(pass.take_problems()));
         }
     }
     let message = format!("more than {PASSES_MAX} nulls where a value is expected");
@@ -42,6 +55,7 @@ pub(super) struct Pass {
     skipped: RefCell<HashSet<*const Node>>,
     checked: RefCell<HashSet<*const Node>>,
     problems: RefCell<Vec<Problem>>,
+    readings: RefCell<Readings>,
 }
 
 impl Pass {
@@ -56,7 +70,8 @@ impl Pass {
         if !self.checked.borrow_mut().insert(node) {
             return;
         }
-        let names: Vec<&str> = keys.iter().map(|e| e.key.as_str()).collect();
+        let mut names: Vec<&str> = keys.iter().map(|e| e.key.as_str()).collect();
+        names.sort_unstable();
         let free = || known.iter().copied().filter(|name| node.get(name).is_none());
         let message = format!("has invalid keys: {}", names.join(", "));
         let mut problem = Problem::new(first.position.clone(), path.to_string(), message);
@@ -73,8 +88,13 @@ impl Pass {
         fresh && !place.is_root && problems.len() < PROBLEMS_MAX
     }
 
-    fn into_problems(self) -> Vec<Problem> {
-        self.problems.into_inner()
+    /// Notes how a value was read.
+    pub(super) fn note(&self, node: &Node, reading: Reading) {
+        self.readings.borrow_mut().note(node, reading);
+    }
+
+    fn take_problems(&self) -> Vec<Problem> {
+        self.problems.take()
     }
 }
 

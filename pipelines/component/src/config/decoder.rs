@@ -5,6 +5,7 @@
 //! the parts between its commas, and an expanded scalar is its original text to a string.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
 use serde::de::{Deserializer, Visitor};
@@ -12,7 +13,7 @@ use serde::de::{Deserializer, Visitor};
 use super::access::{Items, Keys, Parts, Pieces};
 use super::decode::Pass;
 use super::failure::{Failure, Place};
-use super::{Node, Value, duration, optional};
+use super::{GoDuration, Node, Reading, Value, duration, headers, optional};
 
 /// Where in the tree a decoder stands.
 #[derive(Clone, Copy)]
@@ -89,8 +90,28 @@ impl<'de, 'p> Decoder<'de, 'p> {
 
     fn text(&self) -> Result<&'de str, Failure> {
         match (&self.node.text, &self.node.value) {
-            (Some(text), _) | (None, Value::String(text)) => Ok(text),
+            (Some(text), _) | (None, Value::String(text)) => {
+                self.note(Reading::Text);
+                Ok(text)
+            }
             _ => self.unconvertible("string"),
+        }
+    }
+
+    pub(super) fn note(&self, reading: Reading) {
+        self.pass.note(self.node, reading);
+    }
+
+    /// Notes a duration, where it is one.
+    fn note_duration(&self) {
+        let duration = match &self.node.value {
+            Value::String(text) => GoDuration::parse(text).ok(),
+            Value::Int(nanos) => u64::try_from(*nanos).ok().map(|n| Duration::from_nanos(n).into()),
+            Value::Null if self.is_zero() => Some(GoDuration::default()),
+            _ => None,
+        };
+        if let Some(GoDuration(duration)) = duration {
+            self.note(Reading::Duration(duration));
         }
     }
 
@@ -101,6 +122,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 
     fn integer<T: TryFrom<i128>>(&self, expected: &str) -> Result<T, Failure> {
+        self.note(Reading::Value);
         let integer = match self.node.value {
             Value::Int(i) => i,
             Value::Null if self.is_zero() => 0,
@@ -114,6 +136,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 
     fn float(&self) -> Result<f64, Failure> {
+        self.note(Reading::Value);
         match self.node.value {
             Value::Float(f) => Ok(f),
             Value::Int(i) => Ok(i as f64),
@@ -123,6 +146,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 
     fn boolean(&self) -> Result<bool, Failure> {
+        self.note(Reading::Value);
         match &self.node.value {
             Value::Bool(b) => Ok(*b),
             Value::Null if self.is_zero() => Ok(false),
@@ -171,6 +195,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.note(Reading::Value);
         let visited = match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(b) => visitor.visit_bool(*b),
@@ -243,6 +268,11 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Failure> {
+        match name {
+            duration::MARK => self.note_duration(),
+            headers::SECRET_MARK => self.note(Reading::Secret),
+            _ => {}
+        }
         let visited = match (name, &self.node.value) {
             (optional::MARK, Value::Null) => visitor.visit_unit(),
             (optional::MARK, Value::Mapping(_)) => visitor.visit_seq(Parts::of(self)),
@@ -256,7 +286,10 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         let visited = match &self.node.value {
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
-            Value::String(text) => visitor.visit_seq(Pieces::new(text)),
+            Value::String(text) => {
+                self.note(Reading::Pieces);
+                visitor.visit_seq(Pieces::new(self, text))
+            }
             Value::Null if self.is_zero() => visitor.visit_seq(Items::new(self, &[])),
             other => {
                 let actual = other.go_type();

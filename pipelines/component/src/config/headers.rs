@@ -6,8 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// A text that stays out of logs and printed configurations.
-#[derive(Clone, Default, Deserialize, Eq, PartialEq)]
-#[serde(transparent)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret(String);
 
 impl Secret {
@@ -25,6 +24,29 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[REDACTED]")
+    }
+}
+
+/// The newtype name by which the decoder of this crate knows a secret.
+pub(super) const SECRET_MARK: &str = "$secret";
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(SECRET_MARK, SecretVisitor)
+    }
+}
+
+struct SecretVisitor;
+
+impl<'de> Visitor<'de> for SecretVisitor {
+    type Value = Secret;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Secret, D::Error> {
+        String::deserialize(deserializer).map(Secret)
     }
 }
 

@@ -2,19 +2,25 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{ConfigError, Node, Position, Problem, Value};
+use super::{ConfigError, Node, Position, Problem, Seen, Value};
 
 /// A node and its path in the configuration, such as `exporters::otlp_grpc`.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     path: &'a str,
     node: &'a Node,
+    seen: Option<&'a Seen>,
 }
 
 impl<'a> Section<'a> {
     /// The section at `path`.
     pub fn new(path: &'a str, node: &'a Node) -> Self {
-        Section { path, node }
+        Section { path, node, seen: None }
+    }
+
+    /// The same section, whose decoding notes in `seen` how each value was read.
+    pub fn noting(self, seen: &'a Seen) -> Self {
+        Section { seen: Some(seen), ..self }
     }
 
     /// The path of the section itself.
@@ -29,7 +35,7 @@ impl<'a> Section<'a> {
 
     /// Reads the section into `T`, or tells all that does not fit. A null section is `T` of an empty mapping.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        super::decode::decode(self.path, self.node)
+        super::decode::decode(self.path, self.node, self.seen)
     }
 
     /// A problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.

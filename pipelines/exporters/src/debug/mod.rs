@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use component::config::{ConfigError, Optional, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Refused, Running,
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
     Signal, Stability, StartResult,
 };
 use serde::Deserialize;
@@ -27,7 +27,7 @@ use output::Output;
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "debug",
     aliases: &[],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Alpha,
     build,
 };
@@ -103,6 +103,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
 impl Exporter for Debug {
     fn start(
         self: Box<Self>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         Box::pin(async move {
@@ -155,6 +156,9 @@ fn summary(data: &Data) -> (&'static str, Vec<(&'static str, usize)>) {
         }
         Data::Traces(d) => {
             ("Traces", vec![("resource spans", d.resource_spans.len()), ("spans", data.items())])
+        }
+        Data::Profiles(d) => {
+            ("Profiles", vec![("resource profiles", d.resource_profiles.len()), ("samples", data.items())])
         }
     }
 }

@@ -50,6 +50,11 @@ pub(super) fn text(data: &Data) -> String {
                 }
             }
         }
+        Data::Profiles(d) => {
+            for (i, r) in d.resource_profiles.iter().enumerate() {
+                resource(&mut out, "ResourceProfiles", i, &r.schema_url, r.resource.as_ref());
+            }
+        }
     }
     out
 }

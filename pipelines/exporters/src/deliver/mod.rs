@@ -48,7 +48,7 @@ pub fn stack(
     stop: &CancellationToken,
 ) -> (Arc<dyn Consumer>, Running) {
     let mut dispatchers = JoinSet::new();
-    let by_signal = Signal::ALL.map(|signal| {
+    let by_signal = Signal::STABLE.map(|signal| {
         let tally = tallies.of(signal);
         let mut next = attempt.clone();
         if let Some(config) = &stages.retry {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use component::config::{ConfigError, GoDuration, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Refused, Running,
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
     Signal, Stability, StartResult,
 };
 use serde::Deserialize;
@@ -24,8 +24,13 @@ use crate::wire;
 use buffered::Buffered;
 
 /// The row of this exporter.
-pub const FACTORY: ExporterFactory =
-    ExporterFactory { kind: "file", aliases: &[], signals: &Signal::ALL, stability: Stability::Alpha, build };
+pub const FACTORY: ExporterFactory = ExporterFactory {
+    kind: "file",
+    aliases: &[],
+    signals: &Signal::STABLE,
+    stability: Stability::Alpha,
+    build,
+};
 
 /// What the user writes.
 #[derive(Clone, Debug, Deserialize)]
@@ -80,6 +85,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
 impl Exporter for FileExporter {
     fn start(
         self: Box<Self>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         Box::pin(async move {

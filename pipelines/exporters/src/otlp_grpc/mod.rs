@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use component::config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Running, Signal, Stability,
-    StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
+    Stability, StartResult,
 };
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ use http_status::HttpStatus;
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "otlp_grpc",
     aliases: &["otlp"],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Stable,
     build,
 };
@@ -120,6 +120,7 @@ fn metadata(headers: &Headers, problems: &mut Problems<'_>) -> MetadataMap {
 impl Exporter for OtlpGrpc {
     fn start(
         self: Box<Self>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         Box::pin(async move {

@@ -165,6 +165,8 @@ fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>
         Signal::Traces => otlp_json::from_slice::<ExportTraceServiceResponse>(json)?
             .partial_success
             .map(|p| (p.rejected_spans, p.error_message)),
+        // The exporter takes no profiles.
+        Signal::Profiles => None,
     };
     Ok(counts.map(|(rejected, message)| PartialSuccess { rejected, message }))
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use component::config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Running, Signal, Stability,
-    StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
+    Stability, StartResult,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use attempt::Attempt;
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "otlp_http",
     aliases: &["otlphttp"],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Stable,
     build,
 };
@@ -99,7 +99,7 @@ impl Default for OtlpHttpConfig {
 /// What it runs by.
 struct OtlpHttp {
     id: ComponentId,
-    /// Where each signal goes, in the order of [`Signal::ALL`].
+    /// Where each signal goes, in the order of [`Signal::STABLE`].
     uris: [Option<Uri>; 3],
     encoding: Encoding,
     compression: Compression,
@@ -144,7 +144,7 @@ fn uris(config: &OtlpHttpConfig, problems: &mut Problems<'_>) -> [Option<Uri>; 3
     }
     let base = Some(&config.endpoint).filter(|url| !url.is_empty());
     let base = base.filter(|url| HttpEndpoint::parse(url).map_err(|e| problems.add("endpoint", e)).is_ok());
-    Signal::ALL.map(|signal| match (own[signal as usize], base) {
+    Signal::STABLE.map(|signal| match (own[signal as usize], base) {
         ((_, url), Some(base)) if url.is_empty() => {
             HttpEndpoint::join(base, &format!("/v1/{}", signal.name())).ok()
         }
@@ -175,6 +175,7 @@ fn headers(config: &OtlpHttpConfig, version: &str, problems: &mut Problems<'_>) 
 impl Exporter for OtlpHttp {
     fn start(
         self: Box<Self>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         Box::pin(async move {

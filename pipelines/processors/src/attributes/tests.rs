@@ -45,7 +45,7 @@ fn check(signal: Signal, selection: &str, changed: &str) {
 
 #[test]
 fn without_a_selection_everything_is_changed() {
-    for signal in Signal::ALL {
+    for signal in Signal::STABLE {
         check(signal, "", "ABC");
     }
 }

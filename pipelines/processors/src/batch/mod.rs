@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use component::config::{ConfigError, GoDuration, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Processor, ProcessorFactory, Refused, Running,
-    Signal, Stability,
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
+    Running, Signal, Stability,
 };
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub const FACTORY: ProcessorFactory = ProcessorFactory {
     kind: "batch",
     aliases: &[],
-    signals: &Signal::ALL,
+    signals: &Signal::STABLE,
     stability: Stability::Beta,
     build,
 };
@@ -118,6 +118,7 @@ impl Processor for Batch {
     fn start(
         self: Box<Self>,
         next: Arc<dyn Consumer>,
+        _: &Host,
         stop: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);

@@ -45,6 +45,8 @@ pub(super) fn split_front(data: &mut Data, items: usize) -> Data {
             let resource_spans = take_front(&mut Arc::make_mut(d).resource_spans, items);
             Data::Traces(Arc::new(TracesData { resource_spans }))
         }
+        // Profiles refer to one dictionary by index: they go out as they came in.
+        Data::Profiles(d) => Data::Profiles(std::mem::take(d)),
     }
 }
 

@@ -79,7 +79,7 @@ fn stability<T: ?Sized>(factory: &Factory<T>) -> BTreeMap<&'static str, &'static
         true => word_of(factory.stability),
         false => "Undefined",
     };
-    Signal::ALL.into_iter().map(|signal| (signal.name(), word(signal))).collect()
+    Signal::STABLE.into_iter().map(|signal| (signal.name(), word(signal))).collect()
 }
 
 fn word_of(stability: Stability) -> &'static str {

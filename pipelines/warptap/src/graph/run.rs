@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{ComponentId, Consumer, Exporter, FanOut, Receiver, Running, Signal, StartResult};
+use component::{ComponentId, Consumer, Exporter, FanOut, Host, Receiver, Running, Signal, StartResult};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout_at};
@@ -89,7 +89,7 @@ impl Graph {
         self.groups.push(Vec::new());
         for Built { id, component } in exporters {
             let (name, stop) = (name(Kind::Exporter, &id), CancellationToken::new());
-            let (consumer, running) = named(&name, component.start(stop.clone()).await)?;
+            let (consumer, running) = named(&name, component.start(&Host::detached(), stop.clone()).await)?;
             self.run(name, stop, running);
             sinks.push((id, consumer));
         }
@@ -101,7 +101,7 @@ impl Graph {
         let mut consumer = FanOut::over(sinks.iter().filter(is_ours).map(|(_, c)| c.clone()).collect());
         for Built { id, component } in pipeline.processors.into_iter().rev() {
             let stop = CancellationToken::new();
-            let (before, running) = component.start(consumer, stop.clone());
+            let (before, running) = component.start(consumer, &Host::detached(), stop.clone());
             self.groups.push(Vec::new());
             self.run(format!("{} of pipeline {}", name(Kind::Processor, &id), pipeline.id), stop, running);
             consumer = before;
@@ -115,8 +115,8 @@ impl Graph {
             let (name, stop) = (name(Kind::Receiver, &id), CancellationToken::new());
             let feeds =
                 |signal| self.inlet(signal, |inlet| inlet.receivers.contains(&id)).map(|c| (signal, c));
-            let next = Signal::ALL.into_iter().filter_map(feeds).collect();
-            let running = named(&name, component.start(next, stop.clone()).await)?;
+            let next = Signal::STABLE.into_iter().filter_map(feeds).collect();
+            let running = named(&name, component.start(next, &Host::detached(), stop.clone()).await)?;
             self.run(name, stop, running);
         }
         Ok(())

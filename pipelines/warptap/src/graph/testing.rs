@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use component::config::{ConfigError, Node, Section};
 use component::{
-    BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Processor, ProcessorFactory,
+    BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Host, Processor, ProcessorFactory,
     Receiver, ReceiverFactory, Refused, Running, Signal, Stability, StartResult,
 };
 use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
@@ -82,6 +82,7 @@ impl Receiver for Fake {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<Running>> {
         Box::pin(async move {
@@ -128,6 +129,7 @@ impl Processor for Fake {
     fn start(
         self: Box<Self>,
         next: Arc<dyn Consumer>,
+        _: &Host,
         stop: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running) {
         Fake::start(&self).expect("a processor has nothing to open");
@@ -152,6 +154,7 @@ impl Consumer for Sink {
 impl Exporter for Fake {
     fn start(
         self: Box<Self>,
+        _: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         Box::pin(async move {

@@ -112,7 +112,7 @@ fn shapes() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
 proptest! {
     #[test]
     fn a_cut_takes_exactly_so_many_items_and_loses_none(shape in shapes(), at in any::<prop::sample::Index>()) {
-        for signal in Signal::ALL {
+        for signal in Signal::STABLE {
             let whole = numbered(signal, &shape);
             if whole.items() < 2 {
                 continue;
@@ -127,7 +127,7 @@ proptest! {
 
     #[test]
     fn what_is_appended_comes_after(one in shapes(), two in shapes()) {
-        for signal in Signal::ALL {
+        for signal in Signal::STABLE {
             let (mut held, more) = (numbered(signal, &one), numbered(signal, &two));
             let want = [flat(&held), flat(&more)].concat();
             append(&mut held, more);

@@ -1,0 +1,77 @@
+//! How the values of a tree were read: what a printed configuration shows of them.
+//!
+//! The one idea: the type that a component decodes a value into knows whether it is a secret, a text or a
+//! duration; so it is noted there, and no list of secret keys is kept anywhere. A value that nobody read is
+//! unknown to a `Seen`, and whoever prints had better treat it as a secret.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Node;
+
+/// How one value was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reading {
+    /// As the value it is.
+    Value,
+    /// As a text: of an expanded value that is its original text.
+    Text,
+    /// As a text that stands for the list of what is between its commas.
+    Pieces,
+    /// As a duration.
+    Duration(Duration),
+    /// As a text that must not be printed.
+    Secret,
+}
+
+/// The readings of one tree, which must stay where it is. Filled while sections are decoded.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<HashMap<usize, Reading>>);
+
+impl Seen {
+    /// How the value was read; none where nothing read it.
+    pub fn reading(&self, node: &Node) -> Option<Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&address(node)).copied()
+    }
+
+    pub(super) fn add(&self, readings: Readings) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (node, reading) in readings.0 {
+            note(&mut all, node, reading);
+        }
+    }
+}
+
+/// The readings of one decoding.
+#[derive(Debug, Default)]
+pub(super) struct Readings(HashMap<usize, Reading>);
+
+impl Readings {
+    pub(super) fn note(&mut self, node: &Node, reading: Reading) {
+        note(&mut self.0, address(node), reading);
+    }
+}
+
+/// A value may be read more than once, by types within types: the least harmless reading holds.
+fn note(readings: &mut HashMap<usize, Reading>, node: usize, reading: Reading) {
+    let held = readings.entry(node).or_insert(reading);
+    if rank(reading) > rank(*held) {
+        *held = reading;
+    }
+}
+
+fn rank(reading: Reading) -> u8 {
+    match reading {
+        Reading::Value => 0,
+        Reading::Text => 1,
+        Reading::Pieces => 2,
+        Reading::Duration(_) => 3,
+        Reading::Secret => 4,
+    }
+}
+
+/// The identity of a value for as long as its tree stays where it is.
+fn address(node: &Node) -> usize {
+    std::ptr::from_ref(node).addr()
+}
