@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use component::config::{Node, Section};
-use component::{BuildContext, ComponentId, Consumer, Data, ExporterFactory, Running};
+use component::{BuildContext, ComponentId, Consumer, Data, ExporterFactory, Host, Running};
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
@@ -235,7 +235,7 @@ impl Started {
         let node: Node = serde_json::from_str(json).unwrap();
         let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
         let stop = CancellationToken::new();
-        let (front, running) = exporter.start(stop.clone()).await.unwrap();
+        let (front, running) = exporter.start(&Host::detached(), stop.clone()).await.unwrap();
         Started { front, running, stop }
     }
 

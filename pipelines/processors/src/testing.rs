@@ -61,7 +61,7 @@ impl Started {
     pub(crate) fn by(factory: &ProcessorFactory, settings: &str) -> Self {
         let (sink, stop) = (Sink::new(), CancellationToken::new());
         let processor = build(factory, settings).unwrap_or_else(|e| panic!("{settings}: {e:?}"));
-        let (front, running) = processor.start(sink.clone(), stop.clone());
+        let (front, running) = processor.start(sink.clone(), &component::Host::detached(), stop.clone());
         Started { front, sink, stop, running }
     }
 }

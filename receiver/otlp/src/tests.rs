@@ -94,7 +94,7 @@ impl Started {
         let pipeline = Arc::new(Pipeline { answer, got: Mutex::default(), gate, arrived: Semaphore::new(0) });
         let (counts, stop) = (receiver.counts(), CancellationToken::new());
         let next = signals.iter().map(|s| (*s, pipeline.clone() as Arc<dyn Consumer>)).collect();
-        let running = Box::new(receiver).start(next, stop.clone()).await.unwrap();
+        let running = Box::new(receiver).start(next, &component::Host::detached(), stop.clone()).await.unwrap();
         let (first, second) = (told.recv().await.unwrap(), told.recv().await.unwrap());
         assert_eq!((first.0, second.0), (Protocol::Grpc, Protocol::Http));
         Started { pipeline, counts, grpc: first.1, http: second.1, stop, running }
@@ -414,7 +414,7 @@ async fn an_address_that_is_taken_stops_the_start() {
     let address = taken.local_addr().unwrap();
     let settings = format!(r#"{{"protocols": {{"http": {{"endpoint": "{address}"}}}}}}"#);
     let receiver = Box::new(OtlpReceiver::new(id(), config(&settings)));
-    let Err(error) = receiver.start(vec![], CancellationToken::new()).await else { panic!("it started") };
+    let Err(error) = receiver.start(vec![], &component::Host::detached(), CancellationToken::new()).await else { panic!("it started") };
     assert!(error.to_string().starts_with(&format!("listen tcp {address}: ")), "{error}");
 }
 
