@@ -42,11 +42,9 @@ fn data(signal: Signal) -> Data {
 }
 
 fn proto(signal: Signal) -> Vec<u8> {
-    match data(signal) {
-        Data::Logs(d) => d.encode_to_vec(),
-        Data::Metrics(d) => d.encode_to_vec(),
-        Data::Traces(d) => d.encode_to_vec(),
-    }
+    let mut bytes = Vec::new();
+    data(signal).encode(&mut bytes);
+    bytes
 }
 
 /// The pipeline: keeps what comes, answers what it was told to, waits at a gate that may be closed.

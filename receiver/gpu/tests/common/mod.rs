@@ -19,7 +19,6 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message;
 use table::Direction;
 
 pub const US: u64 = 1_000;
@@ -205,10 +204,10 @@ pub struct Output {
 impl Output {
     /// All of it, byte by byte.
     pub fn bytes(&self) -> Vec<Vec<u8>> {
-        let encode = |batch: &Batch| match &batch.data {
-            Data::Logs(d) => d.encode_to_vec(),
-            Data::Metrics(d) => d.encode_to_vec(),
-            Data::Traces(d) => d.encode_to_vec(),
+        let encode = |batch: &Batch| {
+            let mut bytes = Vec::new();
+            batch.data.encode(&mut bytes);
+            bytes
         };
         self.batches.iter().map(encode).collect()
     }
