@@ -1,0 +1,1 @@
+//! Queue (being moved here).

@@ -1,0 +1,186 @@
+//! `file_storage`: the extension that keeps the state of components in files of one directory.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use component::config::{ConfigError, GoDuration, Problems, Section};
+use component::storage::{Namespace, Storage, StorageClient, StorageError};
+use component::{
+    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::compaction::{CompactionConfig, Rebound};
+use crate::file_name;
+use crate::store::{Closer, Settings, Store, unpoisoned};
+
+/// The row of this extension.
+pub const FACTORY: ExtensionFactory =
+    ExtensionFactory { kind: "file_storage", aliases: &[], signals: &[], stability: Stability::Beta, build };
+
+/// How long a stop waits for files to be closed; what was acknowledged is safe without that.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// What the user writes.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct FileStorageConfig {
+    /// Where the files lie. It must exist unless `create_directory`.
+    pub directory: PathBuf,
+    /// Makes the directory where it is missing.
+    pub create_directory: bool,
+    /// The mode of a directory that is made, in octal digits.
+    pub directory_permissions: String,
+    /// How long to wait for a file that another process holds.
+    pub timeout: GoDuration,
+    /// True: an acknowledged write outlives a loss of power, too.
+    pub fsync: bool,
+    /// Taken for compatibility: a file that cannot be read is always set aside and begun anew.
+    pub recreate: bool,
+    /// When files are made smaller.
+    pub compaction: CompactionConfig,
+    /// What one file may hold, in MiB; 0 is without a bound. Not one of the Collector's keys.
+    pub max_size_mib: i64,
+}
+
+impl Default for FileStorageConfig {
+    fn default() -> Self {
+        FileStorageConfig {
+            directory: PathBuf::from("/var/lib/otelcol/file_storage"),
+            create_directory: false,
+            directory_permissions: "0750".to_owned(),
+            timeout: GoDuration::from_secs(1),
+            fsync: false,
+            recreate: false,
+            compaction: CompactionConfig::default(),
+            max_size_mib: 10 * 1024,
+        }
+    }
+}
+
+impl FileStorageConfig {
+    fn check(&self, problems: &mut Problems<'_>) {
+        let compaction = &self.compaction;
+        problems.require(!self.directory.as_os_str().is_empty(), "directory", "directory must not be empty");
+        problems.require(self.max_size_mib >= 0, "max_size_mib", {
+            format!("max_size_mib is {}: expected zero or more", self.max_size_mib)
+        });
+        problems.require(compaction.max_transaction_size >= 0, "compaction::max_transaction_size", {
+            "max transaction size for compaction cannot be less than 0"
+        });
+        problems.require(
+            !compaction.on_rebound || !compaction.check_interval.is_zero(),
+            "compaction::check_interval",
+            "compaction check interval must be positive when rebound compaction is set",
+        );
+        if self.create_directory {
+            let _ = self.mode().map_err(|e| problems.add("directory_permissions", e));
+        }
+    }
+
+    /// The mode of a directory that is made.
+    fn mode(&self) -> Result<u32, &'static str> {
+        let octal = u32::from_str_radix(&self.directory_permissions, 8)
+            .map_err(|_| "directory_permissions value must be a valid octal representation")?;
+        (octal & 0o777 == octal)
+            .then_some(octal)
+            .ok_or("directory_permissions contain invalid bits for file access")
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            fsync: self.fsync,
+            timeout: *self.timeout,
+            bytes_max: u64::try_from(self.max_size_mib).unwrap_or(0).saturating_mul(1 << 20),
+            compacts_on_start: self.compaction.on_start,
+            rebound: Rebound::of(&self.compaction),
+        }
+    }
+}
+
+struct FileStorage {
+    config: FileStorageConfig,
+}
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
+    let config: FileStorageConfig = section.decode()?;
+    let mut problems = section.problems();
+    config.check(&mut problems);
+    problems.finish()?;
+    Ok(Box::new(FileStorage { config }))
+}
+
+impl Extension for FileStorage {
+    fn start(
+        self: Box<Self>,
+        _: &Host,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+        Box::pin(async move {
+            let mode = self.config.mode().unwrap_or(0o750);
+            prepare(&self.config.directory, self.config.create_directory.then_some(mode))?;
+            let (directory, settings) = (self.config.directory.clone(), self.config.settings());
+            let files = Arc::new(Files { directory, settings, open: Mutex::default() });
+            let offer = Offer { storage: Some(files.clone()), ..Offer::default() };
+            let running: Running = Box::pin(async move {
+                stop.cancelled().await;
+                files.close().await;
+            });
+            Ok((offer, running))
+        })
+    }
+}
+
+/// Makes the directory with a mode, or says what is wrong with it.
+fn prepare(directory: &Path, mode: Option<u32>) -> Result<(), String> {
+    let shown = directory.display();
+    if let Some(mode) = mode {
+        let made = DirBuilder::new().recursive(true).mode(mode).create(directory);
+        made.map_err(|e| format!("cannot create the directory {shown}: {e}"))?;
+    }
+    match std::fs::metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(format!("{shown} is not a directory")),
+        Err(e) => Err(format!(
+            "directory must exist: {shown}: {e}. You can enable the create_directory option to automatically create it"
+        )),
+    }
+}
+
+/// The files of one directory.
+struct Files {
+    directory: PathBuf,
+    settings: Settings,
+    open: Mutex<Vec<Closer>>,
+}
+
+impl Storage for Files {
+    fn open(&self, namespace: Namespace) -> BoxFuture<'_, Result<Arc<dyn StorageClient>, StorageError>> {
+        Box::pin(async move {
+            let path = self.directory.join(file_name(&namespace));
+            let (store, closer) = Store::open_with_closer(path, self.settings).await?;
+            let mut open = unpoisoned(self.open.lock());
+            open.retain(|closer| !closer.is_closed());
+            open.push(closer);
+            Ok(Arc::new(store) as Arc<dyn StorageClient>)
+        })
+    }
+}
+
+impl Files {
+    async fn close(&self) {
+        let open = std::mem::take(&mut *unpoisoned(self.open.lock()));
+        let all = async {
+            for closer in open {
+                closer.close().await;
+            }
+        };
+        if tokio::time::timeout(CLOSE_MAX, all).await.is_err() {
+            tracing::warn!(directory = %self.directory.display(), after = ?CLOSE_MAX, "files are left open");
+        }
+    }
+}
