@@ -12,6 +12,14 @@ pub(crate) fn stage(
     (Arc::new(Change { change, next }), Box::pin(async {}))
 }
 
+/// As [`stage`], for a change that takes items away: a batch that lost all of its items goes no further.
+pub(crate) fn filter(
+    change: impl Fn(&mut Data) + Send + Sync + 'static,
+    next: Arc<dyn Consumer>,
+) -> (Arc<dyn Consumer>, Running) {
+    (Arc::new(Filter(Change { change, next })), Box::pin(async {}))
+}
+
 struct Change<F> {
     change: F,
     next: Arc<dyn Consumer>,
@@ -21,5 +29,17 @@ impl<F: Fn(&mut Data) + Send + Sync> Consumer for Change<F> {
     fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         (self.change)(&mut data);
         self.next.consume(data)
+    }
+}
+
+struct Filter<F>(Change<F>);
+
+impl<F: Fn(&mut Data) + Send + Sync> Consumer for Filter<F> {
+    fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        (self.0.change)(&mut data);
+        match data.items() {
+            0 => Box::pin(async { Ok(()) }),
+            _ => self.0.next.consume(data),
+        }
     }
 }

@@ -10,7 +10,10 @@ pub mod attributes;
 pub mod batch;
 mod change;
 mod matching;
+pub mod memory_limiter;
+pub mod probabilistic_sampler;
 pub mod resource;
+mod telemetry;
 
 pub use actions::ActionConfig;
 pub use matching::MatchConfig;

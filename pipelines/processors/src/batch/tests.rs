@@ -131,7 +131,8 @@ async fn a_batch_that_is_refused_is_dropped_and_counted() {
     let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
     let (counts, sink) = (processor.counts(), Sink::new());
     *sink.answer.lock().unwrap() = Err(Refused::retryable("sending queue is full"));
-    let (front, _running) = Box::new(processor).start(sink.clone(), &component::Host::detached(), Default::default());
+    let (front, _running) =
+        Box::new(processor).start(sink.clone(), &component::Host::detached(), Default::default());
     front.consume(spans(0..3)).await.unwrap();
     settle().await;
     *sink.answer.lock().unwrap() = Ok(());
@@ -162,7 +163,11 @@ async fn a_slow_exporter_is_felt_upstream() {
     }
     let config = BatchConfig { send_batch_size: 1, ..BatchConfig::default() };
     let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
-    let (front, _running) = Box::new(processor).start(std::sync::Arc::new(Stuck), &component::Host::detached(), Default::default());
+    let (front, _running) = Box::new(processor).start(
+        std::sync::Arc::new(Stuck),
+        &component::Host::detached(),
+        Default::default(),
+    );
     let begin = Instant::now();
     let mut taken = 0;
     while tokio::time::timeout(60 * MS, front.consume(spans(0..1))).await.is_ok() {

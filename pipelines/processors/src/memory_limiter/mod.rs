@@ -1,0 +1,281 @@
+//! `memory_limiter`: refuses data while the process uses too much memory.
+//!
+//! The one idea: a task looks at the memory in use at every `check_interval` and sets one flag; what arrives
+//! while the flag is set is refused with a refusal that may be retried, so that the sender keeps the data and
+//! not this process. The soft limit, `limit` less `spike_limit`, is where refusing begins. `memory` says how
+//! much is used and how much there is.
+//!
+//! There is no garbage collector to force. The four `*_gc_interval_*` keys are accepted and checked as in the
+//! Collector, and do nothing: memory goes back to the system when the allocator hands it back, and what the
+//! allocator keeps counts as used.
+
+mod memory;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use component::config::{ConfigError, GoDuration, Problems, Section};
+use component::status::Status;
+use component::{
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
+    Running, Signal, Stability,
+};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry;
+
+/// The row of this processor.
+pub const FACTORY: ProcessorFactory = ProcessorFactory {
+    kind: "memory_limiter",
+    aliases: &[],
+    signals: &Signal::ALL,
+    stability: Stability::Beta,
+    build,
+};
+
+const MIB: u64 = 1024 * 1024;
+
+/// What the user writes.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct MemoryLimiterConfig {
+    /// The time between two looks at the memory in use.
+    pub check_interval: GoDuration,
+    /// The most memory to use, in MiB; it goes before `limit_percentage`.
+    pub limit_mib: u32,
+    /// What may be added between two looks, in MiB; a fifth of the limit where it is 0.
+    pub spike_limit_mib: u32,
+    /// The most memory to use, in percent of what the control group, or the machine, has.
+    pub limit_percentage: u32,
+    /// What may be added between two looks, in percent; a fifth of the limit where it is 0.
+    pub spike_limit_percentage: u32,
+    /// Of no effect: there is no garbage collector.
+    pub min_gc_interval_when_soft_limited: GoDuration,
+    /// Of no effect: there is no garbage collector.
+    pub min_gc_interval_when_hard_limited: GoDuration,
+    /// Of no effect: there is no garbage collector.
+    pub max_gc_interval_when_soft_limited: GoDuration,
+    /// Of no effect: there is no garbage collector.
+    pub max_gc_interval_when_hard_limited: GoDuration,
+}
+
+impl Default for MemoryLimiterConfig {
+    fn default() -> Self {
+        MemoryLimiterConfig {
+            check_interval: GoDuration::from_secs(0),
+            limit_mib: 0,
+            spike_limit_mib: 0,
+            limit_percentage: 0,
+            spike_limit_percentage: 0,
+            min_gc_interval_when_soft_limited: GoDuration::from_secs(10),
+            min_gc_interval_when_hard_limited: GoDuration::from_secs(0),
+            max_gc_interval_when_soft_limited: GoDuration::from_secs(30),
+            max_gc_interval_when_hard_limited: GoDuration::from_secs(30),
+        }
+    }
+}
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: MemoryLimiterConfig = section.decode()?;
+    let mut problems = section.problems();
+    config.check(&mut problems);
+    problems.finish()?;
+    Ok(Box::new(MemoryLimiter { id: context.id.clone(), config }))
+}
+
+impl MemoryLimiterConfig {
+    fn check(&self, problems: &mut Problems<'_>) {
+        let interval = "'check_interval' must be greater than zero";
+        problems.require(!self.check_interval.is_zero(), "check_interval", interval);
+        self.check_gc_intervals(problems);
+        let some = self.limit_mib > 0 || self.limit_percentage > 0;
+        problems.require(some, "", "'limit_mib' or 'limit_percentage' must be greater than zero");
+        for (key, percentage) in [
+            ("limit_percentage", self.limit_percentage),
+            ("spike_limit_percentage", self.spike_limit_percentage),
+        ] {
+            let expected = "'limit_percentage' and 'spike_limit_percentage' must be greater than zero and less \
+                            than or equal to hundred";
+            problems.require(percentage <= 100, key, expected);
+        }
+        let smaller = |limit: u32, spike: u32| limit == 0 || spike < limit;
+        problems.require(smaller(self.limit_mib, self.spike_limit_mib), "spike_limit_mib", {
+            "'spike_limit_mib' must be smaller than 'limit_mib'"
+        });
+        let spike = smaller(self.limit_percentage, self.spike_limit_percentage);
+        problems.require(spike, "spike_limit_percentage", {
+            "'spike_limit_percentage' must be smaller than 'limit_percentage'"
+        });
+    }
+
+    fn check_gc_intervals(&self, problems: &mut Problems<'_>) {
+        let (soft_min, hard_min) =
+            (*self.min_gc_interval_when_soft_limited, *self.min_gc_interval_when_hard_limited);
+        let (soft_max, hard_max) =
+            (*self.max_gc_interval_when_soft_limited, *self.max_gc_interval_when_hard_limited);
+        let at_least = |max: Duration, min: Duration| max.is_zero() || max >= min;
+        for (holds, key, expected) in [
+            (
+                soft_min >= hard_min,
+                "min_gc_interval_when_soft_limited",
+                "'min_gc_interval_when_soft_limited' should be larger than 'min_gc_interval_when_hard_limited'",
+            ),
+            (
+                at_least(soft_max, soft_min),
+                "max_gc_interval_when_soft_limited",
+                "'max_gc_interval_when_soft_limited' must be greater than or equal to \
+                 'min_gc_interval_when_soft_limited' (or 0 to disable)",
+            ),
+            (
+                at_least(hard_max, hard_min),
+                "max_gc_interval_when_hard_limited",
+                "'max_gc_interval_when_hard_limited' must be greater than or equal to \
+                 'min_gc_interval_when_hard_limited' (or 0 to disable)",
+            ),
+            (
+                hard_max.is_zero() || at_least(soft_max, hard_max),
+                "max_gc_interval_when_soft_limited",
+                "'max_gc_interval_when_soft_limited' should be larger than or equal to \
+                 'max_gc_interval_when_hard_limited' (when both are set)",
+            ),
+        ] {
+            problems.require(holds, key, expected);
+        }
+    }
+
+    /// The bytes from which on data is refused, where the machine has `total` bytes.
+    fn soft_limit_bytes(&self, total: u64) -> u64 {
+        let (limit, spike) = match self.limit_mib {
+            0 => (
+                total.saturating_mul(self.limit_percentage.into()) / 100,
+                total.saturating_mul(self.spike_limit_percentage.into()) / 100,
+            ),
+            limit => (u64::from(limit) * MIB, u64::from(self.spike_limit_mib) * MIB),
+        };
+        limit - if spike == 0 { limit / 5 } else { spike }
+    }
+}
+
+/// A `memory_limiter` processor that has not started.
+#[derive(Debug)]
+struct MemoryLimiter {
+    id: ComponentId,
+    config: MemoryLimiterConfig,
+}
+
+impl Processor for MemoryLimiter {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        host: &Host,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        let total = memory::total_bytes(Path::new("/"));
+        let soft_limit_bytes = self.config.soft_limit_bytes(total);
+        tracing::info!(
+            processor = %self.id, soft_limit_mib = soft_limit_bytes / MIB, total_mib = total / MIB,
+            check_interval = ?*self.config.check_interval, "memory limiter configured"
+        );
+        self.start_measuring(soft_limit_bytes, || memory::used_bytes(Path::new("/")), next, host, stop)
+    }
+}
+
+impl MemoryLimiter {
+    /// Begins to limit what `used_bytes` tells.
+    fn start_measuring(
+        &self,
+        soft_limit_bytes: u64,
+        used_bytes: impl Fn() -> Option<u64> + Send + 'static,
+        next: Arc<dyn Consumer>,
+        host: &Host,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        let counts = Counts::new(&self.id, host);
+        let gate = Arc::new(Gate { next, is_shut: AtomicBool::new(false), counts });
+        let watch = Watch { id: self.id.clone(), host: host.clone(), soft_limit_bytes, gate: gate.clone() };
+        let interval = *self.config.check_interval;
+        let watching = tokio::spawn(async move {
+            while tokio::time::timeout(interval, stop.cancelled()).await.is_err() {
+                watch.look(used_bytes());
+            }
+        });
+        (gate, Box::pin(async move { drop(watching.await) }))
+    }
+}
+
+/// Lets data through, or refuses it.
+struct Gate {
+    next: Arc<dyn Consumer>,
+    is_shut: AtomicBool,
+    counts: Counts,
+}
+
+/// The items of each signal that were let through, and that were refused.
+struct Counts {
+    accepted: [Counter<u64>; 4],
+    refused: [Counter<u64>; 4],
+    whose: [KeyValue; 1],
+}
+
+impl Counts {
+    fn new(id: &ComponentId, host: &Host) -> Self {
+        let counter = |outcome: &str, signal| {
+            let items = telemetry::items_of(signal);
+            host.meter().u64_counter(format!("otelcol_processor_memory_limiter_{outcome}_{items}")).build()
+        };
+        Counts {
+            accepted: Signal::ALL.map(|signal| counter("accepted", signal)),
+            refused: Signal::ALL.map(|signal| counter("refused", signal)),
+            whose: [telemetry::whose(id)],
+        }
+    }
+}
+
+/// Shuts and opens a gate.
+struct Watch {
+    id: ComponentId,
+    host: Host,
+    soft_limit_bytes: u64,
+    gate: Arc<Gate>,
+}
+
+impl Watch {
+    /// Sets the gate by the memory in use; memory that cannot be measured changes nothing.
+    fn look(&self, used_bytes: Option<u64>) {
+        let Some(used) = used_bytes else { return };
+        let is_over = used >= self.soft_limit_bytes;
+        if self.gate.is_shut.swap(is_over, Ordering::Relaxed) == is_over {
+            return;
+        }
+        let (processor, used_mib, soft_limit_mib) = (&self.id, used / MIB, self.soft_limit_bytes / MIB);
+        if is_over {
+            tracing::warn!(%processor, used_mib, soft_limit_mib, "memory usage is above the soft limit, refusing data");
+            self.host.report(Status::RecoverableError(REFUSED.to_owned()));
+        } else {
+            tracing::info!(%processor, used_mib, soft_limit_mib, "memory usage is back within limits, taking data again");
+            self.host.report(Status::Ok);
+        }
+    }
+}
+
+const REFUSED: &str = "data refused due to high memory usage";
+
+impl Consumer for Gate {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        let (items, signal) = (data.items() as u64, data.signal() as usize);
+        if self.is_shut.load(Ordering::Relaxed) {
+            self.counts.refused[signal].add(items, &self.counts.whose);
+            return Box::pin(async { Err(Refused::retryable(REFUSED)) });
+        }
+        self.counts.accepted[signal].add(items, &self.counts.whose);
+        self.next.consume(data)
+    }
+}
+
+#[cfg(test)]
+mod tests;

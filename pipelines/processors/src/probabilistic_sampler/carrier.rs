@@ -1,0 +1,125 @@
+//! Where an item carries what was sampled before it came here: a span in its tracestate, a log record in its
+//! attributes `sampling.randomness` and `sampling.threshold`.
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otlp_json::plain;
+
+use super::threshold::{Randomness, Threshold};
+use super::tracestate::Tracestate;
+
+/// What an item says of its sampling so far; of a log record, randomness and threshold only.
+pub(super) type Carried = Tracestate;
+
+/// A request to keep an item, or not, whatever its randomness.
+pub(super) type Priority = Option<Threshold>;
+
+/// An item that can be sampled.
+pub(super) trait Item {
+    /// What it carries; none where that cannot be read.
+    fn carried(&self) -> Option<Carried>;
+    /// Puts in what it shall carry.
+    fn carry(&mut self, carried: Carried);
+    /// The id of the trace it belongs to.
+    fn trace_id(&self) -> Option<&[u8; 16]>;
+    /// The bytes of an attribute.
+    fn attribute(&self, key: &str) -> Option<Vec<u8>>;
+    /// What its priority asks for; `key` is the attribute that holds a log record's.
+    fn priority(&self, key: &str, precision: u32) -> Priority;
+}
+
+fn id(bytes: &[u8]) -> Option<&[u8; 16]> {
+    <&[u8; 16]>::try_from(bytes).ok().filter(|id| **id != [0; 16])
+}
+
+fn find<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
+    attributes.iter().find(|a| a.key == key)?.value.as_ref()?.value.as_ref()
+}
+
+impl Item for Span {
+    fn carried(&self) -> Option<Carried> {
+        Tracestate::parse(&self.trace_state)
+    }
+
+    fn carry(&mut self, carried: Carried) {
+        self.trace_state = carried.write();
+    }
+
+    fn trace_id(&self) -> Option<&[u8; 16]> {
+        id(&self.trace_id)
+    }
+
+    fn attribute(&self, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// `sampling.priority` of OpenTracing: 0 drops, more than 0 keeps.
+    fn priority(&self, _: &str, _: u32) -> Priority {
+        let priority = match find(&self.attributes, "sampling.priority")? {
+            Value::IntValue(n) => *n as f64,
+            Value::DoubleValue(v) => *v,
+            Value::StringValue(text) => text.parse().ok()?,
+            _ => return None,
+        };
+        match priority {
+            0.0 => Some(Threshold::NEVER),
+            more if more > 0.0 => Some(Threshold::ALWAYS),
+            _ => None,
+        }
+    }
+}
+
+const RANDOMNESS: &str = "sampling.randomness";
+const THRESHOLD: &str = "sampling.threshold";
+
+impl Item for LogRecord {
+    fn carried(&self) -> Option<Carried> {
+        let text = |key| match find(&self.attributes, key) {
+            Some(Value::StringValue(text)) if !text.is_empty() => Some(text),
+            _ => None,
+        };
+        let randomness = text(RANDOMNESS).map(|t| Randomness::parse(t).ok_or(())).transpose().ok()?;
+        let threshold = text(THRESHOLD).map(|t| Threshold::parse(t).ok_or(())).transpose().ok()?;
+        Some(Tracestate::new(randomness, threshold))
+    }
+
+    fn carry(&mut self, carried: Carried) {
+        put(&mut self.attributes, RANDOMNESS, carried.randomness.map(Randomness::digits));
+        put(&mut self.attributes, THRESHOLD, carried.threshold.map(Threshold::digits));
+    }
+
+    fn trace_id(&self) -> Option<&[u8; 16]> {
+        id(&self.trace_id)
+    }
+
+    fn attribute(&self, key: &str) -> Option<Vec<u8>> {
+        let attribute = self.attributes.iter().find(|a| a.key == key)?;
+        let bytes = match find(&self.attributes, key) {
+            Some(Value::BytesValue(bytes)) => bytes.clone(),
+            _ => plain::text(attribute.value.as_ref()).into_bytes(),
+        };
+        Some(bytes).filter(|b| !b.is_empty())
+    }
+
+    /// The percentage to keep, as a number.
+    fn priority(&self, key: &str, precision: u32) -> Priority {
+        let percentage = match find(&self.attributes, key)? {
+            Value::IntValue(n) => *n as f64,
+            Value::DoubleValue(v) => *v,
+            _ => return None,
+        };
+        Threshold::of_probability(percentage / 100.0, precision)
+    }
+}
+
+fn put(attributes: &mut Vec<KeyValue>, key: &str, text: Option<String>) {
+    let value = text.map(|text| AnyValue { value: Some(Value::StringValue(text)) });
+    match (attributes.iter().position(|a| a.key == key), value) {
+        (None, None) => {}
+        (Some(index), None) => drop(attributes.remove(index)),
+        (Some(index), value) => attributes[index].value = value,
+        (None, value) => attributes.push(KeyValue { key: key.to_owned(), value, ..KeyValue::default() }),
+    }
+}

@@ -1,0 +1,196 @@
+//! `probabilistic_sampler`: keeps a share of spans and log records.
+//!
+//! `decision` says which, `carrier` where an item carries what was sampled before, `threshold` and
+//! `tracestate` how that is written. Resources and scopes that lost all of their items go with them, and so do
+//! batches.
+
+mod carrier;
+mod decision;
+mod threshold;
+mod tracestate;
+
+use std::sync::Arc;
+
+use component::config::{ConfigError, Section};
+use component::{
+    BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
+};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::change;
+use carrier::Item;
+use decision::Sampler;
+
+/// The row of this processor.
+pub const FACTORY: ProcessorFactory = ProcessorFactory {
+    kind: "probabilistic_sampler",
+    aliases: &[],
+    signals: &[Signal::Logs, Signal::Traces],
+    stability: Stability::Beta,
+    build,
+};
+
+/// What the user writes.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ProbabilisticSamplerConfig {
+    /// The share to keep, in percent; 100 and more is all.
+    pub sampling_percentage: f32,
+    /// What trace ids are hashed with, in the mode `hash_seed`. Samplers behind each other need different ones.
+    pub hash_seed: u32,
+    /// How to decide.
+    pub mode: Mode,
+    /// Whether an item that cannot be sampled is dropped.
+    pub fail_closed: bool,
+    /// The hex digits of a threshold, 1 to 14.
+    pub sampling_precision: u32,
+    /// What a log record is sampled by.
+    pub attribute_source: AttributeSource,
+    /// The attribute to sample a log record by, that has no trace id or is not to be sampled by it.
+    pub from_attribute: String,
+    /// The attribute with the percentage to keep a log record by.
+    pub sampling_priority: String,
+}
+
+/// The key `mode`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// As `hash_seed`.
+    #[default]
+    #[serde(rename = "")]
+    Unset,
+    /// By a hash of the trace id.
+    HashSeed,
+    /// So that all items are as rare, those that were sampled before included.
+    Equalizing,
+    /// By the same share of all items, whatever was sampled before.
+    Proportional,
+}
+
+/// The key `attribute_source`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+pub enum AttributeSource {
+    /// By its trace id.
+    #[default]
+    #[serde(rename = "traceID")]
+    TraceId,
+    /// By the attribute `from_attribute`.
+    #[serde(rename = "record", alias = "")]
+    Record,
+}
+
+impl Default for ProbabilisticSamplerConfig {
+    fn default() -> Self {
+        ProbabilisticSamplerConfig {
+            sampling_percentage: 0.0,
+            hash_seed: 0,
+            mode: Mode::Unset,
+            fail_closed: true,
+            sampling_precision: 4,
+            attribute_source: AttributeSource::TraceId,
+            from_attribute: String::new(),
+            sampling_priority: String::new(),
+        }
+    }
+}
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: ProbabilisticSamplerConfig = section.decode()?;
+    let mut problems = section.problems();
+    if let Err(why) = check_percentage(config.sampling_percentage) {
+        problems.add("sampling_percentage", why);
+    }
+    let precision = config.sampling_precision;
+    problems.require((1..=threshold::DIGITS).contains(&precision), "sampling_precision", {
+        format!("invalid sampling precision: {precision}: expected 1 to 14 hex digits")
+    });
+    problems.finish()?;
+    Ok(Box::new(ProbabilisticSampler { id: context.id.clone(), sampler: Sampler::new(&config) }))
+}
+
+fn check_percentage(percentage: f32) -> Result<(), String> {
+    let ratio = f64::from(percentage) / 100.0;
+    match ratio {
+        _ if !ratio.is_finite() => Err(format!("sampling rate is invalid: {percentage}%")),
+        _ if ratio < 0.0 => Err(format!("sampling rate is negative: {percentage}%")),
+        _ if ratio > 0.0 && ratio < threshold::PROBABILITY_MIN => {
+            Err(format!("sampling rate is too small: {percentage}%"))
+        }
+        _ => Ok(()),
+    }
+}
+
+struct ProbabilisticSampler {
+    id: ComponentId,
+    sampler: Sampler,
+}
+
+impl Processor for ProbabilisticSampler {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        host: &Host,
+        _: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        let counter = |what: &str| {
+            host.meter()
+                .u64_counter(format!("otelcol_processor_probabilistic_sampler_count_{what}_sampled"))
+                .build()
+        };
+        let (logs, traces) = (counter("logs"), counter("traces"));
+        let whose = crate::telemetry::whose(&self.id);
+        change::filter(
+            move |data| match data {
+                Data::Logs(d) => {
+                    let counts = Counts { counter: &logs, whose: &whose };
+                    Arc::make_mut(d).resource_logs.retain_mut(|r| {
+                        r.scope_logs.retain_mut(|s| {
+                            s.log_records.retain_mut(|item| self.keeps(item, &counts));
+                            !s.log_records.is_empty()
+                        });
+                        !r.scope_logs.is_empty()
+                    });
+                }
+                Data::Traces(d) => {
+                    let counts = Counts { counter: &traces, whose: &whose };
+                    Arc::make_mut(d).resource_spans.retain_mut(|r| {
+                        r.scope_spans.retain_mut(|s| {
+                            s.spans.retain_mut(|item| self.keeps(item, &counts));
+                            !s.spans.is_empty()
+                        });
+                        !r.scope_spans.is_empty()
+                    });
+                }
+                // No pipeline of these takes this processor.
+                Data::Metrics(_) | Data::Profiles(_) => {}
+            },
+            next,
+        )
+    }
+}
+
+struct Counts<'a> {
+    counter: &'a Counter<u64>,
+    whose: &'a KeyValue,
+}
+
+impl ProbabilisticSampler {
+    fn keeps(&self, item: &mut impl Item, counts: &Counts<'_>) -> bool {
+        let (is_kept, policy) = self.sampler.keeps(item);
+        let sampled = if is_kept { "true" } else { "false" };
+        let attributes = [
+            counts.whose.clone(),
+            KeyValue::new("policy", policy.to_owned()),
+            KeyValue::new("sampled", sampled),
+        ];
+        counts.counter.add(1, &attributes);
+        is_kept
+    }
+}
+
+#[cfg(test)]
+mod tests;

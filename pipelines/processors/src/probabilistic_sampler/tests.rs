@@ -1,0 +1,230 @@
+//! What is kept, and what it then carries. Trace ids end in the randomness that they stand for.
+
+use component::Signal;
+use proptest::prelude::*;
+
+use super::FACTORY;
+use crate::testing::{Started, problems};
+
+/// Sends one item through a sampler; returns the item if it was kept.
+fn sample(settings: &str, signal: Signal, item: &str) -> Option<serde_json::Value> {
+    let (resources, scopes, items) = match signal {
+        Signal::Traces => ("resourceSpans", "scopeSpans", "spans"),
+        _ => ("resourceLogs", "scopeLogs", "logRecords"),
+    };
+    let batch = format!(r#"{{"{resources}":[{{"{scopes}":[{{"{items}":[{item}]}}]}}]}}"#);
+    let started = Started::by(&FACTORY, settings);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let data = otlp_json::decode(signal, batch.as_bytes()).unwrap();
+    runtime.block_on(started.front.consume(data)).unwrap();
+    let kept = started.sink.take().pop()?;
+    let json: serde_json::Value = serde_json::from_slice(&otlp_json::encode(&kept)).unwrap();
+    Some(json[resources][0][scopes][0][items][0].clone())
+}
+
+fn span(randomness: &str, state: &str, more: &str) -> String {
+    format!(r#"{{"traceId":"00000000000000ff00{randomness}","traceState":"{state}"{more}}}"#)
+}
+
+/// Checks the tracestate of a span after a sampler; none where it is not kept.
+#[track_caller]
+fn check(settings: &str, span: &str, state: Option<&str>) {
+    let kept = sample(settings, Signal::Traces, span);
+    let kept = kept.map(|span| span["traceState"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(kept.as_deref(), state, "{settings} {span}");
+}
+
+const EQUALIZING: &str = r#"{"mode": "equalizing", "sampling_percentage": 50}"#;
+const PROPORTIONAL: &str = r#"{"mode": "proportional", "sampling_percentage": 50}"#;
+const LOW: &str = "7fffffffffffff";
+const HIGH: &str = "c0000000000000";
+
+#[test]
+fn equalizing_keeps_by_the_higher_of_both_thresholds() {
+    check(EQUALIZING, &span(LOW, "", ""), None);
+    check(EQUALIZING, &span(HIGH, "", ""), Some("ot=th:8"));
+    check(EQUALIZING, &span(HIGH, "a=b", ""), Some("ot=th:8,a=b"));
+    check(EQUALIZING, &span(HIGH, "ot=th:4", ""), Some("ot=th:8"));
+    check(EQUALIZING, &span(HIGH, "ot=th:c", ""), Some("ot=th:c"));
+    check(EQUALIZING, &span(LOW, "ot=rv:80000000000000;th:4;x:y", ""), Some("ot=rv:80000000000000;th:8;x:y"));
+    check(EQUALIZING, &span(HIGH, "ot=rv:7fffffffffffff", ""), None);
+}
+
+#[test]
+fn proportional_keeps_the_same_share_of_what_was_kept_before() {
+    check(PROPORTIONAL, &span(HIGH, "", ""), Some("ot=th:8"));
+    check(PROPORTIONAL, &span(HIGH, "ot=th:8", ""), Some("ot=th:c"));
+    check(PROPORTIONAL, &span("bfffffffffffff", "ot=th:8", ""), None);
+    check(PROPORTIONAL, &span("ffffffffffffff", "ot=th:ffffffffffffff", ""), None);
+}
+
+#[test]
+fn what_cannot_be_sampled_is_dropped_or_kept_as_configured() {
+    let open = r#"{"mode": "equalizing", "sampling_percentage": 50, "fail_closed": false}"#;
+    for (span, state) in [
+        // Its own threshold says that it should not be here.
+        (span(LOW, "ot=th:8", ""), "ot=th:0"),
+        (span(HIGH, "ot=th:zz", ""), "ot=th:zz"),
+        (span(HIGH, "broken", ""), "broken"),
+        (r#"{"name":"no id"}"#.to_owned(), "ot=th:0"),
+    ] {
+        check(EQUALIZING, &span, None);
+        check(open, &span, Some(state));
+    }
+}
+
+#[test]
+fn the_priority_of_a_span_decides_whatever_its_randomness() {
+    let with = |value: &str| format!(r#","attributes":[{{"key":"sampling.priority","value":{{{value}}}}}]"#);
+    let none = r#"{"sampling_percentage": 0}"#;
+    for (value, low, high) in [
+        (r#""intValue":0"#, None, None),
+        (r#""intValue":1"#, Some("ot=th:0"), Some("ot=th:0")),
+        (r#""doubleValue":0.5"#, Some("ot=th:0"), Some("ot=th:0")),
+        (r#""stringValue":"2""#, Some("ot=th:0"), Some("ot=th:0")),
+        (r#""stringValue":"x""#, None, Some("ot=th:8")),
+        (r#""intValue":-1"#, None, Some("ot=th:8")),
+    ] {
+        check(EQUALIZING, &span(LOW, "", &with(value)), low);
+        check(EQUALIZING, &span(HIGH, "", &with(value)), high);
+    }
+    check(none, &span(HIGH, "", ""), None);
+    check(none, &span(LOW, "", &with(r#""intValue":1"#)), Some("ot=th:0"));
+    // What came by a threshold does not become more frequent.
+    check(EQUALIZING, &span(HIGH, "ot=th:4", &with(r#""intValue":1"#)), Some("ot=th:4"));
+}
+
+#[test]
+fn a_hash_decides_the_same_for_a_trace_and_leaves_randomness_behind() {
+    let settings = r#"{"sampling_percentage": 100}"#;
+    let kept = sample(settings, Signal::Traces, &span(LOW, "", "")).unwrap();
+    let state = kept["traceState"].as_str().unwrap().to_owned();
+    assert!(state.starts_with("ot=rv:") && state.ends_with(";th:0"), "{state}");
+    for in_use in ["ot=rv:80000000000000", "ot=th:8"] {
+        check(settings, &span(HIGH, in_use, ""), None);
+        check(r#"{"sampling_percentage": 1, "fail_closed": false}"#, &span(HIGH, in_use, ""), Some(in_use));
+    }
+    check(settings, r#"{"name":"no id"}"#, None);
+}
+
+#[test]
+fn a_hash_keeps_about_the_share_asked_for_and_a_seed_makes_another_choice() {
+    let kept = |settings: &str| -> Vec<bool> {
+        let ids = (0..2000_u64).map(|n| format!("{:014x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8));
+        ids.map(|id| sample(settings, Signal::Traces, &span(&id, "", "")).is_some()).collect()
+    };
+    let (one, two) = (
+        kept(r#"{"mode": "hash_seed", "sampling_percentage": 25}"#),
+        kept(r#"{"mode": "hash_seed", "sampling_percentage": 25, "hash_seed": 22}"#),
+    );
+    for choice in [&one, &two] {
+        let share = choice.iter().filter(|kept| **kept).count();
+        assert!((400..600).contains(&share), "{share} of 2000");
+    }
+    assert_ne!(one, two);
+}
+
+/// Attributes as `key=value`, of text.
+fn record(id: &str, attributes: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> =
+        attributes.iter().map(|(key, value)| format!(r#"{{"key":"{key}","value":{{{value}}}}}"#)).collect();
+    format!(r#"{{"traceId":"{id}","attributes":[{}]}}"#, pairs.join(","))
+}
+
+fn check_record(settings: &str, record: &str, attributes: Option<&[(&str, &str)]>) {
+    let kept = sample(settings, Signal::Logs, record);
+    let kept = kept.map(|record| {
+        let list = record["attributes"].as_array().cloned().unwrap_or_default();
+        let pair = |a: &serde_json::Value| (a["key"].as_str().unwrap().to_owned(), a["value"].to_string());
+        list.iter().map(pair).collect::<Vec<_>>()
+    });
+    let want = attributes
+        .map(|list| list.iter().map(|(k, v)| ((*k).to_owned(), format!("{{{v}}}"))).collect::<Vec<_>>());
+    assert_eq!(kept, want, "{settings} {record}");
+}
+
+const HIGH_ID: &str = "00000000000000ff00c0000000000000";
+
+#[test]
+fn log_records_carry_their_sampling_in_attributes() {
+    let threshold = ("sampling.threshold", r#""stringValue":"8""#);
+    check_record(EQUALIZING, &record(HIGH_ID, &[]), Some(&[threshold]));
+    check_record(EQUALIZING, &record("00000000000000ff007fffffffffffff", &[]), None);
+    let own = ("sampling.randomness", r#""stringValue":"80000000000000""#);
+    check_record(EQUALIZING, &record("", &[own]), Some(&[own, threshold]));
+    check_record(EQUALIZING, &record(HIGH_ID, &[("sampling.threshold", r#""stringValue":"x""#)]), None);
+    check_record(EQUALIZING, &record("", &[]), None);
+}
+
+#[test]
+fn log_records_are_hashed_by_an_attribute_where_they_have_no_trace_or_are_told_to() {
+    let id = ("id", r#""intValue":"7""#);
+    for settings in [
+        r#"{"sampling_percentage": 100, "from_attribute": "id"}"#,
+        r#"{"sampling_percentage": 100, "from_attribute": "id", "attribute_source": "record"}"#,
+    ] {
+        assert!(sample(settings, Signal::Logs, &record("", &[id])).is_some(), "{settings}");
+        assert!(sample(settings, Signal::Logs, &record("", &[])).is_none(), "{settings}");
+    }
+    let by_record = r#"{"sampling_percentage": 100, "attribute_source": "record"}"#;
+    assert!(sample(by_record, Signal::Logs, &record(HIGH_ID, &[id])).is_none());
+}
+
+#[test]
+fn the_priority_of_a_log_record_is_a_percentage_of_its_own() {
+    let settings = r#"{"mode": "equalizing", "sampling_percentage": 1, "sampling_priority": "p"}"#;
+    let p = ("p", r#""intValue":"100""#);
+    check_record(
+        settings,
+        &record(HIGH_ID, &[p]),
+        Some(&[p, ("sampling.threshold", r#""stringValue":"0""#)]),
+    );
+    let p = ("p", r#""doubleValue":25.0"#);
+    check_record(
+        settings,
+        &record(HIGH_ID, &[p]),
+        Some(&[p, ("sampling.threshold", r#""stringValue":"c""#)]),
+    );
+    for p in [r#""intValue":"0""#, r#""intValue":"200""#, r#""stringValue":"100""#] {
+        check_record(settings, &record(HIGH_ID, &[("p", p)]), None);
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    for (json, want) in [
+        (r#"{"sampling_percentage": 15, "hash_seed": 22}"#, ""),
+        (r#"{"sampling_percentage": 150.5, "mode": "proportional", "sampling_precision": 14}"#, ""),
+        (
+            r#"{"sampling_percentage": 1, "mode": "", "attribute_source": "record", "from_attribute": "x"}"#,
+            "",
+        ),
+        (r#"{"sampling_percentage": -1}"#, "x::sampling_percentage: sampling rate is negative: -1%"),
+        (r#"{"sampling_percentage": 1e-30}"#, "x::sampling_percentage: sampling rate is too small"),
+        (r#"{"sampling_precision": 0}"#, "x::sampling_precision: invalid sampling precision: 0"),
+        (r#"{"sampling_precision": 15}"#, "x::sampling_precision: invalid sampling precision: 15"),
+        (r#"{"mode": "random"}"#, "random"),
+        (r#"{"attribute_source": "spanID"}"#, "spanID"),
+        (r#"{"percentage": 15}"#, "invalid keys: percentage"),
+    ] {
+        let found = problems(&FACTORY, json);
+        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
+        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_says_a_threshold_that_its_randomness_reaches(
+        randomness in 0_u64..1 << 56, before in prop::option::of(0_u64..1 << 56), percentage in 0.01_f64..100.0,
+        mode in prop::sample::select(vec!["equalizing", "proportional"]),
+    ) {
+        let settings = format!(r#"{{"mode": "{mode}", "sampling_percentage": {percentage}}}"#);
+        let state = before.map(|b| format!("ot=th:{:014x}", b)).unwrap_or_default();
+        let kept = sample(&settings, Signal::Traces, &span(&format!("{randomness:014x}"), &state, ""));
+        let Some(kept) = kept else { return Ok(()) };
+        let digits = kept["traceState"].as_str().unwrap().strip_prefix("ot=th:").unwrap().to_owned();
+        let threshold = u64::from_str_radix(&format!("{digits:0<14}"), 16).unwrap();
+        prop_assert!(threshold <= randomness && threshold >= before.unwrap_or(0), "{digits}");
+    }
+}
