@@ -101,6 +101,31 @@ impl Node {
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
+
+    /// True where the other one holds the same, wherever both were written, and in whatever order its keys are.
+    pub fn is_same(&self, other: &Node) -> bool {
+        self.text == other.text
+            && match (&self.value, &other.value) {
+                (Value::Sequence(a), Value::Sequence(b)) => {
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same(b))
+                }
+                (Value::Mapping(a), Value::Mapping(b)) => {
+                    a.len() == b.len()
+                        && a.iter().all(|e| other.get(&e.key).is_some_and(|v| e.value.is_same(v)))
+                }
+                (a, b) => a == b,
+            }
+    }
+
+    /// True where one of the texts in it is `text`.
+    pub fn mentions(&self, text: &str) -> bool {
+        match &self.value {
+            Value::String(own) => own == text,
+            Value::Sequence(items) => items.iter().any(|item| item.mentions(text)),
+            Value::Mapping(entries) => entries.iter().any(|e| e.value.mentions(text)),
+            _ => false,
+        }
+    }
 }
 
 impl Value {

@@ -106,7 +106,7 @@ fn replay_to_pipelines(args: &ReplayArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let graph = runtime.block_on(Graph::start(plan, STOP_MAX))?;
+    let graph = runtime.block_on(Graph::start(plan, &component::Host::detached(), STOP_MAX))?;
     let mut refusals = Vec::new();
     let read = each(&args.files, &mut |data| {
         let Some(front) = graph.front(data.signal()) else { return };

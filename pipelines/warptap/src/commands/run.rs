@@ -35,8 +35,9 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 
 async fn serve(plan: Plan) -> anyhow::Result<()> {
     let mut stops = Stops::listen()?;
+    let host = component::Host::detached();
     let mut graph = tokio::select! {
-        started = Graph::start(plan, STOP_MAX) => started?,
+        started = Graph::start(plan, &host, STOP_MAX) => started?,
         name = stops.next() => bail!("{name} while starting"),
     };
     // The Collector's own sentence: what waits for one to be ready looks for it.

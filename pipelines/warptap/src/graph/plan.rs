@@ -1,18 +1,27 @@
 //! A configuration with every component built: looked up by type, decoded, validated, and opened by none.
 
-use component::config::{ConfigError, Problem, nearest};
+use std::collections::BTreeMap;
+
+use component::config::{ConfigError, Node, Problem, nearest};
+use component::status::PipelineInfo;
 use component::{
-    BuildContext, ComponentId, Exporter, ExporterFactory, Factory, Processor, ProcessorFactory, Receiver,
-    ReceiverFactory, find,
+    BuildContext, ComponentId, Connector, ConnectorFactory, Exporter, ExporterFactory, Extension,
+    ExtensionFactory, Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Signal, find,
 };
 
-use crate::config::{Configured, Kind, Pipeline, PipelineId, Reference, Sections};
+use super::key::Key;
+use super::wiring::{self, Way, Wiring};
+use crate::config::{Configured, Kind, Pipeline, Reference, Sections};
 
 /// The tables that components are looked up in.
 #[derive(Clone, Copy, Debug)]
 pub struct Factories<'a> {
+    /// Rows of connectors.
+    pub connectors: &'a [ConnectorFactory],
     /// Rows of exporters.
     pub exporters: &'a [ExporterFactory],
+    /// Rows of extensions.
+    pub extensions: &'a [ExtensionFactory],
     /// Rows of processors.
     pub processors: &'a [ProcessorFactory],
     /// Rows of receivers.
@@ -21,25 +30,33 @@ pub struct Factories<'a> {
 
 /// What is about to run.
 pub struct Plan {
-    pub(super) exporters: Vec<Built<dyn Exporter>>,
-    pub(super) receivers: Vec<Built<dyn Receiver>>,
-    pub(super) pipelines: Vec<PlannedPipeline>,
+    /// All nodes, the lowest level first.
+    pub(super) nodes: Vec<Planned>,
+    /// Where the pipelines begin.
+    pub(super) heads: Vec<Way>,
+    pub(super) pipelines: Vec<PipelineInfo>,
     /// What is odd but no error, such as a deprecated name.
     pub warnings: Vec<Problem>,
 }
 
-/// A component that was built and not started.
-pub(super) struct Built<T: ?Sized> {
-    pub(super) id: ComponentId,
-    pub(super) component: Box<T>,
+/// A node that was built and not started.
+pub(super) struct Planned {
+    pub(super) key: Key,
+    pub(super) level: u32,
+    /// What it was built from: a node whose configuration did not change need not be started anew.
+    pub(super) config: Node,
+    pub(super) part: Part,
+    /// Where its data goes.
+    pub(super) ways: Vec<Way>,
 }
 
-/// A pipeline whose processors are built.
-pub(super) struct PlannedPipeline {
-    pub(super) id: PipelineId,
-    pub(super) receivers: Vec<ComponentId>,
-    pub(super) processors: Vec<Built<dyn Processor>>,
-    pub(super) exporters: Vec<ComponentId>,
+/// A component that was built and not started.
+pub(super) enum Part {
+    Connector(Box<dyn Connector>, (Signal, Signal)),
+    Exporter(Box<dyn Exporter>),
+    Extension(Box<dyn Extension>),
+    Processor(Box<dyn Processor>, Signal),
+    Receiver(Box<dyn Receiver>),
 }
 
 impl Plan {
@@ -51,50 +68,53 @@ impl Plan {
         version: &'static str,
     ) -> Result<Self, ConfigError> {
         let (problems, warnings) = (sections.problems.clone(), sections.warnings.clone());
-        let mut builder = Builder { sections, version, problems, warnings };
-        builder.refuse_all(Kind::Connector);
-        builder.refuse_all(Kind::Extension);
-        let exporters = builder.build_all(Kind::Exporter, factories.exporters);
-        let processors = builder.build_all(Kind::Processor, factories.processors);
-        let receivers = builder.build_all(Kind::Receiver, factories.receivers);
-        for pipeline in &sections.service.pipelines {
-            builder.check_signal(pipeline, Kind::Receiver, factories.receivers);
-            builder.check_signal(pipeline, Kind::Processor, factories.processors);
-            builder.check_signal(pipeline, Kind::Exporter, factories.exporters);
-        }
-        // Built to be validated; each pipeline gets its own below.
-        drop(processors);
+        let mut builder = Builder { sections, factories, version, problems, warnings };
+        builder.validate();
         ConfigError::unless_empty(std::mem::take(&mut builder.problems))?;
-        let plan_pipeline = |pipeline| builder.plan_pipeline(pipeline, factories.processors);
-        let pipelines: Vec<PlannedPipeline> =
-            sections.service.pipelines.iter().map(plan_pipeline).collect::<Result<_, ConfigError>>()?;
-        Ok(Plan { exporters, receivers, pipelines, warnings: builder.warnings }.without_unused())
+        let wiring = builder.wire()?;
+        let mut nodes = builder.nodes(&wiring)?;
+        nodes.sort_by(|a, b| (a.level, rank(&a.key)).cmp(&(b.level, rank(&b.key))));
+        let pipelines = wiring::describe(&sections.service.pipelines);
+        Ok(Plan { nodes, heads: wiring.heads, pipelines, warnings: builder.warnings })
     }
 
     /// The same plan without its receivers, for a caller that feeds the pipelines itself.
     pub fn without_receivers(mut self) -> Self {
-        self.receivers.clear();
-        self
-    }
-
-    fn without_unused(mut self) -> Self {
-        let pipelines = &self.pipelines;
-        self.exporters.retain(|e| pipelines.iter().any(|p| p.exporters.contains(&e.id)));
-        self.receivers.retain(|r| pipelines.iter().any(|p| p.receivers.contains(&r.id)));
+        self.nodes.retain(|node| node.key.kind() != Kind::Receiver);
         self
     }
 }
 
+/// Extensions start in the order they are listed in, everything else by name.
+fn rank(key: &Key) -> Option<&Key> {
+    (key.kind() != Kind::Extension).then_some(key)
+}
+
 struct Builder<'a> {
     sections: &'a Sections<'a>,
+    factories: Factories<'a>,
     version: &'static str,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
 impl Builder<'_> {
-    fn build_all<T: ?Sized>(&mut self, kind: Kind, rows: &[Factory<T>]) -> Vec<Built<T>> {
-        let mut built = Vec::new();
+    /// Notes all that is wrong with components on their own, and with the signals that they are used for.
+    fn validate(&mut self) {
+        let rows = self.factories;
+        self.validate_all(Kind::Extension, rows.extensions);
+        self.validate_all(Kind::Connector, rows.connectors);
+        self.validate_all(Kind::Exporter, rows.exporters);
+        self.validate_all(Kind::Processor, rows.processors);
+        self.validate_all(Kind::Receiver, rows.receivers);
+        for pipeline in &self.sections.service.pipelines {
+            self.check_signal(pipeline, Kind::Receiver, rows.receivers);
+            self.check_signal(pipeline, Kind::Processor, rows.processors);
+            self.check_signal(pipeline, Kind::Exporter, rows.exporters);
+        }
+    }
+
+    fn validate_all<T: ?Sized>(&mut self, kind: Kind, rows: &[Factory<T>]) {
         for configured in self.sections.of(kind) {
             let Some(row) = find(rows, configured.id.kind()) else {
                 self.problems.push(unknown_type(configured, rows));
@@ -104,34 +124,22 @@ impl Builder<'_> {
                 let message = format!("{:?} is a deprecated name of {:?}", configured.id.kind(), row.kind);
                 self.warnings.push(configured.problem(message));
             }
-            match self.build_one(configured, row) {
-                Ok(component) => built.push(component),
-                Err(error) => self.problems.extend(error.into_problems()),
+            if let Err(error) = (row.build)(&self.context(&configured.id), configured.section()) {
+                self.problems.extend(error.into_problems());
             }
         }
-        built
     }
 
-    fn build_one<T: ?Sized>(
-        &self,
-        configured: &Configured<'_>,
-        row: &Factory<T>,
-    ) -> Result<Built<T>, ConfigError> {
-        let id = configured.id.clone();
-        let context = BuildContext { id: id.clone(), version: self.version };
-        (row.build)(&context, configured.section()).map(|component| Built { id, component })
-    }
-
-    /// Kinds of which there are no components yet.
-    fn refuse_all(&mut self, kind: Kind) {
-        let refused = self.sections.of(kind).map(|c| unknown_type::<dyn Exporter>(c, &[]));
-        self.problems.extend(refused);
+    fn context(&self, id: &ComponentId) -> BuildContext {
+        BuildContext { id: id.clone(), version: self.version }
     }
 
     /// Notes every component that does not handle the signal of its pipeline.
     fn check_signal<T: ?Sized>(&mut self, pipeline: &Pipeline, kind: Kind, rows: &[Factory<T>]) {
         for Reference { id, position } in pipeline.references(kind) {
-            let Some(row) = find(rows, id.kind()) else { continue };
+            let Some(row) = find(rows, id.kind()).filter(|_| !self.sections.has(Kind::Connector, id)) else {
+                continue;
+            };
             if !row.signals.contains(&pipeline.id.signal) {
                 let (noun, signal) = (kind.noun(), pipeline.id.signal.name());
                 let handled: Vec<&str> = row.signals.iter().map(|s| s.name()).collect();
@@ -143,33 +151,68 @@ impl Builder<'_> {
         }
     }
 
-    fn plan_pipeline(
-        &self,
-        pipeline: &Pipeline,
-        rows: &[ProcessorFactory],
-    ) -> Result<PlannedPipeline, ConfigError> {
-        let processors = pipeline.processors.iter().filter_map(|reference| {
-            let configured = self.sections.of(Kind::Processor).find(|c| c.id == reference.id)?;
-            Some(self.build_one(configured, find(rows, reference.id.kind())?))
-        });
-        Ok(PlannedPipeline {
-            id: pipeline.id.clone(),
-            receivers: unique(&pipeline.receivers),
-            processors: processors.collect::<Result<_, _>>()?,
-            exporters: unique(&pipeline.exporters),
+    fn wire(&self) -> Result<Wiring, ConfigError> {
+        let mut connectors = BTreeMap::new();
+        for configured in self.sections.of(Kind::Connector) {
+            connectors.insert(
+                &configured.id,
+                self.build(Kind::Connector, &configured.id, self.factories.connectors)?,
+            );
+        }
+        let outputs = |id: &ComponentId, from| connectors.get(id).map(|c| c.0.outputs(from));
+        let wired = wiring::wire(&self.sections.service.pipelines, &outputs);
+        wired.map_err(|miswired| {
+            let told = miswired.into_iter().filter_map(|(id, message)| {
+                let configured = self.sections.of(Kind::Connector).find(|c| c.id == id)?;
+                Some(configured.problem(message))
+            });
+            told.collect::<Vec<_>>().into()
         })
+    }
+
+    fn nodes(&self, wiring: &Wiring) -> Result<Vec<Planned>, ConfigError> {
+        let mut nodes = Vec::new();
+        for reference in &self.sections.service.extensions {
+            nodes.push(self.node(Key::Extension(reference.id.clone()), 0, Vec::new())?);
+        }
+        for (key, ways) in &wiring.edges {
+            nodes.push(self.node(key.clone(), wiring.levels[key], ways.clone())?);
+        }
+        Ok(nodes)
+    }
+
+    fn node(&self, key: Key, level: u32, ways: Vec<Way>) -> Result<Planned, ConfigError> {
+        let (rows, id, kind) = (self.factories, key.id(), key.kind());
+        let (part, config) = match &key {
+            Key::Extension(_) => with(Part::Extension, self.build(kind, id, rows.extensions)?),
+            Key::Exporter(_) => with(Part::Exporter, self.build(kind, id, rows.exporters)?),
+            Key::Receiver(_) => with(Part::Receiver, self.build(kind, id, rows.receivers)?),
+            Key::Connector { from, to, .. } => {
+                with(|c| Part::Connector(c, (*from, *to)), self.build(kind, id, rows.connectors)?)
+            }
+            Key::Processor { pipeline, .. } => {
+                with(|p| Part::Processor(p, pipeline.signal), self.build(kind, id, rows.processors)?)
+            }
+        };
+        Ok(Planned { key, level, config, part, ways })
+    }
+
+    /// Builds a component whose section was validated, and says from what.
+    fn build<T: ?Sized>(
+        &self,
+        kind: Kind,
+        id: &ComponentId,
+        rows: &[Factory<T>],
+    ) -> Result<(Box<T>, Node), ConfigError> {
+        let configured = self.sections.of(kind).find(|c| c.id == *id).expect("references were checked");
+        let row = find(rows, id.kind()).expect("types were checked");
+        let component = (row.build)(&self.context(id), configured.section())?;
+        Ok((component, configured.node.clone()))
     }
 }
 
-/// The ids of a list, each once.
-fn unique(references: &[Reference]) -> Vec<ComponentId> {
-    let mut ids: Vec<ComponentId> = Vec::new();
-    for reference in references {
-        if !ids.contains(&reference.id) {
-            ids.push(reference.id.clone());
-        }
-    }
-    ids
+fn with<T: ?Sized>(part: impl FnOnce(Box<T>) -> Part, built: (Box<T>, Node)) -> (Part, Node) {
+    (part(built.0), built.1)
 }
 
 fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> Problem {

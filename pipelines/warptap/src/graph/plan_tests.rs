@@ -28,15 +28,28 @@ fn every_configured_component_is_built_and_processors_once_more_per_pipeline() {
     assert!(plan.is_ok());
     assert_eq!(
         happened(),
-        ["build sink", "build sink/unused", "build step", "build source", "build step", "build step"]
+        [
+            "build sink",
+            "build sink/unused",
+            "build step",
+            "build source",
+            // Those that run.
+            "build sink",
+            "build step",
+            "build step",
+            "build source"
+        ]
     );
 }
 
 #[test]
 fn what_no_pipeline_uses_is_not_planned() {
     let plan = plan(&yaml("sink/unused: ", "", "")).unwrap();
-    let planned: Vec<String> = plan.exporters.iter().map(|e| e.id.to_string()).collect();
-    assert_eq!(planned, ["sink"]);
+    let planned: Vec<String> = plan.nodes.iter().map(|n| n.key.to_string()).collect();
+    assert_eq!(
+        planned,
+        [r#""sink" exporter"#, r#""step" processor of pipeline logs"#, r#""source" receiver"#]
+    );
 }
 
 #[test]
@@ -90,8 +103,8 @@ fn an_unknown_type_is_told_with_what_there_is() {
     refuse(
         connectors,
         &[
-            r#"connectors::forward: unknown type: "forward" for id: "forward" (valid values: [])"#,
-            r#"extensions::pprof: unknown type: "pprof" for id: "pprof" (valid values: [])"#,
+            r#"connectors::forward: unknown type: "forward" for id: "forward" (valid values: [link])"#,
+            r#"extensions::pprof: unknown type: "pprof" for id: "pprof" (valid values: [aid])"#,
         ],
     );
 }

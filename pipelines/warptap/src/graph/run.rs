@@ -6,34 +6,49 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{ComponentId, Consumer, Exporter, FanOut, Host, Receiver, Running, Signal, StartResult};
+use component::config::Node as Config;
+use component::status::Status;
+use component::{Consumer, Host, Offer, Running, Signal, StartResult};
+use opentelemetry::KeyValue;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{Built, Plan, PlannedPipeline};
-use crate::config::{Kind, PipelineId};
+use super::edge::{Counted, Edge};
+use super::key::Key;
+use super::plan::{Part, Plan, Planned};
+use super::wiring::Way;
 
 /// Pipelines at work.
 pub struct Graph {
-    /// What runs, in the order it was started: each group is stopped and awaited before the one ahead of it.
-    groups: Vec<Vec<Task>>,
-    inlets: Vec<Inlet>,
+    /// What every component finds around it, but extensions.
+    bare: Host,
+    /// What runs, in no order of meaning: levels say who comes first.
+    pub(super) nodes: Vec<Node>,
+    /// The fronts of all pipelines.
+    pub(super) heads: Vec<(Signal, Arc<Edge>)>,
     failed: mpsc::UnboundedReceiver<String>,
     failures: mpsc::UnboundedSender<String>,
 }
 
-/// The consumer in front of a pipeline, and which receivers feed it.
-struct Inlet {
-    pipeline: PipelineId,
-    receivers: Vec<ComponentId>,
-    consumer: Arc<dyn Consumer>,
+/// A node that runs.
+pub(super) struct Node {
+    pub(super) key: Key,
+    pub(super) level: u32,
+    /// What it was built from.
+    pub(super) config: Config,
+    /// What hands it data; nothing does that with extensions and receivers.
+    front: Option<Arc<dyn Consumer>>,
+    /// Where its data goes.
+    pub(super) edges: Vec<(Signal, Arc<Edge>)>,
+    /// What an extension offers.
+    offer: Offer,
+    task: Task,
 }
 
 /// The background work of one component.
 struct Task {
-    name: String,
     stop: CancellationToken,
     work: AbortHandle,
     ended: JoinHandle<()>,
@@ -62,11 +77,11 @@ pub struct Stopped {
 }
 
 impl Graph {
-    /// Starts everything: exporters, processors, receivers. Where one cannot start, those before it are
-    /// stopped again, within `stop_max`.
-    pub async fn start(plan: Plan, stop_max: Duration) -> Result<Self, StartError> {
+    /// Starts everything: extensions, exporters, what stands between, receivers. Where one cannot start, those
+    /// before it are stopped again, within `stop_max`.
+    pub async fn start(plan: Plan, host: &Host, stop_max: Duration) -> Result<Self, StartError> {
         let (failures, failed) = mpsc::unbounded_channel();
-        let mut graph = Graph { groups: Vec::new(), inlets: Vec::new(), failed, failures };
+        let mut graph = Graph { bare: host.clone(), nodes: Vec::new(), heads: Vec::new(), failed, failures };
         match graph.start_all(plan).await {
             Ok(()) => Ok(graph),
             Err(error) => {
@@ -77,74 +92,77 @@ impl Graph {
     }
 
     async fn start_all(&mut self, plan: Plan) -> Result<(), StartError> {
-        let exporters = self.start_exporters(plan.exporters).await?;
-        for pipeline in plan.pipelines {
-            self.start_pipeline(pipeline, &exporters);
+        for planned in plan.nodes {
+            self.start_node(planned).await?;
         }
-        self.start_receivers(plan.receivers).await
-    }
-
-    async fn start_exporters(&mut self, exporters: Vec<Built<dyn Exporter>>) -> Result<Sinks, StartError> {
-        let mut sinks = Sinks::new();
-        self.groups.push(Vec::new());
-        for Built { id, component } in exporters {
-            let (name, stop) = (name(Kind::Exporter, &id), CancellationToken::new());
-            let (consumer, running) = named(&name, component.start(&Host::detached(), stop.clone()).await)?;
-            self.run(name, stop, running);
-            sinks.push((id, consumer));
-        }
-        Ok(sinks)
-    }
-
-    fn start_pipeline(&mut self, pipeline: PlannedPipeline, sinks: &Sinks) {
-        let is_ours = |(id, _): &&(ComponentId, Arc<dyn Consumer>)| pipeline.exporters.contains(id);
-        let mut consumer = FanOut::over(sinks.iter().filter(is_ours).map(|(_, c)| c.clone()).collect());
-        for Built { id, component } in pipeline.processors.into_iter().rev() {
-            let stop = CancellationToken::new();
-            let (before, running) = component.start(consumer, &Host::detached(), stop.clone());
-            self.groups.push(Vec::new());
-            self.run(format!("{} of pipeline {}", name(Kind::Processor, &id), pipeline.id), stop, running);
-            consumer = before;
-        }
-        self.inlets.push(Inlet { pipeline: pipeline.id, receivers: pipeline.receivers, consumer });
-    }
-
-    async fn start_receivers(&mut self, receivers: Vec<Built<dyn Receiver>>) -> Result<(), StartError> {
-        self.groups.push(Vec::new());
-        for Built { id, component } in receivers {
-            let (name, stop) = (name(Kind::Receiver, &id), CancellationToken::new());
-            let feeds =
-                |signal| self.inlet(signal, |inlet| inlet.receivers.contains(&id)).map(|c| (signal, c));
-            let next = Signal::STABLE.into_iter().filter_map(feeds).collect();
-            let running = named(&name, component.start(next, &Host::detached(), stop.clone()).await)?;
-            self.run(name, stop, running);
-        }
+        self.lead_in(&plan.heads);
+        self.describe(plan.pipelines);
         Ok(())
     }
 
-    /// Lets the work of a component run, in the group that was opened last.
-    fn run(&mut self, name: String, stop: CancellationToken, running: Running) {
+    /// Builds the fronts of the pipelines.
+    pub(super) fn lead_in(&mut self, heads: &[Way]) {
+        self.heads = self.edges(heads);
+    }
+
+    /// Tells what runs, and that it is ready.
+    pub(super) fn describe(&self, pipelines: Vec<component::status::PipelineInfo>) {
+        let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
+        self.bare.state().describe(pipelines, extensions.map(|n| n.key.id().to_string()).collect());
+        self.bare.state().set_ready(true);
+    }
+
+    /// Starts one node; those that it feeds run already.
+    pub(super) async fn start_node(&mut self, planned: Planned) -> Result<(), StartError> {
+        let Planned { key, level, config, part, ways } = planned;
+        let host = self.host(&key);
+        host.report(Status::Starting);
+        let stop = CancellationToken::new();
+        let edges = self.edges(&ways);
+        let started = start(part, &key, &edges, &host, stop.clone()).await;
+        let Started { front, offer, running } =
+            started.map_err(|source| StartError { name: key.to_string(), source })?;
+        host.report(Status::Ok);
+        let task = self.run(key.to_string(), stop, running);
+        self.nodes.push(Node { key, level, config, front, edges, offer, task });
+        Ok(())
+    }
+
+    /// The surroundings of one node: everything, and the extensions that run.
+    fn host(&self, key: &Key) -> Host {
+        let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
+        let add = |host: Host, n: &Node| host.with_extension(n.key.id().clone(), n.offer.clone());
+        extensions.fold(self.bare.of(&key.to_string()), add)
+    }
+
+    fn edges(&self, ways: &[Way]) -> Vec<(Signal, Arc<Edge>)> {
+        ways.iter().map(|(signal, to)| (*signal, Edge::to(self.fronts(to)))).collect()
+    }
+
+    /// What hands data to nodes.
+    pub(super) fn fronts(&self, keys: &[Key]) -> Vec<Arc<dyn Consumer>> {
+        let front = |key: &Key| self.nodes.iter().find(|n| n.key == *key)?.front.clone();
+        keys.iter().filter_map(front).collect()
+    }
+
+    /// Lets the work of a component run.
+    fn run(&mut self, name: String, stop: CancellationToken, running: Running) -> Task {
         let work = tokio::spawn(running);
-        let (abort, failures, who) = (work.abort_handle(), self.failures.clone(), name.clone());
+        let (abort, failures) = (work.abort_handle(), self.failures.clone());
         let ended = tokio::spawn(async move {
             if work.await.is_err_and(|e| e.is_panic()) {
                 // Nobody listens any more where the graph is being stopped.
-                _ = failures.send(who);
+                _ = failures.send(name);
             }
         });
-        let group = self.groups.last_mut().expect("a group is opened before components run");
-        group.push(Task { name, stop, work: abort, ended });
-    }
-
-    fn inlet(&self, signal: Signal, wanted: impl Fn(&Inlet) -> bool) -> Option<Arc<dyn Consumer>> {
-        let matching = self.inlets.iter().filter(|i| i.pipeline.signal == signal && wanted(i));
-        let consumers: Vec<_> = matching.map(|inlet| inlet.consumer.clone()).collect();
-        (!consumers.is_empty()).then(|| FanOut::over(consumers))
+        Task { stop, work: abort, ended }
     }
 
     /// The front of all pipelines of a signal, for a caller that feeds them itself.
     pub fn front(&self, signal: Signal) -> Option<Arc<dyn Consumer>> {
-        self.inlet(signal, |_| true)
+        let matching = self.heads.iter().filter(|(s, _)| *s == signal);
+        let fronts: Vec<Arc<dyn Consumer>> = matching.map(|(_, edge)| edge.clone() as _).collect();
+        (!fronts.is_empty()).then(|| component::FanOut::over(fronts))
     }
 
     /// Waits until a component panics, and returns which. That cannot be mended while running.
@@ -157,40 +175,94 @@ impl Graph {
     }
 
     /// Stops everything in the reverse order of its start, each component after those that feed it. It takes
-    /// `stop_max` at most: a group may use its share of what is left, so that one that hangs does not keep
-    /// those behind it from sending what they hold. What has not ended by then is abandoned.
-    pub async fn stop(self, stop_max: Duration) -> Stopped {
+    /// `stop_max` at most: a level may use its share of what is left, so that one that hangs does not keep
+    /// those below it from sending what they hold. What has not ended by then is abandoned.
+    pub async fn stop(mut self, stop_max: Duration) -> Stopped {
+        self.bare.state().set_ready(false);
+        let nodes = std::mem::take(&mut self.nodes);
+        self.stop_nodes(nodes, stop_max, |_| ()).await
+    }
+
+    /// Stops some nodes, the highest level first; `before` is called with each level before it is stopped.
+    pub(super) async fn stop_nodes(
+        &self,
+        mut nodes: Vec<Node>,
+        stop_max: Duration,
+        before: impl Fn(u32),
+    ) -> Stopped {
         let last = Instant::now() + stop_max;
         let mut stopped = Stopped::default();
-        let mut groups_left = self.groups.len() as u32;
-        for group in self.groups.into_iter().rev() {
+        nodes.sort_by(|a, b| (b.level, &a.key).cmp(&(a.level, &b.key)));
+        while let Some(level) = nodes.first().map(|n| n.level) {
+            let rest = nodes.split_off(nodes.partition_point(|n| n.level == level));
+            let levels_left = 1 + rest.chunk_by(|a, b| a.level == b.level).count() as u32;
+            before(level);
             let now = Instant::now();
-            stop_group(group, now + (last - now) / groups_left, &mut stopped).await;
-            groups_left -= 1;
+            let deadline = now + (last - now) / levels_left;
+            self.stop_level(std::mem::replace(&mut nodes, rest), deadline, &mut stopped).await;
         }
         stopped
     }
-}
 
-async fn stop_group(group: Vec<Task>, deadline: Instant, stopped: &mut Stopped) {
-    group.iter().for_each(|task| task.stop.cancel());
-    for task in group {
-        if timeout_at(deadline, task.ended).await.is_err() {
-            task.work.abort();
-            stopped.abandoned.push(task.name);
+    async fn stop_level(&self, level: Vec<Node>, deadline: Instant, stopped: &mut Stopped) {
+        level.iter().for_each(|node| node.task.stop.cancel());
+        for Node { key, task, .. } in level {
+            if timeout_at(deadline, task.ended).await.is_err() {
+                task.work.abort();
+                stopped.abandoned.push(key.to_string());
+            }
+            self.bare.state().forget(&key.to_string());
         }
     }
 }
 
-/// Where pipelines end, by exporter.
-type Sinks = Vec<(ComponentId, Arc<dyn Consumer>)>;
-
-fn name(kind: Kind, id: &ComponentId) -> String {
-    format!("\"{id}\" {}", kind.noun())
+/// What came out of a start.
+struct Started {
+    front: Option<Arc<dyn Consumer>>,
+    offer: Offer,
+    running: Running,
 }
 
-fn named<T>(name: &str, result: StartResult<T>) -> Result<T, StartError> {
-    result.map_err(|source| StartError { name: name.to_owned(), source })
+async fn start(
+    part: Part,
+    key: &Key,
+    edges: &[(Signal, Arc<Edge>)],
+    host: &Host,
+    stop: CancellationToken,
+) -> StartResult<Started> {
+    let next = || edges.first().map_or_else(|| Edge::to(Vec::new()), |(_, edge)| edge.clone());
+    let fed = |(front, running)| Started { front: Some(front), offer: Offer::default(), running };
+    Ok(match part {
+        Part::Connector(connector, ends) => fed(connector.start(ends, next(), host, stop)),
+        Part::Exporter(exporter) => fed(exporter.start(host, stop).await?),
+        Part::Extension(extension) => {
+            let (offer, running) = extension.start(host, stop).await?;
+            Started { front: None, offer, running }
+        }
+        Part::Processor(processor, signal) => {
+            let next = counted("otelcol_processor_outgoing_items", next(), key, signal, host);
+            let (front, running) = processor.start(next, host, stop);
+            fed((counted("otelcol_processor_incoming_items", front, key, signal, host), running))
+        }
+        Part::Receiver(receiver) => {
+            let next = edges.iter().map(|(signal, edge)| (*signal, edge.clone() as _)).collect();
+            let running = receiver.start(next, host, stop).await?;
+            Started { front: None, offer: Offer::default(), running }
+        }
+    })
+}
+
+/// Counts what goes to `next` as the Collector does for every processor.
+fn counted(
+    name: &'static str,
+    next: Arc<dyn Consumer>,
+    key: &Key,
+    signal: Signal,
+    host: &Host,
+) -> Arc<dyn Consumer> {
+    let items = host.meter().u64_counter(name).with_unit("{items}").build();
+    let processor = KeyValue::new("processor", key.id().to_string());
+    Arc::new(Counted { next, items, attributes: [processor, KeyValue::new("otel.signal", signal.name())] })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use component::Signal;
+use component::{Host, Signal};
 
 use super::{Graph, Stopped};
 use crate::graph::testing::{batch, happened, plan};
@@ -34,7 +34,7 @@ const DIAMOND: &str =
 #[test]
 fn starts_from_the_sinks_and_stops_from_the_sources() {
     run(async {
-        let graph = Graph::start(plan(DIAMOND).unwrap(), LONG).await.unwrap();
+        let graph = Graph::start(plan(DIAMOND).unwrap(), &Host::detached(), LONG).await.unwrap();
         let starts: Vec<String> = happened().into_iter().filter(|l| l.starts_with("start")).collect();
         let want = ["sink/x", "sink/y", "step/2", "step/1", "source/a", "source/b"];
         assert_eq!(starts, want.map(|name| format!("start {name}")));
@@ -49,7 +49,7 @@ fn starts_from_the_sinks_and_stops_from_the_sources() {
 #[test]
 fn data_goes_through_processors_in_order_to_every_exporter_of_its_pipelines() {
     run(async {
-        let graph = Graph::start(plan(DIAMOND).unwrap(), LONG).await.unwrap();
+        let graph = Graph::start(plan(DIAMOND).unwrap(), &Host::detached(), LONG).await.unwrap();
         settle().await;
         let mut taken: Vec<String> = happened().into_iter().filter(|l| l.contains("takes")).collect();
         taken.sort();
@@ -73,7 +73,7 @@ fn data_goes_through_processors_in_order_to_every_exporter_of_its_pipelines() {
 fn a_failed_start_stops_what_was_started() {
     run(async {
         let yaml = DIAMOND.replace("source/b: }", "source/b: {refuse: true} }");
-        let error = Graph::start(plan(&yaml).unwrap(), LONG).await.err().unwrap();
+        let error = Graph::start(plan(&yaml).unwrap(), &Host::detached(), LONG).await.err().unwrap();
         assert_eq!(
             error.to_string(),
             r#"cannot start pipelines: failed to start "source/b" receiver: refused"#
@@ -88,7 +88,7 @@ fn a_failed_start_stops_what_was_started() {
 fn what_does_not_stop_in_time_is_abandoned_and_the_rest_stops() {
     run(async {
         let yaml = DIAMOND.replace("step/1: ", "step/1: {hang: true}");
-        let graph = Graph::start(plan(&yaml).unwrap(), LONG).await.unwrap();
+        let graph = Graph::start(plan(&yaml).unwrap(), &Host::detached(), LONG).await.unwrap();
         settle().await;
         happened();
         assert_eq!(graph.stop(LONG).await.abandoned, [r#""step/1" processor of pipeline logs"#]);
@@ -101,7 +101,7 @@ fn what_does_not_stop_in_time_is_abandoned_and_the_rest_stops() {
 fn a_panic_is_told_with_its_component() {
     run(async {
         let yaml = DIAMOND.replace("sink/y: ", "sink/y: {panic: true}");
-        let mut graph = Graph::start(plan(&yaml).unwrap(), LONG).await.unwrap();
+        let mut graph = Graph::start(plan(&yaml).unwrap(), &Host::detached(), LONG).await.unwrap();
         assert_eq!(graph.failed().await, r#""sink/y" exporter"#);
         assert_eq!(graph.stop(LONG).await, Stopped::default());
     });
@@ -110,7 +110,8 @@ fn a_panic_is_told_with_its_component() {
 #[test]
 fn a_caller_can_feed_the_pipelines_itself() {
     run(async {
-        let graph = Graph::start(plan(DIAMOND).unwrap().without_receivers(), LONG).await.unwrap();
+        let graph =
+            Graph::start(plan(DIAMOND).unwrap().without_receivers(), &Host::detached(), LONG).await.unwrap();
         happened();
         graph.front(Signal::Logs).unwrap().consume(batch(Signal::Logs, "caller")).await.unwrap();
         let want = [

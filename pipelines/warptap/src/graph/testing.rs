@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use component::config::{ConfigError, Node, Section};
 use component::{
-    BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Host, Processor, ProcessorFactory,
-    Receiver, ReceiverFactory, Refused, Running, Signal, Stability, StartResult,
+    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Data, Exporter, ExporterFactory,
+    Extension, ExtensionFactory, Host, Offer, Processor, ProcessorFactory, Receiver, ReceiverFactory,
+    Refused, Running, Signal, Stability, StartResult,
 };
 use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
 use opentelemetry_proto::tonic::trace::v1::TracesData;
@@ -41,6 +42,8 @@ struct FakeConfig {
     panic: bool,
     /// Must be at most 9.
     size: u64,
+    /// Anything, such as the id of an extension.
+    note: String,
 }
 
 struct Fake {
@@ -53,7 +56,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Fake, ConfigErr
     let mut problems = section.problems();
     problems.require(config.size <= 9, "size", format!("{} is too large: expected 9 at most", config.size));
     problems.finish()?;
-    note(format!("build {}", context.id));
+    note(format!("build {}{}", context.id, config.note));
     Ok(Fake { name: context.id.to_string(), config })
 }
 
@@ -165,11 +168,68 @@ impl Exporter for Fake {
     }
 }
 
+impl Connector for Fake {
+    /// Logs stay logs, or become traces.
+    fn outputs(&self, from: Signal) -> &'static [Signal] {
+        match from {
+            Signal::Logs => SIGNALS,
+            _ => &[],
+        }
+    }
+
+    fn start(
+        self: Box<Self>,
+        (_, to): (Signal, Signal),
+        next: Arc<dyn Consumer>,
+        _: &Host,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        Fake::start(&self).expect("a connector has nothing to open");
+        (Arc::new(Turn(to, next)), self.running(stop, Box::pin(async {})))
+    }
+}
+
+/// Hands on logs, or an empty batch of another signal.
+struct Turn(Signal, Arc<dyn Consumer>);
+
+impl Consumer for Turn {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        self.1.consume(if data.signal() == self.0 { data } else { batch(self.0, "") })
+    }
+}
+
+impl Extension for Fake {
+    fn start(
+        self: Box<Self>,
+        _: &Host,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+        Box::pin(async move {
+            Fake::start(&self)?;
+            Ok((Offer::default(), self.running(stop, Box::pin(async {}))))
+        })
+    }
+}
+
 const STABILITY: Stability = Stability::Alpha;
 const SIGNALS: &[Signal] = &[Signal::Logs, Signal::Traces];
 
 /// One row of each kind, under its letter.
 pub(crate) const FACTORIES: Factories<'static> = Factories {
+    connectors: &[ConnectorFactory {
+        kind: "link",
+        aliases: &[],
+        signals: SIGNALS,
+        stability: STABILITY,
+        build: |context, section| Ok(Box::new(build(context, section)?)),
+    }],
+    extensions: &[ExtensionFactory {
+        kind: "aid",
+        aliases: &[],
+        signals: &[],
+        stability: STABILITY,
+        build: |context, section| Ok(Box::new(build(context, section)?)),
+    }],
     exporters: &[ExporterFactory {
         kind: "sink",
         aliases: &["sinkold"],

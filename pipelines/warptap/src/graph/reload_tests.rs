@@ -1,0 +1,109 @@
+//! What a reload keeps, restarts and holds.
+
+use std::time::Duration;
+
+use component::{Host, Signal};
+
+use crate::graph::testing::{batch, happened, plan};
+use crate::graph::{Graph, Reloaded};
+
+const LONG: Duration = Duration::from_secs(60);
+
+const OLD: &str = "{receivers: {source: }, processors: {step/1: , step/2: }, exporters: {sink/x: , sink/y: },
+    extensions: {aid: , aid/b: },
+    service: {extensions: [aid, aid/b], pipelines: {
+      logs: {receivers: [source], processors: [step/1, step/2], exporters: [sink/x]},
+      logs/b: {receivers: [source], exporters: [sink/y]}}}}";
+
+/// Runs `OLD`, reloads to the same with `from` replaced by `to`; returns what the reload said and what happened.
+fn check(from: &str, to: &str) -> (Reloaded, Vec<String>) {
+    check_from(OLD, from, to)
+}
+
+fn check_from(old: &str, from: &str, to: &str) -> (Reloaded, Vec<String>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    assert!(old.contains(from), "{from}");
+    runtime.block_on(async {
+        let mut graph = Graph::start(plan(old).unwrap(), &Host::detached(), LONG).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let new = plan(&old.replace(from, to)).unwrap();
+        happened();
+        let reloaded = graph.reload(new, LONG).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let told = happened();
+        let data = batch(Signal::Logs, "caller");
+        graph.front(Signal::Logs).unwrap().consume(data).await.unwrap();
+        let taken = happened();
+        graph.stop(LONG).await;
+        (reloaded, told.into_iter().chain(taken).collect())
+    })
+}
+
+#[test]
+fn the_same_configuration_restarts_nothing() {
+    let (reloaded, told) = check("source: }", "source: } ");
+    assert_eq!(reloaded, Reloaded { kept: 7, ..Reloaded::default() });
+    assert_eq!(told, ["sink/x takes logs caller step/1 step/2", "sink/y takes logs caller"]);
+}
+
+#[test]
+fn only_what_changed_is_restarted_and_data_goes_through_it() {
+    let (reloaded, told) = check("sink/x: ", "sink/x: {size: 2}");
+    assert_eq!((reloaded.kept, reloaded.started.as_slice()), (6, &[r#""sink/x" exporter"#.to_owned()][..]));
+    let want =
+        ["stop sink/x", "start sink/x", "sink/x takes logs caller step/1 step/2", "sink/y takes logs caller"];
+    assert_eq!(told, want);
+}
+
+#[test]
+fn a_step_more_and_a_step_less() {
+    let (reloaded, told) = check("processors: [step/1, step/2]", "processors: [step/2]");
+    assert_eq!(reloaded.stopped, [r#""step/1" processor of pipeline logs"#]);
+    assert_eq!(told, ["stop step/1", "sink/x takes logs caller step/2", "sink/y takes logs caller"]);
+    let (_, told) = check(
+        "receivers: [source], exporters: [sink/y]",
+        "receivers: [source], processors: [step/1], exporters: [sink/y]",
+    );
+    assert_eq!(
+        told,
+        ["start step/1", "sink/x takes logs caller step/1 step/2", "sink/y takes logs caller step/1"]
+    );
+}
+
+#[test]
+fn what_uses_a_changed_extension_is_restarted() {
+    let (reloaded, told) = check("aid/b: }", "aid/b: {size: 3} }");
+    assert_eq!(reloaded.kept, 6);
+    assert_eq!(told[..2], ["stop aid/b", "start aid/b"]);
+    // The name of an extension, wherever it stands, may be a reference to it.
+    let old = OLD.replace("sink/x: ", "sink/x: {note: aid/b}");
+    let (reloaded, told) = check_from(&old, "aid/b: }", "aid/b: {size: 3} }");
+    assert_eq!(reloaded.started, [r#""aid/b" extension"#, r#""sink/x" exporter"#]);
+    assert_eq!(told[..4], ["stop sink/x", "stop aid/b", "start aid/b", "start sink/x"]);
+}
+
+#[test]
+fn a_receiver_that_changed_is_stopped_before_its_successor_starts() {
+    let (_, told) = check("{source: }", "{source: {size: 1} }");
+    let place = |line: &str| told.iter().position(|l| l == line);
+    assert!(place("stop source") < place("start source"), "{told:?}");
+}
+
+#[test]
+fn a_reload_that_fails_is_mended_by_one_to_the_old_plan() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut graph = Graph::start(plan(OLD).unwrap(), &Host::detached(), LONG).await.unwrap();
+        let bad = plan(&OLD.replace("sink/x: ", "sink/x: {refuse: true}")).unwrap();
+        assert!(graph.reload(bad, LONG).await.is_err());
+        let reloaded = graph.reload(plan(OLD).unwrap(), LONG).await.unwrap();
+        assert_eq!(reloaded.started, [r#""sink/x" exporter"#]);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        happened();
+        graph.front(Signal::Logs).unwrap().consume(batch(Signal::Logs, "caller")).await.unwrap();
+        assert_eq!(happened(), ["sink/x takes logs caller step/1 step/2", "sink/y takes logs caller"]);
+        graph.stop(LONG).await;
+    });
+}
