@@ -1,0 +1,181 @@
+//! Where an `endpoint` points: the forms that the Collector takes, and what each says about TLS.
+
+use std::path::PathBuf;
+
+use http::Uri;
+
+/// Where a gRPC client connects to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GrpcEndpoint {
+    /// `host:port`, which is also what a request says it is for. Of a socket file, `localhost`.
+    pub authority: String,
+    /// The socket file, of a `unix` endpoint.
+    pub unix: Option<PathBuf>,
+    /// True for `https://`: TLS, also where `tls::insecure` is set.
+    pub is_https: bool,
+    /// True for `passthrough:///`: the name is resolved once per connection and not balanced over.
+    pub is_passthrough: bool,
+}
+
+impl GrpcEndpoint {
+    /// Reads `host:port` or one of the forms with a scheme in front.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (scheme, rest) =
+            text.split_once(':').filter(|(_, rest)| rest.starts_with('/')).unwrap_or(("", text));
+        let path = rest.trim_start_matches('/');
+        match scheme {
+            "" if text.is_empty() => Err(r#"requires a non-empty "endpoint""#.to_owned()),
+            "unix" => Self::unix(text, rest),
+            "" | "http" => Self::tcp(path),
+            // Before the address such a form may name who resolves it: `dns://8.8.8.8/host:port`.
+            "dns" => Self::tcp(target(rest)),
+            "passthrough" => Ok(GrpcEndpoint { is_passthrough: true, ..Self::tcp(target(rest))? }),
+            "https" => Ok(GrpcEndpoint { is_https: true, ..Self::tcp(path)? }),
+            other => Err(format!(
+                "unknown scheme {other:?} in endpoint {text:?}: \
+                 expected host:port, or http, https, dns, passthrough or unix before it"
+            )),
+        }
+    }
+
+    fn unix(text: &str, rest: &str) -> Result<Self, String> {
+        let path = rest.strip_prefix("//").unwrap_or(text.trim_start_matches("unix:"));
+        if path.is_empty() {
+            return Err("unix socket path cannot be empty".to_owned());
+        }
+        let authority = "localhost".to_owned();
+        Ok(GrpcEndpoint {
+            authority,
+            unix: Some(PathBuf::from(path)),
+            is_https: false,
+            is_passthrough: false,
+        })
+    }
+
+    fn tcp(address: &str) -> Result<Self, String> {
+        let address = address.trim_end_matches('/');
+        let Some((host, port)) = address.rsplit_once(':').filter(|(host, _)| is_whole_host(host)) else {
+            return Err(format!("address {address:?}: missing port in address"));
+        };
+        if port.parse::<u16>().is_err() {
+            return Err(format!("invalid port {port:?} in endpoint {address:?}"));
+        }
+        let authority = if host.is_empty() { format!("localhost:{port}") } else { address.to_owned() };
+        match authority.parse::<http::uri::Authority>() {
+            Ok(_) => Ok(GrpcEndpoint { authority, unix: None, is_https: false, is_passthrough: false }),
+            Err(e) => Err(format!("endpoint {address:?} is no host and port: {e}")),
+        }
+    }
+}
+
+/// The address in `///host:port` and in `//resolver/host:port`.
+fn target(rest: &str) -> &str {
+    match rest.strip_prefix("//").and_then(|rest| rest.split_once('/')) {
+        Some((_, target)) => target,
+        None => rest.trim_start_matches('/'),
+    }
+}
+
+/// False inside an IPv6 address, whose colons are no port's.
+fn is_whole_host(host: &str) -> bool {
+    !host.contains(':') || (host.starts_with('[') && host.ends_with(']'))
+}
+
+/// The host, which may be empty, and the port of `host:port`.
+pub fn split_host_port(endpoint: &str) -> Result<(&str, u16), String> {
+    let Some((host, port)) = endpoint.rsplit_once(':').filter(|(host, _)| is_whole_host(host)) else {
+        return Err(format!("address {endpoint:?}: missing port in address: expected host:port"));
+    };
+    let port = port.parse().map_err(|_| format!("invalid port {port:?} in endpoint {endpoint:?}"))?;
+    Ok((host.trim_matches(['[', ']']), port))
+}
+
+/// Where an HTTP client sends requests to.
+pub struct HttpEndpoint;
+
+impl HttpEndpoint {
+    /// Reads a URL, as it is.
+    pub fn parse(text: &str) -> Result<Uri, String> {
+        let uri: Uri = text.parse().map_err(|e| format!("endpoint {text:?} must be a valid URL: {e}"))?;
+        match (uri.scheme_str(), uri.host()) {
+            (Some("http" | "https"), Some(_)) => Ok(uri),
+            _ => Err(format!("endpoint {text:?} must be a URL that begins with http:// or https://")),
+        }
+    }
+
+    /// Reads a base URL and appends a path, such as `/v1/traces`.
+    pub fn join(base: &str, path: &str) -> Result<Uri, String> {
+        Self::parse(&format!("{}{path}", base.trim_end_matches('/')))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_of_grpc_is_a_host_and_a_port_with_or_without_a_scheme() {
+        for (text, authority, is_https, is_passthrough) in [
+            ("collector:4317", "collector:4317", false, false),
+            ("http://collector:4317", "collector:4317", false, false),
+            ("http://collector:4317/", "collector:4317", false, false),
+            ("https://collector:4317", "collector:4317", true, false),
+            ("dns:///collector:4317", "collector:4317", false, false),
+            ("dns://8.8.8.8/collector:4317", "collector:4317", false, false),
+            ("passthrough:///10.0.0.1:4317", "10.0.0.1:4317", false, true),
+            ("[::1]:4317", "[::1]:4317", false, false),
+            (":4317", "localhost:4317", false, false),
+        ] {
+            let authority = authority.to_owned();
+            let want = GrpcEndpoint { authority, unix: None, is_https, is_passthrough };
+            assert_eq!(GrpcEndpoint::parse(text), Ok(want), "{text}");
+        }
+        for (text, path) in [("unix:///run/otlp.sock", "/run/otlp.sock"), ("unix:/run/x", "/run/x")] {
+            let endpoint = GrpcEndpoint::parse(text).unwrap();
+            assert_eq!(endpoint.unix, Some(PathBuf::from(path)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_endpoint_of_grpc_is_refused() {
+        for (text, error) in [
+            ("", r#"requires a non-empty "endpoint""#),
+            ("unix://", "unix socket path cannot be empty"),
+            ("collector", r#"address "collector": missing port in address"#),
+            ("https://collector", r#"address "collector": missing port in address"#),
+            ("::1", r#"address "::1": missing port in address"#),
+            ("collector:otlp", r#"invalid port "otlp" in endpoint "collector:otlp""#),
+            ("collector:99999", r#"invalid port "99999" in endpoint "collector:99999""#),
+            ("ftp://collector:1", r#"unknown scheme "ftp" in endpoint "ftp://collector:1""#),
+            ("a b:4317", r#"endpoint "a b:4317" is no host and port"#),
+        ] {
+            let refused = GrpcEndpoint::parse(text).unwrap_err();
+            assert!(refused.starts_with(error), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_of_http_is_a_base_to_which_the_path_of_a_signal_is_appended() {
+        for (base, want) in [
+            ("http://h:4318", Ok("http://h:4318/v1/traces")),
+            ("https://h/", Ok("https://h/v1/traces")),
+            ("https://h/otlp//", Ok("https://h/otlp/v1/traces")),
+            ("h:4318", Err("must be a")),
+            ("ftp://h", Err("must be a URL that begins with http:// or https://")),
+        ] {
+            match (HttpEndpoint::join(base, "/v1/traces"), want) {
+                (Ok(uri), Ok(want)) => assert_eq!(uri.to_string(), want),
+                (Err(error), Err(want)) => assert!(error.contains(want), "{base}: {error}"),
+                (got, _) => panic!("{base}: {got:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_may_be_empty_and_a_port_may_not() {
+        assert_eq!(split_host_port(":4317"), Ok(("", 4317)));
+        assert_eq!(split_host_port("[::1]:0"), Ok(("::1", 0)));
+        assert!(split_host_port("localhost").unwrap_err().contains("missing port in address"));
+        assert!(split_host_port("localhost:http").unwrap_err().contains("invalid port \"http\""));
+    }
+}

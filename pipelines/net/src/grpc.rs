@@ -1,0 +1,270 @@
+//! gRPC of calls with one message each way, over any HTTP/2: a message is a flag, a length and its bytes, and
+//! the outcome stands in trailers.
+//!
+//! tonic does this too, but with fewer compressions, and says of a message over the limit what OTLP's senders
+//! take for "try again". Its `Status` is used: how one stands in headers is no matter of opinion.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use tonic::{Code, Status};
+
+use crate::compress::{Compression, DecompressError, Level};
+
+/// The names of gRPC's compressions. What it calls snappy is framed.
+const NAMES: [(Compression, &str); 4] = [
+    (Compression::Deflate, "deflate"),
+    (Compression::Gzip, "gzip"),
+    (Compression::SnappyFramed, "snappy"),
+    (Compression::Zstd, "zstd"),
+];
+
+/// What we understand, for the other side.
+pub const ACCEPTED: HeaderValue = HeaderValue::from_static("deflate,gzip,snappy,zstd,identity");
+/// The header that says it.
+pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
+/// The header that says how messages are compressed.
+pub const ENCODING: &str = "grpc-encoding";
+/// The content type of requests and answers.
+pub const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
+
+const HEAD_BYTES: usize = 5;
+
+/// The name that gRPC has for a compression, where it has one.
+pub fn name(compression: Compression) -> Option<&'static str> {
+    NAMES.iter().find(|(c, _)| *c == compression).map(|(_, name)| *name)
+}
+
+/// The compression that the Collector's key `compression` means over gRPC, where snappy is framed.
+pub fn compression(configured: Compression) -> Result<Compression, String> {
+    match configured {
+        Compression::None | Compression::Gzip | Compression::Zstd => Ok(configured),
+        Compression::Snappy => Ok(Compression::SnappyFramed),
+        other => Err(format!("unsupported compression type {:?}", other.name())),
+    }
+}
+
+/// A message as it goes out.
+pub fn frame(message: &[u8], compression: Compression, level: Level) -> Bytes {
+    if compression == Compression::None {
+        return framed(0, message);
+    }
+    framed(1, &compression.compress(level, message))
+}
+
+fn framed(flag: u8, message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).expect("messages are bounded far below 4 GiB");
+    let mut out = Vec::with_capacity(HEAD_BYTES + message.len());
+    out.push(flag);
+    out.extend(length.to_be_bytes());
+    out.extend(message);
+    out.into()
+}
+
+/// Reads the one message of a body that came with these headers, of at most so many bytes before and after
+/// decompression, and the trailers behind it.
+pub async fn read<B>(headers: &HeaderMap, body: B, bytes_max: usize) -> Result<(Bytes, HeaderMap), Status>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let limited = Limited::new(body, bytes_max.saturating_add(HEAD_BYTES));
+    let collected = limited.collect().await.map_err(|e| match e.downcast_ref::<LengthLimitError>() {
+        Some(_) => too_large(bytes_max),
+        None => Status::unavailable(format!("cannot read the message: {e}")),
+    })?;
+    let trailers = collected.trailers().cloned().unwrap_or_default();
+    let body = collected.to_bytes();
+    if body.is_empty() {
+        return Ok((Bytes::new(), trailers));
+    }
+    Ok((unframe(headers, body, bytes_max)?, trailers))
+}
+
+fn unframe(headers: &HeaderMap, mut body: Bytes, bytes_max: usize) -> Result<Bytes, Status> {
+    let Some((&[flag, ref length @ ..], _)) = body.split_first_chunk::<HEAD_BYTES>() else {
+        return Err(Status::internal("the message ends in its head"));
+    };
+    let length = u32::from_be_bytes(*length) as usize;
+    let message = body.split_off(HEAD_BYTES);
+    if message.len() != length {
+        return Err(Status::internal(format!(
+            "expected one message of {length} bytes, got {}",
+            message.len()
+        )));
+    }
+    match flag {
+        0 if length > bytes_max => Err(too_large(bytes_max)),
+        0 => Ok(message),
+        1 => decompress(headers, &message, bytes_max),
+        flag => Err(Status::internal(format!("a message begins with {flag}: expected 0 or 1"))),
+    }
+}
+
+fn decompress(headers: &HeaderMap, message: &[u8], bytes_max: usize) -> Result<Bytes, Status> {
+    let name = headers.get(ENCODING).map_or(Ok("identity"), HeaderValue::to_str).unwrap_or("?");
+    if name == "identity" {
+        return Err(Status::internal("the message is compressed, but grpc-encoding does not say how"));
+    }
+    let Some((compression, _)) = NAMES.iter().find(|(_, n)| *n == name) else {
+        return Err(Status::unimplemented(format!(
+            "grpc-encoding {name:?} is not understood: expected deflate, gzip, snappy, zstd or identity"
+        )));
+    };
+    compression.decompress(message, bytes_max).map(Bytes::from).map_err(|e| match e {
+        DecompressError::TooLarge { .. } => too_large(bytes_max),
+        broken => Status::internal(broken.to_string()),
+    })
+}
+
+/// Without a time to try again, a sender gives up on this one message.
+fn too_large(bytes_max: usize) -> Status {
+    Status::resource_exhausted(format!("the message is larger than {bytes_max} bytes"))
+}
+
+/// The body of an answer.
+pub type AnswerBody = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+/// The answer to a call that was taken.
+pub fn answer(message: &[u8]) -> Response<AnswerBody> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+    let body = Full::new(framed(0, message)).with_trailers(std::future::ready(Some(Ok(trailers))));
+    with_headers(Response::new(body.boxed_unsync()))
+}
+
+/// The answer to a call that was not.
+pub fn refusal(status: &Status) -> Response<AnswerBody> {
+    let mut response = with_headers(Response::new(Full::default().boxed_unsync()));
+    if status.add_header(response.headers_mut()).is_err() {
+        // Metadata that cannot stand in a header; the code alone can.
+        response.headers_mut().insert(Status::GRPC_STATUS, HeaderValue::from(status.code() as i32));
+    }
+    response
+}
+
+fn with_headers(mut response: Response<AnswerBody>) -> Response<AnswerBody> {
+    response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
+    response.headers_mut().insert(ACCEPT_ENCODING, ACCEPTED);
+    response
+}
+
+/// The status of an answer: in its trailers, in its headers where there is no message, or, of a proxy that
+/// knows nothing of gRPC, by the status of HTTP.
+pub fn status(http: StatusCode, headers: &HeaderMap, trailers: &HeaderMap) -> Status {
+    if let Some(status) = Status::from_header_map(trailers).or_else(|| Status::from_header_map(headers)) {
+        return status;
+    }
+    match http {
+        StatusCode::OK => Status::internal("the answer has no status"),
+        http => Status::new(code(http), format!("unexpected HTTP status {http} without a gRPC status")),
+    }
+}
+
+/// gRPC's table of what an HTTP status means.
+fn code(status: StatusCode) -> Code {
+    match status.as_u16() {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502 | 503 | 504 => Code::Unavailable,
+        _ => Code::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(encoding: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(
+            header::HeaderName::from_static(ENCODING),
+            HeaderValue::from_static(encoding),
+        )])
+    }
+
+    async fn read_back(
+        encoding: &'static str,
+        body: Bytes,
+        bytes_max: usize,
+    ) -> Result<Bytes, (Code, String)> {
+        let read = read(&headers(encoding), Full::new(body), bytes_max).await;
+        read.map(|(message, _)| message).map_err(|s| (s.code(), s.message().to_owned()))
+    }
+
+    #[tokio::test]
+    async fn a_message_comes_back_from_every_compression_and_is_bounded_before_and_after() {
+        let message = vec![7; 10_000];
+        let too_large = |bytes_max: usize| {
+            Err((Code::ResourceExhausted, format!("the message is larger than {bytes_max} bytes")))
+        };
+        for (compression, name) in NAMES.into_iter().chain([(Compression::None, "identity")]) {
+            let body = frame(&message, compression, Level(0));
+            assert_eq!(read_back(name, body.clone(), 10_000).await, Ok(message.clone().into()), "{name}");
+            assert_eq!(read_back(name, body.clone(), 9_999).await, too_large(9_999), "{name}");
+            assert_eq!(read_back(name, body, 3).await, too_large(3), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_refused_for_good() {
+        let gzipped = || frame(b"x", Compression::Gzip, Level(0));
+        for (encoding, body, code, want) in [
+            ("gzip", Bytes::from_static(b"\0\0"), Code::Internal, "the message ends in its head"),
+            (
+                "gzip",
+                Bytes::from_static(b"\0\0\0\0\x02x"),
+                Code::Internal,
+                "expected one message of 2 bytes, got 1",
+            ),
+            ("gzip", Bytes::from_static(b"\x02\0\0\0\0"), Code::Internal, "a message begins with 2"),
+            ("gzip", Bytes::from_static(b"\x01\0\0\0\x01x"), Code::Internal, "cannot decompress gzip"),
+            ("identity", gzipped(), Code::Internal, "does not say how"),
+            (
+                "br",
+                gzipped(),
+                Code::Unimplemented,
+                "grpc-encoding \"br\" is not understood: expected deflate",
+            ),
+        ] {
+            let refused = read_back(encoding, body, 100).await.unwrap_err();
+            assert!(refused.0 == code && refused.1.contains(want), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_in_the_trailers_the_headers_or_that_of_http() {
+        let told = |code: &'static str| {
+            HeaderMap::from_iter([(
+                header::HeaderName::from_static("grpc-status"),
+                HeaderValue::from_static(code),
+            )])
+        };
+        let none = HeaderMap::new();
+        for (http, headers, trailers, want) in [
+            (200, &none, &told("0"), Code::Ok),
+            (200, &told("14"), &none, Code::Unavailable),
+            (503, &told("3"), &none, Code::InvalidArgument),
+            (200, &none, &none, Code::Internal),
+            (503, &none, &none, Code::Unavailable),
+            (403, &none, &none, Code::PermissionDenied),
+            (418, &none, &none, Code::Unknown),
+        ] {
+            let status = status(StatusCode::from_u16(http).unwrap(), headers, trailers);
+            assert_eq!(status.code(), want, "{http} {headers:?} {trailers:?}");
+        }
+    }
+
+    #[test]
+    fn compressions_are_the_collectors() {
+        assert_eq!(compression(Compression::Snappy), Ok(Compression::SnappyFramed));
+        assert_eq!(name(Compression::SnappyFramed), Some("snappy"));
+        assert_eq!(compression(Compression::Lz4), Err(r#"unsupported compression type "lz4""#.to_owned()));
+        let listed = NAMES.map(|(_, name)| name).join(",") + ",identity";
+        assert_eq!(ACCEPTED.to_str().unwrap(), listed);
+    }
+}

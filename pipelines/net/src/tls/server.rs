@@ -1,0 +1,59 @@
+//! rustls set up for a server, with or without asking clients who they are.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+
+use super::config::{Pem, ServerTlsConfig};
+use super::material::{TlsError, authorities};
+use super::names;
+use super::reload::{Reloading, When};
+
+/// TLS of a server, as its files are at the time of each connection.
+#[derive(Clone)]
+pub struct ServerTls(Arc<Reloading<ServerConfig>>);
+
+impl ServerTls {
+    /// Reads what the section names. `protocols` are what to speak inside, the preferred first.
+    pub fn open(config: &ServerTlsConfig, protocols: &[&str]) -> Result<Self, TlsError> {
+        config.common().tell_left_out();
+        let mut when = When { age: config.common().reload_interval, ..When::default() };
+        if config.client_ca_file_reload {
+            when.changed.push(config.client_ca_file.clone());
+        }
+        let config = config.clone();
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+        let reloading = Reloading::new(when, move || set_up(&config, protocols.clone()))?;
+        Ok(ServerTls(Arc::new(reloading)))
+    }
+
+    /// What to take the next connection by.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.0.current()
+    }
+}
+
+fn set_up(config: &ServerTlsConfig, protocols: Vec<Vec<u8>>) -> Result<ServerConfig, TlsError> {
+    let common = config.common();
+    let provider = common.provider()?;
+    let versions = names::versions(common.min_version, common.max_version).map_err(TlsError::Value)?;
+    let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;
+    let builder = if config.client_ca_file.as_os_str().is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let roots = authorities("client_ca_file", Pem::File(&config.client_ca_file))?;
+        builder.with_client_cert_verifier(
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?,
+        )
+    };
+    let missing = || {
+        TlsError::Value(
+            "TLS configuration must include both certificate and key for server connections".to_owned(),
+        )
+    };
+    let (chain, key) = common.identity()?.ok_or_else(missing)?;
+    let mut server = builder.with_single_cert(chain, key)?;
+    server.alpn_protocols = protocols;
+    Ok(server)
+}
