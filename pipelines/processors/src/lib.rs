@@ -9,6 +9,9 @@ mod actions;
 pub mod attributes;
 pub mod batch;
 mod change;
+pub mod cumulative_to_delta;
+pub mod group_by_attrs;
+mod identity;
 mod matching;
 pub mod memory_limiter;
 pub mod probabilistic_sampler;
@@ -16,7 +19,7 @@ pub mod resource;
 mod telemetry;
 
 pub use actions::ActionConfig;
-pub use matching::MatchConfig;
+pub use matching::{MatchConfig, RegexpConfig};
 
 #[cfg(test)]
 mod testing;

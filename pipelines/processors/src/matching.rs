@@ -23,6 +23,8 @@ use crate::actions::any_value;
 pub struct MatchConfig {
     /// `strict` or `regexp`.
     pub match_type: String,
+    /// Of no effect: patterns need no cache.
+    pub regexp: Option<RegexpConfig>,
     /// Values of the resource's `service.name`; of spans.
     pub services: Vec<String>,
     /// Names of spans.
@@ -43,6 +45,16 @@ pub struct MatchConfig {
     pub resources: Vec<AttributeConfig>,
     /// Instrumentation scopes; all of them.
     pub libraries: Vec<LibraryConfig>,
+}
+
+/// The section `regexp`, by which the Collector caches what its patterns match.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct RegexpConfig {
+    /// Of no effect.
+    pub cacheenabled: bool,
+    /// Of no effect.
+    pub cachemaxnumentries: u32,
 }
 
 /// An attribute to match.
@@ -159,11 +171,12 @@ enum Test {
 
 impl Matcher {
     fn compile(key: &str, config: &MatchConfig, problems: &mut Problems<'_>) -> Option<Self> {
-        let Some(kind) = MatchType::of(&config.match_type) else {
-            let wrong = &config.match_type;
-            let why = format!("unrecognized match_type: {wrong:?}, valid types are: [regexp strict]");
-            problems.add(&format!("{key}::match_type"), why);
-            return None;
+        let kind = match MatchType::parse(&config.match_type) {
+            Ok(kind) => kind,
+            Err(why) => {
+                problems.add(&format!("{key}::match_type"), why);
+                return None;
+            }
         };
         let mut tests = Tests { key, kind, tests: Vec::new(), problems };
         tests.names("services", &config.services, Test::Service);
@@ -177,7 +190,12 @@ impl Matcher {
         tests.attributes("resources", &config.resources, Test::Resource);
         tests.libraries(&config.libraries);
         let tests = tests.tests;
-        if *config == (MatchConfig { match_type: config.match_type.clone(), ..MatchConfig::default() }) {
+        let of_no_effect = MatchConfig {
+            match_type: config.match_type.clone(),
+            regexp: config.regexp.clone(),
+            ..MatchConfig::default()
+        };
+        if *config == of_no_effect {
             problems.add(key, NOTHING_NAMED);
         }
         Some(Matcher(tests))
@@ -279,18 +297,20 @@ const SPAN_KINDS: [&str; 5] = [
     "SPAN_KIND_SERVER",
 ];
 
+/// How texts are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum MatchType {
+pub(crate) enum MatchType {
     Regexp,
     Strict,
 }
 
 impl MatchType {
-    fn of(text: &str) -> Option<Self> {
+    /// Reads the key `match_type`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
-            "regexp" => Some(MatchType::Regexp),
-            "strict" => Some(MatchType::Strict),
-            _ => None,
+            "regexp" => Ok(MatchType::Regexp),
+            "strict" => Ok(MatchType::Strict),
+            wrong => Err(format!("unrecognized match_type: {wrong:?}, valid types are: [regexp strict]")),
         }
     }
 }
@@ -304,20 +324,20 @@ pub(crate) fn pattern_error(error: &regex::Error) -> String {
 
 /// Several texts or patterns, of which one has to match.
 #[derive(Clone, Debug)]
-enum Texts {
+pub(crate) enum Texts {
     Strict(Vec<String>),
     Regexp(RegexSet),
 }
 
 impl Texts {
-    fn compile(kind: MatchType, texts: &[String]) -> Result<Self, String> {
+    pub(crate) fn compile(kind: MatchType, texts: &[String]) -> Result<Self, String> {
         match kind {
             MatchType::Strict => Ok(Texts::Strict(texts.to_vec())),
             MatchType::Regexp => RegexSet::new(texts).map(Texts::Regexp).map_err(|e| pattern_error(&e)),
         }
     }
 
-    fn match_text(&self, text: &str) -> bool {
+    pub(crate) fn match_text(&self, text: &str) -> bool {
         match self {
             Texts::Strict(texts) => texts.iter().any(|t| t == text),
             Texts::Regexp(patterns) => patterns.is_match(text),

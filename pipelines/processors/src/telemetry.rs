@@ -1,7 +1,21 @@
-//! The collector's own metrics, as far as processors count them: names and attributes that several share.
+//! The collector's own metrics, as far as processors count them: how an instrument is made, and attributes
+//! that several share.
 
-use component::{ComponentId, Signal};
+use component::{ComponentId, Host, Signal};
 use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram};
+
+/// A counter of this name.
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
+pub(crate) fn counter(host: &Host, name: impl Into<String>) -> Counter<u64> {
+    host.meter().u64_counter(name.into()).build()
+}
+
+/// A histogram of this name with these bounds.
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
+pub(crate) fn histogram(host: &Host, name: &'static str, bounds: &[f64]) -> Histogram<u64> {
+    host.meter().u64_histogram(name).with_boundaries(bounds.to_vec()).build()
+}
 
 /// The attribute that says whose metric it is.
 pub(crate) fn whose(id: &ComponentId) -> KeyValue {

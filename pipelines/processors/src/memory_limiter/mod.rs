@@ -226,7 +226,7 @@ impl Counts {
     fn new(id: &ComponentId, host: &Host) -> Self {
         let counter = |outcome: &str, signal| {
             let items = telemetry::items_of(signal);
-            host.meter().u64_counter(format!("otelcol_processor_memory_limiter_{outcome}_{items}")).build()
+            telemetry::counter(host, format!("otelcol_processor_memory_limiter_{outcome}_{items}"))
         };
         Counts {
             accepted: Signal::ALL.map(|signal| counter("accepted", signal)),

@@ -20,7 +20,7 @@ use opentelemetry::metrics::Counter;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::change;
+use crate::{change, telemetry};
 use carrier::Item;
 use decision::Sampler;
 
@@ -137,12 +137,10 @@ impl Processor for ProbabilisticSampler {
         _: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running) {
         let counter = |what: &str| {
-            host.meter()
-                .u64_counter(format!("otelcol_processor_probabilistic_sampler_count_{what}_sampled"))
-                .build()
+            telemetry::counter(host, format!("otelcol_processor_probabilistic_sampler_count_{what}_sampled"))
         };
         let (logs, traces) = (counter("logs"), counter("traces"));
-        let whose = crate::telemetry::whose(&self.id);
+        let whose = telemetry::whose(&self.id);
         change::filter(
             move |data| match data {
                 Data::Logs(d) => {

@@ -1,0 +1,285 @@
+//! What two points of a series differ by: numbers, histograms, and exponential histograms of any scale.
+
+use std::mem::take;
+
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as NumberValue;
+use opentelemetry_proto::tonic::metrics::v1::{
+    DataPointFlags, ExponentialHistogramDataPoint, HistogramDataPoint, NumberDataPoint,
+};
+
+use super::series::Point;
+
+/// Why a point is dropped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Why {
+    /// It is less than the one before.
+    Reset,
+    /// It is the first of its series.
+    Initial,
+    /// Its buckets are others than those of the one before.
+    BucketMismatch,
+    /// There are too many series to remember one more.
+    Full,
+}
+
+impl Why {
+    /// The attribute `reason` of the counts.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Why::Reset => "reset",
+            Why::Initial => "initial",
+            Why::BucketMismatch => "bucket_mismatch",
+            Why::Full => "series_limit",
+        }
+    }
+}
+
+/// What is remembered of a point.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Last {
+    Int(i64),
+    Double(f64),
+    Histogram(Histogram),
+    Exponential(Box<Exponential>),
+}
+
+impl Last {
+    /// The kind of value, which is part of what a series is.
+    pub(super) fn kind(&self) -> u8 {
+        match self {
+            Last::Int(_) => 0,
+            Last::Double(_) => 1,
+            Last::Histogram(_) => 2,
+            Last::Exponential(_) => 3,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Histogram {
+    count: u64,
+    sum: Option<f64>,
+    bounds: Vec<f64>,
+    counts: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Exponential {
+    count: u64,
+    sum: Option<f64>,
+    scale: i32,
+    zero_count: u64,
+    zero_threshold: f64,
+    positive: Buckets,
+    negative: Buckets,
+}
+
+fn has_no_value(flags: u32) -> bool {
+    flags & DataPointFlags::NoRecordedValueMask as u32 != 0
+}
+
+impl Point for NumberDataPoint {
+    const KIND: &'static str = "sum";
+
+    fn attributes(&self) -> &[KeyValue] {
+        &self.attributes
+    }
+
+    fn times(&mut self) -> (&mut u64, u64) {
+        (&mut self.start_time_unix_nano, self.time_unix_nano)
+    }
+
+    fn has_no_value(&self) -> bool {
+        has_no_value(self.flags)
+    }
+
+    fn value(&self) -> Option<Last> {
+        match self.value? {
+            NumberValue::AsInt(n) => Some(Last::Int(n)),
+            NumberValue::AsDouble(v) => (!v.is_nan()).then_some(Last::Double(v)),
+        }
+    }
+
+    fn subtract(&mut self, last: &Last) -> Result<(), Why> {
+        let difference = match (self.value, last) {
+            (Some(NumberValue::AsInt(n)), Last::Int(last)) if n >= *last => {
+                NumberValue::AsInt(n.checked_sub(*last).ok_or(Why::Reset)?)
+            }
+            (Some(NumberValue::AsDouble(v)), Last::Double(last)) if v >= *last => {
+                NumberValue::AsDouble(v - last)
+            }
+            _ => return Err(Why::Reset),
+        };
+        self.value = Some(difference);
+        Ok(())
+    }
+
+    fn forget_extremes(&mut self) {}
+}
+
+impl Point for HistogramDataPoint {
+    const KIND: &'static str = "histogram";
+
+    fn attributes(&self) -> &[KeyValue] {
+        &self.attributes
+    }
+
+    fn times(&mut self) -> (&mut u64, u64) {
+        (&mut self.start_time_unix_nano, self.time_unix_nano)
+    }
+
+    fn has_no_value(&self) -> bool {
+        has_no_value(self.flags)
+    }
+
+    fn value(&self) -> Option<Last> {
+        Some(Last::Histogram(Histogram {
+            count: self.count,
+            sum: self.sum,
+            bounds: self.explicit_bounds.clone(),
+            counts: self.bucket_counts.clone(),
+        }))
+    }
+
+    fn subtract(&mut self, last: &Last) -> Result<(), Why> {
+        let Last::Histogram(last) = last else { return Err(Why::BucketMismatch) };
+        if self.explicit_bounds != last.bounds || self.bucket_counts.len() != last.counts.len() {
+            return Err(Why::BucketMismatch);
+        }
+        self.count = less(self.count, last.count)?;
+        for (count, last) in self.bucket_counts.iter_mut().zip(&last.counts) {
+            *count = less(*count, *last)?;
+        }
+        self.sum = sum_difference(self.sum, last.sum);
+        Ok(())
+    }
+
+    fn forget_extremes(&mut self) {
+        (self.min, self.max) = (None, None);
+    }
+}
+
+fn less(count: u64, last: u64) -> Result<u64, Why> {
+    count.checked_sub(last).ok_or(Why::Reset)
+}
+
+/// A sum that is not known, or was not, has no difference to tell.
+fn sum_difference(sum: Option<f64>, last: Option<f64>) -> Option<f64> {
+    Some(sum? - last?).filter(|difference| !difference.is_nan())
+}
+
+impl Point for ExponentialHistogramDataPoint {
+    const KIND: &'static str = "exponential_histogram";
+
+    fn attributes(&self) -> &[KeyValue] {
+        &self.attributes
+    }
+
+    fn times(&mut self) -> (&mut u64, u64) {
+        (&mut self.start_time_unix_nano, self.time_unix_nano)
+    }
+
+    fn has_no_value(&self) -> bool {
+        has_no_value(self.flags)
+    }
+
+    fn value(&self) -> Option<Last> {
+        Some(Last::Exponential(Box::new(Exponential {
+            count: self.count,
+            sum: self.sum,
+            scale: self.scale,
+            zero_count: self.zero_count,
+            zero_threshold: self.zero_threshold,
+            positive: self.positive.clone().unwrap_or_default(),
+            negative: self.negative.clone().unwrap_or_default(),
+        })))
+    }
+
+    /// A histogram that goes on counting may become coarser, and its zero bucket wider: the last point is
+    /// brought to the same before they are compared.
+    fn subtract(&mut self, last: &Last) -> Result<(), Why> {
+        let Last::Exponential(last) = last else { return Err(Why::BucketMismatch) };
+        let mut last = Exponential::clone(last);
+        if self.scale > last.scale || self.zero_threshold < last.zero_threshold {
+            return Err(Why::Reset);
+        }
+        last.widen_zero(self.zero_threshold);
+        last.coarsen(self.scale);
+        self.count = less(self.count, last.count)?;
+        self.zero_count = less(self.zero_count, last.zero_count)?;
+        for (ours, last) in [(&mut self.positive, last.positive), (&mut self.negative, last.negative)] {
+            let difference = buckets_difference(&take(ours).unwrap_or_default(), &last)?;
+            *ours = Some(difference);
+        }
+        self.sum = sum_difference(self.sum, last.sum);
+        Ok(())
+    }
+
+    fn forget_extremes(&mut self) {
+        (self.min, self.max) = (None, None);
+    }
+}
+
+impl Exponential {
+    /// Counts what lies within the zero bucket of a wider threshold as zero.
+    fn widen_zero(&mut self, threshold: f64) {
+        if threshold <= self.zero_threshold {
+            return;
+        }
+        // Bucket i holds what is above base^i; base is 2^(2^-scale).
+        let above = threshold.log2() * f64::from(self.scale).exp2();
+        #[expect(clippy::cast_possible_truncation, reason = "to the nearest that fits")]
+        let first_kept = above.ceil() as i32;
+        for buckets in [&mut self.positive, &mut self.negative] {
+            let within = usize::try_from(i64::from(first_kept) - i64::from(buckets.offset)).unwrap_or(0);
+            let within = within.min(buckets.bucket_counts.len());
+            self.zero_count += buckets.bucket_counts.drain(..within).sum::<u64>();
+            buckets.offset = buckets.offset.saturating_add(i32::try_from(within).unwrap_or(i32::MAX));
+        }
+    }
+
+    /// Puts buckets together until the scale is this one.
+    fn coarsen(&mut self, scale: i32) {
+        let by = u32::try_from(i64::from(self.scale) - i64::from(scale)).unwrap_or(0).min(31);
+        if by == 0 {
+            return;
+        }
+        self.scale = scale;
+        for buckets in [&mut self.positive, &mut self.negative] {
+            let before = take(buckets);
+            buckets.offset = before.offset >> by;
+            for (index, count) in indexed(&before) {
+                let at = usize::try_from((index >> by) - i64::from(buckets.offset)).unwrap_or(0);
+                if buckets.bucket_counts.len() <= at {
+                    buckets.bucket_counts.resize(at + 1, 0);
+                }
+                buckets.bucket_counts[at] += count;
+            }
+        }
+    }
+}
+
+/// Every bucket's index and count.
+fn indexed(buckets: &Buckets) -> impl Iterator<Item = (i64, u64)> {
+    (i64::from(buckets.offset)..).zip(buckets.bucket_counts.iter().copied())
+}
+
+/// The buckets that grew, and by how much; from the first to the last of them.
+fn buckets_difference(now: &Buckets, last: &Buckets) -> Result<Buckets, Why> {
+    let at = |buckets: &Buckets, index: i64| -> u64 {
+        let place = usize::try_from(index - i64::from(buckets.offset)).ok();
+        place.and_then(|place| buckets.bucket_counts.get(place).copied()).unwrap_or(0)
+    };
+    if indexed(last).any(|(index, count)| at(now, index) < count) {
+        return Err(Why::Reset);
+    }
+    let mut grown: Vec<(i64, u64)> =
+        indexed(now).map(|(index, count)| (index, count - at(last, index))).collect();
+    let end = grown.iter().rposition(|(_, count)| *count > 0).map_or(0, |last| last + 1);
+    grown.truncate(end);
+    let begin = grown.iter().position(|(_, count)| *count > 0).unwrap_or(0);
+    let offset = grown.get(begin).and_then(|(index, _)| i32::try_from(*index).ok()).unwrap_or(0);
+    Ok(Buckets { offset, bucket_counts: grown[begin..].iter().map(|(_, count)| *count).collect() })
+}

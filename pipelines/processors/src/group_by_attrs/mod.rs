@@ -1,0 +1,98 @@
+//! `groupbyattrs`: moves attributes of items to their resource, and puts together what belongs together.
+//!
+//! The one idea: every item is taken out and put under the resource, scope and metric that are the same as
+//! its own, once the attributes of `keys` have moved. Without keys nothing moves, and a batch of many equal
+//! resources becomes a compact one. Same is what differs in nothing but its items: schema URLs, attributes of
+//! scopes and units of metrics keep things apart, and are kept.
+
+mod grouping;
+
+use std::sync::Arc;
+
+use component::config::{ConfigError, Section};
+use component::{
+    BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
+};
+use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::change;
+
+/// The row of this processor.
+pub const FACTORY: ProcessorFactory = ProcessorFactory {
+    kind: "groupbyattrs",
+    aliases: &["group_by_attrs"],
+    signals: &Signal::STABLE,
+    stability: Stability::Beta,
+    build,
+};
+
+/// What the user writes.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct GroupByAttrsConfig {
+    /// The attributes that move from items to resources. None: nothing moves.
+    pub keys: Vec<String>,
+}
+
+struct GroupByAttrs {
+    keys: Keys,
+}
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: GroupByAttrsConfig = section.decode()?;
+    Ok(Box::new(GroupByAttrs { keys: Keys::new(&context.id, config.keys) }))
+}
+
+impl Processor for GroupByAttrs {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        _: &Host,
+        _: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        change::stage(move |data| self.keys.group(data), next)
+    }
+}
+
+/// The attributes that move.
+#[derive(Clone, Debug)]
+struct Keys(Vec<String>);
+
+impl Keys {
+    /// Each key once; the empty one means nothing.
+    fn new(id: &ComponentId, keys: Vec<String>) -> Self {
+        let mut unique: Vec<String> = Vec::with_capacity(keys.len());
+        for key in keys.into_iter().filter(|key| !key.is_empty()) {
+            if unique.contains(&key) {
+                tracing::warn!(processor = %id, key, "a grouping key is there twice");
+            } else {
+                unique.push(key);
+            }
+        }
+        Keys(unique)
+    }
+
+    fn group(&self, data: &mut Data) {
+        match data {
+            Data::Logs(d) => grouping::logs(Arc::make_mut(d), self),
+            Data::Metrics(d) => grouping::metrics(Arc::make_mut(d), self),
+            Data::Traces(d) => grouping::traces(Arc::make_mut(d), self),
+            // No pipeline of profiles takes this processor.
+            Data::Profiles(_) => {}
+        }
+    }
+
+    /// Takes the attributes that move.
+    fn take(&self, attributes: &mut Vec<Attribute>) -> Vec<Attribute> {
+        let mut taken = Vec::new();
+        for key in &self.0 {
+            taken.extend(attributes.iter().position(|a| a.key == *key).map(|at| attributes.remove(at)));
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests;
