@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::Sources;
+use crate::config::gates::Gates;
 
 /// A collector for GPU nodes: shows which step was slow, in which phase, and what on the host caused it.
 #[derive(Debug, Parser)]
@@ -28,9 +31,14 @@ pub enum Command {
     Components,
     /// Show the whole path on a stub inference server; needs neither root nor a GPU
     Demo(DemoArgs),
+    /// List the feature gates, or show one
+    Featuregate(FeaturegateArgs),
     /// Play calls of stub GPU libraries: what the demo watches
     #[command(hide = true)]
     Player(PlayerArgs),
+    /// Print the configuration that the sources come to, without its secrets
+    #[command(alias = "print-initial-config")]
+    PrintConfig(PrintConfigArgs),
     /// Record what the probes see to a file
     Record(RecordArgs),
     /// Analyse recordings and PyTorch profiler traces, plain or gzip, without root or a GPU
@@ -42,31 +50,85 @@ pub enum Command {
 /// Where the configuration is.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConfigArgs {
-    /// A file, or a location such as file:PATH, env:NAME or yaml:TEXT; given more than once, later ones lie
-    /// on top of earlier ones
+    /// A file, or a location such as file:PATH, env:NAME, yaml:TEXT or https://HOST/PATH; given more than once,
+    /// later ones lie on top of earlier ones
     #[arg(long = "config", value_name = "LOCATION")]
     pub locations: Vec<String>,
+    /// Feature gates to turn on, such as a,b; or off, such as -c
+    #[arg(long = "feature-gates", value_name = "LIST", allow_hyphen_values = true)]
+    pub gates: Vec<String>,
     /// Set one value on top of all locations, such as processors.batch.timeout=2s
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
 
 impl ConfigArgs {
-    /// All locations, in the order they are merged. At least one must have been given.
-    pub fn all(&self) -> anyhow::Result<Vec<String>> {
+    /// All locations, in the order they are merged, and the gates. At least one location must have been given.
+    pub fn all(&self) -> anyhow::Result<Sources> {
+        let gates = Gates::parse(&self.gates).map_err(anyhow::Error::msg)?;
         if self.locations.is_empty() && self.sets.is_empty() {
             bail!("at least one config flag must be provided");
         }
         let sets = self.sets.iter().map(|set| location_of_set(set));
-        self.locations.iter().cloned().map(Ok).chain(sets).collect()
+        let locations = self.locations.iter().cloned().map(Ok).chain(sets).collect::<anyhow::Result<_>>()?;
+        Ok(Sources { locations, gates })
     }
 }
 
 /// `a.b=c` as `yaml:a::b: c`.
 fn location_of_set(set: &str) -> anyhow::Result<String> {
-    let (key, value) =
-        set.split_once('=').with_context(|| format!("invalid --set {set:?}: missing equal sign"))?;
+    let (key, value) = set
+        .split_once('=')
+        .with_context(|| format!("invalid argument {set:?} for \"--set\" flag: missing equal sign"))?;
     Ok(format!("yaml:{}: {}", key.replace('.', "::").trim(), value.trim()))
+}
+
+/// Which gates to show.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FeaturegateArgs {
+    /// The only one
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Gates that are turned on or off.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// What to print, and how.
+#[derive(Args, Clone, Debug)]
+pub struct PrintConfigArgs {
+    /// Which configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Whether secrets are printed
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: PrintMode,
+    /// As what it is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub format: PrintFormat,
+    /// Whether a configuration that is not valid is refused
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub validate: bool,
+}
+
+/// Whether secrets are printed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum PrintMode {
+    /// [REDACTED] in place of them
+    #[default]
+    Redacted,
+    /// As they are
+    Unredacted,
+}
+
+/// As what a configuration is printed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum PrintFormat {
+    /// YAML
+    #[default]
+    Yaml,
+    /// JSON
+    Json,
 }
 
 /// What the demo shows.
@@ -164,7 +226,7 @@ mod tests {
     fn without_a_command_it_runs_a_configuration() {
         let cli = parse("warptap --config a.yaml --set=a.b=c --config=b.yaml").unwrap();
         assert!(cli.command.is_none());
-        assert_eq!(cli.config.all().unwrap(), ["a.yaml", "b.yaml", "yaml:a::b: c"]);
+        assert_eq!(cli.config.all().unwrap().locations, ["a.yaml", "b.yaml", "yaml:a::b: c"]);
         let told = parse("warptap").unwrap().config.all().unwrap_err().to_string();
         assert_eq!(told, "at least one config flag must be provided");
     }
@@ -192,10 +254,15 @@ mod tests {
             "warptap components",
             "warptap demo",
             "warptap demo slow-decode --seconds 0.5 --out x.jsonl",
+            "warptap featuregate",
+            "warptap featuregate service.profilesSupport",
+            "warptap print-config --config b.yaml",
+            "warptap print-initial-config --config b.yaml --mode=unredacted --format json --validate=false",
             "warptap record --out x --seconds 3 --pid 7",
             "warptap replay a b.gz --out c",
             "warptap replay a --config b.yaml",
             "warptap validate --config b.yaml",
+            "warptap validate --config b.yaml --feature-gates -a,b",
         ] {
             assert!(parse(line).is_ok_and(|cli| cli.command.is_some()), "{line}");
         }
@@ -208,6 +275,7 @@ mod tests {
             ("warptap demo --seconds 0", "no number of seconds"),
             ("warptap demo --seconds -1", "unexpected argument"),
             ("warptap demo --seconds nan", "no number of seconds"),
+            ("warptap print-config --mode x", "unredacted"),
             ("warptap record", "--out"),
             ("warptap replay", "<FILE>"),
             ("warptap valdate", "validate"),

@@ -4,6 +4,8 @@
 pub mod check;
 pub mod components;
 pub mod demo;
+pub mod featuregate;
+pub mod print_config;
 pub mod record;
 pub mod replay;
 pub mod run;
@@ -14,6 +16,7 @@ pub mod validate;
 use component::config::ConfigError;
 
 use crate::cli::{Cli, Command};
+use crate::config::Process;
 
 /// Does what the command line says.
 pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
@@ -22,10 +25,12 @@ pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
         Some(Command::Check) => check::run(),
         Some(Command::Components) => components::run(&mut std::io::stdout().lock()),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Featuregate(args)) => featuregate::run(&args, &mut std::io::stdout().lock()),
         Some(Command::Player(args)) => demo::player(args.arguments),
+        Some(Command::PrintConfig(args)) => print_config::run(&args, &Process, &mut std::io::stdout().lock()),
         Some(Command::Record(args)) => record::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
-        Some(Command::Validate(args)) => validate::run(&args),
+        Some(Command::Validate(args)) => validate::run(&args, &Process),
     }
 }
 

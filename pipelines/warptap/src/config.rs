@@ -8,7 +8,10 @@
 
 mod check;
 mod expand;
+pub mod gates;
+mod http;
 mod merge;
+mod print;
 mod scalar;
 mod sections;
 mod service;
@@ -16,31 +19,66 @@ mod source;
 #[cfg(test)]
 mod testing;
 pub mod yaml;
+mod yaml_out;
 
-use component::config::{ConfigError, Node, Position, Problem, Value};
+use component::config::{ConfigError, Node, Position, Problem, Seen, Value};
 
-use merge::{merge, unflatten};
+use gates::Gates;
+use merge::{Lists, merge, unflatten};
+pub use print::{Mode, Printed};
 pub use sections::{Configured, Kind, Sections};
 pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service};
 use source::Location;
 pub use source::{Outside, schemes};
 
+/// What the command line says of a configuration: where it is, and which gates are on.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The locations, in the order they are merged.
+    pub locations: Vec<String>,
+    /// The feature gates.
+    pub gates: Gates,
+}
+
+/// Locations alone: every gate is as it is by default.
+impl From<&[String]> for Sources {
+    fn from(locations: &[String]) -> Self {
+        Sources { locations: locations.to_vec(), gates: Gates::default() }
+    }
+}
+
+impl<const N: usize> From<&[String; N]> for Sources {
+    fn from(locations: &[String; N]) -> Self {
+        locations.as_slice().into()
+    }
+}
+
+impl From<&Sources> for Sources {
+    fn from(sources: &Sources) -> Self {
+        sources.clone()
+    }
+}
+
 /// A configuration with every source merged and every reference resolved.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Loaded {
     /// The tree. Always a mapping.
     pub root: Node,
     /// What is odd but no error, to be logged once there is a log.
     pub warnings: Vec<Problem>,
+    /// The feature gates that it is read by.
+    pub gates: Gates,
 }
 
-/// Loads the locations of `--config` arguments, the later on top of the earlier.
-pub fn load(locations: &[String], outside: &dyn Outside) -> Result<Loaded, ConfigError> {
+/// Loads all locations, the later on top of the earlier.
+pub fn load(sources: impl Into<Sources>, outside: &dyn Outside) -> Result<Loaded, ConfigError> {
+    let Sources { locations, gates } = sources.into();
+    let lists = if gates.is_on(gates::MERGE_APPEND) { Lists::Append } else { Lists::Replace };
     let mut root = Node::new(Value::Mapping(Vec::new()), Position::unknown());
     let mut problems = Vec::new();
-    for location in locations {
+    for location in &locations {
         match load_one(location, outside) {
-            Ok(source) => lay(&mut root, source, &mut problems),
+            Ok(source) => lay(&mut root, source, lists, &mut problems),
             Err(error) => problems.extend(error.into_problems()),
         }
     }
@@ -49,7 +87,17 @@ pub fn load(locations: &[String], outside: &dyn Outside) -> Result<Loaded, Confi
     // A mapping that came in through a reference may hold `::` in its keys, too.
     unflatten(&mut root, &mut findings.problems);
     ConfigError::unless_empty(findings.problems)?;
-    Ok(Loaded { root, warnings: findings.warnings })
+    let mut warnings = findings.warnings;
+    warnings.extend(gates.without_effect().map(no_effect));
+    Ok(Loaded { root, warnings, gates })
+}
+
+fn no_effect(gate: &'static str) -> Problem {
+    Problem::new(
+        Position { source: "--feature-gates".into(), line: 0, column: 0 },
+        gate,
+        "changes nothing here",
+    )
 }
 
 fn load_one(location: &str, outside: &dyn Outside) -> Result<Node, ConfigError> {
@@ -59,17 +107,24 @@ fn load_one(location: &str, outside: &dyn Outside) -> Result<Node, ConfigError> 
     location.retrieve(outside).map_err(problem)?.into_configuration()
 }
 
-fn lay(root: &mut Node, mut source: Node, problems: &mut Vec<Problem>) {
+fn lay(root: &mut Node, mut source: Node, lists: Lists, problems: &mut Vec<Problem>) {
     unflatten(&mut source, problems);
     if root.entries().is_empty() {
         root.position = source.position.clone();
     }
-    merge(root, source);
+    merge(root, source, lists);
 }
 
-/// The environment and the files of this process.
+/// The environment, the files and the network of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Process;
+
+impl Loaded {
+    /// Its structure. How components then read their sections is noted in `seen`.
+    pub fn sections<'a>(&'a self, seen: &'a Seen) -> Sections<'a> {
+        Sections::read_by(&self.root, &self.gates, Some(seen))
+    }
+}
 
 impl Outside for Process {
     fn env(&self, name: &str) -> Option<String> {
@@ -81,6 +136,10 @@ impl Outside for Process {
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(limit as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn fetch(&self, uri: &str, limit: usize) -> Result<Vec<u8>, String> {
+        http::get(uri, limit)
     }
 }
 

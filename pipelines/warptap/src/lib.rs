@@ -4,6 +4,7 @@
 //! before data moves. This crate alone knows YAML and the command line; what components do is left to theirs.
 
 pub mod cli;
+mod collector;
 pub mod commands;
 pub mod components;
 pub mod config;

@@ -1,9 +1,9 @@
 //! Everything between the command line and a graph: load, read, build. Nothing outside is touched but what
 //! the locations of the configuration name.
 
-use component::config::{ConfigError, Problem};
+use component::config::{ConfigError, Problem, Seen};
 
-use crate::config::{LogLevel, Outside, Sections, load};
+use crate::config::{Loaded, LogLevel, Outside, Sources, load};
 use crate::graph::{Factories, Plan};
 
 /// A configuration that can be run.
@@ -14,19 +14,36 @@ pub struct Prepared {
     pub log_level: LogLevel,
     /// What is odd but no error.
     pub warnings: Vec<Problem>,
+    /// What it was made of.
+    pub loaded: Loaded,
 }
 
 /// Loads the locations and builds what they say, or tells all that is wrong with it.
 pub fn prepare(
-    locations: &[String],
+    sources: impl Into<Sources>,
     outside: &dyn Outside,
     factories: Factories<'_>,
 ) -> Result<Prepared, ConfigError> {
-    let loaded = load(locations, outside)?;
-    let sections = Sections::read(&loaded.root);
+    let loaded = load(sources, outside)?;
+    let Built { plan, log_level } = plan(&loaded, factories)?;
+    let warnings = loaded.warnings.iter().cloned().chain(plan.warnings.clone()).collect();
+    Ok(Prepared { plan, log_level, warnings, loaded })
+}
+
+/// What a loaded configuration comes to.
+pub struct Built {
+    /// What to run.
+    pub plan: Plan,
+    /// What to log.
+    pub log_level: LogLevel,
+}
+
+/// Builds what a loaded configuration says.
+pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigError> {
+    let seen = Seen::default();
+    let sections = loaded.sections(&seen);
     let plan = Plan::build(&sections, factories, VERSION)?;
-    let warnings = loaded.warnings.into_iter().chain(plan.warnings.iter().cloned()).collect();
-    Ok(Prepared { plan, log_level: sections.service.log_level, warnings })
+    Ok(Built { plan, log_level: sections.service.log_level })
 }
 
 /// The version of this binary.

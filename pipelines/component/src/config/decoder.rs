@@ -122,7 +122,6 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 
     fn integer<T: TryFrom<i128>>(&self, expected: &str) -> Result<T, Failure> {
-        self.note(Reading::Value);
         let integer = match self.node.value {
             Value::Int(i) => i,
             Value::Null if self.is_zero() => 0,
@@ -132,27 +131,30 @@ impl<'de, 'p> Decoder<'de, 'p> {
             }
             _ => return self.unconvertible(expected),
         };
+        self.note(Reading::Value);
         integer.try_into().map_err(|_| Failure::new(format!("{integer} overflows {expected}")))
     }
 
     fn float(&self) -> Result<f64, Failure> {
+        let float = match self.node.value {
+            Value::Float(f) => f,
+            Value::Int(i) => i as f64,
+            Value::Null if self.is_zero() => 0.0,
+            _ => return self.unconvertible("float64"),
+        };
         self.note(Reading::Value);
-        match self.node.value {
-            Value::Float(f) => Ok(f),
-            Value::Int(i) => Ok(i as f64),
-            Value::Null if self.is_zero() => Ok(0.0),
-            _ => self.unconvertible("float64"),
-        }
+        Ok(float)
     }
 
     fn boolean(&self) -> Result<bool, Failure> {
+        let boolean = match &self.node.value {
+            Value::Bool(b) => *b,
+            Value::Null if self.is_zero() => false,
+            Value::String(text) => return self.unconvertible("bool").map_err(|f| hint_bool(f, text)),
+            _ => return self.unconvertible("bool"),
+        };
         self.note(Reading::Value);
-        match &self.node.value {
-            Value::Bool(b) => Ok(*b),
-            Value::Null if self.is_zero() => Ok(false),
-            Value::String(text) => self.unconvertible("bool").map_err(|f| hint_bool(f, text)),
-            _ => self.unconvertible("bool"),
-        }
+        Ok(boolean)
     }
 
     fn keys<V: Visitor<'de>>(self, keys: Keys<'de, 'p>, visitor: V) -> Result<V::Value, Failure> {
@@ -195,7 +197,6 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        self.note(Reading::Value);
         let visited = match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(b) => visitor.visit_bool(*b),
@@ -205,6 +206,9 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
             Value::Mapping(_) => visitor.visit_map(Keys::all(self)),
         };
+        if visited.is_ok() {
+            self.note(Reading::Value);
+        }
         visited.map_err(|f| self.blame(f))
     }
 

@@ -112,6 +112,35 @@ fn fraction_nanos(digits: &str, scale: u64) -> u128 {
     value * u128::from(scale) / 10u128.pow(digits.len() as u32)
 }
 
+/// As Go prints it: `1h30m0s`, `1.5s`, `200ms`, `0s`.
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        match nanos {
+            0 => return f.write_str("0s"),
+            1..1_000 => return write!(f, "{nanos}ns"),
+            1_000..1_000_000 => return write!(f, "{}\u{b5}s", decimal(nanos, 1_000)),
+            1_000_000..1_000_000_000 => return write!(f, "{}ms", decimal(nanos, 1_000_000)),
+            _ => {}
+        }
+        let minutes = nanos / 60_000_000_000;
+        if minutes >= 60 {
+            write!(f, "{}h", minutes / 60)?;
+        }
+        if minutes > 0 {
+            write!(f, "{}m", minutes % 60)?;
+        }
+        write!(f, "{}s", decimal(nanos % 60_000_000_000, 1_000_000_000))
+    }
+}
+
+/// `value / unit` with as many decimals as it has; `unit` is a power of ten.
+fn decimal(value: u128, unit: u128) -> String {
+    let width = unit.ilog10() as usize;
+    let text = format!("{}.{:0width$}", value / unit, value % unit);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 impl Deref for GoDuration {
     type Target = Duration;
 
@@ -196,6 +225,26 @@ mod tests {
             ("9223372036854775807ns", i64::MAX as u64),
         ] {
             assert_eq!(GoDuration::parse(text), Ok(GoDuration(Duration::from_nanos(nanos))), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_print_as_go_prints_them() {
+        for (nanos, want) in [
+            (0, "0s"),
+            (7, "7ns"),
+            (1_500, "1.5\u{b5}s"),
+            (200_000_000, "200ms"),
+            (1_000_000_000, "1s"),
+            (1_500_000_000, "1.5s"),
+            (60_000_000_000, "1m0s"),
+            (5_400_000_000_000, "1h30m0s"),
+            (3_600_000_000_001, "1h0m0.000000001s"),
+            (i64::MAX as u64, "2562047h47m16.854775807s"),
+        ] {
+            let duration = GoDuration(Duration::from_nanos(nanos));
+            assert_eq!(duration.to_string(), want);
+            assert_eq!(GoDuration::parse(want), Ok(duration), "and reads back");
         }
     }
 

@@ -1,24 +1,21 @@
 //! Running a configuration until a signal, or until a component breaks.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ConfigArgs;
+use crate::collector::{Collector, ReloadError, STOP_MAX};
 use crate::commands::refused;
 use crate::components::FACTORIES;
-use crate::config::Process;
-use crate::graph::{Graph, Plan, Stopped};
+use crate::config::{Process, Sources};
+use crate::graph::{Reloaded, Stopped};
 use crate::logging;
-use crate::prepare::prepare;
-
-/// How long a stop may take in all. A second signal cuts it short.
-const STOP_MAX: Duration = Duration::from_secs(30);
+use crate::prepare::{Prepared, prepare};
 
 /// Runs the configuration of the arguments.
 pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    let prepared = prepare(&args.all()?, &Process, FACTORIES).map_err(refused)?;
+    let sources: Sources = args.all()?;
+    let prepared = prepare(&sources, &Process, FACTORIES).map_err(refused)?;
     logging::init(prepared.log_level);
     for warning in &prepared.warnings {
         tracing::warn!("{warning}");
@@ -27,32 +24,26 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(serve(prepared.plan));
+    let outcome = runtime.block_on(serve(prepared, sources));
     // What was abandoned is not waited for again.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(plan: Plan) -> anyhow::Result<()> {
-    let mut stops = Stops::listen()?;
+async fn serve(prepared: Prepared, sources: Sources) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
     let host = component::Host::detached();
-    let mut graph = tokio::select! {
-        started = Graph::start(plan, &host, STOP_MAX) => started?,
-        name = stops.next() => bail!("{name} while starting"),
+    let mut collector = tokio::select! {
+        started = Collector::start(prepared, sources, &host) => started?,
+        name = signals.stop() => bail!("{name} while starting"),
     };
     // The Collector's own sentence: what waits for one to be ready looks for it.
     tracing::info!("Everything is ready. Begin running and processing data.");
-    let broken = tokio::select! {
-        name = stops.next() => {
-            tracing::info!(signal = name, "Received signal from OS");
-            None
-        }
-        name = graph.failed() => Some(name),
-    };
+    let broken = run_until_stop(&mut collector, &mut signals).await?;
     tracing::info!("Starting shutdown...");
     let Stopped { abandoned } = tokio::select! {
-        stopped = graph.stop(STOP_MAX) => stopped,
-        name = stops.next() => bail!("{name} while stopping: what was in flight is lost"),
+        stopped = collector.stop() => stopped,
+        name = signals.stop() => bail!("{name} while stopping: what was in flight is lost"),
     };
     tracing::info!("Shutdown complete.");
     match (broken, abandoned.as_slice()) {
@@ -62,16 +53,46 @@ async fn serve(plan: Plan) -> anyhow::Result<()> {
     }
 }
 
-/// The signals that ask for a stop.
-struct Stops {
-    interrupt: Signal,
-    terminate: Signal,
+/// Runs and reloads until a signal asks for a stop, or a component panics, whose name it returns.
+async fn run_until_stop(collector: &mut Collector, signals: &mut Signals) -> anyhow::Result<Option<String>> {
+    loop {
+        tokio::select! {
+            name = collector.failed() => return Ok(Some(name)),
+            name = signals.next() => {
+                tracing::info!(signal = name, "Received signal from OS");
+                if name != RELOAD {
+                    return Ok(None);
+                }
+            }
+        }
+        match collector.reload().await {
+            Ok(Reloaded { kept, started, stopped, abandoned }) => {
+                tracing::info!(kept, ?started, ?stopped, ?abandoned, "Configuration reloaded.");
+            }
+            Err(error @ ReloadError::Lost { .. }) => return Err(error.into()),
+            Err(error) => tracing::error!("configuration not reloaded, the old one goes on: {error}"),
+        }
+    }
 }
 
-impl Stops {
+/// The signal that asks for a reload.
+const RELOAD: &str = "SIGHUP";
+
+/// The signals that are heeded.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
     fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Stops { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
     /// The name of the next one.
@@ -79,6 +100,17 @@ impl Stops {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hangup.recv() => RELOAD,
+        }
+    }
+
+    /// The name of the next one that asks for a stop.
+    async fn stop(&mut self) -> &'static str {
+        loop {
+            match self.next().await {
+                RELOAD => {}
+                name => return name,
+            }
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::cli::ConfigArgs;
 use crate::commands::refused;
 use crate::components::FACTORIES;
-use crate::config::Process;
+use crate::config::Outside;
 use crate::prepare::prepare;
 
 /// Says nothing where the configuration is right.
-pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    prepare(&args.all()?, &Process, FACTORIES).map(drop).map_err(refused)
+pub fn run(args: &ConfigArgs, outside: &dyn Outside) -> anyhow::Result<()> {
+    prepare(&args.all()?, outside, FACTORIES).map(drop).map_err(refused)
 }

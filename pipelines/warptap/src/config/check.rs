@@ -1,17 +1,40 @@
 //! What must hold between the parts of a configuration: that there is something to run, and that pipelines
 //! refer to what is configured. In the Collector's words.
 
+use component::Signal;
 use component::config::{Node, Position, Problem, Value, nearest};
 
+use super::gates::{self, Gates};
 use super::sections::{Kind, Sections};
 use super::service::{Pipeline, Reference};
 
 /// Everything that does not hold.
-pub(super) fn check(root: &Node, sections: &Sections<'_>) -> Vec<Problem> {
+pub(super) fn check(root: &Node, sections: &Sections<'_>, gates: &Gates) -> Vec<Problem> {
     if Kind::ALL.iter().all(|kind| is_empty(root, *kind)) {
         return vec![at(root, "", "empty configuration file")];
     }
     let mut problems = Vec::new();
+    if !gates.is_on(gates::NO_PIPELINES) {
+        require_pipelines(root, &mut problems);
+    }
+    for reference in &sections.service.extensions {
+        check_reference(sections, Kind::Extension, reference, "service::extensions", &mut problems);
+    }
+    for pipeline in &sections.service.pipelines {
+        check_pipeline(root, sections, pipeline, &mut problems);
+        if pipeline.id.signal == Signal::Profiles && !gates.is_on(gates::PROFILES) {
+            let message = format!(
+                "pipeline \"{}\": profiling signal support is at alpha level, gated under the {:?} feature gate",
+                pipeline.id,
+                gates::PROFILES
+            );
+            problems.push(Problem::new(position(root, pipeline), "service::pipelines", message));
+        }
+    }
+    problems
+}
+
+fn require_pipelines(root: &Node, problems: &mut Vec<Problem>) {
     for (kind, noun) in [(Kind::Receiver, "receiver"), (Kind::Exporter, "exporter")] {
         if is_empty(root, kind) {
             problems.push(at(root, "", &format!("no {noun} configuration specified in config")));
@@ -21,13 +44,6 @@ pub(super) fn check(root: &Node, sections: &Sections<'_>) -> Vec<Problem> {
         let service = root.get("service").unwrap_or(root);
         problems.push(at(service, "service::pipelines", "service must have at least one pipeline"));
     }
-    for reference in &sections.service.extensions {
-        check_reference(sections, Kind::Extension, reference, "service::extensions", &mut problems);
-    }
-    for pipeline in &sections.service.pipelines {
-        check_pipeline(root, sections, pipeline, &mut problems);
-    }
-    problems
 }
 
 /// True where nothing is configured; a section that is no mapping is told elsewhere.

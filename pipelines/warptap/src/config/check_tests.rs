@@ -1,9 +1,10 @@
 //! What a configuration is refused with before any component looks at its section.
 
-use component::config::{ConfigError, Node};
+use component::config::{ConfigError, Node, Seen};
 
+use crate::config::gates::Gates;
 use crate::config::testing::Made;
-use crate::config::{LogLevel, PipelineId, Sections, load};
+use crate::config::{LogLevel, PipelineId, Sections, Sources, load};
 
 fn root(yaml: &str) -> Node {
     load(&[format!("yaml:{yaml}")], &Made::default()).unwrap().root
@@ -133,10 +134,10 @@ fn pipelines_are_named_by_their_signal() {
         (
             "metric",
             Err(
-                r#"unknown pipeline signal: "metric": expected one of logs, metrics, traces (did you mean "metrics"?)"#,
+                r#"unknown pipeline signal: "metric": expected one of logs, metrics, traces, profiles (did you mean "metrics"?)"#,
             ),
         ),
-        ("profiles", Err("profiling signal support is at alpha level")),
+        ("profiles/x", Ok("profiles/x")),
     ] {
         match (PipelineId::parse(text), want) {
             (Ok(id), Ok(want)) => assert_eq!(id.to_string(), want),
@@ -148,6 +149,39 @@ fn pipelines_are_named_by_their_signal() {
         &changed("service::pipelines: {'traces ': {receivers: [otlp], exporters: [debug]}}"),
         &[r#"service::pipelines::traces : duplicate name "traces " after unmarshaling traces"#],
     );
+}
+
+#[test]
+fn profiles_need_their_gate() {
+    let locations = [
+        "yaml:{receivers: {otlp: }, exporters: {debug: }}".to_owned(),
+        "yaml:service::pipelines::profiles: {receivers: [otlp], exporters: [debug]}".to_owned(),
+    ];
+    let problems = |gates: &[&str]| {
+        let gates = Gates::parse(gates).unwrap();
+        let loaded = load(&Sources { locations: locations.to_vec(), gates }, &Made::default()).unwrap();
+        loaded.sections(&Seen::default()).problems
+    };
+    assert!(problems(&["service.profilesSupport"]).is_empty());
+    let told = problems(&[]);
+    let want = concat!(
+        r#"pipeline "profiles": profiling signal support is at alpha level, "#,
+        r#"gated under the "service.profilesSupport" feature gate"#
+    );
+    assert_eq!((told[0].path.as_str(), told[0].message.as_str()), ("service::pipelines", want));
+}
+
+#[test]
+fn a_gate_allows_to_have_no_pipelines() {
+    for (yaml, gates, count) in [
+        ("yaml:{extensions: {zpages: }, service: {extensions: [zpages]}}", "", 3),
+        ("yaml:{extensions: {zpages: }, service: {extensions: [zpages]}}", "service.AllowNoPipelines", 0),
+        ("yaml:{}", "service.AllowNoPipelines", 1),
+    ] {
+        let (locations, gates) = (vec![yaml.to_owned()], Gates::parse(&[gates]).unwrap());
+        let loaded = load(&Sources { locations, gates }, &Made::default()).unwrap();
+        assert_eq!(loaded.sections(&Seen::default()).problems.len(), count, "{yaml}");
+    }
 }
 
 #[test]

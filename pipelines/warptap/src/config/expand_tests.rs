@@ -156,7 +156,7 @@ fn wrong_references_are_told() {
     refuse("${a b}", r#"environment variable "a b" has invalid name"#);
     refuse(
         "${foo:bar}",
-        r#"scheme "foo" is not supported for uri "foo:bar": expected one of env, file, yaml"#,
+        r#"scheme "foo" is not supported for uri "foo:bar": expected one of env, file, http, https, yaml"#,
     );
     refuse("${a$b}", "contains unsupported characters ('$')");
     refuse("${:x}", r#"invalid uri: ":x""#);

@@ -5,7 +5,7 @@ use super::{Loaded, load};
 
 fn run(locations: &[&str], outside: &Made) -> Result<Loaded, String> {
     let locations: Vec<String> = locations.iter().map(|l| (*l).to_owned()).collect();
-    load(&locations, outside).map_err(|e| e.to_string())
+    load(locations.as_slice(), outside).map_err(|e| e.to_string())
 }
 
 fn outside() -> Made {
@@ -65,7 +65,11 @@ fn what_cannot_be_read_is_told() {
     refuse(&["list.yaml"], "list.yaml:1:1: expected a mapping of sections, got []interface {}");
     refuse(&["yaml:1"], "yaml:1:1: expected a mapping of sections, got int");
     refuse(&["latin1.yaml"], r#"the file "latin1.yaml" is not UTF-8 at byte 3"#);
-    refuse(&["http://localhost/x"], r#"scheme "http" is not supported"#);
+    refuse(&["ftp://localhost/x"], r#"scheme "ftp" is not supported"#);
+    refuse(
+        &["https://localhost/x"],
+        r#"unable to download the file via HTTP GET for uri "https://localhost/x": there is no network here"#,
+    );
     refuse(&["env:no.name"], r#"environment variable "no.name" has invalid name"#);
 }
 

@@ -1,5 +1,7 @@
 //! Several sources become one tree: mappings merge key by key, everything else is replaced, null included.
 //!
+//! Where a gate asks for it, the lists that name the components of a service are joined in place of that.
+//!
 //! A key with `::` in it stands for nested mappings, anywhere in a file but below lists.
 
 use std::collections::HashMap;
@@ -8,21 +10,53 @@ use component::config::{Entry, Node, Position, Problem, Value};
 
 use super::yaml::DEPTH_MAX;
 
-/// Lays `over` on top of `base`.
-pub(super) fn merge(base: &mut Node, over: Node) {
+/// What becomes of two lists.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Lists {
+    /// The upper one stands.
+    Replace,
+    /// Those that name components of the service are joined, each item once.
+    Append,
+}
+
+/// Lays `over` on top of `base`, the root of a configuration.
+pub(super) fn merge(base: &mut Node, over: Node, lists: Lists) {
+    merge_at(base, over, lists, &mut Vec::new());
+}
+
+fn merge_at(base: &mut Node, over: Node, lists: Lists, path: &mut Vec<String>) {
     match (&mut base.value, over.value) {
-        (Value::Mapping(below), Value::Mapping(above)) => merge_entries(below, above),
+        (Value::Mapping(below), Value::Mapping(above)) => merge_entries(below, above, lists, path),
+        (Value::Sequence(below), Value::Sequence(above)) if lists == Lists::Append && joins(path) => {
+            for item in above {
+                if !below.iter().any(|b| b.value == item.value) {
+                    below.push(item);
+                }
+            }
+        }
         (_, value) => *base = Node { value, ..over },
     }
 }
 
-fn merge_entries(below: &mut Vec<Entry>, above: Vec<Entry>) {
+/// True for `service::extensions`, and for any `receivers` and `exporters` below the service.
+fn joins(path: &[String]) -> bool {
+    match path {
+        [first, .., last] if first == "service" => {
+            matches!(last.as_str(), "receivers" | "exporters") || (last == "extensions" && path.len() == 2)
+        }
+        _ => false,
+    }
+}
+
+fn merge_entries(below: &mut Vec<Entry>, above: Vec<Entry>, lists: Lists, path: &mut Vec<String>) {
     let places: HashMap<String, usize> = below.iter().enumerate().map(|(i, e)| (e.key.clone(), i)).collect();
     for entry in above {
         match places.get(&entry.key) {
             Some(&place) => {
                 below[place].position = entry.position;
-                merge(&mut below[place].value, entry.value);
+                path.push(entry.key);
+                merge_at(&mut below[place].value, entry.value, lists, path);
+                path.pop();
             }
             None => below.push(entry),
         }
@@ -115,8 +149,13 @@ mod tests {
 
     #[track_caller]
     fn check_merge(base: &str, over: &str, want: &str) {
+        check_merge_by(Lists::Replace, base, over, want);
+    }
+
+    #[track_caller]
+    fn check_merge_by(lists: Lists, base: &str, over: &str, want: &str) {
         let mut node = json(base);
-        merge(&mut node, json(over));
+        merge(&mut node, json(over), lists);
         assert_eq!(flow(&node), want, "{base} + {over}");
     }
 
@@ -133,6 +172,18 @@ mod tests {
         check_merge(r#"{"a": {"b": 1}}"#, r#"{"a": null}"#, "{a: null}");
         check_merge(r#"{"a": {"b": 1}}"#, r#"{"a": {}}"#, "{a: {b: 1}}");
         check_merge(r#"{"a": null}"#, r#"{"a": {"b": 1}}"#, "{a: {b: 1}}");
+    }
+
+    #[test]
+    fn the_lists_of_a_service_are_joined_where_that_is_asked_for() {
+        let base = r#"{"service": {"extensions": [1], "pipelines": {"logs": {"receivers": [1, 2], "processors": [1]}}}, "receivers": [1]}"#;
+        let over = r#"{"service": {"extensions": [2], "pipelines": {"logs": {"receivers": [2, 3], "processors": [2]}}}, "receivers": [2]}"#;
+        check_merge_by(
+            Lists::Append,
+            base,
+            over,
+            "{service: {extensions: [1, 2], pipelines: {logs: {receivers: [1, 2, 3], processors: [2]}}}, receivers: [2]}",
+        );
     }
 
     #[track_caller]

@@ -2,11 +2,12 @@
 //!
 //! Reading goes on after a problem, so that one run tells all of them.
 
-use component::config::{Node, Position, Problem, Section, Value};
+use component::config::{Node, Position, Problem, Section, Seen, Value};
 use component::{ComponentId, IdError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::gates::Gates;
 use super::service::Service;
 
 /// The kinds of components, by the section they are configured in.
@@ -59,12 +60,15 @@ pub struct Configured<'a> {
     pub node: &'a Node,
     /// The place of its key.
     pub position: &'a Position,
+    /// Where it is noted how its section is read, if it is.
+    seen: Option<&'a Seen>,
 }
 
 impl Configured<'_> {
     /// Its section, to be decoded by the component.
     pub fn section(&self) -> Section<'_> {
-        Section::new(&self.path, self.node)
+        let section = Section::new(&self.path, self.node);
+        self.seen.map_or(section, |seen| section.noting(seen))
     }
 
     /// A problem with the component as a whole.
@@ -87,18 +91,22 @@ pub struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Reads the top level of a loaded tree.
+    /// Reads the top level of a loaded tree, with every gate as it is by default.
     pub fn read(root: &'a Node) -> Self {
+        Sections::read_by(root, &Gates::default(), None)
+    }
+
+    pub(super) fn read_by(root: &'a Node, gates: &Gates, seen: Option<&'a Seen>) -> Self {
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         if let Err(error) = Section::new("", root).decode::<TopLevel>() {
             problems.extend(error.into_problems());
         }
         let mut components: Vec<Configured<'a>> =
-            Kind::ALL.iter().flat_map(|kind| read_components(root, *kind, &mut problems)).collect();
+            Kind::ALL.iter().flat_map(|kind| read_components(root, *kind, seen, &mut problems)).collect();
         components.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         let service = Service::read(root, &mut problems, &mut warnings);
         let mut sections = Sections { components, service, problems, warnings };
-        let broken = super::check::check(root, &sections);
+        let broken = super::check::check(root, &sections, gates);
         sections.problems.extend(broken);
         sections
     }
@@ -126,7 +134,12 @@ struct TopLevel {
     service: IgnoredAny,
 }
 
-fn read_components<'a>(root: &'a Node, kind: Kind, problems: &mut Vec<Problem>) -> Vec<Configured<'a>> {
+fn read_components<'a>(
+    root: &'a Node,
+    kind: Kind,
+    seen: Option<&'a Seen>,
+    problems: &mut Vec<Problem>,
+) -> Vec<Configured<'a>> {
     let section = kind.section();
     let Some(node) = root.get(section) else { return Vec::new() };
     if !matches!(node.value, Value::Mapping(_) | Value::Null) {
@@ -138,7 +151,8 @@ fn read_components<'a>(root: &'a Node, kind: Kind, problems: &mut Vec<Problem>) 
         let path = format!("{section}::{}", entry.key);
         match read_id(&entry.key, &found) {
             Ok(id) => {
-                found.push(Configured { kind, id, path, node: &entry.value, position: &entry.position })
+                let (node, position) = (&entry.value, &entry.position);
+                found.push(Configured { kind, id, path, node, position, seen });
             }
             Err(message) => problems.push(Problem::new(entry.position.clone(), path, message)),
         }

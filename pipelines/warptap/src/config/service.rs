@@ -70,18 +70,14 @@ impl PipelineId {
     pub fn parse(text: &str) -> Result<Self, String> {
         // A signal is shaped like a component type, and the name like a component's.
         let id = ComponentId::parse(text).map_err(|e| e.to_string())?;
-        if id.kind() == "profiles" {
-            let gate = "profiling signal support is at alpha level, and not offered here";
-            return Err(format!("pipeline {text:?}: {gate}"));
-        }
-        let signal = Signal::STABLE.into_iter().find(|s| s.name() == id.kind());
+        let signal = Signal::ALL.into_iter().find(|s| s.name() == id.kind());
         let signal = signal.ok_or_else(|| unknown_signal(text, id.kind()))?;
         Ok(PipelineId { signal, name: id.name().to_owned() })
     }
 }
 
 fn unknown_signal(text: &str, kind: &str) -> String {
-    let names = Signal::STABLE.map(Signal::name);
+    let names = Signal::ALL.map(Signal::name);
     let hint = nearest(kind, names).map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default();
     format!("in {text:?} id: unknown pipeline signal: {kind:?}: expected one of {}{hint}", names.join(", "))
 }

@@ -1,4 +1,4 @@
-//! Where text comes from: `file:`, `env:` and `yaml:` locations, read through an interface to the outside so
+//! Where text comes from: `file:`, `env:`, `yaml:`, `http:` and `https:` locations, read through an interface to the outside so
 //! that everything after it is pure.
 
 use std::io;
@@ -8,12 +8,17 @@ use component::config::{ConfigError, Node, Position, Problem, Value};
 
 use super::yaml;
 
-/// The environment and the files, as the loader sees them.
+/// The environment, the files and the network, as the loader sees them.
 pub trait Outside {
     /// The value of an environment variable, where it is set.
     fn env(&self, name: &str) -> Option<String>;
     /// The bytes of a file; those after `limit` may be left out.
     fn read(&self, path: &str, limit: usize) -> io::Result<Vec<u8>>;
+    /// What a server answers for an address, `limit` bytes at most; or why there is no answer.
+    fn fetch(&self, uri: &str, limit: usize) -> Result<Vec<u8>, String> {
+        let _ = (uri, limit);
+        Err("there is no network here".to_owned())
+    }
 }
 
 /// A scheme and what stands behind its colon.
@@ -63,6 +68,7 @@ impl Location {
         match self.scheme.as_str() {
             "file" => Arc::from(self.opaque.as_str()),
             "env" => Arc::from(format!("env:{}", self.opaque.split(":-").next().unwrap_or_default())),
+            "http" | "https" => Arc::from(format!("{}:{}", self.scheme, self.opaque)),
             scheme => Arc::from(scheme),
         }
     }
@@ -95,7 +101,8 @@ enum Provided {
 type Provide = fn(&str, &dyn Outside) -> Result<Provided, String>;
 
 /// The schemes.
-static PROVIDERS: [(&str, Provide); 3] = [("env", variable), ("file", file), ("yaml", inline)];
+static PROVIDERS: [(&str, Provide); 5] =
+    [("env", variable), ("file", file), ("http", http), ("https", https), ("yaml", inline)];
 
 /// The schemes that a location may have, in order.
 pub fn schemes() -> impl Iterator<Item = &'static str> {
@@ -125,9 +132,28 @@ fn file(path: &str, outside: &dyn Outside) -> Result<Provided, String> {
     if bytes.len() > yaml::TEXT_BYTES_MAX {
         return Err(format!("the file {path:?} is longer than {} bytes", yaml::TEXT_BYTES_MAX));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|e| format!("the file {path:?} is not UTF-8 at byte {}", e.utf8_error().valid_up_to()))?;
-    Ok(Provided::Text(text))
+    text(bytes, &format!("the file {path:?}"))
+}
+
+fn text(bytes: Vec<u8>, what: &str) -> Result<Provided, String> {
+    let text = String::from_utf8(bytes);
+    text.map(Provided::Text)
+        .map_err(|e| format!("{what} is not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+}
+
+fn http(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
+    fetched(&format!("http:{opaque}"), outside)
+}
+
+fn https(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
+    fetched(&format!("https:{opaque}"), outside)
+}
+
+fn fetched(uri: &str, outside: &dyn Outside) -> Result<Provided, String> {
+    let bytes = outside
+        .fetch(uri, yaml::TEXT_BYTES_MAX)
+        .map_err(|e| format!("unable to download the file via HTTP GET for uri {uri:?}: {e}"))?;
+    text(bytes, &format!("the answer for uri {uri:?}"))
 }
 
 fn inline(text: &str, _outside: &dyn Outside) -> Result<Provided, String> {

@@ -1,0 +1,176 @@
+//! Feature gates: which there are, and which are on. The names are the Collector's, so that a command line of
+//! its keeps working; what a gate stands for there and has no counterpart here is accepted with a warning.
+
+use component::config::nearest;
+
+/// Lists are joined, not replaced, where several sources name the components that a service uses.
+pub const MERGE_APPEND: &str = "confmap.enableMergeAppendOption";
+/// A service may run without pipelines, for its extensions alone.
+pub const NO_PIPELINES: &str = "service.AllowNoPipelines";
+/// There may be pipelines of profiles.
+pub const PROFILES: &str = "service.profilesSupport";
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Gate {
+    /// Its name.
+    pub id: &'static str,
+    /// Whether it is on where the command line does not name it.
+    pub default: bool,
+    /// How settled it is: off by default in alpha, on by default in beta.
+    pub stage: &'static str,
+    /// What it does here.
+    pub does: &'static str,
+}
+
+/// What gates are told that change nothing here.
+const NOTHING: &str = "Accepted for the sake of command lines that name it; changes nothing here.";
+
+/// All gates, by name.
+pub static GATES: [Gate; 17] = [
+    alpha(MERGE_APPEND, "Joins the lists of extensions, receivers and exporters of several sources."),
+    alpha("exporter.file.nativeCompression", NOTHING),
+    alpha("filter.filterlog.useOTTLBridge", NOTHING),
+    alpha("filter.filtermetric.useOTTLBridge", NOTHING),
+    alpha("filter.filterspan.useOTTLBridge", NOTHING),
+    beta("ottl.PanicDuplicateName", NOTHING),
+    beta("ottl.contexts.enableOTelColContext", NOTHING),
+    alpha("ottl.functions.enableLambda", NOTHING),
+    alpha("ottl.set.allowNil", NOTHING),
+    alpha("pdata.useProtoPooling", NOTHING),
+    alpha("pkg.exporterhelper.queueBatchEnabled", NOTHING),
+    alpha("receiverhelper.newReceiverMetrics", NOTHING),
+    alpha(NO_PIPELINES, "Runs a service that has no pipelines, for its extensions."),
+    alpha("service.partialReload", NOTHING),
+    beta("service.partialReloadReceivers", NOTHING),
+    alpha(PROFILES, "Allows pipelines of profiles, which are passed through as they are."),
+    alpha("telemetry.newPipelineTelemetry", NOTHING),
+];
+
+const fn alpha(id: &'static str, does: &'static str) -> Gate {
+    Gate { id, default: false, stage: "Alpha", does }
+}
+
+const fn beta(id: &'static str, does: &'static str) -> Gate {
+    Gate { id, default: true, stage: "Beta", does }
+}
+
+impl Gate {
+    /// True where something here asks for it.
+    pub fn has_effect(&self) -> bool {
+        self.does != NOTHING
+    }
+}
+
+/// Which gates the command line turned on or off.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Gates(Vec<(&'static Gate, bool)>);
+
+impl Gates {
+    /// Reads the values of `--feature-gates`, each a list such as `a,+b,-c`; of two mentions the later counts.
+    pub fn parse(lists: &[impl AsRef<str>]) -> Result<Self, String> {
+        let mut gates = Gates::default();
+        for list in lists.iter().map(AsRef::as_ref).filter(|list| !list.is_empty()) {
+            gates.take(list).map_err(|wrong| {
+                format!("invalid argument {list:?} for \"--feature-gates\" flag: {}", wrong.join("; "))
+            })?;
+        }
+        Ok(gates)
+    }
+
+    /// Whether the gate of that name is on.
+    pub fn is_on(&self, id: &str) -> bool {
+        let told = self.0.iter().rev().find(|(gate, _)| gate.id == id).map(|(_, is_on)| *is_on);
+        told.unwrap_or_else(|| find(id).is_some_and(|gate| gate.default))
+    }
+
+    /// The gates that were turned away from their default to no effect.
+    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().filter(|(gate, is_on)| !gate.has_effect() && *is_on != gate.default).map(|(g, _)| g.id)
+    }
+
+    /// Adds one list, or tells all that is wrong with it.
+    fn take(&mut self, list: &str) -> Result<(), Vec<String>> {
+        let mut wrong = Vec::new();
+        for (index, item) in list.split(',').enumerate() {
+            match read_item(index, item) {
+                Ok(told) => self.0.push(told),
+                Err(why) => wrong.push(why),
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
+}
+
+fn read_item(index: usize, item: &str) -> Result<(&'static Gate, bool), String> {
+    let (id, is_on) = match item.strip_prefix('-') {
+        Some(id) => (id, false),
+        None => (item.strip_prefix('+').unwrap_or(item), true),
+    };
+    if id.is_empty() {
+        return Err(format!("empty feature gate identifier at index {index}"));
+    }
+    find(id).map(|gate| (gate, is_on)).ok_or_else(|| no_such(id))
+}
+
+/// The row of that name.
+pub fn find(id: &str) -> Option<&'static Gate> {
+    GATES.iter().find(|gate| gate.id == id)
+}
+
+fn no_such(id: &str) -> String {
+    let ids = GATES.each_ref().map(|gate| gate.id);
+    let hint = nearest(id, ids).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
+    format!("no such feature gate {id:?}{hint}. valid gates: [{}]", ids.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_each_is_there_once() {
+        assert!(GATES.is_sorted_by(|a, b| a.id < b.id));
+    }
+
+    #[test]
+    fn lists_turn_gates_on_and_off_and_the_last_word_counts() {
+        for (lists, is_on) in [
+            (vec![], false),
+            (vec![""], false),
+            (vec!["service.profilesSupport"], true),
+            (vec!["-ottl.set.allowNil,+service.profilesSupport"], true),
+            (vec!["service.profilesSupport", "-service.profilesSupport"], false),
+            (vec!["-service.profilesSupport,service.profilesSupport"], true),
+        ] {
+            assert_eq!(Gates::parse(&lists).unwrap().is_on(PROFILES), is_on, "{lists:?}");
+        }
+        assert!(Gates::default().is_on("ottl.PanicDuplicateName"));
+    }
+
+    #[test]
+    fn what_is_no_gate_is_refused_with_the_nearest() {
+        for (list, want) in [
+            (
+                "service.profileSupport",
+                r#"no such feature gate "service.profileSupport" (did you mean "service.profilesSupport"?)"#,
+            ),
+            ("a,b", r#"no such feature gate "b""#),
+            (",", "empty feature gate identifier at index 1"),
+            ("-", "empty feature gate identifier at index 0"),
+        ] {
+            let told = Gates::parse(&[list]).unwrap_err();
+            assert!(
+                told.contains(want) && told.contains(&format!("{list:?} for \"--feature-gates\"")),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_known() {
+        let gates =
+            Gates::parse(&["ottl.set.allowNil,service.profilesSupport,ottl.PanicDuplicateName"]).unwrap();
+        assert_eq!(gates.without_effect().collect::<Vec<_>>(), ["ottl.set.allowNil"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! A loaded configuration as it is printed: the values that its readers took, and no secrets.
+//!
+//! What the sources, references and defaults of the *loader* made of it is shown; the defaults of components
+//! are theirs, and stay out. A value that no component read may be anything, so it counts as a secret.
+
+use component::config::{GoDuration, Node, Reading, Seen, Value};
+use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
+
+use super::sections::Kind;
+
+/// Whether secrets are printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// As [`REDACTED`].
+    Redacted,
+    /// As they are.
+    Unredacted,
+}
+
+/// What stands in place of a secret.
+const REDACTED: &str = "[REDACTED]";
+
+/// A configuration to be serialised.
+#[derive(Clone, Copy, Debug)]
+pub struct Printed<'a> {
+    /// Its tree.
+    pub root: &'a Node,
+    /// How its components read it.
+    pub seen: &'a Seen,
+    /// What of it is shown.
+    pub mode: Mode,
+}
+
+impl Printed<'_> {
+    /// As YAML that reads back, here and elsewhere.
+    pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
+        Ok(super::yaml_out::to_text(&serde_yaml::to_value(self)?))
+    }
+}
+
+impl Serialize for Printed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.root.entries();
+        let mut map = serializer.serialize_map(Some(entries.len()))?;
+        for entry in entries {
+            let is_component_section = Kind::ALL.iter().any(|kind| kind.section() == entry.key);
+            let unread = if is_component_section { Unread::Hidden } else { Unread::Shown };
+            map.serialize_entry(&entry.key, &Shown { node: &entry.value, whole: *self, unread })?;
+        }
+        map.end()
+    }
+}
+
+/// What becomes of a scalar that nobody read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Unread {
+    /// The service has no secrets but its headers.
+    Shown,
+    Hidden,
+}
+
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    node: &'a Node,
+    whole: Printed<'a>,
+    unread: Unread,
+}
+
+impl Shown<'_> {
+    fn is_hidden(&self, reading: Option<Reading>) -> bool {
+        let is_secret = match reading {
+            Some(reading) => reading == Reading::Secret,
+            None => self.unread == Unread::Hidden && !matches!(self.node.value, Value::Null | Value::Bool(_)),
+        };
+        is_secret && self.whole.mode == Mode::Redacted
+    }
+
+    fn below<'a>(&'a self, key: &str, node: &'a Node) -> Shown<'a> {
+        let unread = if key == "headers" { Unread::Hidden } else { self.unread };
+        Shown { node, whole: self.whole, unread }
+    }
+
+    fn sequence<S: Serializer>(&self, items: &[Node], serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(items.len()))?;
+        for node in items {
+            list.serialize_element(&Shown { node, ..*self })?;
+        }
+        list.end()
+    }
+
+    fn scalar<S: Serializer>(&self, reading: Option<Reading>, serializer: S) -> Result<S::Ok, S::Error> {
+        match (reading, &self.node.value, &self.node.text) {
+            (Some(Reading::Duration(duration)), ..) => serializer.collect_str(&GoDuration::from(duration)),
+            (Some(Reading::Pieces), Value::String(text), _) => pieces(text, serializer),
+            (Some(Reading::Text | Reading::Secret), _, Some(text)) => serializer.serialize_str(text),
+            (_, Value::String(text), _) => serializer.serialize_str(text),
+            (_, Value::Bool(b), _) => serializer.serialize_bool(*b),
+            (_, Value::Int(i), _) => integer(*i, serializer),
+            (_, Value::Float(f), _) => serializer.serialize_f64(*f),
+            _ => serializer.serialize_unit(),
+        }
+    }
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.node.value {
+            Value::Sequence(items) => self.sequence(items, serializer),
+            Value::Mapping(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for entry in entries {
+                    map.serialize_entry(&entry.key, &self.below(&entry.key, &entry.value))?;
+                }
+                map.end()
+            }
+            _ => {
+                let reading = self.whole.seen.reading(self.node);
+                match self.is_hidden(reading) {
+                    true => serializer.serialize_str(REDACTED),
+                    false => self.scalar(reading, serializer),
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a text that was read as a list.
+fn pieces<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let pieces = text.split(',').filter(|_| !text.is_empty());
+    serializer.collect_seq(pieces)
+}
+
+fn integer<S: Serializer>(i: i128, serializer: S) -> Result<S::Ok, S::Error> {
+    match (i64::try_from(i), u64::try_from(i)) {
+        (Ok(i), _) => serializer.serialize_i64(i),
+        (_, Ok(i)) => serializer.serialize_u64(i),
+        _ => serializer.serialize_i128(i),
+    }
+}
+
+#[cfg(test)]
+#[path = "print_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+//! YAML as it is printed: block style, and quotes around every text that one of the readers of YAML could take
+//! for something else. `serde_yaml` writes for its own reader alone, to which `1_000` and `0123` are texts.
+
+use std::fmt::Write as _;
+
+use component::config::Value;
+use serde_yaml::Value as Plain;
+
+use super::scalar;
+
+/// The text of a tree.
+pub(super) fn to_text(value: &Plain) -> String {
+    let mut out = String::new();
+    match value {
+        Plain::Mapping(map) if !map.is_empty() => block(&mut out, value, 0),
+        Plain::Sequence(items) if !items.is_empty() => block(&mut out, value, 0),
+        _ => out = format!("{}\n", inline(value)),
+    }
+    out
+}
+
+/// Writes what does not fit on the line of its key: one line or more per entry.
+fn block(out: &mut String, value: &Plain, indent: usize) {
+    let pad = " ".repeat(indent);
+    match value {
+        Plain::Mapping(map) => {
+            for (key, value) in map {
+                out.push_str(&pad);
+                out.push_str(&inline(key));
+                out.push(':');
+                behind(out, value, indent + 4);
+            }
+        }
+        Plain::Sequence(items) => {
+            for item in items {
+                out.push_str(&pad);
+                out.push('-');
+                behind(out, item, indent + 4);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Writes a value behind its key or its dash.
+fn behind(out: &mut String, value: &Plain, indent: usize) {
+    let is_block = match value {
+        Plain::Mapping(map) => !map.is_empty(),
+        Plain::Sequence(items) => !items.is_empty(),
+        _ => false,
+    };
+    if is_block {
+        out.push('\n');
+        block(out, value, indent);
+    } else {
+        // Writing to a text cannot fail.
+        let _ = writeln!(out, " {}", inline(value));
+    }
+}
+
+fn inline(value: &Plain) -> String {
+    match value {
+        Plain::Null | Plain::Tagged(_) => "null".to_owned(),
+        Plain::Bool(b) => b.to_string(),
+        Plain::Number(number) => number.to_string(),
+        Plain::String(text) if is_plain(text) => text.clone(),
+        Plain::String(text) => quoted(text),
+        Plain::Sequence(_) => "[]".to_owned(),
+        Plain::Mapping(_) => "{}".to_owned(),
+    }
+}
+
+/// True for a text that every reader takes for itself without quotes. YAML 1.1 has more words and more digits
+/// than the Collector's reader; they are quoted, too.
+fn is_plain(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-' | ':');
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
+    let is_word = ["y", "n", "yes", "no", "on", "off"].contains(&text.to_ascii_lowercase().as_str());
+    starts_well
+        && !is_word
+        && !text.ends_with(':')
+        && text.chars().all(is_inner)
+        && scalar::resolve(text) == Value::String(text.to_owned())
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            // Controls, and what YAML 1.1 takes for the end of a line or of the text.
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

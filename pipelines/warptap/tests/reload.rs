@@ -1,0 +1,118 @@
+//! SIGHUP against the real binary: a bad configuration changes nothing, a good one what it says, and a component
+//! that is the same in both goes on without a gap.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use tempfile::TempDir;
+
+struct Collector {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    folder: TempDir,
+    port: u16,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        write_config(folder.path(), port, "path", "a.jsonl");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_warptap"))
+            .arg("--config")
+            .arg(folder.path().join("config.yaml"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut collector = Collector { process, log, folder, port };
+        collector.until("Everything is ready");
+        collector
+    }
+
+    /// Reads the log up to a line with `part`.
+    fn until(&mut self, part: &str) -> String {
+        let mut line = String::new();
+        while self.log.read_line(&mut line).unwrap() > 0 {
+            if line.contains(part) {
+                return line;
+            }
+            line.clear();
+        }
+        panic!("the log ended without {part:?}");
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn reload(&mut self, key: &str, file: &str, told: &str) -> String {
+        write_config(self.folder.path(), self.port, key, file);
+        self.signal("-HUP");
+        self.until(told)
+    }
+
+    /// Posts one log record on the connection, and returns the first line of the answer.
+    fn post(&self, stream: &mut TcpStream, body: &str) -> String {
+        let json = format!(
+            r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{{"stringValue":"{body}"}}}}]}}]}}]}}"#
+        );
+        write!(
+            stream,
+            "POST /v1/logs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{json}",
+            json.len()
+        )
+        .unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        let mut rest = [0; 4096];
+        assert!(stream.read(&mut rest).unwrap() > 0);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn written(&self, file: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn write_config(folder: &Path, port: u16, key: &str, file: &str) {
+    let path = folder.join(file);
+    let yaml = format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: 'localhost:{port}'}}}}}}}}
+exporters: {{file: {{append: true, {key}: {}}}}}
+service: {{telemetry: {{metrics: {{level: none}}}}, pipelines: {{logs: {{receivers: [otlp], exporters: [file]}}}}}}
+",
+        path.display()
+    );
+    std::fs::write(folder.join("config.yaml"), yaml).unwrap();
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing_and_a_good_one_only_what_it_says() {
+    let mut collector = Collector::start();
+    // One connection all along: the receiver is not restarted.
+    let mut stream = TcpStream::connect(("localhost", collector.port)).unwrap();
+    assert_eq!(collector.post(&mut stream, "one"), "HTTP/1.1 200");
+
+    let told = collector.reload("psth", "b.jsonl", "configuration not reloaded");
+    assert!(told.contains("the old one goes on"), "{told}");
+    assert_eq!(collector.post(&mut stream, "two"), "HTTP/1.1 200");
+
+    let told = collector.reload("path", "b.jsonl", "Configuration reloaded");
+    assert!(told.contains("kept=1") || told.contains("\"kept\""), "{told}");
+    assert_eq!(collector.post(&mut stream, "three"), "HTTP/1.1 200");
+
+    // The folder is not there: the exporter cannot start, and the one before is had back.
+    collector.reload("path", "none/c.jsonl", "configuration not reloaded");
+    assert_eq!(collector.post(&mut stream, "four"), "HTTP/1.1 200");
+
+    collector.signal("-TERM");
+    collector.until("Shutdown complete");
+    assert!(collector.process.wait().unwrap().success());
+    let bodies = |file| collector.written(file).iter().map(|l| l.contains("stringValue")).collect::<Vec<_>>();
+    assert_eq!((bodies("a.jsonl").len(), bodies("b.jsonl").len()), (2, 2));
+}
