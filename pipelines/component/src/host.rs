@@ -9,6 +9,7 @@ use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
 
 use crate::ComponentId;
 use crate::auth::{ClientAuth, ServerAuth};
+use crate::spans::Spans;
 use crate::status::{State, Status};
 use crate::storage::Storage;
 
@@ -87,6 +88,11 @@ impl Host {
     /// The state of the whole collector.
     pub fn state(&self) -> &Arc<State> {
         &self.state
+    }
+
+    /// The recorder of the collector's own spans.
+    pub fn spans(&self) -> &Arc<Spans> {
+        self.state.spans()
     }
 
     /// Tells how this component fares.

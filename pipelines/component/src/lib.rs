@@ -13,6 +13,7 @@ mod data;
 mod factory;
 mod host;
 mod id;
+pub mod spans;
 pub mod status;
 pub mod storage;
 

@@ -2,10 +2,12 @@
 //! itself. Written by the graph and by components, read by the extensions that show it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use tokio::sync::watch;
+
+use crate::spans::Spans;
 
 /// How a component fares, in the Collector's words.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -36,6 +38,19 @@ pub struct PipelineInfo {
     pub exporters: Vec<String>,
 }
 
+/// One feature gate, as it is shown.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct GateInfo {
+    /// Its name.
+    pub id: String,
+    /// Whether it is on.
+    pub is_on: bool,
+    /// How settled it is, such as `Alpha`.
+    pub stage: String,
+    /// What it does.
+    pub description: String,
+}
+
 /// The state of the collector.
 #[derive(Debug)]
 pub struct State {
@@ -43,6 +58,7 @@ pub struct State {
     pub started_at: SystemTime,
     begun: Instant,
     ready: watch::Sender<bool>,
+    spans: Arc<Spans>,
     inner: Mutex<Inner>,
 }
 
@@ -51,6 +67,8 @@ struct Inner {
     pipelines: Vec<PipelineInfo>,
     extensions: Vec<String>,
     components: BTreeMap<String, Status>,
+    gates: Vec<GateInfo>,
+    ready_since: Option<(SystemTime, Instant)>,
 }
 
 impl Default for State {
@@ -59,6 +77,7 @@ impl Default for State {
             started_at: SystemTime::now(),
             begun: Instant::now(),
             ready: watch::Sender::new(false),
+            spans: Arc::default(),
             inner: Mutex::default(),
         }
     }
@@ -77,7 +96,29 @@ impl State {
 
     /// Tells whether every pipeline takes data.
     pub fn set_ready(&self, is_ready: bool) {
+        let now = || (SystemTime::now(), Instant::now());
+        self.with(|inner| inner.ready_since = is_ready.then(|| inner.ready_since.unwrap_or_else(now)));
         self.ready.send_replace(is_ready);
+    }
+
+    /// Since when every pipeline has taken data, by the wall clock, and for how long.
+    pub fn ready_since(&self) -> Option<(SystemTime, std::time::Duration)> {
+        self.with(|inner| inner.ready_since.map(|(at, instant)| (at, instant.elapsed())))
+    }
+
+    /// The recorder of the collector's own spans.
+    pub fn spans(&self) -> &Arc<Spans> {
+        &self.spans
+    }
+
+    /// Says which feature gates there are.
+    pub fn set_gates(&self, gates: Vec<GateInfo>) {
+        self.with(|inner| inner.gates = gates);
+    }
+
+    /// The feature gates.
+    pub fn gates(&self) -> Vec<GateInfo> {
+        self.with(|inner| inner.gates.clone())
     }
 
     /// Says what runs now; what is said of components that no longer run is forgotten by [`State::forget`].
