@@ -16,6 +16,7 @@ mod matching;
 pub mod memory_limiter;
 pub mod probabilistic_sampler;
 pub mod resource;
+pub mod resource_detection;
 mod telemetry;
 
 pub use actions::ActionConfig;

@@ -14,13 +14,22 @@ pub const EXTENSIONS: &[ExtensionFactory] = &[];
 pub const RECEIVERS: &[ReceiverFactory] = &[gpu::FACTORY, otlp::FACTORY];
 
 /// What stands between.
-pub const PROCESSORS: &[ProcessorFactory] =
-    &[processors::attributes::FACTORY, processors::batch::FACTORY, processors::resource::FACTORY];
+pub const PROCESSORS: &[ProcessorFactory] = &[
+    processors::attributes::FACTORY,
+    processors::batch::FACTORY,
+    processors::cumulative_to_delta::FACTORY,
+    processors::group_by_attrs::FACTORY,
+    processors::memory_limiter::FACTORY,
+    processors::probabilistic_sampler::FACTORY,
+    processors::resource::FACTORY,
+    processors::resource_detection::FACTORY,
+];
 
 /// Sinks.
 pub const EXPORTERS: &[ExporterFactory] = &[
     exporters::debug::FACTORY,
     exporters::file::FACTORY,
+    exporters::nop::FACTORY,
     exporters::otlp_grpc::FACTORY,
     exporters::otlp_http::FACTORY,
 ];

@@ -1,0 +1,67 @@
+//! `nop`: takes everything and does nothing with it, for trying out what stands before it.
+
+use std::sync::Arc;
+
+use component::config::{ConfigError, Section};
+use component::{
+    BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running, Signal,
+    Stability, StartResult,
+};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+/// The row of this exporter.
+pub const FACTORY: ExporterFactory =
+    ExporterFactory { kind: "nop", aliases: &[], signals: &Signal::ALL, stability: Stability::Beta, build };
+
+/// What the user writes: nothing.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct NopConfig {}
+
+struct Nop;
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
+    section.decode::<NopConfig>()?;
+    Ok(Box::new(Nop))
+}
+
+impl Exporter for Nop {
+    fn start(
+        self: Box<Self>,
+        _: &Host,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        Box::pin(async {
+            let front: Arc<dyn Consumer> = Arc::new(Nop);
+            let running: Running = Box::pin(async {});
+            Ok((front, running))
+        })
+    }
+}
+
+impl Consumer for Nop {
+    fn consume(&self, _: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Started, problems, span};
+
+    #[tokio::test]
+    async fn everything_is_taken() {
+        let exporter = Started::by(&FACTORY, "{}").await;
+        assert_eq!(exporter.front.consume(span("one")).await, Ok(()));
+        exporter.end().await;
+    }
+
+    #[test]
+    fn there_is_nothing_to_configure() {
+        assert_eq!(problems(&FACTORY, "null"), [""; 0]);
+        let found = problems(&FACTORY, r#"{"endpoint": "x"}"#);
+        assert!(matches!(&found[..], [one] if one.contains("invalid keys: endpoint")), "{found:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! The detector `docker`: the host that the Docker daemon runs on, asked through its unix socket.
+//!
+//! A process in a container sees the container's host name; the daemon knows that of the machine.
+
+use std::path::{Path, PathBuf};
+
+use component::BoxFuture;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use super::switches::{Default as Switch, Switches};
+use super::{Detector, Found, http, system, text};
+
+/// What it may find.
+pub(super) const ATTRIBUTES: [Switch; 4] =
+    [("container.image.name", false), ("container.name", false), ("host.name", true), ("os.type", true)];
+
+const SOCKET: &str = "/var/run/docker.sock";
+
+/// The section `docker`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(super) struct DockerConfig {
+    #[serde(rename = "resource_attributes")]
+    pub(super) switches: Switches,
+}
+
+pub(super) struct Docker {
+    socket: PathBuf,
+    switches: Switches,
+    is_strict: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Info {
+    name: String,
+    #[serde(rename = "OSType")]
+    os_type: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Container {
+    name: String,
+    config: ContainerConfig,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ContainerConfig {
+    image: String,
+}
+
+impl Detector for Docker {
+    fn name(&self) -> &'static str {
+        "docker"
+    }
+
+    fn detect(&self) -> BoxFuture<'_, Result<Found, String>> {
+        Box::pin(async {
+            match self.ask().await {
+                Ok(found) => Ok(found),
+                Err(why) if self.is_strict => Err(format!("docker metadata unavailable: {why}")),
+                Err(why) => {
+                    tracing::debug!(error = why, "docker metadata unavailable");
+                    Ok(Found::default())
+                }
+            }
+        })
+    }
+}
+
+impl Docker {
+    pub(super) fn new(config: &DockerConfig, is_strict: bool) -> Self {
+        // The daemon may be elsewhere, as its own tools take it; other ways than a socket are not gone.
+        let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+        let socket = host.strip_prefix("unix://").unwrap_or(SOCKET).into();
+        Docker { socket, switches: config.switches.clone(), is_strict }
+    }
+
+    fn is_on(&self, attribute: &str) -> bool {
+        self.switches.is_on(attribute, &ATTRIBUTES)
+    }
+
+    async fn ask(&self) -> Result<Found, String> {
+        let mut attributes = Vec::new();
+        if self.is_on("os.type") || self.is_on("host.name") {
+            let info: Info = self.get("/info").await?;
+            attributes.extend(self.is_on("host.name").then(|| text("host.name", info.name)));
+            attributes.extend(self.is_on("os.type").then(|| text("os.type", info.os_type.to_lowercase())));
+        }
+        if self.is_on("container.name") || self.is_on("container.image.name") {
+            // A container's host name is its id, unless it was given another.
+            let id = system::host_name(Path::new("/"))?;
+            let container: Container = self.get(&format!("/containers/{id}/json")).await?;
+            let name = container.name.trim_start_matches('/');
+            attributes.extend(self.is_on("container.name").then(|| text("container.name", name)));
+            let image = container.config.image;
+            let is_on = self.is_on("container.image.name");
+            attributes.extend(is_on.then(|| text("container.image.name", image)));
+        }
+        Ok(Found::new(attributes))
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|e| format!("{}: {e}", self.socket.display()))?;
+        http::get_json(stream, "docker", path, None).await.map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource_detection::tests::answer_each;
+
+    /// Asks a daemon that gives these answers.
+    async fn ask(
+        switches: &str,
+        is_strict: bool,
+        answers: &'static [(&'static str, &'static str)],
+    ) -> Result<Found, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("docker.sock");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let daemon = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                answer_each(stream, answers).await;
+            }
+        });
+        let switches = serde_json::from_str(switches).unwrap();
+        let answer = Docker { socket, switches, is_strict }.detect().await;
+        daemon.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn the_daemon_tells_the_name_of_the_machine() {
+        let answers = &[("GET /info ", r#"{"Name":"node-7","OSType":"linux","Containers":3}"#)];
+        let found = ask("{}", true, answers).await.unwrap();
+        assert_eq!(found, Found::new(vec![text("host.name", "node-7"), text("os.type", "linux")]));
+        let found = ask(r#"{"os.type": {"enabled": false}}"#, true, answers).await.unwrap();
+        assert_eq!(found.attributes, [text("host.name", "node-7")]);
+    }
+
+    #[tokio::test]
+    async fn the_daemon_tells_of_the_container_of_the_process() {
+        let switches = r#"{"os.type": {"enabled": false}, "host.name": {"enabled": false},
+                           "container.name": {"enabled": true}, "container.image.name": {"enabled": true}}"#;
+        let answers = &[("GET /containers/", r#"{"Name":"/agent","Config":{"Image":"warptap:1"}}"#)];
+        let found = ask(switches, true, answers).await.unwrap();
+        assert_eq!(
+            found.attributes,
+            [text("container.name", "agent"), text("container.image.name", "warptap:1")]
+        );
+    }
+
+    #[tokio::test]
+    async fn without_a_daemon_nothing_is_found_unless_it_should_be() {
+        let ask = |is_strict| Docker {
+            socket: "/nowhere/docker.sock".into(),
+            switches: Switches::default(),
+            is_strict,
+        };
+        assert_eq!(ask(false).detect().await, Ok(Found::default()));
+        let error = ask(true).detect().await.unwrap_err();
+        assert!(error.starts_with("docker metadata unavailable: /nowhere/docker.sock: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_none_is_an_error() {
+        for answers in [&[("GET /info ", "no JSON")][..], &[]] {
+            assert!(ask("{}", true, answers).await.is_err());
+        }
+    }
+}

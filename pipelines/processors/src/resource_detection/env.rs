@@ -1,0 +1,97 @@
+//! The detector `env`: the variable `OTEL_RESOURCE_ATTRIBUTES`, or `OTEL_RESOURCE`, as `key=value,key=value`
+//! with values in percent encoding.
+
+use component::BoxFuture;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+
+use super::{Detector, Found};
+
+const VARIABLES: [&str; 2] = ["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE"];
+/// Bytes of a key or a value.
+const BYTES_MAX: usize = 256;
+
+pub(super) struct Env;
+
+impl Detector for Env {
+    fn name(&self) -> &'static str {
+        "env"
+    }
+
+    fn detect(&self) -> BoxFuture<'_, Result<Found, String>> {
+        Box::pin(async {
+            let set = VARIABLES.into_iter().filter_map(|name| std::env::var(name).ok());
+            let text = set.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
+            Ok(Found { attributes: parse(&text.unwrap_or_default())?, schema_url: "" })
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<KeyValue>, String> {
+    let pairs = text.strip_suffix(',').unwrap_or(text);
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    pairs.split(',').map(|pair| parse_pair(pair).ok_or_else(|| invalid(pair))).collect()
+}
+
+fn invalid(pair: &str) -> String {
+    format!(
+        "invalid resource format: {pair:?}: expected key=value, of {BYTES_MAX} ASCII characters each at most"
+    )
+}
+
+fn parse_pair(pair: &str) -> Option<KeyValue> {
+    let (key, value) = pair.split_once('=')?;
+    let (key, value) = (key.trim(), value.trim());
+    let fits = |text: &str| text.is_ascii() && text.len() <= BYTES_MAX;
+    let is_pair = !key.is_empty() && fits(key) && fits(value);
+    is_pair.then(|| unescape(value)).flatten().map(|value| super::text(key, value))
+}
+
+/// Undoes the encoding of a query: `%20` and `+` are spaces.
+fn unescape(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+                let digits = std::str::from_utf8(&digits).ok().filter(|_| is_hex)?;
+                u8::from_str_radix(digits, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, want: Result<&[(&str, &str)], &str>) {
+        let want = want.map(|pairs| pairs.iter().map(|(k, v)| super::super::text(k, *v)).collect());
+        assert_eq!(parse(text), want.map_err(invalid), "{text:?}");
+    }
+
+    #[test]
+    fn pairs_are_read_and_values_decoded() {
+        check("", Ok(&[]));
+        check("a=b", Ok(&[("a", "b")]));
+        check(" a = b , example.org/x= ,", Ok(&[("a", "b"), ("example.org/x", "")]));
+        check("a=b%20c+d%3D,e=f=g", Ok(&[("a", "b c d="), ("e", "f=g")]));
+    }
+
+    #[test]
+    fn what_is_no_pair_is_an_error() {
+        check("a", Err("a"));
+        check("a=b,,c=d", Err(""));
+        check("=b", Err("=b"));
+        check("a=%2", Err("a=%2"));
+        check("a=%+1", Err("a=%+1"));
+        check("a=\u{e9}", Err("a=\u{e9}"));
+    }
+}

@@ -1,0 +1,268 @@
+//! The detector `k8s_api`: the node and the cluster, asked of the API server as the pod's service account.
+//!
+//! Which node it is, the pod is told by an environment variable, `K8S_NODE_NAME` unless configured otherwise,
+//! which the pod's manifest sets from `spec.nodeName`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use component::BoxFuture;
+use component::config::Problems;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::http::HttpError;
+use super::switches::{Default as Switch, Switches};
+use super::{Detector, Found, http, text};
+
+/// What it may find.
+pub(super) const ATTRIBUTES: [Switch; 3] =
+    [("k8s.cluster.uid", true), ("k8s.node.name", true), ("k8s.node.uid", true)];
+
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const NODE_VARIABLE: &str = "K8S_NODE_NAME";
+
+/// The section `k8s_api`, and `k8snode` as it was called before.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub(super) struct KubernetesConfig {
+    auth_type: String,
+    context: String,
+    node_from_env_var: String,
+    #[serde(rename = "resource_attributes")]
+    switches: Switches,
+}
+
+impl Default for KubernetesConfig {
+    fn default() -> Self {
+        KubernetesConfig {
+            auth_type: "serviceAccount".to_owned(),
+            context: String::new(),
+            node_from_env_var: String::new(),
+            switches: Switches::default(),
+        }
+    }
+}
+
+impl KubernetesConfig {
+    pub(super) fn check(&self, section: &str, problems: &mut Problems<'_>) {
+        self.switches.check(section, &ATTRIBUTES, problems);
+        let found = &self.auth_type;
+        problems.require(found == "serviceAccount", &format!("{section}::auth_type"), {
+            format!("auth_type {found:?} is not supported: expected \"serviceAccount\"")
+        });
+        problems.require(self.context.is_empty(), &format!("{section}::context"), {
+            "context belongs to auth_type \"kubeConfig\", which is not supported"
+        });
+    }
+}
+
+pub(super) struct Kubernetes {
+    node_variable: String,
+    switches: Switches,
+    is_strict: bool,
+    account: PathBuf,
+    /// Host and port, where they are not those that the pod is told.
+    address: Option<(String, u16)>,
+}
+
+/// A node or a namespace, as far as it matters.
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    uid: String,
+}
+
+impl Detector for Kubernetes {
+    fn name(&self) -> &'static str {
+        "k8s_api"
+    }
+
+    fn detect(&self) -> BoxFuture<'_, Result<Found, String>> {
+        Box::pin(async {
+            let node = self.node_name()?;
+            match self.ask(&node).await {
+                Ok(found) => Ok(found),
+                Err(why) if self.is_strict => Err(why),
+                Err(why) => {
+                    tracing::debug!(error = why, "kubernetes metadata unavailable");
+                    Ok(Found::default())
+                }
+            }
+        })
+    }
+}
+
+impl Kubernetes {
+    pub(super) fn new(config: &KubernetesConfig, is_strict: bool) -> Self {
+        let set = Some(config.node_from_env_var.as_str()).filter(|name| !name.is_empty());
+        Kubernetes {
+            node_variable: set.unwrap_or(NODE_VARIABLE).to_owned(),
+            switches: config.switches.clone(),
+            is_strict,
+            account: SERVICE_ACCOUNT.into(),
+            address: None,
+        }
+    }
+
+    fn is_on(&self, attribute: &str) -> bool {
+        self.switches.is_on(attribute, &ATTRIBUTES)
+    }
+
+    fn node_name(&self) -> Result<String, String> {
+        let variable = &self.node_variable;
+        let name = std::env::var(variable).ok().filter(|name| !name.is_empty());
+        name.ok_or_else(|| {
+            format!("node name can't be found: expected it in the environment variable {variable}, from spec.nodeName")
+        })
+    }
+
+    async fn ask(&self, node: &str) -> Result<Found, String> {
+        let server = Server::open(self.address()?, &self.account)?;
+        let mut attributes = Vec::new();
+        if self.is_on("k8s.node.uid") || self.is_on("k8s.node.name") {
+            let got = server.get(&format!("/api/v1/nodes/{node}")).await;
+            let Metadata { name, uid } = got.map_err(|e| format!("failed getting k8s node: {e}"))?;
+            attributes.extend(self.is_on("k8s.node.uid").then(|| text("k8s.node.uid", uid)));
+            attributes.extend(self.is_on("k8s.node.name").then(|| text("k8s.node.name", name)));
+        }
+        if self.is_on("k8s.cluster.uid") {
+            // The namespace that is there from the beginning stands for the cluster.
+            match server.get("/api/v1/namespaces/kube-system").await {
+                Ok(namespace) => attributes.push(text("k8s.cluster.uid", namespace.uid)),
+                Err(e) if e.is_forbidden() => {
+                    tracing::warn!(error = %e, "no permission to get the namespace kube-system, skipping k8s.cluster.uid");
+                }
+                Err(e) => return Err(format!("failed getting k8s cluster uid: {e}")),
+            }
+        }
+        Ok(Found::new(attributes))
+    }
+
+    /// Where the API server is, as every pod is told.
+    fn address(&self) -> Result<(String, u16), String> {
+        if let Some(address) = &self.address {
+            return Ok(address.clone());
+        }
+        let variable = |name: &str| {
+            std::env::var(name).map_err(|_| format!("{name} is not set: this is no pod of a cluster"))
+        };
+        let port = variable("KUBERNETES_SERVICE_PORT")?;
+        let port = port.parse().map_err(|_| format!("KUBERNETES_SERVICE_PORT {port:?} is no port"))?;
+        Ok((variable("KUBERNETES_SERVICE_HOST")?, port))
+    }
+}
+
+/// The API server, and who asks it.
+struct Server {
+    host: String,
+    port: u16,
+    token: String,
+    tls: Arc<ClientConfig>,
+}
+
+impl Server {
+    fn open((host, port): (String, u16), account: &Path) -> Result<Self, String> {
+        let told = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let (token_file, ca_file) = (account.join("token"), account.join("ca.crt"));
+        let token = fs::read_to_string(&token_file).map_err(|e| told(&token_file, &e))?;
+        let authorities: Result<Vec<_>, _> =
+            CertificateDer::pem_file_iter(&ca_file).and_then(Iterator::collect);
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(authorities.map_err(|e| told(&ca_file, &e))?);
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+        let tls = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
+        Ok(Server { host, port, token: token.trim().to_owned(), tls })
+    }
+
+    async fn get(&self, path: &str) -> Result<Metadata, HttpError> {
+        let failed = |why: String| HttpError::Failed { path: path.to_owned(), why };
+        let name = ServerName::try_from(self.host.clone()).map_err(|e| failed(e.to_string()))?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = stream.map_err(|e| failed(format!("{}:{}: {e}", self.host, self.port)))?;
+        let connected = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
+        let stream = connected.map_err(|e| failed(e.to_string()))?;
+        let object: Object = http::get_json(stream, &self.host, path, Some(&self.token)).await?;
+        Ok(object.metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+    use crate::resource_detection::tests::answer_each;
+
+    const NODE: (&str, &str) =
+        ("GET /api/v1/nodes/n1 ", r#"{"kind":"Node","metadata":{"name":"n1","uid":"u1","labels":{}}}"#);
+    const CLUSTER: (&str, &str) =
+        ("GET /api/v1/namespaces/kube-system ", r#"{"metadata":{"name":"kube-system","uid":"c1"}}"#);
+
+    /// Asks a server of its own certificate that gives these answers, and 403 to everything else.
+    async fn ask(answers: &'static [(&'static str, &'static str)]) -> Result<Vec<String>, String> {
+        let account = tempfile::tempdir().unwrap();
+        let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(account.path().join("ca.crt"), key.cert.pem()).unwrap();
+        fs::write(account.path().join("token"), "secret\n").unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![key.cert.der().clone()],
+                rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(async move {
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let stream = acceptor.accept(stream).await.unwrap();
+                let request = answer_each(stream, answers).await;
+                assert!(request.contains("authorization: Bearer secret\r\n"), "{request}");
+            }
+        });
+        let kubernetes = Kubernetes {
+            account: account.path().to_owned(),
+            address: Some(("localhost".to_owned(), port)),
+            ..Kubernetes::new(&KubernetesConfig::default(), true)
+        };
+        let found = kubernetes.ask("n1").await;
+        server.abort();
+        let written =
+            |a: &super::super::KeyValue| format!("{}={}", a.key, otlp_json::plain::text(a.value.as_ref()));
+        found.map(|found| found.attributes.iter().map(written).collect())
+    }
+
+    #[tokio::test]
+    async fn the_server_tells_of_the_node_and_the_cluster() {
+        let found = ask(&[NODE, CLUSTER]).await.unwrap();
+        assert_eq!(found, ["k8s.node.uid=u1", "k8s.node.name=n1", "k8s.cluster.uid=c1"]);
+    }
+
+    #[tokio::test]
+    async fn without_the_right_to_see_the_cluster_there_is_still_the_node() {
+        assert_eq!(ask(&[NODE]).await.unwrap(), ["k8s.node.uid=u1", "k8s.node.name=n1"]);
+    }
+
+    #[tokio::test]
+    async fn without_the_right_to_see_the_node_there_is_an_error() {
+        let error = ask(&[CLUSTER]).await.unwrap_err();
+        assert_eq!(error, "failed getting k8s node: GET /api/v1/nodes/n1: 403 Forbidden");
+    }
+}

@@ -1,0 +1,254 @@
+//! `resource_detection`: tells where data comes from, by attributes of its resources.
+//!
+//! The one idea: detectors run at the start, side by side, for `timeout` at most and again for as long as they
+//! fail; what they found is put together in the order of `detectors`, the first to name an attribute wins, and
+//! is merged into every resource that passes. Data that comes before that waits. A detector that fails is told
+//! in the log and does not keep data from passing.
+//!
+//! `config` is what the user writes; every detector has a file of its own: `env`, `system`, `docker`,
+//! `kubernetes`.
+
+mod config;
+mod docker;
+mod env;
+mod http;
+mod kubernetes;
+mod switches;
+mod system;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use component::config::{ConfigError, Section};
+use component::status::Status;
+use component::{
+    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
+    Running, Signal, Stability,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+pub use config::ResourceDetectionConfig;
+
+/// The row of this processor.
+pub const FACTORY: ProcessorFactory = ProcessorFactory {
+    kind: "resource_detection",
+    aliases: &["resourcedetection"],
+    signals: &Signal::ALL,
+    stability: Stability::Beta,
+    build,
+};
+
+/// The schema of what detectors find.
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.40.0";
+/// The time before a detector that failed is asked again; it doubles.
+const BACKOFF: Duration = Duration::from_secs(1);
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: ResourceDetectionConfig = section.decode()?;
+    let mut problems = section.problems();
+    let detectors = config.detectors(&context.id, &mut problems);
+    problems.finish()?;
+    Ok(Box::new(ResourceDetection { id: context.id.clone(), config, detectors: detectors.into() }))
+}
+
+/// Finds out about one side of where the process runs.
+pub(crate) trait Detector: Send + Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+    /// What it found: nothing where it looks for what is not here. An error is worth another try.
+    fn detect(&self) -> BoxFuture<'_, Result<Found, String>>;
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Found {
+    attributes: Vec<KeyValue>,
+    schema_url: &'static str,
+}
+
+impl Found {
+    /// Attributes of the conventions; none of a schema where there is none.
+    fn new(attributes: Vec<KeyValue>) -> Self {
+        let schema_url = if attributes.is_empty() { "" } else { SCHEMA_URL };
+        Found { attributes, schema_url }
+    }
+
+    /// Adds what is not there yet.
+    fn add(&mut self, more: Found) {
+        merge(&mut self.attributes, &more.attributes, false);
+        if self.schema_url.is_empty() {
+            self.schema_url = more.schema_url;
+        }
+    }
+
+    fn apply(&self, resource: &mut Option<Resource>, schema_url: &mut String, overrides: bool) {
+        if schema_url.is_empty() {
+            self.schema_url.clone_into(schema_url);
+        }
+        if !self.attributes.is_empty() {
+            merge(&mut resource.get_or_insert_default().attributes, &self.attributes, overrides);
+        }
+    }
+}
+
+fn merge(attributes: &mut Vec<KeyValue>, from: &[KeyValue], overrides: bool) {
+    for attribute in from {
+        match attributes.iter_mut().find(|a| a.key == attribute.key) {
+            Some(there) if overrides => *there = attribute.clone(),
+            Some(_) => {}
+            None => attributes.push(attribute.clone()),
+        }
+    }
+}
+
+/// An attribute with a text.
+fn text(key: &str, text: impl Into<String>) -> KeyValue {
+    attribute(key, Value::StringValue(text.into()))
+}
+
+/// An attribute with several texts.
+fn texts(key: &str, texts: Vec<String>) -> KeyValue {
+    let values = texts.into_iter().map(|t| AnyValue { value: Some(Value::StringValue(t)) }).collect();
+    attribute(key, Value::ArrayValue(ArrayValue { values }))
+}
+
+fn attribute(key: &str, value: Value) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+}
+
+struct ResourceDetection {
+    id: ComponentId,
+    config: ResourceDetectionConfig,
+    detectors: Arc<[Box<dyn Detector>]>,
+}
+
+impl Processor for ResourceDetection {
+    fn start(
+        self: Box<Self>,
+        next: Arc<dyn Consumer>,
+        host: &Host,
+        stop: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        let (sender, found) = watch::channel(None);
+        let front = Front { found, overrides: self.config.r#override, next };
+        let host = host.clone();
+        let detecting = tokio::spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.detect_for_ever(&sender, &host) => {}
+            }
+        });
+        (Arc::new(front), Box::pin(async move { drop(detecting.await) }))
+    }
+}
+
+impl ResourceDetection {
+    /// Detects, and again at every `refresh_interval`. What failed once does not replace what was found.
+    async fn detect_for_ever(&self, sender: &watch::Sender<Option<Arc<Found>>>, host: &Host) {
+        loop {
+            let (found, failed) = self.detect().await;
+            let is_first = sender.borrow().is_none();
+            if failed.is_empty() {
+                host.report(Status::Ok);
+            } else {
+                host.report(Status::RecoverableError(failed.join("; ")));
+            }
+            if is_first || failed.is_empty() {
+                tracing::info!(processor = %self.id, attributes = found.attributes.len(), "detected resource information");
+                sender.send_replace(Some(Arc::new(found)));
+            }
+            match self.config.refresh_interval.is_zero() {
+                true => std::future::pending().await,
+                false => sleep(*self.config.refresh_interval).await,
+            }
+        }
+    }
+
+    /// What all detectors found, and why some did not.
+    async fn detect(&self) -> (Found, Vec<String>) {
+        let deadline = Instant::now() + *self.config.timeout;
+        let running: Vec<_> = (0..self.detectors.len())
+            .map(|index| {
+                let (detectors, id) = (self.detectors.clone(), self.id.clone());
+                tokio::spawn(async move { detect_until(&*detectors[index], deadline, &id).await })
+            })
+            .collect();
+        let (mut found, mut failed) = (Found::default(), Vec::new());
+        for one in running {
+            match one.await.unwrap_or_else(|e| Err(e.to_string())) {
+                Ok(more) => found.add(more),
+                Err(why) => failed.push(why),
+            }
+        }
+        (found, failed)
+    }
+}
+
+/// Asks a detector until it answers, or time is up.
+async fn detect_until(detector: &dyn Detector, deadline: Instant, id: &ComponentId) -> Result<Found, String> {
+    let mut backoff = BACKOFF;
+    let mut first_error = None;
+    let asked = async {
+        loop {
+            match detector.detect().await {
+                Ok(found) => return found,
+                Err(error) => {
+                    tracing::warn!(processor = %id, detector = detector.name(), error, "failed to detect resource");
+                    first_error.get_or_insert(error);
+                }
+            }
+            sleep(backoff).await;
+            backoff *= 2;
+        }
+    };
+    let in_time = timeout_at(deadline, asked).await;
+    // The first error is the cause; the last one may be that time was up.
+    in_time.map_err(|_| {
+        format!("{}: {}", detector.name(), first_error.unwrap_or_else(|| "no answer in time".into()))
+    })
+}
+
+/// Waits for what is detected, and merges it in.
+struct Front {
+    found: watch::Receiver<Option<Arc<Found>>>,
+    overrides: bool,
+    next: Arc<dyn Consumer>,
+}
+
+impl Consumer for Front {
+    fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(async move {
+            let mut found = self.found.clone();
+            // The detection is bounded by its timeout; it ends early where the collector stops.
+            let found = found.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+            if let Some(found) = found {
+                apply(&found, &mut data, self.overrides);
+            }
+            self.next.consume(data).await
+        })
+    }
+}
+
+fn apply(found: &Found, data: &mut Data, overrides: bool) {
+    macro_rules! each {
+        ($data:expr, $list:ident) => {
+            for r in &mut Arc::make_mut($data).$list {
+                found.apply(&mut r.resource, &mut r.schema_url, overrides);
+            }
+        };
+    }
+    match data {
+        Data::Logs(d) => each!(d, resource_logs),
+        Data::Metrics(d) => each!(d, resource_metrics),
+        Data::Traces(d) => each!(d, resource_spans),
+        Data::Profiles(d) => each!(d, resource_profiles),
+    }
+}
+
+#[cfg(test)]
+mod tests;

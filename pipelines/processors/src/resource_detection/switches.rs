@@ -1,0 +1,38 @@
+//! The section `resource_attributes` of a detector: which attributes it finds.
+
+use std::collections::BTreeMap;
+
+use component::config::Problems;
+use serde::Deserialize;
+
+/// An attribute that a detector may find, and whether it does unless told otherwise.
+pub(super) type Default = (&'static str, bool);
+
+/// Attributes by name, switched on or off.
+#[derive(Clone, Debug, std::default::Default, Deserialize, PartialEq)]
+#[serde(transparent)]
+pub(super) struct Switches(BTreeMap<String, Switch>);
+
+#[derive(Clone, Debug, std::default::Default, Deserialize, PartialEq)]
+#[serde(default)]
+struct Switch {
+    enabled: Option<bool>,
+}
+
+impl Switches {
+    /// Whether to find an attribute of `defaults`.
+    pub(super) fn is_on(&self, name: &str, defaults: &[Default]) -> bool {
+        let told = self.0.get(name).and_then(|switch| switch.enabled);
+        told.unwrap_or_else(|| defaults.iter().any(|(known, is_on)| *known == name && *is_on))
+    }
+
+    /// Adds a problem for each name that the detector of this section does not have.
+    pub(super) fn check(&self, section: &str, defaults: &[Default], problems: &mut Problems<'_>) {
+        for name in self.0.keys().filter(|name| !defaults.iter().any(|(known, _)| known == name)) {
+            let known: Vec<&str> = defaults.iter().map(|(known, _)| *known).collect();
+            problems.add(&format!("{section}::resource_attributes::{name}"), {
+                format!("unknown resource attribute {name:?}: expected one of {}", known.join(", "))
+            });
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What is merged into which resource, when, and what may be configured. Detectors are what a test says.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use component::config::GoDuration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::*;
+use crate::testing::{Sink, problems};
+
+/// Answers one request by the first answer whose beginning it has, or by 403; returns the request.
+pub(super) async fn answer_each(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answers: &[(&str, &str)],
+) -> String {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    let request = String::from_utf8(request).unwrap();
+    let body = answers.iter().find(|(begin, _)| request.starts_with(begin)).map(|(_, body)| *body);
+    let status = if body.is_some() { "200 OK" } else { "403 Forbidden" };
+    let body = body.unwrap_or_default();
+    let response = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(response.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    request
+}
+
+/// Finds these attributes, after so many failures.
+struct Fake {
+    attributes: &'static [(&'static str, &'static str)],
+    failures: AtomicU32,
+}
+
+impl Detector for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn detect(&self) -> BoxFuture<'_, Result<Found, String>> {
+        let left = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        Box::pin(async move {
+            match left {
+                Ok(_) => Err("no route to host".to_owned()),
+                Err(_) => Ok(Found::new(self.attributes.iter().map(|(k, v)| text(k, *v)).collect())),
+            }
+        })
+    }
+}
+
+/// Sends a resource with these attributes past detectors; returns what comes out, and how it fares.
+async fn pass(
+    overrides: bool,
+    resource: &str,
+    detectors: &[(&'static [(&'static str, &'static str)], u32)],
+) -> (String, Option<Status>) {
+    let detectors: Vec<Box<dyn Detector>> = detectors
+        .iter()
+        .map(|(attributes, failures)| {
+            let failures = AtomicU32::new(*failures);
+            Box::new(Fake { attributes, failures }) as Box<dyn Detector>
+        })
+        .collect();
+    let mut config = ResourceDetectionConfig::default();
+    config.r#override = overrides;
+    let id = ComponentId::parse("resource_detection").unwrap();
+    let processor = ResourceDetection { id, config, detectors: detectors.into() };
+    let (sink, stop) = (Sink::new(), CancellationToken::new());
+    let host = Host::detached().of("p");
+    let (front, running) = Box::new(processor).start(sink.clone(), &host, stop.clone());
+    let batch = format!(r#"{{"resourceLogs":[{{"resource":{{"attributes":[{resource}]}}}}]}}"#);
+    front.consume(otlp_json::decode(Signal::Logs, batch.as_bytes()).unwrap()).await.unwrap();
+    stop.cancel();
+    running.await;
+    let Some(Data::Logs(logs)) = sink.take().pop() else { panic!("logs went in") };
+    let r = &logs.resource_logs[0];
+    let pairs = r.resource.iter().flat_map(|r| &r.attributes);
+    let pairs = pairs.map(|a| format!("{}={}", a.key, otlp_json::plain::text(a.value.as_ref())));
+    let written = format!("{} {}", pairs.collect::<Vec<_>>().join(","), r.schema_url);
+    (written.trim().to_owned(), host.state().components().remove("p"))
+}
+
+const HAS: &str = r#"{"key":"host.name","value":{"stringValue":"sent"}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_detected_goes_before_what_is_sent_unless_configured_otherwise() {
+    let detectors = [(&[("host.name", "found"), ("os.type", "linux")][..], 0)];
+    let (merged, status) = pass(true, HAS, &detectors).await;
+    assert_eq!(merged, format!("host.name=found,os.type=linux {SCHEMA_URL}"));
+    assert_eq!(status, Some(Status::Ok));
+    assert_eq!(pass(false, HAS, &detectors).await.0, format!("host.name=sent,os.type=linux {SCHEMA_URL}"));
+    assert_eq!(pass(false, "", &detectors).await.0, format!("host.name=found,os.type=linux {SCHEMA_URL}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_detectors_the_first_to_name_an_attribute_wins() {
+    let detectors = [(&[("a", "1")][..], 1), (&[("a", "2"), ("b", "2")], 0), (&[], 0)];
+    assert_eq!(pass(true, "", &detectors).await.0, format!("a=1,b=2 {SCHEMA_URL}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detector_that_fails_is_asked_again_and_data_passes_without_it_in_the_end() {
+    assert_eq!(pass(true, "", &[(&[("a", "1")], 2)]).await.0, format!("a=1 {SCHEMA_URL}"));
+    let (merged, status) = pass(true, HAS, &[(&[("a", "1")], 100), (&[("b", "2")], 0)]).await;
+    assert_eq!(merged, format!("host.name=sent,b=2 {SCHEMA_URL}"));
+    assert_eq!(status, Some(Status::RecoverableError("fake: no route to host".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_is_looked_for_again_and_a_failure_keeps_it() {
+    let fake = Box::new(Fake { attributes: &[("a", "1")], failures: AtomicU32::new(0) });
+    let mut config = ResourceDetectionConfig::default();
+    config.refresh_interval = GoDuration::from_secs(60);
+    let id = ComponentId::parse("resource_detection").unwrap();
+    let detectors: Arc<[Box<dyn Detector>]> = vec![fake as Box<dyn Detector>].into();
+    let processor = ResourceDetection { id, config, detectors };
+    let (sender, mut found) = watch::channel(None);
+    let host = Host::detached();
+    let _detecting = tokio::spawn(async move { processor.detect_for_ever(&sender, &host).await });
+    for _ in 0..3 {
+        found.changed().await.unwrap();
+        assert_eq!(found.borrow_and_update().as_ref().unwrap().attributes.len(), 1);
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    for (json, want) in [
+        ("{}", ""),
+        (r#"{"detectors": ["env", "system", "docker"], "timeout": "2s", "override": false}"#, ""),
+        (
+            r#"{"detectors": ["k8snode"], "k8snode": {"node_from_env_var": "N", "auth_type": "serviceAccount"}}"#,
+            "",
+        ),
+        (
+            r#"{"detectors": [], "system": {"hostname_sources": ["os"], "resource_attributes": {"host.id": {"enabled": true}}},
+                "ec2": {"tags": ["^a"]}, "gcp": null}"#,
+            "",
+        ),
+        (
+            r#"{"detectors": ["env", "ec2"]}"#,
+            "x::detectors[1]: invalid detector key: \"ec2\": expected one of docker, env, k8s_api, k8snode, \
+             kubernetes_node, system",
+        ),
+        (
+            r#"{"system": {"hostname_sources": ["nis"]}}"#,
+            "x::system::hostname_sources[0]: hostname_sources contains",
+        ),
+        (
+            r#"{"docker": {"resource_attributes": {"host.id": {"enabled": true}}}}"#,
+            "x::docker::resource_attributes::host.id: unknown resource attribute \"host.id\": expected one of",
+        ),
+        (
+            r#"{"k8s_api": {"auth_type": "kubeConfig"}}"#,
+            "x::k8s_api::auth_type: auth_type \"kubeConfig\" is not",
+        ),
+        (r#"{"attributes": ["host.name"]}"#, "invalid keys: attributes"),
+    ] {
+        let found = problems(&FACTORY, json);
+        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
+        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+    }
+}
