@@ -5,6 +5,7 @@
 //! get there. It knows the Collector's keys for that, since they are the same wherever they stand, and
 //! nothing of OTLP's messages or of any component.
 
+pub mod auth;
 pub mod client;
 pub mod compress;
 pub mod connect;

@@ -1,6 +1,12 @@
-//! What the user writes in the section of an `otlp` receiver: the Collector's keys, as far as they are there.
+//! What the user writes in the section of an `otlp` receiver: the Collector's keys, and what it refuses.
 
-use component::config::{ConfigError, Optional, Problems, Section};
+use component::config::{ConfigError, GoDuration, Headers, NullIsNone, Optional, Problems, Section};
+use component::{ComponentId, Signal};
+use net::auth::{AuthConfig, HttpAuthConfig, authenticator};
+use net::compress::Compression;
+use net::listen::Transport;
+use net::tls::ServerTlsConfig;
+use net::unused::{self, Unused};
 use serde::Deserialize;
 
 /// The section of the receiver.
@@ -12,7 +18,7 @@ pub struct OtlpConfig {
 }
 
 /// The section `protocols`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Protocols {
     /// gRPC.
@@ -21,30 +27,48 @@ pub struct Protocols {
     pub http: Optional<HttpConfig>,
 }
 
-impl Default for Protocols {
-    fn default() -> Self {
-        Protocols { grpc: Optional::none(), http: Optional::none() }
-    }
-}
-
 /// The section `grpc`.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct GrpcConfig {
-    /// The host and the port to listen at; without a host, all interfaces; port 0 is any free one.
+    /// The host and the port to listen at; without a host, all interfaces; port 0 is any free one. Of the
+    /// transport `unix`, a socket file.
     pub endpoint: String,
+    /// What to listen at.
+    pub transport: Transport,
+    /// Unused: it is a client's.
+    pub dialer: DialerConfig,
     /// The largest message, in MiB, before and after decompression; 0 is 4 MiB.
-    pub max_recv_msg_size_mib: u32,
+    pub max_recv_msg_size_mib: i64,
     /// Requests at once on one connection; 0 is as many as the HTTP/2 library allows.
     pub max_concurrent_streams: u32,
+    /// Unused: buffers are sized as needed.
+    pub read_buffer_size: i64,
+    /// Unused: buffers are sized as needed.
+    pub write_buffer_size: i64,
+    /// How long connections last.
+    pub keepalive: Optional<KeepaliveConfig>,
+    /// Protection of the connections.
+    pub tls: Optional<ServerTlsConfig, NullIsNone>,
+    /// Who may send.
+    pub auth: Optional<AuthConfig, NullIsNone>,
+    /// True: the headers of a request travel with its data.
+    pub include_metadata: bool,
+    /// Refused where there are any.
+    pub middlewares: Vec<Middleware>,
 }
 
 /// The section `http`.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct HttpConfig {
-    /// The host and the port to listen at; without a host, all interfaces; port 0 is any free one.
+    /// The host and the port to listen at; without a host, all interfaces; port 0 is any free one. Of the
+    /// transport `unix`, a socket file.
     pub endpoint: String,
+    /// What to listen at.
+    pub transport: Transport,
+    /// Unused: it is a client's.
+    pub dialer: DialerConfig,
     /// Where traces are posted to.
     pub traces_url_path: String,
     /// Where metrics are posted to.
@@ -52,19 +76,135 @@ pub struct HttpConfig {
     /// Where logs are posted to.
     pub logs_url_path: String,
     /// The largest body, in bytes, before and after decompression; 0 is 20 MiB.
-    pub max_request_body_size: u64,
+    pub max_request_body_size: i64,
+    /// The compressions to understand, by their names in `Content-Encoding`; an empty name is none.
+    pub compression_algorithms: Option<Vec<String>>,
+    /// Which pages of other sites may send.
+    pub cors: Optional<CorsConfig, NullIsNone>,
+    /// Headers of every answer.
+    pub response_headers: Headers,
+    /// How long a request may take to arrive; 0 is for ever.
+    pub read_timeout: GoDuration,
+    /// How long its head may take; 0 is for ever.
+    pub read_header_timeout: GoDuration,
+    /// How long its answer may take; 0 is for ever.
+    pub write_timeout: GoDuration,
+    /// How long a connection may wait for its next request; 0 is for ever.
+    pub idle_timeout: GoDuration,
+    /// False: a connection serves one request.
+    pub keep_alives_enabled: bool,
+    /// Protection of the connections.
+    pub tls: Optional<ServerTlsConfig, NullIsNone>,
+    /// Who may send.
+    pub auth: Optional<HttpAuthConfig, NullIsNone>,
+    /// True: the headers of a request travel with its data.
+    pub include_metadata: bool,
+    /// Refused where there are any.
+    pub middlewares: Vec<Middleware>,
 }
+
+/// The section `keepalive` of a server.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct KeepaliveConfig {
+    /// How long connections last.
+    pub server_parameters: Optional<ServerParameters>,
+    /// How often callers may ask whether we are still there.
+    pub enforcement_policy: Optional<EnforcementPolicy>,
+}
+
+/// The section `server_parameters`; 0 is what gRPC has by default.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ServerParameters {
+    /// A connection without a request for so long is ended; 0 is never.
+    pub max_connection_idle: GoDuration,
+    /// A connection this old takes no more requests; 0 is never.
+    pub max_connection_age: GoDuration,
+    /// How much longer its last requests may take; 0 is for ever.
+    pub max_connection_age_grace: GoDuration,
+    /// After so long a silence the other side is asked whether it is still there; 0 is two hours.
+    pub time: GoDuration,
+    /// How long its answer may take; 0 is 20 seconds.
+    pub timeout: GoDuration,
+}
+
+/// The section `enforcement_policy`: unused, since what would enforce it does not see these questions.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct EnforcementPolicy {
+    /// Unused.
+    pub min_time: GoDuration,
+    /// Unused.
+    pub permit_without_stream: bool,
+}
+
+/// The section `cors`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct CorsConfig {
+    /// Sites that may send; `*` stands for any text. Without any, nothing else of the section counts.
+    pub allowed_origins: Vec<String>,
+    /// Headers that their requests may have beside the harmless ones; `*` alone is any.
+    pub allowed_headers: Vec<String>,
+    /// Headers of answers that their pages may look at.
+    pub exposed_headers: Vec<String>,
+    /// How long a browser may remember all this, in seconds.
+    pub max_age: i64,
+}
+
+/// The section `dialer`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct DialerConfig {
+    /// Unused.
+    pub timeout: GoDuration,
+}
+
+/// One of the list `middlewares`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Middleware {
+    /// The extension that would do it.
+    pub id: String,
+}
+
+/// What is accepted and changes nothing, by its path in the section of the receiver.
+const UNUSED: [Unused; 7] = [
+    ("protocols::grpc::dialer", "it is a client's"),
+    (
+        "protocols::grpc::keepalive::enforcement_policy",
+        "callers may ask whether we are there as often as they like",
+    ),
+    ("protocols::grpc::read_buffer_size", "buffers are sized as needed"),
+    ("protocols::grpc::write_buffer_size", "buffers are sized as needed"),
+    ("protocols::http::dialer", "it is a client's"),
+    ("protocols::http::tls::tpm", "keys in a TPM are not supported"),
+    ("protocols::grpc::tls::tpm", "keys in a TPM are not supported"),
+];
 
 const MIB: usize = 1024 * 1024;
 const GRPC_BYTES_MAX: usize = 4 * MIB;
 const HTTP_BYTES_MAX: usize = 20 * MIB;
 
+/// Where profiles are posted to: the one path that is not configured, as in the Collector.
+const PROFILES_URL_PATH: &str = "/v1development/profiles";
+
 impl Default for GrpcConfig {
     fn default() -> Self {
         GrpcConfig {
             endpoint: "localhost:4317".to_owned(),
+            transport: Transport::Tcp,
+            dialer: DialerConfig::default(),
             max_recv_msg_size_mib: 0,
             max_concurrent_streams: 0,
+            read_buffer_size: 0,
+            write_buffer_size: 0,
+            keepalive: Optional::some(KeepaliveConfig::default()),
+            tls: Optional::none(),
+            auth: Optional::none(),
+            include_metadata: false,
+            middlewares: Vec::new(),
         }
     }
 }
@@ -73,35 +213,119 @@ impl Default for HttpConfig {
     fn default() -> Self {
         HttpConfig {
             endpoint: "localhost:4318".to_owned(),
+            transport: Transport::Tcp,
+            dialer: DialerConfig::default(),
             traces_url_path: "/v1/traces".to_owned(),
             metrics_url_path: "/v1/metrics".to_owned(),
             logs_url_path: "/v1/logs".to_owned(),
             max_request_body_size: 0,
+            compression_algorithms: None,
+            cors: Optional::none(),
+            response_headers: Headers::default(),
+            read_timeout: GoDuration::default(),
+            read_header_timeout: GoDuration::default(),
+            write_timeout: GoDuration::default(),
+            idle_timeout: GoDuration::default(),
+            keep_alives_enabled: true,
+            tls: Optional::none(),
+            auth: Optional::none(),
+            include_metadata: false,
+            middlewares: Vec::new(),
         }
     }
 }
 
 impl GrpcConfig {
     pub(crate) fn message_bytes_max(&self) -> usize {
-        match self.max_recv_msg_size_mib as usize {
-            0 => GRPC_BYTES_MAX,
-            mib => mib.saturating_mul(MIB),
+        match usize::try_from(self.max_recv_msg_size_mib) {
+            Ok(0) | Err(_) => GRPC_BYTES_MAX,
+            Ok(mib) => mib.saturating_mul(MIB),
         }
+    }
+
+    pub(crate) fn authenticator(&self) -> Option<ComponentId> {
+        self.auth.get().and_then(|auth| ComponentId::parse(&auth.authenticator).ok())
+    }
+
+    fn check(&self, problems: &mut Problems<'_>) {
+        let key = |key: &str| format!("protocols::grpc::{key}");
+        self.transport.check(&key("endpoint"), &self.endpoint, problems);
+        let size = self.max_recv_msg_size_mib;
+        problems.require(size >= 0, &key("max_recv_msg_size_mib"), {
+            format!(
+                "invalid max_recv_msg_size_mib value, must be between 1 and {}: {size}",
+                i64::MAX / MIB as i64
+            )
+        });
+        for (name, size) in
+            [("read_buffer_size", self.read_buffer_size), ("write_buffer_size", self.write_buffer_size)]
+        {
+            problems.require(size >= 0, &key(name), format!("invalid {name} value: {size}"));
+        }
+        if let Some(tls) = self.tls.get() {
+            tls.check(&key("tls"), problems);
+        }
+        if let Some(auth) = self.auth.get() {
+            authenticator(&key("auth"), &auth.authenticator, problems);
+        }
+        refuse(&self.middlewares, &key("middlewares"), problems);
     }
 }
 
 impl HttpConfig {
     pub(crate) fn body_bytes_max(&self) -> usize {
-        match self.max_request_body_size {
-            0 => HTTP_BYTES_MAX,
-            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        usize::try_from(self.max_request_body_size).ok().filter(|n| *n > 0).unwrap_or(HTTP_BYTES_MAX)
+    }
+
+    pub(crate) fn authenticator(&self) -> Option<ComponentId> {
+        self.auth.get().and_then(|auth| ComponentId::parse(&auth.authenticator).ok())
+    }
+
+    /// The path of a signal, with a slash in front.
+    pub(crate) fn path(&self, signal: Signal) -> String {
+        let path = match signal {
+            Signal::Logs => &self.logs_url_path,
+            Signal::Metrics => &self.metrics_url_path,
+            Signal::Traces => &self.traces_url_path,
+            Signal::Profiles => PROFILES_URL_PATH,
+        };
+        if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+    }
+
+    /// What requests may be compressed by. Without a list, by anything.
+    pub(crate) fn compressions(&self) -> Vec<Compression> {
+        match &self.compression_algorithms {
+            None => Compression::ALL.into_iter().chain([Compression::None]).collect(),
+            Some(names) => names.iter().filter_map(|name| Compression::by_name(name)).collect(),
         }
     }
 
-    /// The path of each signal, in the order of `Signal::STABLE`, with a slash in front.
-    pub(crate) fn paths(&self) -> [String; 3] {
-        [&self.logs_url_path, &self.metrics_url_path, &self.traces_url_path]
-            .map(|path| if path.starts_with('/') { path.clone() } else { format!("/{path}") })
+    fn check(&self, problems: &mut Problems<'_>) {
+        let key = |key: &str| format!("protocols::http::{key}");
+        self.transport.check(&key("endpoint"), &self.endpoint, problems);
+        for name in self.compression_algorithms.iter().flatten() {
+            problems.require(Compression::by_name(name).is_some(), &key("compression_algorithms"), {
+                let names = Compression::ALL.map(Compression::name).join(", ");
+                format!("unknown compression {name:?}: expected {names} or an empty name")
+            });
+        }
+        for (name, value) in self.response_headers.iter() {
+            let fits = http::HeaderName::try_from(name).is_ok() && http::HeaderValue::try_from(value).is_ok();
+            problems.require(fits, &key("response_headers"), format!("header {name:?} cannot be sent"));
+        }
+        if let Some(tls) = self.tls.get() {
+            tls.check(&key("tls"), problems);
+        }
+        if let Some(auth) = self.auth.get() {
+            authenticator(&key("auth"), &auth.authenticator, problems);
+        }
+        refuse(&self.middlewares, &key("middlewares"), problems);
+    }
+}
+
+fn refuse(middlewares: &[Middleware], key: &str, problems: &mut Problems<'_>) {
+    for Middleware { id } in middlewares {
+        problems.add(key, format!("middleware {id:?} is not supported: expected none"));
     }
 }
 
@@ -114,27 +338,16 @@ pub(crate) fn decode(section: Section<'_>) -> Result<OtlpConfig, ConfigError> {
         problems.add("", "must specify at least one protocol when using the OTLP receiver");
     }
     if let Some(grpc) = grpc.get() {
-        check_endpoint("protocols::grpc::endpoint", &grpc.endpoint, &mut problems);
+        grpc.check(&mut problems);
     }
     if let Some(http) = http.get() {
-        check_endpoint("protocols::http::endpoint", &http.endpoint, &mut problems);
+        http.check(&mut problems);
+        let cors = http.cors.get().cloned().unwrap_or_default();
+        if cors.allowed_origins.is_empty() && !cors.allowed_headers.is_empty() {
+            tracing::warn!("cors specifies allowed_headers but no allowed_origins, and is therefore ignored");
+        }
     }
     problems.finish()?;
+    unused::warn(&section, &UNUSED);
     Ok(config)
-}
-
-fn check_endpoint(key: &str, endpoint: &str, problems: &mut Problems<'_>) {
-    if let Err(e) = split_endpoint(endpoint) {
-        problems.add(key, e);
-    }
-}
-
-/// The host, which may be empty, and the port.
-pub(crate) fn split_endpoint(endpoint: &str) -> Result<(&str, u16), String> {
-    let is_whole = |host: &str| !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
-    let Some((host, port)) = endpoint.rsplit_once(':').filter(|(host, _)| is_whole(host)) else {
-        return Err(format!("address {endpoint:?}: missing port in address: expected host:port"));
-    };
-    let port = port.parse().map_err(|_| format!("invalid port {port:?} in endpoint {endpoint:?}"))?;
-    Ok((host.trim_matches(['[', ']']), port))
 }

@@ -1,44 +1,67 @@
-//! What was accepted and refused, by protocol and signal: the Collector's `otelcol_receiver_accepted_*` and
-//! `otelcol_receiver_refused_*`.
+//! What was accepted, refused and failed: the Collector's `otelcol_receiver_*`, per protocol and signal.
+//!
+//! Refused is what the pipelines refused; failed is what was never answered, because the sender hung up or
+//! the receiver stopped before the pipelines were done. Accepted, refused and failed are all there was.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use component::Signal;
+use component::{ComponentId, Host, Signal};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
 
 use crate::Protocol;
 
-/// The counts of one receiver.
-#[derive(Debug, Default)]
-pub struct Counts([[Pair; 3]; 2]);
-
-#[derive(Debug, Default)]
-struct Pair {
-    accepted: AtomicU64,
-    refused: AtomicU64,
+/// What became of a request that was decoded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Outcome {
+    /// The pipelines took it.
+    Accepted,
+    /// They did not.
+    Refused,
+    /// Nobody knows.
+    Failed,
 }
 
-/// The counts of one protocol and signal at one moment, in log records, points or spans.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct CountsSnapshot {
-    /// Items that the pipelines took.
-    pub accepted: u64,
-    /// Items that they refused.
-    pub refused: u64,
+/// The names of outcomes in the names of counters, and in the attribute of the counter of requests.
+const OUTCOMES: [(&str, &str); 3] = [("accepted", "success"), ("refused", "refused"), ("failed", "failure")];
+
+/// The counters of one receiver for one protocol.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    /// Of items, by outcome and signal.
+    items: [[Counter<u64>; Signal::ALL.len()]; OUTCOMES.len()],
+    requests: Counter<u64>,
+    attributes: [KeyValue; 2],
 }
 
 impl Counts {
-    /// The counts now.
-    pub fn snapshot(&self, protocol: Protocol, signal: Signal) -> CountsSnapshot {
-        let pair = &self.0[protocol as usize][signal as usize];
-        CountsSnapshot {
-            accepted: pair.accepted.load(Ordering::Relaxed),
-            refused: pair.refused.load(Ordering::Relaxed),
-        }
+    pub(crate) fn new(host: &Host, receiver: &ComponentId, protocol: Protocol) -> Self {
+        let items = OUTCOMES.map(|(outcome, _)| {
+            Signal::ALL
+                .map(|signal| counter(host, format!("otelcol_receiver_{outcome}_{}", items_of(signal))))
+        });
+        let requests = counter(host, "otelcol_receiver_requests".to_owned());
+        let attributes =
+            [KeyValue::new("receiver", receiver.to_string()), KeyValue::new("transport", protocol.name())];
+        Counts { items, requests, attributes }
     }
 
-    pub(crate) fn add(&self, protocol: Protocol, signal: Signal, items: usize, is_accepted: bool) {
-        let pair = &self.0[protocol as usize][signal as usize];
-        let count = if is_accepted { &pair.accepted } else { &pair.refused };
-        count.fetch_add(items as u64, Ordering::Relaxed);
+    pub(crate) fn add(&self, signal: Signal, items: usize, outcome: Outcome) {
+        self.items[outcome as usize][signal as usize].add(items as u64, &self.attributes);
+        let [receiver, transport] = self.attributes.clone();
+        let (_, outcome) = OUTCOMES[outcome as usize];
+        self.requests.add(1, &[receiver, transport, KeyValue::new("outcome", outcome)]);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
+fn counter(host: &Host, name: String) -> Counter<u64> {
+    host.meter().u64_counter(name).build()
+}
+
+fn items_of(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Logs => "log_records",
+        Signal::Metrics => "metric_points",
+        Signal::Traces => "spans",
+        Signal::Profiles => "profile_samples",
     }
 }

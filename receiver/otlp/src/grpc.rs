@@ -1,113 +1,104 @@
-//! OTLP over gRPC: tonic reads and writes the messages, hyper the HTTP/2 below.
-//!
-//! A request is decoded straight into the batch that travels on: the messages of both have the same bytes.
+//! OTLP over gRPC. A request is decoded straight into the batch that travels on: the messages of both have
+//! the same bytes.
 
-use std::convert::Infallible;
-use std::pin::pin;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use component::{BoxFuture, Data, Refused, Signal};
+use component::{Data, Refused, Signal};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
-use tonic::body::Body;
-use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::server::{Grpc, UnaryService};
-use tonic::{Code, Request, Response, Status};
+use net::auth::metadata;
+use net::grpc::{self, AnswerBody};
+use net::serve::{Handler, ServerSettings};
+use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::Sink;
-use crate::config::GrpcConfig;
-use crate::serve::Speak;
+use crate::config::{GrpcConfig, ServerParameters};
+use crate::sink::Sink;
 
-/// The method of each signal, in the order of [`Signal::STABLE`].
-const PATHS: [&str; 3] = [
-    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-];
+/// What gRPC has by default for a server that asks silent callers whether they are there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(2 * 60 * 60);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Speaks gRPC.
+/// The method of a signal.
+fn path(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+        Signal::Profiles => "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+    }
+}
+
+/// What connections are served by.
+pub(crate) fn settings(name: String, config: &GrpcConfig) -> ServerSettings {
+    let parameters = config.keepalive.get().and_then(|k| k.server_parameters.get()).cloned();
+    let ServerParameters { max_connection_idle, max_connection_age, max_connection_age_grace, time, timeout } =
+        parameters.unwrap_or_default();
+    let set = |duration: Duration| Some(duration).filter(|d| !d.is_zero());
+    let ask = (set(*time).unwrap_or(KEEPALIVE_TIME), set(*timeout).unwrap_or(KEEPALIVE_TIMEOUT));
+    ServerSettings {
+        is_http2: true,
+        streams_max: Some(config.max_concurrent_streams).filter(|n| *n > 0),
+        keep_alive: Some(ask),
+        idle_max: set(*max_connection_idle),
+        age_max: set(*max_connection_age),
+        age_grace: set(*max_connection_age_grace),
+        ..ServerSettings::named(name)
+    }
+}
+
+/// Answers calls.
 #[derive(Clone)]
-pub(crate) struct Service(Arc<Inner>);
-
-struct Inner {
-    sink: Sink,
+pub(crate) struct Service {
+    sink: Arc<Sink>,
     message_bytes_max: usize,
-    streams_max: Option<u32>,
 }
 
 impl Service {
     pub(crate) fn new(config: &GrpcConfig, sink: Sink) -> Self {
-        let message_bytes_max = config.message_bytes_max();
-        let streams_max = Some(config.max_concurrent_streams).filter(|n| *n > 0);
-        Service(Arc::new(Inner { sink, message_bytes_max, streams_max }))
+        Service { sink: Arc::new(sink), message_bytes_max: config.message_bytes_max() }
     }
 
-    async fn answer(self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
-        let signal = Signal::STABLE.into_iter().find(|s| PATHS[*s as usize] == request.uri().path());
-        let Some(signal) = signal.filter(|s| self.0.sink.wants(*s)) else {
-            let path = request.uri().path();
-            return Ok(Status::unimplemented(format!("unknown method {path}")).into_http());
-        };
-        let mut grpc = Grpc::new(ExportCodec(signal))
-            .accept_compressed(CompressionEncoding::Gzip)
-            .send_compressed(CompressionEncoding::Gzip)
-            .max_decoding_message_size(self.0.message_bytes_max);
-        let answer = grpc.unary(Export(self.0.sink.clone()), request).await;
-        Ok(too_large_is_not_to_be_retried(answer))
+    async fn export(&self, request: Request<Incoming>) -> Result<(), Status> {
+        let (parts, body) = request.into_parts();
+        let path_asked = parts.uri.path();
+        let signal = Signal::ALL.into_iter().find(|s| path(*s) == path_asked && self.sink.wants(*s));
+        let unknown = || Status::unimplemented(format!("unknown method {path_asked}"));
+        let signal = signal.ok_or_else(unknown)?;
+        let context = self.sink.admit(|| metadata(&parts.headers));
+        let context = context.map_err(|e| Status::unauthenticated(e.to_string()))?;
+        let (message, _) = grpc::read(&parts.headers, body, self.message_bytes_max).await?;
+        let data = Data::decode(signal, message)
+            .map_err(|e| Status::internal(format!("the message is no export request: {e}")))?;
+        self.sink.take(context, data).await.map_err(status)
     }
 }
 
-impl Speak for Service {
-    fn speak(&self, stream: TcpStream, stop: CancellationToken) -> BoxFuture<'static, ()> {
-        let service = self.clone();
-        Box::pin(async move {
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder.timer(TokioTimer::new());
-            if let Some(streams) = service.0.streams_max {
-                builder.max_concurrent_streams(streams);
-            }
-            let answering = service_fn(move |request| service.clone().answer(request));
-            let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answering));
-            tokio::select! {
-                _ = connection.as_mut() => return,
-                () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-            }
-            let _ = connection.await;
-        })
+impl Handler for Service {
+    type Body = AnswerBody;
+
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        _: Option<SocketAddr>,
+    ) -> io::Result<Response<AnswerBody>> {
+        if request.method() != Method::POST || !is_grpc(request.headers()) {
+            let mut no = Response::new(AnswerBody::default());
+            *no.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Ok(no);
+        }
+        let outcome = self.export(request).await;
+        Ok(outcome.map_or_else(|no| grpc::refusal(&no), |()| grpc::answer(b"")))
     }
 }
 
-/// tonic says OUT_OF_RANGE of a message over the limit, after which OTLP's senders try again for ever; OTLP
-/// wants RESOURCE_EXHAUSTED, without a time to try again. Nothing else here says OUT_OF_RANGE.
-fn too_large_is_not_to_be_retried(mut answer: http::Response<Body>) -> http::Response<Body> {
-    let code = |code: Code| http::HeaderValue::from(code as i32);
-    if let Some(status) = answer.headers_mut().get_mut(Status::GRPC_STATUS)
-        && *status == code(Code::OutOfRange)
-    {
-        *status = code(Code::ResourceExhausted);
-    }
-    answer
-}
-
-/// Hands a decoded request on.
-struct Export(Sink);
-
-impl UnaryService<Data> for Export {
-    type Response = ();
-    type Future = BoxFuture<'static, Result<Response<()>, Status>>;
-
-    fn call(&mut self, request: Request<Data>) -> Self::Future {
-        let sink = self.0.clone();
-        Box::pin(async move {
-            let outcome = sink.take(request.into_inner()).await;
-            outcome.map(Response::new).map_err(status)
-        })
-    }
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).map(|v| v.as_bytes()).unwrap_or_default();
+    let rest = value.strip_prefix(b"application/grpc");
+    matches!(rest, Some([] | [b';' | b'+', ..]))
 }
 
 /// A refusal as a status.
@@ -118,43 +109,5 @@ fn status(refused: Refused) -> Status {
         Refused::Retryable { reason, after } => {
             Status::with_error_details(Code::Unavailable, reason, ErrorDetails::with_retry_info(after))
         }
-    }
-}
-
-/// Reads an export request of a signal; writes the answer of a full success, which has no bytes.
-struct ExportCodec(Signal);
-
-impl Codec for ExportCodec {
-    type Encode = ();
-    type Decode = Data;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        ExportCodec(self.0)
-    }
-
-    fn decoder(&mut self) -> Self {
-        ExportCodec(self.0)
-    }
-}
-
-impl Encoder for ExportCodec {
-    type Item = ();
-    type Error = Status;
-
-    fn encode(&mut self, (): (), _: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        Ok(())
-    }
-}
-
-impl Decoder for ExportCodec {
-    type Item = Data;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Data>, Status> {
-        Data::decode(self.0, from)
-            .map(Some)
-            .map_err(|e| Status::internal(format!("the message is no export request: {e}")))
     }
 }

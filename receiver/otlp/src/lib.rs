@@ -2,35 +2,43 @@
 //!
 //! The one idea: both protocols come down to "a signal and its bytes"; what decodes well is handed to the next
 //! component, and its answer travels back as a status of the protocol, so that a sender learns whether to try
-//! again. This file is the configuration and the start; `grpc` and `http` speak the protocols, `serve` accepts
-//! connections. What becomes of the data is left to the pipelines.
+//! again. This file is the start; `config` is what the user writes, `grpc` and `http` speak the protocols, `sink`
+//! hands the data on. Connections are the matter of `net`, and what becomes of the data that of the pipelines.
 
 mod config;
 mod counts;
 mod grpc;
 mod http;
-mod serve;
+mod sink;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use component::auth::ServerAuth;
 use component::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
     Stability, StartResult,
 };
-use tokio::net::TcpListener;
+use net::listen::{Address, Listener};
+use net::serve;
+use net::tls::ServerTls;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{GrpcConfig, HttpConfig, OtlpConfig, Protocols};
-pub use counts::{Counts, CountsSnapshot};
+pub use config::{
+    CorsConfig, DialerConfig, EnforcementPolicy, GrpcConfig, HttpConfig, KeepaliveConfig, Middleware,
+    OtlpConfig, Protocols, ServerParameters,
+};
+
+use counts::Counts;
+use sink::Sink;
 
 /// The row of this receiver.
 pub const FACTORY: ReceiverFactory = ReceiverFactory {
     kind: "otlp",
     aliases: &[],
-    signals: &Signal::STABLE,
+    signals: &Signal::ALL,
     stability: Stability::Stable,
     build,
 };
@@ -44,8 +52,18 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receive
 pub enum Protocol {
     /// gRPC.
     Grpc,
-    /// HTTP/1.1.
+    /// HTTP.
     Http,
+}
+
+impl Protocol {
+    /// Its name in the configuration and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Grpc => "grpc",
+            Protocol::Http => "http",
+        }
+    }
 }
 
 /// An `otlp` receiver that has not started.
@@ -53,34 +71,32 @@ pub enum Protocol {
 pub struct OtlpReceiver {
     id: ComponentId,
     config: OtlpConfig,
-    counts: Arc<Counts>,
-    bound: Option<mpsc::UnboundedSender<(Protocol, SocketAddr)>>,
+    bound: Option<mpsc::UnboundedSender<(Protocol, Address)>>,
 }
 
 impl OtlpReceiver {
     /// A receiver by a configuration that was checked.
     pub fn new(id: ComponentId, config: OtlpConfig) -> Self {
-        OtlpReceiver { id, config, counts: Arc::default(), bound: None }
+        OtlpReceiver { id, config, bound: None }
     }
 
     /// Tells `bound` the address of each protocol once it listens: an endpoint may leave the port open.
     #[must_use]
-    pub fn telling(mut self, bound: mpsc::UnboundedSender<(Protocol, SocketAddr)>) -> Self {
+    pub fn telling(mut self, bound: mpsc::UnboundedSender<(Protocol, Address)>) -> Self {
         self.bound = Some(bound);
         self
     }
 
-    /// What it has accepted and refused, to be looked at while it runs.
-    pub fn counts(&self) -> Arc<Counts> {
-        self.counts.clone()
+    fn listening(&self, protocol: Protocol, listener: &Listener) {
+        let address = listener.address();
+        tracing::info!(receiver = %self.id, protocol = protocol.name(), %address, "listening");
+        if let Some(bound) = &self.bound {
+            let _ = bound.send((protocol, address.clone()));
+        }
     }
 
-    fn listening(&self, protocol: Protocol, listener: &TcpListener) {
-        let Ok(address) = listener.local_addr() else { return };
-        tracing::info!(receiver = %self.id, ?protocol, %address, "listening");
-        if let Some(bound) = &self.bound {
-            let _ = bound.send((protocol, address));
-        }
+    fn name(&self, protocol: Protocol) -> String {
+        format!("{}/{}", self.id, protocol.name())
     }
 }
 
@@ -88,65 +104,69 @@ impl Receiver for OtlpReceiver {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<Running>> {
+        let host = host.clone();
         Box::pin(async move {
-            let sink = |protocol| Sink::new(next.clone(), protocol, self.counts.clone());
-            let mut servers = tokio::task::JoinSet::new();
-            if let Some(grpc) = self.config.protocols.grpc.get() {
-                let listener = serve::listen(&grpc.endpoint).await?;
-                self.listening(Protocol::Grpc, &listener);
-                let service = grpc::Service::new(grpc, sink(Protocol::Grpc));
-                servers.spawn(serve::run(listener, service, self.id.clone(), stop.clone()));
-            }
-            if let Some(http) = self.config.protocols.http.get() {
-                let listener = serve::listen(&http.endpoint).await?;
-                self.listening(Protocol::Http, &listener);
-                let service = http::Service::new(http, sink(Protocol::Http));
-                servers.spawn(serve::run(listener, service, self.id.clone(), stop.clone()));
-            }
+            let mut servers = JoinSet::new();
+            self.start_grpc(&next, &host, &stop, &mut servers).await?;
+            self.start_http(&next, &host, &stop, &mut servers).await?;
             let running: Running = Box::pin(async move { while servers.join_next().await.is_some() {} });
             Ok(running)
         })
     }
 }
 
-/// Where the data of one protocol goes, by signal in the order of [`Signal::STABLE`], and its counts.
-#[derive(Clone)]
-pub(crate) struct Sink {
-    next: [Option<Arc<dyn Consumer>>; 3],
-    protocol: Protocol,
-    counts: Arc<Counts>,
+/// What a receiver is wired to, by signal.
+type Next = [(Signal, Arc<dyn Consumer>)];
+
+impl OtlpReceiver {
+    async fn start_grpc(
+        &self,
+        next: &Next,
+        host: &Host,
+        stop: &CancellationToken,
+        servers: &mut JoinSet<()>,
+    ) -> StartResult<()> {
+        let Some(config) = self.config.protocols.grpc.get() else { return Ok(()) };
+        let auth = authenticator(config.authenticator(), host)?;
+        let tls = config.tls.get().map(|tls| ServerTls::open(tls, &["h2"])).transpose()?;
+        let sink =
+            Sink::new(next, Counts::new(host, &self.id, Protocol::Grpc), auth, config.include_metadata);
+        let listener = Listener::bind(&config.endpoint, config.transport).await?;
+        self.listening(Protocol::Grpc, &listener);
+        let settings = grpc::settings(self.name(Protocol::Grpc), config);
+        let service = grpc::Service::new(config, sink);
+        servers.spawn(serve::run(listener, tls, settings, service, stop.clone()));
+        Ok(())
+    }
+
+    async fn start_http(
+        &self,
+        next: &Next,
+        host: &Host,
+        stop: &CancellationToken,
+        servers: &mut JoinSet<()>,
+    ) -> StartResult<()> {
+        let Some(config) = self.config.protocols.http.get() else { return Ok(()) };
+        let auth = authenticator(config.authenticator(), host)?;
+        let tls = config.tls.get().map(|tls| ServerTls::open(tls, &["h2", "http/1.1"])).transpose()?;
+        let sink =
+            Sink::new(next, Counts::new(host, &self.id, Protocol::Http), auth, config.include_metadata);
+        let listener = Listener::bind(&config.endpoint, config.transport).await?;
+        self.listening(Protocol::Http, &listener);
+        let settings = http::settings(self.name(Protocol::Http), config);
+        let service = http::Service::new(config, sink);
+        servers.spawn(serve::run(listener, tls, settings, service, stop.clone()));
+        Ok(())
+    }
 }
 
-impl Sink {
-    fn new(next: Vec<(Signal, Arc<dyn Consumer>)>, protocol: Protocol, counts: Arc<Counts>) -> Self {
-        let mut by_signal = [None, None, None];
-        for (signal, consumer) in next {
-            by_signal[signal as usize] = Some(consumer);
-        }
-        Sink { next: by_signal, protocol, counts }
-    }
-
-    /// True where a pipeline wants the signal.
-    pub(crate) fn wants(&self, signal: Signal) -> bool {
-        self.next[signal as usize].is_some()
-    }
-
-    /// Hands data on. What is empty is taken without a word to anyone, as OTLP asks.
-    pub(crate) async fn take(&self, data: component::Data) -> Result<(), component::Refused> {
-        let (signal, items) = (data.signal(), data.items());
-        let Some(next) = &self.next[signal as usize] else {
-            return Err(component::Refused::permanent(format!("no pipeline for {}", signal.name())));
-        };
-        if items == 0 {
-            return Ok(());
-        }
-        let outcome = next.consume(data).await;
-        self.counts.add(self.protocol, signal, items, outcome.is_ok());
-        outcome
-    }
+fn authenticator(id: Option<ComponentId>, host: &Host) -> StartResult<Option<Arc<dyn ServerAuth>>> {
+    let Some(id) = id else { return Ok(None) };
+    let found = host.server_auth(&id);
+    found.map(Some).map_err(|e| format!("failed to resolve authenticator \"{id}\": {e}").into())
 }
 
 #[cfg(test)]

@@ -1,0 +1,41 @@
+//! The section `auth`: which extension checks the requests that come in, or signs those that go out.
+
+use component::ComponentId;
+use component::config::Problems;
+use component::context::Metadata;
+use http::HeaderMap;
+use serde::Deserialize;
+
+/// The section `auth`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct AuthConfig {
+    /// The id of the extension.
+    pub authenticator: String,
+}
+
+/// The section `auth` of a server that speaks HTTP.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct HttpAuthConfig {
+    /// The id of the extension.
+    pub authenticator: String,
+    /// Parameters of the query that the extension sees as if they were headers.
+    pub request_params: Vec<String>,
+}
+
+/// The id in the key `authenticator`; a problem with the section at `path` where it is none.
+pub fn authenticator(path: &str, text: &str, problems: &mut Problems<'_>) -> Option<ComponentId> {
+    ComponentId::parse(text).map_err(|e| problems.add(&format!("{path}::authenticator"), e.to_string())).ok()
+}
+
+/// The headers of a request as components see them. What is no text is left out.
+pub fn metadata(headers: &HeaderMap) -> Metadata {
+    let mut metadata = Metadata::default();
+    for (name, value) in headers {
+        if let Ok(value) = value.to_str() {
+            metadata.add(name.as_str(), value);
+        }
+    }
+    metadata
+}
