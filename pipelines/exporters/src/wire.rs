@@ -5,7 +5,7 @@ use component::{ComponentId, Data, Refused, Signal};
 use prost::Message;
 use serde::Deserialize;
 
-use crate::deliver::Tally;
+use queue::Tally;
 
 /// The largest request that OTLP lets a client send, in bytes before compression.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -20,8 +20,8 @@ use component::{
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::deliver::{self, QueueConfig, Stages, Tallies};
 use output::Output;
+use queue::{QueueConfig, Stages, Tallies};
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -103,15 +103,16 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
 impl Exporter for Debug {
     fn start(
         self: Box<Self>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        let host = host.clone();
         Box::pin(async move {
             let output = Output::open(&self.id, &self.config)?;
             let printer = Printer { verbosity: self.config.verbosity, output };
             let stages = Stages { queue: self.config.sending_queue.into_inner(), retry: None };
             let tallies = Arc::new(Tallies::default());
-            Ok(deliver::stack(&self.id, &stages, Arc::new(printer), &tallies, &stop))
+            queue::stack(&host, &self.id, FACTORY.signals, &stages, Arc::new(printer), &tallies, &stop).await
         })
     }
 }

@@ -19,9 +19,9 @@ use component::{
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::deliver::{self, Stages, Tallies};
 use crate::wire;
 use buffered::Buffered;
+use queue::{Stages, Tallies};
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -85,14 +85,17 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
 impl Exporter for FileExporter {
     fn start(
         self: Box<Self>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        let host = host.clone();
         Box::pin(async move {
             let file = Shared(Arc::new(Mutex::new(Buffered::over(self.open()?))));
             let writer = Arc::new(Writer { format: self.config.format, file: file.clone() });
             let tallies = Arc::new(Tallies::default());
-            let (front, _) = deliver::stack(&self.id, &Stages::default(), writer, &tallies, &stop);
+            let stages = Stages::default();
+            let (front, _) =
+                queue::stack(&host, &self.id, FACTORY.signals, &stages, writer, &tallies, &stop).await?;
             let flushing = tokio::spawn(file.flush_each(*self.config.flush_interval, self.id.clone(), stop));
             let running: Running = Box::pin(async move { drop(flushing.await) });
             Ok((front, running))

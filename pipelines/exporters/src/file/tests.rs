@@ -69,7 +69,9 @@ async fn a_file_that_cannot_be_opened_stops_the_start() {
     let id = component::ComponentId::parse("file").unwrap();
     let context = component::BuildContext { id, version: "1.2.3" };
     let exporter = (FACTORY.build)(&context, Section::new("x", &node)).unwrap();
-    let Err(error) = exporter.start(&component::Host::detached(), Default::default()).await else { panic!("it started") };
+    let Err(error) = exporter.start(&component::Host::detached(), Default::default()).await else {
+        panic!("it started")
+    };
     assert!(error.to_string().starts_with("path \"/nowhere/at/all\": "), "{error}");
 }
 

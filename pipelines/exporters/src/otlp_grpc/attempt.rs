@@ -15,8 +15,8 @@ use tonic_types::StatusExt as _;
 use super::OtlpGrpc;
 use super::http_status::HttpStatus;
 use crate::client::chain;
-use crate::deliver::Tallies;
 use crate::wire::{self, Compression, ExportResponse};
+use queue::Tallies;
 
 /// The method to call for each signal, in the order of [`Signal::STABLE`].
 const PATHS: [&str; 3] = [

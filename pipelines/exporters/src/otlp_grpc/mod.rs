@@ -1,7 +1,7 @@
 //! `otlp_grpc`: OTLP over gRPC, by tonic.
 //!
 //! This file is its configuration and its start; one call and what its status means stand in `attempt`, the
-//! queue and the retries in [`crate::deliver`]. Data is encoded straight from the shared batch: no copy of it
+//! queue and the retries in [`queue`]. Data is encoded straight from the shared batch: no copy of it
 //! is made to fit a generated request type.
 
 mod attempt;
@@ -21,10 +21,10 @@ use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::client::{Connector, GrpcEndpoint, TlsConfig, UseTls};
-use crate::deliver::{self, QueueConfig, RetryConfig, Stages, Tallies};
 use crate::wire::Compression;
 use attempt::Attempt;
 use http_status::HttpStatus;
+use queue::{QueueConfig, RetryConfig, Stages, Tallies};
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -120,14 +120,16 @@ fn metadata(headers: &Headers, problems: &mut Problems<'_>) -> MetadataMap {
 impl Exporter for OtlpGrpc {
     fn start(
         self: Box<Self>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        let host = host.clone();
         Box::pin(async move {
             let tallies = Arc::new(Tallies::default());
             let channel = self.channel()?;
             let attempt = Attempt::new(&self, HttpStatus(channel), tallies.clone());
-            Ok(deliver::stack(&self.id, &self.stages, Arc::new(attempt), &tallies, &stop))
+            let stages = &self.stages;
+            queue::stack(&host, &self.id, FACTORY.signals, stages, Arc::new(attempt), &tallies, &stop).await
         })
     }
 }

@@ -171,7 +171,9 @@ async fn a_file_of_authorities_that_is_missing_stops_the_start() {
     let context =
         component::BuildContext { id: component::ComponentId::parse("otlp").unwrap(), version: "1.2.3" };
     let exporter = (FACTORY.build)(&context, Section::new("x", &node)).unwrap();
-    let Err(error) = exporter.start(&component::Host::detached(), Default::default()).await else { panic!("it started") };
+    let Err(error) = exporter.start(&component::Host::detached(), Default::default()).await else {
+        panic!("it started")
+    };
     assert!(error.to_string().starts_with("tls::ca_file \"/nowhere/ca.pem\": "), "{error}");
 }
 

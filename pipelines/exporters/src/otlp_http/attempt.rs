@@ -19,8 +19,8 @@ use prost::Message as _;
 
 use super::{Encoding, OtlpHttp};
 use crate::client::{Connector, UseTls, chain};
-use crate::deliver::Tallies;
 use crate::wire::{self, Compression, ExportResponse, PartialSuccess};
+use queue::Tallies;
 
 /// The statuses after which the same request may be sent again, by OTLP's table.
 const RETRYABLE: [StatusCode; 4] = [

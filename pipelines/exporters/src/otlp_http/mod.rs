@@ -1,7 +1,7 @@
 //! `otlp_http`: OTLP over HTTP, by hyper.
 //!
 //! This file is its configuration and its start; one request and what its answer means stand in `attempt`,
-//! the queue and the retries in [`crate::deliver`].
+//! the queue and the retries in [`queue`].
 
 mod attempt;
 
@@ -18,9 +18,9 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{HttpEndpoint, TlsConfig};
-use crate::deliver::{self, QueueConfig, RetryConfig, Stages, Tallies};
 use crate::wire::Compression;
 use attempt::Attempt;
+use queue::{QueueConfig, RetryConfig, Stages, Tallies};
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -175,14 +175,15 @@ fn headers(config: &OtlpHttpConfig, version: &str, problems: &mut Problems<'_>) 
 impl Exporter for OtlpHttp {
     fn start(
         self: Box<Self>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
+        let host = host.clone();
         Box::pin(async move {
             let tallies = Arc::new(Tallies::default());
             let (id, stages) = (self.id.clone(), self.stages.clone());
             let attempt = Attempt::new(*self, tallies.clone())?;
-            Ok(deliver::stack(&id, &stages, Arc::new(attempt), &tallies, &stop))
+            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &tallies, &stop).await
         })
     }
 }

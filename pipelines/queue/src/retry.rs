@@ -65,7 +65,7 @@ impl RetryConfig {
 }
 
 /// Retries what `next` refuses for now. `stop` ends a wait, and allows one last attempt.
-pub(super) fn stage(
+pub(crate) fn stage(
     config: &RetryConfig,
     next: Arc<dyn Consumer>,
     stop: CancellationToken,

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use component::config::{GoDuration, Node, Section};
-use component::{BoxFuture, ComponentId, Consumer, Data, Refused, Running};
+use component::config::GoDuration;
+use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Running, Signal};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -71,10 +71,21 @@ struct Stack {
 }
 
 impl Stack {
-    fn on(peer: &Arc<Peer>, queue: Option<QueueConfig>, retry: Option<RetryConfig>) -> Self {
+    async fn on(peer: &Arc<Peer>, queue: Option<QueueConfig>, retry: Option<RetryConfig>) -> Self {
+        Stack::beside(&Host::detached(), peer, queue, retry).await
+    }
+
+    async fn beside(
+        host: &Host,
+        peer: &Arc<Peer>,
+        queue: Option<QueueConfig>,
+        retry: Option<RetryConfig>,
+    ) -> Self {
         let (tallies, stop) = (Arc::new(Tallies::default()), CancellationToken::new());
         let id = ComponentId::parse("otlp_grpc/x").unwrap();
-        let (front, work): (_, Running) = stack(&id, &Stages { queue, retry }, peer.clone(), &tallies, &stop);
+        let stages = Stages { queue, retry };
+        let (front, work) =
+            stack(host, &id, &Signal::ALL, &stages, peer.clone(), &tallies, &stop).await.unwrap();
         Stack { front, tallies, stop, work }
     }
 
@@ -94,7 +105,7 @@ impl Stack {
 async fn what_is_refused_for_now_is_tried_again_after_growing_delays() {
     let busy = || Refused::retryable("busy");
     let peer = Peer::answering([busy(), busy(), busy()]);
-    let stack = Stack::on(&peer, None, Some(retry()));
+    let stack = Stack::on(&peer, None, Some(retry())).await;
     stack.front.consume(spans(3)).await.unwrap();
     let at: Vec<u128> = peer.attempts().iter().map(|(at, _)| at.as_millis()).collect();
     assert_eq!(at, [0, 5000, 12500, 23750]);
@@ -105,7 +116,7 @@ async fn what_is_refused_for_now_is_tried_again_after_growing_delays() {
 async fn a_delay_that_the_other_side_asks_for_is_the_least_that_is_waited() {
     let after = |secs| Refused::Retryable { reason: "busy".into(), after: Some(Duration::from_secs(secs)) };
     let peer = Peer::answering([after(60), after(1)]);
-    let stack = Stack::on(&peer, None, Some(retry()));
+    let stack = Stack::on(&peer, None, Some(retry())).await;
     stack.front.consume(spans(1)).await.unwrap();
     let at: Vec<u64> = peer.attempts().iter().map(|(at, _)| at.as_millis() as u64).collect();
     assert_eq!(at, [0, 60_000, 67_500], "the second delay is the back-off's own, which is longer");
@@ -114,7 +125,7 @@ async fn a_delay_that_the_other_side_asks_for_is_the_least_that_is_waited() {
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_for_good_is_not_tried_again() {
     let peer = Peer::answering([Refused::permanent("no such tenant")]);
-    let stack = Stack::on(&peer, None, Some(retry()));
+    let stack = Stack::on(&peer, None, Some(retry())).await;
     let refused = stack.front.consume(spans(2)).await.unwrap_err();
     assert_eq!(refused, Refused::permanent("no such tenant"));
     assert_eq!(peer.attempts().len(), 1);
@@ -124,7 +135,7 @@ async fn what_is_refused_for_good_is_not_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_given_up_when_its_time_is_up() {
     let peer = Peer::answering(std::iter::repeat_n(Refused::retryable("down"), 100));
-    let stack = Stack::on(&peer, None, Some(retry()));
+    let stack = Stack::on(&peer, None, Some(retry())).await;
     let refused = stack.front.consume(spans(2)).await.unwrap_err();
     assert_eq!(refused, Refused::retryable("no more retries left: down"));
     let (last, _) = *peer.attempts().last().unwrap();
@@ -132,14 +143,14 @@ async fn a_request_is_given_up_when_its_time_is_up() {
 
     let peer = Peer::answering(std::iter::repeat_n(Refused::retryable("down"), 100));
     let for_ever = RetryConfig { max_elapsed_time: GoDuration::default(), ..retry() };
-    Stack::on(&peer, None, Some(for_ever)).front.consume(spans(2)).await.unwrap();
+    Stack::on(&peer, None, Some(for_ever)).await.front.consume(spans(2)).await.unwrap();
     assert_eq!(peer.attempts().len(), 101);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_retries_the_first_refusal_travels_back() {
     let peer = Peer::answering([Refused::retryable("busy")]);
-    let stack = Stack::on(&peer, None, None);
+    let stack = Stack::on(&peer, None, None).await;
     assert_eq!(stack.front.consume(spans(1)).await, Err(Refused::retryable("busy")));
 }
 
@@ -147,7 +158,7 @@ async fn without_retries_the_first_refusal_travels_back() {
 async fn a_queue_takes_at_once_and_sends_with_so_many_consumers() {
     let peer = Peer::behind_a_gate();
     let queue = QueueConfig { num_consumers: 2, ..QueueConfig::default() };
-    let stack = Stack::on(&peer, Some(queue), Some(retry()));
+    let stack = Stack::on(&peer, Some(queue), Some(retry())).await;
     for _ in 0..5 {
         stack.front.consume(spans(1)).await.unwrap();
     }
@@ -162,8 +173,8 @@ async fn a_queue_takes_at_once_and_sends_with_so_many_consumers() {
 async fn a_full_queue_refuses_for_now_and_has_room_again_once_something_was_sent() {
     for (sizer, queue_size) in [(Sizer::Requests, 2), (Sizer::Items, 21), (Sizer::Bytes, 60)] {
         let peer = Peer::behind_a_gate();
-        let queue = QueueConfig { queue_size, sizer, ..QueueConfig::default() };
-        let stack = Stack::on(&peer, Some(queue), None);
+        let queue = QueueConfig { queue_size, sizer: Some(sizer), ..QueueConfig::default() };
+        let stack = Stack::on(&peer, Some(queue), None).await;
         stack.front.consume(spans(10)).await.unwrap();
         stack.front.consume(spans(10)).await.unwrap();
         let refused = stack.front.consume(spans(10)).await.unwrap_err();
@@ -181,7 +192,7 @@ async fn a_full_queue_refuses_for_now_and_has_room_again_once_something_was_sent
 async fn a_full_queue_that_blocks_waits_for_room() {
     let peer = Peer::behind_a_gate();
     let queue = QueueConfig { queue_size: 1, block_on_overflow: true, ..QueueConfig::default() };
-    let stack = Stack::on(&peer, Some(queue), None);
+    let stack = Stack::on(&peer, Some(queue), None).await;
     stack.front.consume(spans(1)).await.unwrap();
     let waiting = tokio::time::timeout(Duration::from_secs(60), stack.front.consume(spans(1))).await;
     assert!(waiting.is_err(), "there is no room");
@@ -192,17 +203,17 @@ async fn a_full_queue_that_blocks_waits_for_room() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_never_fit_a_queue_is_refused_for_good() {
-    let queue = QueueConfig { queue_size: 5, sizer: Sizer::Items, ..QueueConfig::default() };
-    let stack = Stack::on(&Peer::answering([]), Some(queue), None);
+    let queue = QueueConfig { queue_size: 5, sizer: Some(Sizer::Items), ..QueueConfig::default() };
+    let stack = Stack::on(&Peer::answering([]), Some(queue), None).await;
     let refused = stack.front.consume(spans(6)).await.unwrap_err();
-    assert_eq!(refused, Refused::permanent("request of 6 Items is larger than the sending queue of 5"));
+    assert_eq!(refused, Refused::permanent("request of 6 items is larger than the sending queue of 5"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_signal_does_not_fill_the_queue_of_another() {
     let peer = Peer::behind_a_gate();
     let queue = QueueConfig { queue_size: 1, ..QueueConfig::default() };
-    let stack = Stack::on(&peer, Some(queue), None);
+    let stack = Stack::on(&peer, Some(queue), None).await;
     stack.front.consume(spans(1)).await.unwrap();
     stack.front.consume(Data::Logs(Arc::default())).await.unwrap();
     stack.front.consume(Data::Metrics(Arc::default())).await.unwrap();
@@ -214,7 +225,7 @@ async fn stopping_ends_back_offs_and_gives_each_queued_request_one_last_attempt(
     let down = std::iter::repeat_n(Refused::retryable("down"), 3);
     let peer = Peer::answering(down);
     let queue = QueueConfig { num_consumers: 1, ..QueueConfig::default() };
-    let stack = Stack::on(&peer, Some(queue), Some(retry()));
+    let stack = Stack::on(&peer, Some(queue), Some(retry())).await;
     for items in [1, 10, 100, 1000] {
         stack.front.consume(spans(items)).await.unwrap();
     }
@@ -231,7 +242,7 @@ async fn stopping_ends_back_offs_and_gives_each_queued_request_one_last_attempt(
 async fn a_peer_that_hangs_does_not_keep_the_program_from_ending() {
     let peer = Peer::behind_a_gate();
     let queue = QueueConfig { num_consumers: 2, ..QueueConfig::default() };
-    let stack = Stack::on(&peer, Some(queue), Some(retry()));
+    let stack = Stack::on(&peer, Some(queue), Some(retry())).await;
     for _ in 0..5 {
         stack.front.consume(spans(10)).await.unwrap();
     }
@@ -242,57 +253,6 @@ async fn a_peer_that_hangs_does_not_keep_the_program_from_ending() {
     assert!(front.consume(spans(1)).await.unwrap_err().is_retryable(), "a closed queue takes nothing");
 }
 
-/// What is wrong with a `retry_on_failure` and a `sending_queue`.
-fn problems(json: &str) -> Vec<String> {
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
-    struct Config {
-        sending_queue: component::config::Optional<QueueConfig>,
-        retry_on_failure: RetryConfig,
-    }
-    let node: Node = serde_json::from_str(json).unwrap();
-    let section = Section::new("exporters::x", &node);
-    let config: Config = match section.decode() {
-        Ok(config) => config,
-        Err(e) => return e.problems().iter().map(|p| p.message.clone()).collect(),
-    };
-    let mut problems = section.problems();
-    config.retry_on_failure.check(&mut problems);
-    QueueConfig::check(&config.sending_queue, &mut problems);
-    problems.finish().map_or_else(
-        |e| e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect(),
-        |()| Vec::new(),
-    )
-}
-
-#[test]
-fn settings_that_make_no_sense_are_refused() {
-    for (json, want) in [
-        (r#"{"retry_on_failure": {"max_elapsed_time": 0}, "sending_queue": {}}"#, ""),
-        (r#"{"retry_on_failure": {"multiplier": -1}}"#, "retry_on_failure::multiplier: 'multiplier' is -1: "),
-        (
-            r#"{"retry_on_failure": {"randomization_factor": 1.5}}"#,
-            "'randomization_factor' is 1.5: expected a ",
-        ),
-        (
-            r#"{"retry_on_failure": {"enabled": false, "max_elapsed_time": "20s"}}"#,
-            "'max_elapsed_time' must not be less than 'max_interval'",
-        ),
-        (
-            r#"{"retry_on_failure": {"max_elapsed_time": "1s", "max_interval": "1s"}}"#,
-            "'max_elapsed_time' must not be less than 'initial_interval'",
-        ),
-        (r#"{"sending_queue": {"queue_size": 0}}"#, "`queue_size` must be positive"),
-        (
-            r#"{"sending_queue": {"num_consumers": 0}}"#,
-            "sending_queue::num_consumers: `num_consumers` must be",
-        ),
-        (r#"{"sending_queue": {"enabled": false, "num_consumers": 0}}"#, ""),
-        (r#"{"sending_queue": {"sizer": "spans"}}"#, "spans"),
-        (r#"{"sending_queue": {"batch": {}}}"#, "invalid keys: batch"),
-    ] {
-        let found = problems(json);
-        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
-        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
-    }
-}
+mod batches;
+mod config;
+mod stored;

@@ -1,0 +1,150 @@
+//! The section `sending_queue`: what the user writes, and what is wrong with it.
+
+use std::collections::BTreeSet;
+
+use component::ComponentId;
+use component::config::{GoDuration, Optional, Problems};
+use serde::Deserialize;
+
+use crate::Sizer;
+
+/// The section `sending_queue`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct QueueConfig {
+    /// How many requests are sent at once, at most.
+    pub num_consumers: i64,
+    /// How much is held, in units of `sizer`.
+    pub queue_size: i64,
+    /// What is counted; requests where it is not said.
+    pub sizer: Option<Sizer>,
+    /// True: whoever sends waits until the request was delivered, and is told the outcome.
+    pub wait_for_result: bool,
+    /// True: wait for room. False: refuse, so that the sender may try again.
+    pub block_on_overflow: bool,
+    /// The extension that stores the requests; without one they are in memory.
+    pub storage: Option<String>,
+    /// How requests are put together before they are sent; as they come where it is off.
+    pub batch: Optional<BatchConfig>,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        QueueConfig {
+            num_consumers: 10,
+            queue_size: 1000,
+            sizer: None,
+            wait_for_result: false,
+            block_on_overflow: false,
+            storage: None,
+            batch: Optional::none(),
+        }
+    }
+}
+
+/// The section `batch` of a queue.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct BatchConfig {
+    /// How long a request waits for others.
+    pub flush_timeout: GoDuration,
+    /// A batch of this size is sent at once.
+    pub min_size: i64,
+    /// No batch is larger than this; 0 is without a bound. A single item is sent whatever its size.
+    pub max_size: i64,
+    /// What is counted: the same as by the queue where that says it, else items.
+    pub sizer: Option<Sizer>,
+    /// Which requests are kept apart.
+    pub partition: PartitionConfig,
+}
+
+impl Default for BatchConfig {
+    fn default() -> Self {
+        BatchConfig {
+            flush_timeout: GoDuration::from_millis(200),
+            min_size: 8192,
+            max_size: 0,
+            sizer: None,
+            partition: PartitionConfig::default(),
+        }
+    }
+}
+
+/// The section `partition` of a batch.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct PartitionConfig {
+    /// Requests whose metadata differ under one of these keys are not put together.
+    pub metadata_keys: Vec<String>,
+}
+
+impl QueueConfig {
+    /// What the queue counts.
+    pub fn sizer(&self) -> Sizer {
+        self.sizer.unwrap_or_default()
+    }
+
+    /// What batches count, where they are made.
+    pub(crate) fn batch_sizer(&self) -> Sizer {
+        let own = self.batch.get().and_then(|batch| batch.sizer);
+        own.or(self.sizer).unwrap_or(Sizer::Items)
+    }
+
+    /// How much is held, in units of the sizer.
+    pub(crate) fn capacity(&self) -> u64 {
+        u64::try_from(self.queue_size).unwrap_or(0)
+    }
+
+    /// How many requests are sent at once.
+    pub(crate) fn consumers(&self) -> usize {
+        usize::try_from(self.num_consumers).unwrap_or(1)
+    }
+
+    /// Checks the values of the section, where it is on.
+    pub fn check(section: &Optional<QueueConfig>, problems: &mut Problems<'_>) {
+        let Some(queue) = section.get() else { return };
+        let key = |name: &str| format!("sending_queue::{name}");
+        problems.require(queue.num_consumers > 0, &key("num_consumers"), "`num_consumers` must be positive");
+        problems.require(queue.queue_size > 0, &key("queue_size"), "`queue_size` must be positive");
+        problems.require(!queue.wait_for_result || queue.storage.is_none(), &key("wait_for_result"), {
+            "`wait_for_result` is not supported with a persistent queue configured with `storage`"
+        });
+        if let Some(Err(e)) = queue.storage.as_deref().map(ComponentId::parse) {
+            problems.add(&key("storage"), e.to_string());
+        }
+        if let Some(batch) = queue.batch.get() {
+            queue.check_batch(batch, problems);
+        }
+    }
+
+    fn check_batch(&self, batch: &BatchConfig, problems: &mut Problems<'_>) {
+        let key = |name: &str| format!("sending_queue::batch::{name}");
+        let (sizer, least, most) = (self.batch_sizer(), batch.min_size, batch.max_size);
+        problems.require(sizer != Sizer::Requests, &key("sizer"), {
+            format!("`batch` supports only `items` or `bytes` sizer, found \"{sizer}\"")
+        });
+        problems.require(!batch.flush_timeout.is_zero(), &key("flush_timeout"), {
+            "`flush_timeout` must be positive, found 0"
+        });
+        problems.require(least >= 0, &key("min_size"), {
+            format!("`min_size` must be non-negative, found {least}")
+        });
+        problems.require(most >= 0, &key("max_size"), {
+            format!("`max_size` must be non-negative, found {most}")
+        });
+        problems.require(most <= 0 || most >= least, &key("max_size"), {
+            format!("`max_size` ({most}) must be greater or equal to `min_size` ({least})")
+        });
+        let is_same = sizer == self.sizer() && sizer != Sizer::Requests;
+        problems.require(!is_same || least <= self.queue_size, &key("min_size"), {
+            "`min_size` must be less than or equal to `queue_size`"
+        });
+        let mut seen = BTreeSet::new();
+        for name in &batch.partition.metadata_keys {
+            let name = name.to_lowercase();
+            problems.require(seen.insert(name.clone()), &key("partition::metadata_keys"), {
+                format!("duplicate entry in metadata_keys: {name:?} (case-insensitive)")
+            });
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The collector's own metrics of an exporter, by the Collector's names.
+
+use std::sync::{Arc, Weak};
+
+use component::{ComponentId, Host, Refused, Signal};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
+
+use crate::Tally;
+
+/// The bounds of a histogram of items.
+const ITEM_BOUNDS: [f64; 22] = [
+    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0,
+    7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
+];
+
+/// The instruments of one signal of one exporter.
+#[derive(Debug)]
+pub(crate) struct Instruments {
+    sent: Counter<u64>,
+    send_failed: Counter<u64>,
+    enqueue_failed: Counter<u64>,
+    in_flight: UpDownCounter<i64>,
+    enqueue_size: Histogram<u64>,
+    batch_send_size: Histogram<u64>,
+    whose: KeyValue,
+    of_what: KeyValue,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
+impl Instruments {
+    pub(crate) fn new(host: &Host, id: &ComponentId, signal: Signal) -> Self {
+        let (meter, items) = (host.meter(), items_of(signal));
+        let counter = |what: &str| meter.u64_counter(format!("otelcol_exporter_{what}_{items}")).build();
+        let histogram = |what: &str| {
+            let bounds = ITEM_BOUNDS.to_vec();
+            meter.u64_histogram(format!("otelcol_exporter_{what}")).with_boundaries(bounds).build()
+        };
+        Instruments {
+            sent: counter("sent"),
+            send_failed: counter("send_failed"),
+            enqueue_failed: counter("enqueue_failed"),
+            in_flight: meter.i64_up_down_counter("otelcol_exporter_in_flight_requests").build(),
+            enqueue_size: histogram("enqueue_size"),
+            batch_send_size: histogram("queue_batch_send_size"),
+            whose: KeyValue::new("exporter", id.to_string()),
+            of_what: KeyValue::new("data_type", signal.name()),
+        }
+    }
+
+    pub(crate) fn sent(&self, items: u64) {
+        self.sent.add(items, std::slice::from_ref(&self.whose));
+    }
+
+    pub(crate) fn send_failed(&self, items: u64, why: &str, is_permanent: bool) {
+        let (why, is_permanent) =
+            (KeyValue::new("error.type", why.to_owned()), KeyValue::new("error.permanent", is_permanent));
+        self.send_failed.add(items, &[self.whose.clone(), why, is_permanent]);
+    }
+
+    pub(crate) fn enqueue_failed(&self, items: u64) {
+        self.enqueue_failed.add(items, std::slice::from_ref(&self.whose));
+    }
+
+    pub(crate) fn in_flight(&self, by: i64) {
+        self.in_flight.add(by, &[self.whose.clone(), self.of_what.clone()]);
+    }
+
+    pub(crate) fn enqueued(&self, items: u64) {
+        self.enqueue_size.record(items, std::slice::from_ref(&self.whose));
+    }
+
+    pub(crate) fn batch_sent(&self, items: u64) {
+        self.batch_send_size.record(items, std::slice::from_ref(&self.whose));
+    }
+
+    /// Has the meter ask for the size of a queue as long as that is there.
+    pub(crate) fn watch_queue(meter: &Meter, id: &ComponentId, signal: Signal, tally: &Arc<Tally>) {
+        let whose = [KeyValue::new("exporter", id.to_string()), KeyValue::new("data_type", signal.name())];
+        let gauge = |name: &'static str, value: fn(&Tally) -> u64| {
+            let (tally, whose): (Weak<Tally>, _) = (Arc::downgrade(tally), whose.clone());
+            let observing = meter.u64_observable_gauge(name).with_callback(move |observer| {
+                if let Some(tally) = tally.upgrade() {
+                    observer.observe(value(&tally), &whose);
+                }
+            });
+            let _ = observing.build();
+        };
+        gauge("otelcol_exporter_queue_size", Tally::queue_size);
+        gauge("otelcol_exporter_queue_capacity", Tally::queue_capacity);
+    }
+}
+
+/// What the items of a signal are called in the names of metrics.
+fn items_of(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Logs => "log_records",
+        Signal::Metrics => "metric_points",
+        Signal::Traces => "spans",
+        Signal::Profiles => "profile_samples",
+    }
+}
+
+/// The words for a refusal that may be an attribute: the codes of gRPC, as the exporters tell them.
+const ERROR_TYPES: [&str; 16] = [
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
+/// The attribute `error.type` of a refusal: the code in its text, of a closed list.
+pub(crate) fn error_type(refused: &Refused) -> &'static str {
+    let text = refused.to_string();
+    let code = text.split_once("code = ").map(|(_, rest)| rest);
+    let word =
+        code.and_then(|rest| rest.split(|c: char| !c.is_ascii_alphabetic()).next()).unwrap_or_default();
+    let word = if word == "Cancelled" { "Canceled" } else { word };
+    ERROR_TYPES.into_iter().find(|known| *known == word).unwrap_or("_OTHER")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_an_error_is_its_code_or_other() {
+        for (text, want) in [
+            ("rpc error: code = Unavailable desc = down", "Unavailable"),
+            ("no more retries left: rpc error: code = Cancelled desc = x", "Canceled"),
+            ("rpc error: code = Made(7) desc = x", "_OTHER"),
+            ("connection refused", "_OTHER"),
+        ] {
+            assert_eq!(error_type(&Refused::retryable(text)), want);
+        }
+    }
+}
