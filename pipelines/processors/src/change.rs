@@ -25,10 +25,13 @@ struct Change<F> {
     next: Arc<dyn Consumer>,
 }
 
+// The change is made when the future runs: only then is the request's context there.
 impl<F: Fn(&mut Data) + Send + Sync> Consumer for Change<F> {
     fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        (self.change)(&mut data);
-        self.next.consume(data)
+        Box::pin(async move {
+            (self.change)(&mut data);
+            self.next.consume(data).await
+        })
     }
 }
 
@@ -36,10 +39,12 @@ struct Filter<F>(Change<F>);
 
 impl<F: Fn(&mut Data) + Send + Sync> Consumer for Filter<F> {
     fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        (self.0.change)(&mut data);
-        match data.items() {
-            0 => Box::pin(async { Ok(()) }),
-            _ => self.0.next.consume(data),
-        }
+        Box::pin(async move {
+            (self.0.change)(&mut data);
+            match data.items() {
+                0 => Ok(()),
+                _ => self.0.next.consume(data).await,
+            }
+        })
     }
 }

@@ -3,7 +3,7 @@
 
 use component::{ComponentId, Host, Signal};
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram};
+use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
 
 /// A counter of this name.
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
@@ -15,6 +15,12 @@ pub(crate) fn counter(host: &Host, name: impl Into<String>) -> Counter<u64> {
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
 pub(crate) fn histogram(host: &Host, name: &'static str, bounds: &[f64]) -> Histogram<u64> {
     host.meter().u64_histogram(name).with_boundaries(bounds.to_vec()).build()
+}
+
+/// A counter of this name that goes both ways.
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
+pub(crate) fn up_down_counter(host: &Host, name: &'static str) -> UpDownCounter<i64> {
+    host.meter().i64_up_down_counter(name).build()
 }
 
 /// The attribute that says whose metric it is.

@@ -7,7 +7,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::convert::Target;
-use super::{Action, Source, When};
+use super::{Action, FromContext, Source, When};
 use crate::matching::pattern_error;
 
 /// One action.
@@ -24,6 +24,8 @@ pub struct ActionConfig {
     pub default_value: Option<Node>,
     /// The attribute whose value to set it to.
     pub from_attribute: String,
+    /// What of the request to set it to: `metadata.` and a header, or `auth.` and a word on the sender.
+    pub from_context: String,
     /// What keys to delete or hash as well; what to extract.
     pub pattern: String,
     /// `string`, `int` or `double`.
@@ -71,15 +73,14 @@ impl ActionConfig {
     fn set(&self, when: When) -> Result<Action, Wrong> {
         self.needs_key()?;
         self.does_not_use(&[PATTERN, CONVERTED_TYPE])?;
-        if self.value.is_some() && !self.from_attribute.is_empty() {
-            return Err((
-                "",
-                "multiple value sources are set: expected one of \"value\", \"from_attribute\"".into(),
-            ));
+        if [VALUE, FROM_ATTRIBUTE, FROM_CONTEXT].iter().filter(|(_, is_set)| is_set(self)).count() > 1 {
+            let expected = r#"expected one of "value", "from_attribute", "from_context""#;
+            return Err(("", format!("multiple value sources are set: {expected}")));
         }
         let source = Source {
             value: self.value.as_ref().map(any_value).transpose().map_err(|e| ("value", e))?,
             from_attribute: Some(self.from_attribute.clone()).filter(|name| !name.is_empty()),
+            from_context: self.context_source()?,
             default_value: self
                 .default_value
                 .as_ref()
@@ -87,11 +88,27 @@ impl ActionConfig {
                 .transpose()
                 .map_err(|e| ("default_value", e))?,
         };
-        if source.value.is_none() && source.from_attribute.is_none() && source.default_value.is_none() {
-            let expected = r#"either field "value", "from_attribute" or "default_value" must be specified"#;
+        let is_set = [VALUE, FROM_ATTRIBUTE, FROM_CONTEXT].iter().any(|(_, is_set)| is_set(self));
+        if !is_set && source.default_value.is_none() {
+            let expected = r#"either field "value", "from_attribute", "from_context" or "default_value" must be specified"#;
             return Err(("", format!("action {:?}: {expected}", self.action)));
         }
         Ok(Action::Set { key: self.key.clone(), source, when })
+    }
+
+    /// A name without a prefix is that of a header.
+    fn context_source(&self) -> Result<Option<FromContext>, Wrong> {
+        let name = self.from_context.as_str();
+        Ok(match (name, name.strip_prefix("metadata."), name.strip_prefix("auth.")) {
+            ("", ..) => None,
+            ("client.address", ..) => {
+                let expected = "expected metadata.<header> or auth.<attribute>";
+                return Err(("from_context", format!("the sender's address is not carried: {expected}")));
+            }
+            (_, Some(header), _) => Some(FromContext::Metadata(header.to_owned())),
+            (_, _, Some(attribute)) => Some(FromContext::Auth(attribute.to_owned())),
+            (header, ..) => Some(FromContext::Metadata(header.to_owned())),
+        })
     }
 
     fn by_pattern(&self, make: fn(String, Option<Regex>) -> Action) -> Result<Action, Wrong> {
@@ -106,7 +123,7 @@ impl ActionConfig {
 
     fn extract(&self) -> Result<Action, Wrong> {
         self.needs_key()?;
-        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, CONVERTED_TYPE])?;
+        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, FROM_CONTEXT, CONVERTED_TYPE])?;
         if self.pattern.is_empty() {
             return Err(("", r#"missing required field "pattern" for action "extract""#.into()));
         }
@@ -123,7 +140,7 @@ impl ActionConfig {
 
     fn convert(&self) -> Result<Action, Wrong> {
         self.needs_key()?;
-        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, PATTERN])?;
+        self.does_not_use(&[VALUE, FROM_ATTRIBUTE, FROM_CONTEXT, PATTERN])?;
         if self.converted_type.is_empty() {
             return Err(("", r#"missing required field "converted_type" for action "convert""#.into()));
         }
@@ -161,6 +178,7 @@ type Field = (&'static str, fn(&ActionConfig) -> bool);
 
 const VALUE: Field = ("value", |a| a.value.is_some());
 const FROM_ATTRIBUTE: Field = ("from_attribute", |a| !a.from_attribute.is_empty());
+const FROM_CONTEXT: Field = ("from_context", |a| !a.from_context.is_empty());
 const PATTERN: Field = ("pattern", |a| !a.pattern.is_empty());
 const CONVERTED_TYPE: Field = ("converted_type", |a| !a.converted_type.is_empty());
 

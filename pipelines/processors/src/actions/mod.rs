@@ -1,11 +1,11 @@
 //! What can be done to attributes: a list of actions, applied in order, as in the Collector.
 //!
-//! `config` is what the user writes and its checks; this file is what runs. Missing from the Collector's:
-//! `from_context`, since no request context travels with the data.
+//! `config` is what the user writes and its checks; this file is what runs.
 
 mod config;
 mod convert;
 
+use component::context;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use regex::Regex;
@@ -45,14 +45,39 @@ pub(crate) enum When {
 pub(crate) struct Source {
     value: Option<AnyValue>,
     from_attribute: Option<String>,
+    from_context: Option<FromContext>,
     default_value: Option<AnyValue>,
+}
+
+/// A part of what is known of the request that data came with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum FromContext {
+    /// What an authenticator says of the sender.
+    Auth(String),
+    /// A header.
+    Metadata(String),
+}
+
+impl FromContext {
+    /// Several values of a header become one text.
+    fn value(&self) -> Option<AnyValue> {
+        let context = context::current();
+        match self {
+            FromContext::Auth(name) => context.identity.0.get(name).cloned().map(text),
+            FromContext::Metadata(name) => match context.metadata.get(name) {
+                [] => None,
+                values => Some(text(values.join(";"))),
+            },
+        }
+    }
 }
 
 impl Source {
     fn value(&self, attributes: &[KeyValue]) -> Option<AnyValue> {
         let copied = || attributes.iter().find(|a| Some(&a.key) == self.from_attribute.as_ref());
         let copied = || copied().map(|a| a.value.clone().unwrap_or_default());
-        self.value.clone().or_else(copied).or_else(|| self.default_value.clone())
+        let told = || self.from_context.as_ref().and_then(FromContext::value);
+        self.value.clone().or_else(copied).or_else(told).or_else(|| self.default_value.clone())
     }
 }
 

@@ -2,9 +2,11 @@
 //! is JSON; numbers with a point are doubles.
 
 use component::Signal;
+use component::auth::Identity;
+use component::context::{self, Context, Metadata};
 
 use crate::resource::FACTORY;
-use crate::testing::{check as check_batch, problems};
+use crate::testing::{Started, check as check_batch, problems};
 
 /// Attributes in OTLP JSON.
 fn attributes(pairs: &str) -> String {
@@ -123,6 +125,33 @@ fn convert_changes_the_type_of_what_can_be_converted() {
 }
 
 #[test]
+fn values_come_from_headers_and_from_who_sent_them() {
+    let mut metadata = Metadata::default();
+    metadata.add("X-Tenant", "a");
+    metadata.add("x-tenant", "b");
+    let identity = Identity([("username".to_owned(), "u".to_owned())].into());
+    let context = Context { metadata: metadata.into(), identity: identity.into() };
+    for (from, value) in [
+        ("metadata.x-tenant", r#"a="a;b""#),
+        ("X-Tenant", r#"a="a;b""#),
+        ("metadata.other", ""),
+        ("auth.username", r#"a="u""#),
+        ("auth.other", ""),
+    ] {
+        let settings =
+            format!(r#"{{"attributes": [{{"key": "a", "from_context": "{from}", "action": "upsert"}}]}}"#);
+        let started = Started::by(&FACTORY, &settings);
+        let empty = otlp_json::decode(Signal::Logs, br#"{"resourceLogs":[{"resource":{}}]}"#).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let passed = started.front.consume(empty);
+        runtime.block_on(context::scope(context.clone(), passed)).unwrap();
+        let want = format!(r#"{{"resourceLogs":[{{"resource":{{"attributes":[{}]}}}}]}}"#, attributes(value));
+        let want = otlp_json::decode(Signal::Logs, want.as_bytes()).unwrap();
+        assert_eq!(started.sink.take(), [want], "{from}");
+    }
+}
+
+#[test]
 fn actions_are_applied_in_order() {
     let actions =
         r#"{"key": "a", "from_attribute": "b", "action": "insert"}, {"key": "b", "action": "delete"}"#;
@@ -138,7 +167,7 @@ fn what_is_no_action_is_refused_with_its_place() {
         (r#"{"action": "insert", "value": 1}"#, "x::attributes[0]: missing required field \"key\""),
         (
             r#"{"key": "a", "action": "update"}"#,
-            "either field \"value\", \"from_attribute\" or \"default_value\"",
+            "either field \"value\", \"from_attribute\", \"from_context\" or \"default_value\"",
         ),
         (r#"{"key": "a", "action": "upsert", "value": 1, "from_attribute": "b"}"#, "multiple value sources"),
         (
@@ -166,7 +195,17 @@ fn what_is_no_action_is_refused_with_its_place() {
             r#"{"key": "a", "action": "convert", "converted_type": "bool"}"#,
             "invalid value \"bool\": expected string",
         ),
-        (r#"{"key": "a", "action": "insert", "from_context": "x"}"#, "invalid keys: from_context"),
+        (r#"{"key": "a", "action": "insert", "from_context": "metadata.x"}"#, ""),
+        (
+            r#"{"key": "a", "action": "insert", "from_context": "client.address"}"#,
+            "x::attributes[0]::from_context: the sender's address is not carried",
+        ),
+        (r#"{"key": "a", "action": "insert", "from_context": "x", "value": 1}"#, "multiple value sources"),
+        (
+            r#"{"key": "a", "action": "convert", "converted_type": "int", "from_context": "x"}"#,
+            "x::attributes[0]::from_context: action \"convert\" does not use",
+        ),
+        (r#"{"key": "a", "action": "insert", "from": "x"}"#, "invalid keys: from"),
     ] {
         let found = problems(&FACTORY, &format!(r#"{{"attributes": [{action}]}}"#));
         assert_eq!(found.len(), usize::from(!want.is_empty()), "{action}: {found:?}");

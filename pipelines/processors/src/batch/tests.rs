@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use component::context::{self, Context, Metadata};
 use component::{Data, Processor, Refused, Signal};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Batch, BatchConfig, CountsSnapshot, FACTORY};
 use crate::testing::{Sink, Started, problems};
@@ -176,6 +178,48 @@ async fn a_slow_exporter_is_felt_upstream() {
     assert_eq!((taken, begin.elapsed()), (super::WAITING_MAX + 1, 60 * MS));
 }
 
+/// Keeps of every batch its size and the values under `tenant` that it came with.
+#[derive(Default)]
+struct Tenants(std::sync::Mutex<Vec<(usize, Vec<String>)>>);
+
+impl component::Consumer for Tenants {
+    fn consume(&self, data: Data) -> component::BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(async move {
+            let context = context::current();
+            assert!(context.metadata.get("other").is_empty(), "only what was asked for goes on");
+            self.0.lock().unwrap().push((data.items(), context.metadata.get("tenant").to_vec()));
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_with_other_metadata_is_held_apart_and_handed_on_with_it() {
+    let settings = r#"{"metadata_keys": ["Tenant"], "metadata_cardinality_limit": 3}"#;
+    let (sink, stop) = (std::sync::Arc::new(Tenants::default()), CancellationToken::new());
+    let processor = crate::testing::build(&FACTORY, settings).unwrap();
+    let (front, running) = processor.start(sink.clone(), &component::Host::detached(), stop.clone());
+    let send = async |tenants: &[&str], count: usize| {
+        let mut metadata = Metadata::default();
+        tenants.iter().for_each(|tenant| metadata.add("tenant", *tenant));
+        metadata.add("other", "x");
+        let context = Context { metadata: metadata.into(), ..Context::default() };
+        context::scope(context, front.consume(spans(0..count))).await
+    };
+    for (tenants, count) in [(&["a"][..], 1), (&["b"], 2), (&["a"], 4), (&[], 8)] {
+        send(tenants, count).await.unwrap();
+    }
+    let refused = send(&["a", "b"], 1).await.unwrap_err();
+    assert_eq!(refused, Refused::permanent("too many batcher metadata-value combinations"));
+    stop.cancel();
+    running.await;
+    assert!(send(&["a"], 1).await.unwrap_err().is_retryable());
+    let mut got = std::mem::take(&mut *sink.0.lock().unwrap());
+    got.sort();
+    let of = |tenant: &str| vec![tenant.to_owned()];
+    assert_eq!(got, [(2, of("b")), (5, of("a")), (8, vec![])]);
+}
+
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     for (json, want) in [
@@ -188,7 +232,12 @@ fn settings_that_make_no_sense_are_refused() {
         ),
         (r#"{"timeout": "-1s"}"#, "negative"),
         (r#"{"send_batch_size": -1}"#, "x::send_batch_size: "),
-        (r#"{"metadata_keys": ["a"]}"#, "invalid keys: metadata_keys"),
+        (r#"{"metadata_keys": ["a", "b"], "metadata_cardinality_limit": 0}"#, ""),
+        (
+            r#"{"metadata_keys": ["Tenant", "b", "tenant"]}"#,
+            "x::metadata_keys[2]: duplicate entry in metadata_keys: \"tenant\" (case-insensitive)",
+        ),
+        (r#"{"metadata": ["a"]}"#, "invalid keys: metadata"),
     ] {
         let found = problems(&FACTORY, json);
         assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");

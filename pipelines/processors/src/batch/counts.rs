@@ -1,0 +1,94 @@
+//! What a `batch` processor counts: for whoever holds it, and for the collector's own metrics.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use component::{ComponentId, Host};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
+
+use super::holder::Trigger;
+use crate::telemetry;
+
+/// What a `batch` processor has done.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub(super) size_triggered: AtomicU64,
+    pub(super) timeout_triggered: AtomicU64,
+    pub(super) dropped_items: AtomicU64,
+    pub(super) failing: AtomicBool,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CountsSnapshot {
+    /// Batches that were handed on because they were large enough.
+    pub size_triggered: u64,
+    /// Batches that were handed on because time was up, or the processor stopped.
+    pub timeout_triggered: u64,
+    /// Items of batches that the next component refused.
+    pub dropped_items: u64,
+}
+
+impl Counts {
+    /// The counts now.
+    pub fn snapshot(&self) -> CountsSnapshot {
+        CountsSnapshot {
+            size_triggered: self.size_triggered.load(Ordering::Relaxed),
+            timeout_triggered: self.timeout_triggered.load(Ordering::Relaxed),
+            dropped_items: self.dropped_items.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The metrics of one processor. The size in bytes is not among them: it would have to be worked out for every
+/// batch.
+pub(super) struct Instruments {
+    send_size: Histogram<u64>,
+    size_triggers: Counter<u64>,
+    timeout_triggers: Counter<u64>,
+    dropped_items: Counter<u64>,
+    cardinality: UpDownCounter<i64>,
+    whose: [KeyValue; 1],
+}
+
+/// The bounds of the size of batches, as the Collector has them.
+const SEND_SIZE_BOUNDS: [f64; 22] = [
+    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 9e3, 1e4,
+    2e4, 3e4, 5e4, 1e5,
+];
+
+impl Instruments {
+    pub(super) fn new(id: &ComponentId, host: &Host) -> Self {
+        let counter = |name| telemetry::counter(host, format!("otelcol_processor_batch_{name}"));
+        Instruments {
+            send_size: telemetry::histogram(
+                host,
+                "otelcol_processor_batch_batch_send_size",
+                &SEND_SIZE_BOUNDS,
+            ),
+            size_triggers: counter("batch_size_trigger_send"),
+            timeout_triggers: counter("timeout_trigger_send"),
+            dropped_items: counter("dropped_items"),
+            cardinality: telemetry::up_down_counter(host, "otelcol_processor_batch_metadata_cardinality"),
+            whose: [telemetry::whose(id)],
+        }
+    }
+
+    pub(super) fn sent(&self, trigger: Trigger, items: usize) {
+        let triggers = match trigger {
+            Trigger::Size => &self.size_triggers,
+            Trigger::Timeout => &self.timeout_triggers,
+        };
+        triggers.add(1, &self.whose);
+        self.send_size.record(items as u64, &self.whose);
+    }
+
+    pub(super) fn dropped(&self, items: usize) {
+        self.dropped_items.add(items as u64, &self.whose);
+    }
+
+    /// One more combination of metadata is held apart.
+    pub(super) fn began(&self) {
+        self.cardinality.add(1, &self.whose);
+    }
+}
