@@ -3,7 +3,7 @@
 use component::{Data, Signal};
 use proptest::prelude::*;
 
-use super::{append, split_front};
+use super::{Unit, append, split_front, split_front_by};
 
 /// A batch whose items are numbered: `shape` says how many items each part of each scope of each resource has.
 fn numbered(signal: Signal, shape: &[Vec<Vec<u8>>]) -> Data {
@@ -124,6 +124,23 @@ proptest! {
             let front = split_front(&mut rest, items);
             prop_assert_eq!((front.items(), rest.items()), (items, whole.items() - items));
             prop_assert_eq!([flat(&front), flat(&rest)].concat(), flat(&whole));
+        }
+    }
+
+    #[test]
+    fn a_cut_by_bytes_takes_no_more_than_asked_unless_one_item_is_more(shape in shapes(), most in 1usize..400) {
+        for signal in Signal::STABLE {
+            let (whole, mut pieces) = (numbered(signal, &shape), Vec::new());
+            let mut rest = whole.clone();
+            while rest.encoded_len() > most {
+                pieces.push(split_front_by(&mut rest, most, Unit::Bytes));
+            }
+            pieces.push(rest);
+            for piece in &pieces {
+                prop_assert!(piece.encoded_len() <= most || piece.items() <= 1, "{most} {piece:?}");
+            }
+            let all: Vec<String> = pieces.iter().flat_map(flat).collect();
+            prop_assert_eq!(all, flat(&whole));
         }
     }
 

@@ -1,0 +1,153 @@
+//! What a queue in a storage promises, one claim a test. Time is tokio's paused clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use component::Refused;
+use queue::Sizer;
+
+use crate::harness::{Answer, Backend, Disk, Process, Shape, request};
+
+const SHAPE: Shape = Shape { sizer: Sizer::Requests, queue_size: 1000, num_consumers: 3, batch: None };
+
+fn world() -> (Arc<Disk>, Arc<Backend>) {
+    (Arc::default(), Backend::new())
+}
+
+async fn secs(secs: u64) {
+    tokio::time::sleep(Duration::from_secs(secs)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_request_is_stored_and_removed_once_it_is_delivered() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    process.front.consume(request(0..5)).await.unwrap();
+    assert_eq!(disk.names(), ["0", "qmv0"]);
+    backend.answer(Answer::Take);
+    secs(60).await;
+    assert_eq!(disk.names(), ["qmv0"]);
+    assert_eq!((process.counts().sent, process.counts().queue_size), (5, 0));
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_process_held_is_sent_by_the_next_one_oldest_first() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    for n in 0..10 {
+        process.front.consume(request(n..n + 1)).await.unwrap();
+    }
+    secs(1).await;
+    process.kill();
+    backend.answer(Answer::Take);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    assert_eq!(process.counts().queue_size, 10, "what is there takes room");
+    secs(60).await;
+    assert_eq!(backend.delivered(), (0..10).map(|n| (n, 1)).collect());
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_keeps_what_fails_and_loses_nothing() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    for n in 0..10 {
+        process.front.consume(request(n..n + 1)).await.unwrap();
+    }
+    secs(1).await;
+    let counts = process.stop().await;
+    assert_eq!((counts.send_failed, counts.queue_size), (0, 10), "kept is not failed");
+    backend.answer(Answer::Take);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    secs(60).await;
+    assert_eq!(process.stop().await.sent, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_storage_refuses_for_now_and_takes_again_by_itself() {
+    let (disk, backend) = world();
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    disk.set_full(true);
+    let refused = process.front.consume(request(0..5)).await.unwrap_err();
+    assert_eq!(refused, Refused::retryable("storage is full: no room"));
+    assert_eq!((process.counts().enqueue_failed, process.counts().queue_size), (5, 0));
+    disk.set_full(false);
+    process.front.consume(request(0..5)).await.unwrap();
+    assert_eq!(process.stop().await.sent, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_counts_against_the_size_by_every_sizer() {
+    for (sizer, queue_size) in [(Sizer::Requests, 2), (Sizer::Items, 21), (Sizer::Bytes, 1000)] {
+        let (disk, backend) = world();
+        backend.answer(Answer::Later);
+        let shape = Shape { sizer, queue_size, ..SHAPE };
+        let process = Process::start(shape, &disk, &backend).await;
+        let mut taken = 0;
+        while process.front.consume(request(10 * taken..10 * taken + 10)).await.is_ok() {
+            taken += 1;
+        }
+        assert!(taken >= 2, "{sizer}");
+        process.kill();
+        let process = Process::start(shape, &disk, &backend).await;
+        let refused = process.front.consume(request(500..510)).await.unwrap_err();
+        assert_eq!(refused, Refused::retryable("sending queue is full"), "{sizer}");
+        backend.answer(Answer::Take);
+        secs(60).await;
+        process.front.consume(request(500..510)).await.unwrap();
+        process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_request_that_cannot_be_read_is_counted_and_the_others_are_sent() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    for n in 0..10 {
+        process.front.consume(request(n..n + 1)).await.unwrap();
+    }
+    process.kill();
+    disk.edit(|rows| {
+        rows.insert("4".to_owned(), b"garbage".to_vec());
+        rows.remove("6");
+    });
+    backend.answer(Answer::Take);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    secs(60).await;
+    let counts = process.stop().await;
+    assert_eq!((counts.sent, counts.unreadable_requests, counts.queue_size), (8, 2, 0));
+    assert_eq!(disk.names(), ["qmv0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_cannot_be_read_does_not_stop_the_start() {
+    let (disk, backend) = world();
+    disk.edit(|rows| drop(rows.insert("qmv0".to_owned(), b"\xff\xff\xff".to_vec())));
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    process.front.consume(request(0..5)).await.unwrap();
+    let counts = process.stop().await;
+    assert_eq!((counts.sent, counts.unreadable_requests), (5, 1));
+}
+
+/// An hour's backlog is on the disk; in memory there is what is being sent and what is read ahead.
+#[tokio::test(start_paused = true)]
+async fn memory_holds_a_few_requests_however_many_are_stored() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let shape = Shape { queue_size: 100_000, ..SHAPE };
+    let process = Process::start(shape, &disk, &backend).await;
+    let data = request(0..1);
+    let component::Data::Traces(shared) = &data else { unreachable!() };
+    for _ in 0..2000 {
+        process.front.consume(data.clone()).await.unwrap();
+    }
+    assert_eq!(process.counts().queue_size, 2000);
+    let held = Arc::strong_count(shared);
+    assert!(held < 40, "{held} requests are in memory");
+    process.kill();
+}

@@ -1,0 +1,259 @@
+//! A queue with a storage, for tests: a disk that outlives the process, a backend that answers as told, and a
+//! process that is started, stopped and killed. Time is tokio's paused clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use component::config::{GoDuration, Optional};
+use component::storage::{Namespace, Operation, Storage, StorageClient, StorageError};
+use component::{BoxFuture, ComponentId, Consumer, Data, Host, Offer, Refused, Running, Signal};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use queue::{BatchConfig, QueueConfig, RetryConfig, Sizer, Stages, Tallies, TallySnapshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What the backend says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// Taken.
+    Take,
+    /// Not now.
+    Later,
+    /// Never.
+    Never,
+    /// Taken, and nobody hears of it.
+    Hang,
+}
+
+/// How the queue is configured.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What is counted.
+    pub sizer: Sizer,
+    /// How much is held.
+    pub queue_size: i64,
+    /// How many are sent at once.
+    pub num_consumers: i64,
+    /// The least and the largest batch, in items; none without batches.
+    pub batch: Option<(i64, i64)>,
+}
+
+/// A storage in memory, which keeps what was committed whatever becomes of the process.
+#[derive(Default)]
+pub struct Disk {
+    rows: Mutex<BTreeMap<String, Vec<u8>>>,
+    is_full: AtomicBool,
+}
+
+impl Disk {
+    /// The names of all that is stored.
+    pub fn names(&self) -> Vec<String> {
+        self.rows.lock().unwrap().keys().cloned().collect()
+    }
+
+    /// Changes what is stored behind the queue's back.
+    pub fn edit(&self, edit: impl FnOnce(&mut BTreeMap<String, Vec<u8>>)) {
+        edit(&mut self.rows.lock().unwrap());
+    }
+
+    /// Makes it full, or not.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+}
+
+struct Shared(Arc<Disk>);
+
+impl Storage for Shared {
+    fn open(&self, _: Namespace) -> BoxFuture<'_, Result<Arc<dyn StorageClient>, StorageError>> {
+        let client: Arc<dyn StorageClient> = Arc::new(Shared(self.0.clone()));
+        Box::pin(std::future::ready(Ok(client)))
+    }
+}
+
+impl StorageClient for Shared {
+    fn batch(&self, steps: Vec<Operation>) -> BoxFuture<'_, Result<Vec<Option<Vec<u8>>>, StorageError>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let outcome = self.commit(steps);
+            tokio::task::yield_now().await;
+            outcome
+        })
+    }
+}
+
+impl Shared {
+    fn commit(&self, steps: Vec<Operation>) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        let sets = |step: &Operation| matches!(step, Operation::Set(key, _) if key != "qmv0");
+        if self.0.is_full.load(Ordering::Relaxed) && steps.iter().any(sets) {
+            return Err(StorageError::Full("no room".to_owned()));
+        }
+        let mut rows = self.0.rows.lock().unwrap();
+        let mut one = |step| match step {
+            Operation::Get(key) => rows.get(&key).cloned(),
+            Operation::Set(key, value) => rows.insert(key, value).and(None),
+            Operation::Delete(key) => rows.remove(&key).and(None),
+        };
+        Ok(steps.into_iter().map(&mut one).collect())
+    }
+}
+
+/// The other side: notes every item that it takes, and those it refuses for good.
+pub struct Backend {
+    answer: Mutex<Answer>,
+    delivered: Mutex<BTreeMap<u64, usize>>,
+    refused: Mutex<BTreeSet<u64>>,
+    in_flight: AtomicUsize,
+}
+
+struct InFlight<'a>(&'a Backend, usize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+impl Backend {
+    /// One that takes everything.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Backend {
+            answer: Mutex::new(Answer::Take),
+            delivered: Mutex::default(),
+            refused: Mutex::default(),
+            in_flight: AtomicUsize::default(),
+        })
+    }
+
+    /// How often each item was delivered.
+    pub fn delivered(&self) -> BTreeMap<u64, usize> {
+        self.delivered.lock().unwrap().clone()
+    }
+
+    /// From now on it answers so.
+    pub fn answer(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// The items that it refused for good.
+    pub fn refused(&self) -> BTreeSet<u64> {
+        self.refused.lock().unwrap().clone()
+    }
+
+    /// How many items it was sent and has not answered.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, ids: &[u64]) {
+        let mut delivered = self.delivered.lock().unwrap();
+        ids.iter().for_each(|id| *delivered.entry(*id).or_default() += 1);
+    }
+}
+
+impl Consumer for Backend {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(async move {
+            let ids = ids(&data);
+            self.in_flight.fetch_add(ids.len(), Ordering::Relaxed);
+            let _in_flight = InFlight(self, ids.len());
+            tokio::task::yield_now().await;
+            let answer = *self.answer.lock().unwrap();
+            match answer {
+                Answer::Take => self.take(&ids),
+                Answer::Later => return Err(Refused::retryable("later")),
+                Answer::Never => {
+                    self.refused.lock().unwrap().extend(ids);
+                    return Err(Refused::permanent("never"));
+                }
+                Answer::Hang => {
+                    self.take(&ids);
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    return Err(Refused::retryable("no answer"));
+                }
+            }
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+    }
+}
+
+fn ids(data: &Data) -> Vec<u64> {
+    let Data::Traces(data) = data else { panic!("only spans are sent") };
+    let spans = data.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
+    spans.map(|span| span.start_time_unix_nano).collect()
+}
+
+/// A request of these items.
+pub fn request(ids: std::ops::Range<u64>) -> Data {
+    let span = |id| Span { start_time_unix_nano: id, name: "x".repeat(id as usize % 50), ..Span::default() };
+    let scope = ScopeSpans { spans: ids.map(span).collect(), ..ScopeSpans::default() };
+    let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource] }))
+}
+
+/// One run of the process: a queue on a disk, in front of a backend.
+pub struct Process {
+    /// Where requests go in.
+    pub front: Arc<dyn Consumer>,
+    tallies: Arc<Tallies>,
+    stop: CancellationToken,
+    work: JoinSet<()>,
+}
+
+impl Process {
+    /// Starts.
+    pub async fn start(shape: Shape, disk: &Arc<Disk>, backend: &Arc<Backend>) -> Self {
+        let storage = ComponentId::parse("file_storage").unwrap();
+        let offer = Offer { storage: Some(Arc::new(Shared(disk.clone()))), ..Offer::default() };
+        let host = Host::detached().with_extension(storage, offer);
+        let (tallies, stop) = (Arc::<Tallies>::default(), CancellationToken::new());
+        let id = ComponentId::parse("otlp").unwrap();
+        let stages = shape.stages();
+        let stacked = queue::stack(&host, &id, &[Signal::Traces], &stages, backend.clone(), &tallies, &stop);
+        let (front, running): (_, Running) = stacked.await.unwrap();
+        let mut work = JoinSet::new();
+        work.spawn(running);
+        Process { front, tallies, stop, work }
+    }
+
+    /// What it counted.
+    pub fn counts(&self) -> TallySnapshot {
+        self.tallies.of(Signal::Traces).snapshot()
+    }
+
+    /// Ends it as a signal to stop does.
+    pub async fn stop(mut self) -> TallySnapshot {
+        self.stop.cancel();
+        while self.work.join_next().await.is_some() {}
+        self.counts()
+    }
+
+    /// Ends it as a signal to kill does: nothing of it runs any more, now.
+    pub fn kill(self) {
+        drop(self.work);
+    }
+}
+
+impl Shape {
+    fn stages(&self) -> Stages {
+        let batch = self.batch.map(|(min_size, max_size)| BatchConfig {
+            min_size,
+            max_size,
+            sizer: Some(Sizer::Items),
+            ..BatchConfig::default()
+        });
+        let queue = QueueConfig {
+            num_consumers: self.num_consumers,
+            queue_size: self.queue_size,
+            sizer: Some(self.sizer),
+            storage: Some("file_storage".to_owned()),
+            batch: batch.map_or_else(Optional::none, Optional::some),
+            ..QueueConfig::default()
+        };
+        let retry = RetryConfig { max_elapsed_time: GoDuration::default(), ..RetryConfig::default() };
+        Stages { queue: Some(queue), retry: Some(retry) }
+    }
+}
