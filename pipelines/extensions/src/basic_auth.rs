@@ -1,0 +1,266 @@
+//! `basicauth`: user and password, of those who send to us or of ourselves.
+
+mod htpasswd;
+mod known;
+mod md5_crypt;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use component::auth::{ClientAuth, Identity, ServerAuth, Unauthenticated};
+use component::config::{ConfigError, Problems, Secret, Section};
+use component::context::{Context, Metadata};
+use component::{
+    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+};
+use serde::Deserialize;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio_util::sync::CancellationToken;
+
+use crate::secret_file::{SecretFile, whole};
+use htpasswd::Htpasswd;
+use known::Known;
+
+/// The row of this extension.
+pub const FACTORY: ExtensionFactory =
+    ExtensionFactory { kind: "basicauth", aliases: &[], signals: &[], stability: Stability::Beta, build };
+
+/// The section of the extension: one of the two.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct BasicAuthConfig {
+    /// Who may send to us.
+    pub htpasswd: Option<HtpasswdConfig>,
+    /// As whom we send.
+    pub client_auth: Option<ClientAuthConfig>,
+}
+
+/// The section `htpasswd`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct HtpasswdConfig {
+    /// An htpasswd file, read again when it changes.
+    pub file: PathBuf,
+    /// Lines of one, which win over those of the file.
+    pub inline: Secret,
+}
+
+/// The section `client_auth`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ClientAuthConfig {
+    /// The user.
+    pub username: String,
+    /// A file that holds the user, in place of `username`; read again when it changes.
+    pub username_file: PathBuf,
+    /// The password.
+    pub password: Secret,
+    /// A file that holds the password, in place of `password`; read again when it changes.
+    pub password_file: PathBuf,
+}
+
+const NO_SOURCE: &str = "no credential source provided";
+const INVALID_FORMAT: &str = "invalid authorization format";
+
+impl BasicAuthConfig {
+    fn check(&self, problems: &mut Problems<'_>) {
+        match (&self.htpasswd, &self.client_auth) {
+            (Some(_), Some(_)) => {
+                problems.add("", "only one of `htpasswd` or `client_auth` can be specified");
+            }
+            (None, None) => problems.add("", NO_SOURCE),
+            (Some(HtpasswdConfig { file, inline }), None) => {
+                let is_there = !file.as_os_str().is_empty() || !inline.reveal().is_empty();
+                problems.require(is_there, "htpasswd", NO_SOURCE);
+            }
+            (None, Some(client)) => {
+                // In a file it can only be found out later.
+                let told = format!("{INVALID_FORMAT}: a username must not contain a colon");
+                problems.require(!client.username.contains(':'), "client_auth::username", told);
+            }
+        }
+    }
+}
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
+    let config: BasicAuthConfig = section.decode()?;
+    let mut problems = section.problems();
+    config.check(&mut problems);
+    problems.finish()?;
+    Ok(Box::new(BasicAuth { config }))
+}
+
+struct BasicAuth {
+    config: BasicAuthConfig,
+}
+
+impl Extension for BasicAuth {
+    fn start(
+        self: Box<Self>,
+        _: &Host,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+        Box::pin(async move {
+            let offer = match (&self.config.htpasswd, &self.config.client_auth) {
+                (Some(config), _) => {
+                    Offer { server_auth: Some(Arc::new(Guard::open(config)?)), ..Offer::default() }
+                }
+                (None, Some(config)) => {
+                    Offer { client_auth: Some(Arc::new(Login::open(config)?)), ..Offer::default() }
+                }
+                (None, None) => Offer::default(),
+            };
+            let running: Running = Box::pin(async move { stop.cancelled().await });
+            Ok((offer, running))
+        })
+    }
+}
+
+/// Lets in users by their passwords.
+struct Guard {
+    file: Option<SecretFile<Arc<Htpasswd>>>,
+    inline: Htpasswd,
+    /// The users of the file and those of the section, and who of them showed the right password.
+    users: Mutex<Arc<Users>>,
+}
+
+struct Users {
+    file: Option<Arc<Htpasswd>>,
+    all: Htpasswd,
+    known: Known,
+}
+
+impl Guard {
+    fn open(config: &HtpasswdConfig) -> Result<Self, String> {
+        let is_named = !config.file.as_os_str().is_empty();
+        let file = is_named.then(|| SecretFile::open(&config.file, users_of)).transpose();
+        let file = file.map_err(|e| format!("open htpasswd file: {e}"))?;
+        let inline = Htpasswd::clone(&*users_of(config.inline.reveal())?);
+        let users = Users { file: None, all: inline.clone(), known: Known::default() };
+        Ok(Guard { file, inline, users: Mutex::new(Arc::new(users)) })
+    }
+
+    /// The users as they are now.
+    fn users(&self) -> Arc<Users> {
+        let file = self.file.as_ref().map(SecretFile::current);
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if file != users.file {
+            let all = file.as_deref().cloned().unwrap_or_default().joined(&self.inline);
+            *users = Arc::new(Users { file, all, known: Known::default() });
+        }
+        users.clone()
+    }
+}
+
+fn users_of(content: &str) -> Result<Arc<Htpasswd>, String> {
+    let (users, unread) = Htpasswd::read(content);
+    if unread > 0 {
+        tracing::warn!(lines = unread, "lines of htpasswd are not user:password in a known format, left out");
+    }
+    Ok(Arc::new(users))
+}
+
+impl ServerAuth for Guard {
+    fn authenticate(&self, headers: &Metadata) -> Result<Identity, Unauthenticated> {
+        let shown = headers.get("authorization").first().map(String::as_str).unwrap_or_default();
+        let Credentials { user, password, raw } = Credentials::read(shown).map_err(refused)?;
+        let users = self.users();
+        let find_out = || patiently(users.all.is_slow(), || users.all.fits(&user, &password));
+        if !users.known.or_found(&user, &password, find_out) {
+            return Err(refused("invalid credentials"));
+        }
+        let known = [("username".to_owned(), user), ("raw".to_owned(), raw)];
+        Ok(Identity(known.into_iter().collect()))
+    }
+}
+
+fn refused(why: &str) -> Unauthenticated {
+    Unauthenticated(why.to_owned())
+}
+
+/// Work that takes long makes way for other tasks, where there are other threads for them.
+fn patiently<T>(is_slow: bool, work: impl FnOnce() -> T) -> T {
+    let has_others = || Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if is_slow && has_others() { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// What a header `Authorization` says.
+struct Credentials {
+    user: String,
+    password: String,
+    /// Both, as they came.
+    raw: String,
+}
+
+impl Credentials {
+    fn read(header: &str) -> Result<Self, &'static str> {
+        if header.is_empty() {
+            return Err("no basic auth provided");
+        }
+        let scheme = header.get(..SCHEME.len()).filter(|text| text.eq_ignore_ascii_case(SCHEME));
+        scheme.ok_or("invalid authorization scheme prefix")?;
+        let raw = &header[SCHEME.len()..];
+        let decoded = STANDARD.decode(raw).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let (user, password) = decoded.as_deref().and_then(|d| d.split_once(':')).ok_or(INVALID_FORMAT)?;
+        Ok(Credentials { user: user.to_owned(), password: password.to_owned(), raw: raw.to_owned() })
+    }
+}
+
+const SCHEME: &str = "Basic ";
+
+/// Says who we are.
+struct Login {
+    user: Text,
+    password: Text,
+}
+
+/// A text of the configuration, or of a file.
+enum Text {
+    Inline(String),
+    File(SecretFile<String>),
+}
+
+impl Text {
+    fn open(inline: &str, file: &PathBuf) -> Result<Self, String> {
+        match file.as_os_str().is_empty() {
+            true => Ok(Text::Inline(inline.to_owned())),
+            false => SecretFile::open(file, whole).map(Text::File),
+        }
+    }
+
+    fn current(&self) -> String {
+        match self {
+            Text::Inline(text) => text.clone(),
+            Text::File(file) => file.current(),
+        }
+    }
+}
+
+impl Login {
+    fn open(config: &ClientAuthConfig) -> Result<Self, String> {
+        let user = Text::open(&config.username, &config.username_file)?;
+        let password = Text::open(config.password.reveal(), &config.password_file)?;
+        let login = Login { user, password };
+        login.header()?;
+        Ok(login)
+    }
+
+    fn header(&self) -> Result<String, String> {
+        let (user, password) = (self.user.current(), self.password.current());
+        if user.contains(':') {
+            return Err(format!("{INVALID_FORMAT}: a username must not contain a colon"));
+        }
+        Ok(format!("{SCHEME}{}", STANDARD.encode(format!("{user}:{password}"))))
+    }
+}
+
+impl ClientAuth for Login {
+    fn headers(&self, _: &Context) -> Result<Vec<(String, String)>, String> {
+        Ok(vec![("authorization".to_owned(), self.header()?)])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! htpasswd files: a user and an encoded password per line, in the formats that the Collector's library takes.
+//!
+//! Whether a password fits is found out in constant time, and takes as long for a user that is not there.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha_crypt::{PasswordVerifier as _, ShaCrypt};
+use sha1::{Digest as _, Sha1};
+use subtle::ConstantTimeEq as _;
+
+use super::md5_crypt::md5_crypt;
+
+/// Users and their passwords.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Htpasswd(BTreeMap<String, Password>);
+
+/// An encoded password.
+#[derive(Clone, PartialEq)]
+enum Password {
+    /// `$2y$`, `$2a$`, `$2b$`, `$2x$`.
+    Bcrypt(String),
+    /// `$1$` and `$apr1$`: the magic, the salt and the digest.
+    Md5 { magic: &'static str, salt: String, digest: String },
+    /// `{SHA}` and `{SSHA}`: the digest and the salt, which may be empty.
+    Sha1 { digest: Vec<u8>, salt: Vec<u8> },
+    /// `$5$` and `$6$`.
+    ShaCrypt(String),
+    /// Anything else, as it is.
+    Plain(String),
+}
+
+// What is encoded can be guessed, so it is not printed.
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[REDACTED]")
+    }
+}
+
+type Reader = fn(&str) -> Option<Password>;
+
+/// Who reads an encoding, by what it begins with. What none of them reads is a plain password.
+const READERS: [(&str, Reader); 10] = [
+    ("$1$", |text| md5("$1$", text)),
+    ("$apr1$", |text| md5("$apr1$", text)),
+    ("{SHA}", |text| sha1(text.strip_prefix("{SHA}")?).filter(|p| !is_salted(p))),
+    ("{SSHA}", |text| sha1(text.strip_prefix("{SSHA}")?)),
+    ("$2a$", bcrypt),
+    ("$2b$", bcrypt),
+    ("$2x$", bcrypt),
+    ("$2y$", bcrypt),
+    ("$5$", sha_crypt),
+    ("$6$", sha_crypt),
+];
+
+impl Htpasswd {
+    /// Reads lines, of which later ones win, and counts those that are none, as in the Collector's library.
+    pub(crate) fn read(content: &str) -> (Self, usize) {
+        let (mut users, mut unread) = (BTreeMap::new(), 0);
+        for line in content.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match line.split_once(':').and_then(|(user, encoded)| Some((user, Password::read(encoded)?))) {
+                Some((user, password)) => _ = users.insert(user.to_owned(), password),
+                None => unread += 1,
+            }
+        }
+        (Htpasswd(users), unread)
+    }
+
+    /// The same users and those of `later`, which win.
+    pub(crate) fn joined(mut self, later: &Htpasswd) -> Self {
+        self.0.extend(later.0.clone());
+        self
+    }
+
+    /// True where the user is there and has that password.
+    pub(crate) fn fits(&self, user: &str, password: &str) -> bool {
+        match self.0.get(user) {
+            Some(encoded) => encoded.is(password),
+            None => {
+                // As slow as for a user that is there.
+                let _ = self.0.values().next().is_some_and(|other| other.is(password));
+                false
+            }
+        }
+    }
+
+    /// True where finding out takes milliseconds on purpose.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.0.values().any(|p| !matches!(p, Password::Plain(_) | Password::Sha1 { .. }))
+    }
+}
+
+impl Password {
+    fn read(encoded: &str) -> Option<Self> {
+        match READERS.iter().find(|(prefix, _)| encoded.starts_with(prefix)) {
+            Some((_, reader)) => reader(encoded),
+            None => Some(Password::Plain(encoded.to_owned())),
+        }
+    }
+
+    fn is(&self, password: &str) -> bool {
+        match self {
+            Password::Bcrypt(encoded) => bcrypt::verify(password, encoded).unwrap_or(false),
+            Password::Md5 { magic, salt, digest } => is_same(&md5_crypt(password, salt, magic), digest),
+            Password::Sha1 { digest, salt } => {
+                let own = Sha1::new().chain_update(password).chain_update(salt).finalize();
+                own.as_slice().ct_eq(digest).into()
+            }
+            Password::ShaCrypt(encoded) => {
+                ShaCrypt::default().verify_password(password.as_bytes(), encoded.as_str()).is_ok()
+            }
+            // nginx writes `{PLAIN}` before a plain password, and somebody may have that in a password.
+            Password::Plain(plain) => {
+                is_same(password, plain) | is_same(&format!("{{PLAIN}}{password}"), plain)
+            }
+        }
+    }
+}
+
+/// Compares digests of both, whose lengths say nothing.
+fn is_same(a: &str, b: &str) -> bool {
+    sha2::Sha256::digest(a).ct_eq(&sha2::Sha256::digest(b)).into()
+}
+
+fn bcrypt(text: &str) -> Option<Password> {
+    text.parse::<bcrypt::HashParts>().ok().map(|_| Password::Bcrypt(text.to_owned()))
+}
+
+fn md5(magic: &'static str, text: &str) -> Option<Password> {
+    let (salt, digest) = text.strip_prefix(magic)?.split_once('$')?;
+    Some(Password::Md5 { magic, salt: salt.to_owned(), digest: digest.to_owned() })
+}
+
+const SHA1_BYTES: usize = 20;
+
+fn sha1(text: &str) -> Option<Password> {
+    let mut digest = STANDARD.decode(text).ok().filter(|bytes| bytes.len() >= SHA1_BYTES)?;
+    let salt = digest.split_off(SHA1_BYTES);
+    Some(Password::Sha1 { digest, salt })
+}
+
+fn is_salted(password: &Password) -> bool {
+    matches!(password, Password::Sha1 { salt, .. } if !salt.is_empty())
+}
+
+/// The longest salt; what is written beyond it does not count.
+const SALT_MAX: usize = 16;
+
+/// Beside the empty text in front there are the id, perhaps the rounds, the salt and the digest.
+fn sha_crypt(text: &str) -> Option<Password> {
+    let mut parts: Vec<&str> = text.split('$').collect();
+    let ([_, _, salt, _] | [_, _, _, salt, _]) = parts.as_mut_slice() else { return None };
+    *salt = salt.get(..SALT_MAX).unwrap_or(salt);
+    Some(Password::ShaCrypt(parts.join("$")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A password longer than any block of a digest.
+    const LONG: &str =
+        "a much longer password, of more than sixteen and thirty-two and sixty-four bytes in all, indeed";
+
+    /// What `openssl passwd`, crypt(3) and Python's hashlib made of passwords.
+    const ENCODED: [(&str, &str); 17] = [
+        ("$1$abcdefgh$6qENbeetgn0exf.OCTQaP0", "pässword"),
+        ("$1$xy$JSgu5Zv4igzK2ULm5nTM30", ""),
+        ("$1$12345678$V3RLm2ap6CaAYhrFNIkUX0", LONG),
+        ("$apr1$abcdefgh$rRdIxwY5XRHT4TMtBPZn.0", "pässword"),
+        ("$apr1$xy$43..WIhbfuznGvwoCyUek/", ""),
+        ("$apr1$12345678$S1AJhjVi7PS8v1d3CMMi4.", LONG),
+        ("$5$abcdefgh$PMzeX.3Tb43iNPh8ENNzPM9M7q/BLyRKM1Djd5s4Nu8", "pässword"),
+        ("$5$12345678$oWZMLY2y.XAARyHm7KboD6K9FRcVJe8Tiot.VKEb6r9", LONG),
+        (
+            "$6$abcdefgh$iiBW30h6MQUpgkXT9F87NVy6FIbloKXQmfPH87w2UkYa6T8cikoVXkyDCmOccwyrz69xvCZIs4Q.UiGV4ZRkv.",
+            "pässword",
+        ),
+        (
+            "$6$rounds=10000$e4fb4910470fd97e$a/qmBMK3b5IJCn1xKFkYR2R6bDTW/q27rmNITwIGYH2fOSZvWuOP.s0AlmalmUd8XyNMSlBI/x8JUeJatduXA/",
+            "secret",
+        ),
+        ("$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW", "secret"),
+        ("$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW", "secret"),
+        ("{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", "secret"),
+        ("{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0", "secret"),
+        ("secret", "secret"),
+        ("{PLAIN}secret", "secret"),
+        ("with:colon and space", "with:colon and space"),
+    ];
+
+    #[test]
+    fn every_format_knows_its_password_and_no_other() {
+        for (encoded, password) in ENCODED {
+            let (users, unread) = Htpasswd::read(&format!("  ann:{encoded}  \n\n"));
+            assert_eq!(unread, 0, "{encoded}");
+            assert!(users.fits("ann", password), "{encoded}");
+            assert!(!users.fits("ann", &format!("{password}.")), "{encoded}");
+            assert!(!users.fits("bob", password), "{encoded}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_is_left_out_and_counted_and_is_no_plain_password() {
+        for bad in [
+            "ann",
+            "ann:{SHA}short",
+            "ann:{SHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0",
+            "ann:{SSHA}0",
+            "ann:$1$nosalt",
+            "ann:$5$nosalt",
+            "ann:$6$a$b$c$d",
+            "ann:$2y$05$short",
+        ] {
+            let (users, unread) = Htpasswd::read(bad);
+            assert_eq!((unread, users.0.len()), (1, 0), "{bad}");
+        }
+    }
+
+    #[test]
+    fn later_lines_win() {
+        let (file, _) = Htpasswd::read("ann:one\nbob:b\nann:two");
+        assert!(file.fits("ann", "two") && !file.fits("ann", "one"));
+        let all = file.joined(&Htpasswd::read("ann:three").0);
+        assert!(all.fits("ann", "three") && all.fits("bob", "b"));
+        assert_eq!(format!("{all:?}"), r#"Htpasswd({"ann": [REDACTED], "bob": [REDACTED]})"#);
+    }
+}

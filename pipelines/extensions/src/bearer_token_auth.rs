@@ -1,0 +1,185 @@
+//! `bearertokenauth`: a token in a header, of those who send to us and of ourselves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use component::auth::{ClientAuth, Identity, ServerAuth, Unauthenticated};
+use component::config::{ConfigError, Problems, Secret, Section};
+use component::context::{Context, Metadata};
+use component::{
+    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+};
+use http::HeaderName;
+use serde::Deserialize;
+use subtle::{Choice, ConstantTimeEq as _};
+use tokio_util::sync::CancellationToken;
+
+use crate::secret_file::SecretFile;
+
+/// The row of this extension.
+pub const FACTORY: ExtensionFactory =
+    ExtensionFactory { kind: "bearertokenauth", aliases: &[], signals: &[], stability: Stability::Beta, build };
+
+/// The section of the extension.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct BearerTokenAuthConfig {
+    /// The header.
+    pub header: String,
+    /// What stands before the token; empty is nothing.
+    pub scheme: String,
+    /// The token.
+    pub token: Secret,
+    /// Several, all of which are let in, and the first of which is sent.
+    pub tokens: Vec<Secret>,
+    /// A file of tokens in place of `token`, read again when it changes: one per line, up to white space.
+    pub filename: PathBuf,
+}
+
+impl Default for BearerTokenAuthConfig {
+    fn default() -> Self {
+        BearerTokenAuthConfig {
+            header: "Authorization".to_owned(),
+            scheme: "Bearer".to_owned(),
+            token: Secret::default(),
+            tokens: Vec::new(),
+            filename: PathBuf::new(),
+        }
+    }
+}
+
+impl BearerTokenAuthConfig {
+    fn check(&self, problems: &mut Problems<'_>) {
+        let has_token = !self.token.reveal().is_empty();
+        let is_given = has_token || !self.tokens.is_empty() || self.has_file();
+        problems.require(is_given, "", "no bearer token provided");
+        problems.require(!has_token || self.tokens.is_empty(), "", {
+            "either tokens or token should be provided, not both"
+        });
+        let is_header = HeaderName::try_from(&self.header).is_ok();
+        problems.require(is_header, "header", {
+            format!("{:?} is no name of a header: expected one such as Authorization", self.header)
+        });
+    }
+
+    fn has_file(&self) -> bool {
+        !self.filename.as_os_str().is_empty()
+    }
+}
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
+    let config: BearerTokenAuthConfig = section.decode()?;
+    let mut problems = section.problems();
+    config.check(&mut problems);
+    problems.finish()?;
+    Ok(Box::new(BearerTokenAuth { config }))
+}
+
+struct BearerTokenAuth {
+    config: BearerTokenAuthConfig,
+}
+
+impl Extension for BearerTokenAuth {
+    fn start(
+        self: Box<Self>,
+        _: &Host,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+        Box::pin(async move {
+            let bearer = Arc::new(Bearer::open(&self.config)?);
+            let offer = Offer {
+                server_auth: Some(bearer.clone()),
+                client_auth: Some(bearer),
+                ..Offer::default()
+            };
+            let running: Running = Box::pin(async move { stop.cancelled().await });
+            Ok((offer, running))
+        })
+    }
+}
+
+/// Knows the tokens.
+struct Bearer {
+    /// As it is written in the section.
+    header: String,
+    scheme: String,
+    tokens: Tokens,
+}
+
+enum Tokens {
+    Inline(Arc<[String]>),
+    File(SecretFile<Arc<[String]>>),
+}
+
+impl Bearer {
+    /// As in the Collector, a list of tokens wins over a file, and a file over a token.
+    fn open(config: &BearerTokenAuthConfig) -> Result<Self, String> {
+        let revealed = |secrets: &[Secret]| secrets.iter().map(|s| s.reveal().to_owned()).collect();
+        let tokens = match (config.tokens.as_slice(), config.has_file()) {
+            ([], true) => {
+                if !config.token.reveal().is_empty() {
+                    tracing::warn!("a filename is specified. Configured token(s) is ignored!");
+                }
+                Tokens::File(SecretFile::open(&config.filename, tokens_of)?)
+            }
+            ([], false) => Tokens::Inline(tokens_of(config.token.reveal())?),
+            (tokens, has_file) => {
+                if has_file {
+                    tracing::warn!(file = ?config.filename, "tokens are specified. The file is ignored!");
+                }
+                Tokens::Inline(revealed(tokens))
+            }
+        };
+        Ok(Bearer { header: config.header.clone(), scheme: config.scheme.clone(), tokens })
+    }
+
+    fn tokens(&self) -> Arc<[String]> {
+        match &self.tokens {
+            Tokens::Inline(tokens) => tokens.clone(),
+            Tokens::File(file) => file.current(),
+        }
+    }
+
+    /// What the header says with this token.
+    fn value(&self, token: &str) -> String {
+        match self.scheme.as_str() {
+            "" => token.to_owned(),
+            scheme => format!("{scheme} {token}"),
+        }
+    }
+}
+
+/// The first word of each line; what follows it is a comment.
+fn tokens_of(content: &str) -> Result<Arc<[String]>, String> {
+    let words = content.lines().filter_map(|line| line.split_whitespace().next());
+    let tokens: Arc<[String]> = words.map(str::to_owned).collect();
+    if tokens.is_empty() { Err("there is no token in it".to_owned()) } else { Ok(tokens) }
+}
+
+impl ServerAuth for Bearer {
+    fn authenticate(&self, headers: &Metadata) -> Result<Identity, Unauthenticated> {
+        let Some(shown) = headers.get(&self.header).first() else {
+            let header = &self.header;
+            return Err(Unauthenticated(format!("missing or empty authorization header: {header}")));
+        };
+        // All are compared, so that the time does not tell which one it is.
+        let is_one = |found: Choice, token: &String| {
+            found | self.value(token).as_bytes().ct_eq(shown.as_bytes())
+        };
+        if self.tokens().iter().fold(Choice::from(0), is_one).into() {
+            return Ok(Identity::default());
+        }
+        Err(Unauthenticated("provided authorization does not match expected scheme or token".to_owned()))
+    }
+}
+
+impl ClientAuth for Bearer {
+    fn headers(&self, _: &Context) -> Result<Vec<(String, String)>, String> {
+        let tokens = self.tokens();
+        let token = tokens.first().map(String::as_str).unwrap_or_default();
+        Ok(vec![(self.header.to_ascii_lowercase(), self.value(token))])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! The small web server of extensions that show something: the Collector's keys for one, and pages that are
+//! made when they are asked for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use component::auth::ServerAuth;
+use component::config::{GoDuration, Headers, Problems};
+use component::{ComponentId, Host, StartResult};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use net::auth::metadata;
+use net::listen::{Listener, Transport};
+use net::serve::{Handler, ServerSettings};
+use net::tls::{ServerTls, ServerTlsConfig};
+use net::unused::Unused;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+/// Defines the section of an extension that serves pages: its own keys and those of every server. serde's
+/// `flatten` would lose the strictness of the decoder.
+macro_rules! served_section {
+    ($(#[$doc:meta])* $section:ident { $($(#[$key_doc:meta])* $key:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+        #[serde(default)]
+        pub struct $section {
+            $($(#[$key_doc])* pub $key: $type,)*
+            /// The host and the port to listen at; of the transport `unix`, a socket file.
+            pub endpoint: String,
+            /// What to listen at.
+            pub transport: net::listen::Transport,
+            /// Unused: it is a client's.
+            pub dialer: $crate::server::DialerConfig,
+            /// Protection of the connections.
+            pub tls: component::config::Optional<net::tls::ServerTlsConfig, component::config::NullIsNone>,
+            /// Unused: no page here is for other sites.
+            pub cors: component::config::Optional<$crate::server::CorsConfig, component::config::NullIsNone>,
+            /// Who may ask.
+            pub auth: component::config::Optional<net::auth::HttpAuthConfig, component::config::NullIsNone>,
+            /// Unused: no body is read.
+            pub max_request_body_size: i64,
+            /// Unused: requests go no further.
+            pub include_metadata: bool,
+            /// Headers of every answer.
+            pub response_headers: component::config::Headers,
+            /// Unused: no body is read.
+            pub compression_algorithms: Vec<String>,
+            /// How long a request may take to arrive; counts where `read_header_timeout` is 0.
+            pub read_timeout: component::config::GoDuration,
+            /// How long its head may take; 0 is for ever.
+            pub read_header_timeout: component::config::GoDuration,
+            /// Unused: answers are at hand at once.
+            pub write_timeout: component::config::GoDuration,
+            /// How long a connection may wait for its next request; 0 is for ever.
+            pub idle_timeout: component::config::GoDuration,
+            /// False: a connection serves one request.
+            pub keep_alives_enabled: bool,
+            /// Refused where there are any.
+            pub middlewares: Vec<$crate::server::Middleware>,
+        }
+
+        impl $section {
+            pub(crate) fn server(&self) -> $crate::server::ServerConfig<'_> {
+                $crate::server::ServerConfig {
+                    endpoint: &self.endpoint,
+                    transport: self.transport,
+                    tls: self.tls.get(),
+                    authenticator: self.auth.get().map(|auth| auth.authenticator.as_str()),
+                    request_params: self.auth.get().map(|auth| auth.request_params.as_slice()).unwrap_or_default(),
+                    response_headers: &self.response_headers,
+                    read_timeout: self.read_timeout,
+                    read_header_timeout: self.read_header_timeout,
+                    idle_timeout: self.idle_timeout,
+                    keep_alives_enabled: self.keep_alives_enabled,
+                    middlewares: &self.middlewares,
+                }
+            }
+        }
+    };
+}
+pub(crate) use served_section;
+
+/// What is accepted and changes nothing.
+pub(crate) const UNUSED: [Unused; 6] = [
+    ("compression_algorithms", "no body is read"),
+    ("cors", "no page here is for other sites"),
+    ("dialer", "it is a client's"),
+    ("include_metadata", "requests go no further"),
+    ("max_request_body_size", "no body is read"),
+    ("write_timeout", "answers are at hand at once"),
+];
+
+/// The section `dialer`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct DialerConfig {
+    /// Unused.
+    pub timeout: GoDuration,
+}
+
+/// The section `cors`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct CorsConfig {
+    /// Unused.
+    pub allowed_origins: Vec<String>,
+    /// Unused.
+    pub allowed_headers: Vec<String>,
+    /// Unused.
+    pub exposed_headers: Vec<String>,
+    /// Unused.
+    pub max_age: i64,
+}
+
+/// One of the list `middlewares`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Middleware {
+    /// The extension that would do it.
+    pub id: String,
+}
+
+/// The keys that every server has.
+#[derive(Debug)]
+pub(crate) struct ServerConfig<'a> {
+    pub(crate) endpoint: &'a str,
+    pub(crate) transport: Transport,
+    pub(crate) tls: Option<&'a ServerTlsConfig>,
+    pub(crate) authenticator: Option<&'a str>,
+    pub(crate) request_params: &'a [String],
+    pub(crate) response_headers: &'a Headers,
+    pub(crate) read_timeout: GoDuration,
+    pub(crate) read_header_timeout: GoDuration,
+    pub(crate) idle_timeout: GoDuration,
+    pub(crate) keep_alives_enabled: bool,
+    pub(crate) middlewares: &'a [Middleware],
+}
+
+impl ServerConfig<'_> {
+    /// Checks all but that there is an endpoint: each extension has its own words for that.
+    pub(crate) fn check(&self, problems: &mut Problems<'_>) {
+        if !self.endpoint.is_empty() {
+            self.transport.check("endpoint", self.endpoint, problems);
+        }
+        if let Some(tls) = self.tls {
+            tls.check("tls", problems);
+        }
+        if let Some(authenticator) = self.authenticator {
+            net::auth::authenticator("auth", authenticator, problems);
+        }
+        for (name, value) in self.response_headers.iter() {
+            let told = format!("header {name:?} cannot be sent");
+            problems.require(header_of(name, value).is_some(), "response_headers", told);
+        }
+        for Middleware { id } in self.middlewares {
+            problems.add("middlewares", format!("middleware {id:?} is not supported: expected none"));
+        }
+    }
+
+    fn settings(&self, name: &str) -> ServerSettings {
+        let limited = |duration: GoDuration| Some(*duration).filter(|d| !d.is_zero());
+        ServerSettings {
+            head_max: limited(self.read_header_timeout).or(limited(self.read_timeout)),
+            keeps_connections: self.keep_alives_enabled,
+            idle_max: limited(self.idle_timeout).or(limited(self.read_timeout)),
+            ..ServerSettings::named(name)
+        }
+    }
+}
+
+fn header_of(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a str,
+}
+
+/// A page, or why there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+    /// Where the page is instead.
+    pub(crate) location: Option<&'static str>,
+}
+
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const HTML: &str = "text/html; charset=utf-8";
+pub(crate) const JSON: &str = "application/json";
+
+impl Page {
+    pub(crate) fn new(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Self {
+        Page { status, content_type, body: body.into(), location: None }
+    }
+
+    /// What Go's server says of a path that it does not have.
+    pub(crate) fn not_found() -> Self {
+        Page::new(StatusCode::NOT_FOUND, TEXT, "404 page not found\n")
+    }
+
+    pub(crate) fn elsewhere(location: &'static str) -> Self {
+        Page { location: Some(location), ..Page::new(StatusCode::FOUND, TEXT, "") }
+    }
+}
+
+/// Makes pages.
+pub(crate) trait Pages: Send + Sync + 'static {
+    fn page(&self, asked: Asked<'_>) -> Page;
+}
+
+/// A server that listens and does not answer yet.
+pub(crate) struct Bound {
+    listener: Listener,
+    tls: Option<ServerTls>,
+    settings: ServerSettings,
+    door: Door,
+}
+
+/// Who comes in, and what every answer has.
+struct Door {
+    auth: Option<Arc<dyn ServerAuth>>,
+    request_params: Vec<String>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Bound {
+    /// Opens what the section names. `name` is for the log.
+    pub(crate) async fn open(config: ServerConfig<'_>, name: &str, host: &Host) -> StartResult<Self> {
+        let id = config.authenticator.map(ComponentId::parse).transpose()?;
+        let auth = id.map(|id| host.server_auth(&id)).transpose()?;
+        let tls = config.tls.map(|tls| ServerTls::open(tls, &["h2", "http/1.1"])).transpose()?;
+        let listener = Listener::bind(config.endpoint, config.transport).await?;
+        tracing::info!(extension = name, endpoint = %listener.address(), "Starting HTTP server");
+        let headers = config.response_headers.iter().filter_map(|(name, value)| header_of(name, value));
+        let door = Door { auth, request_params: config.request_params.to_vec(), headers: headers.collect() };
+        Ok(Bound { listener, tls, settings: config.settings(name), door })
+    }
+
+    /// Where it listens.
+    #[cfg(test)]
+    pub(crate) fn address(&self) -> String {
+        self.listener.address().to_string()
+    }
+
+    /// Answers until `stop`.
+    pub(crate) async fn run(self, pages: impl Pages, stop: CancellationToken) {
+        let answering = Answering(Arc::new((pages, self.door)));
+        net::serve::run(self.listener, self.tls, self.settings, answering, stop).await;
+    }
+}
+
+struct Answering<P>(Arc<(P, Door)>);
+
+impl<P> Clone for Answering<P> {
+    fn clone(&self) -> Self {
+        Answering(self.0.clone())
+    }
+}
+
+impl<P: Pages> Handler for Answering<P> {
+    type Body = Full<Bytes>;
+
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        _: Option<SocketAddr>,
+    ) -> io::Result<Response<Self::Body>> {
+        let (pages, door) = &*self.0;
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let page = match door.lets_in(&request) {
+            Ok(()) => pages.page(Asked { path, query }),
+            Err(why) => Page::new(StatusCode::UNAUTHORIZED, TEXT, why + "\n"),
+        };
+        Ok(door.answer(page))
+    }
+}
+
+impl Door {
+    /// Asks the authenticator, where there is one.
+    fn lets_in(&self, request: &Request<Incoming>) -> Result<(), String> {
+        let Some(auth) = &self.auth else { return Ok(()) };
+        let mut seen = metadata(request.headers());
+        for (name, value) in parameters(request.uri().query().unwrap_or_default()) {
+            if self.request_params.contains(&name) {
+                seen.add(&name, value);
+            }
+        }
+        auth.authenticate(&seen).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    fn answer(&self, page: Page) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(Bytes::from(page.body)));
+        *response.status_mut() = page.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(page.content_type));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Some(location) = page.location {
+            headers.insert(header::LOCATION, HeaderValue::from_static(location));
+        }
+        headers.extend(self.headers.iter().cloned());
+        response
+    }
+}
+
+/// The parameters of a query, decoded; what is not decoded well is as it was written.
+pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    })
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = (*first == b'%').then(|| after.get(..2)).flatten();
+        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let (byte, taken) = match (hex, first) {
+            (Some(byte), _) => (byte, 2),
+            (None, b'+') => (b' ', 0),
+            (None, byte) => (*byte, 0),
+        };
+        bytes.push(byte);
+        rest = &after[taken..];
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let got: Vec<_> = parameters("a=1&b=x%2Fy+z&&c&d=100%&e=%zz%C3%A4").collect();
+        let want = [("a", "1"), ("b", "x/y z"), ("c", ""), ("d", "100%"), ("e", "%zz\u{e4}")];
+        assert_eq!(got, want.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,55 @@
+//! What the tests of several extensions need: configurations from JSON, and a client that is no part of what is
+//! tested.
+
+use component::config::{ConfigError, Node, Section};
+use component::{BuildContext, ComponentId, Extension, ExtensionFactory, Host, Offer, Running, StartResult};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+/// Builds an extension from the JSON of its section.
+pub(crate) fn build(factory: &ExtensionFactory, json: &str) -> Result<Box<dyn Extension>, ConfigError> {
+    let node: Node = serde_json::from_str(json).unwrap();
+    let id = ComponentId::parse(factory.kind).unwrap();
+    let path = format!("extensions::{}", factory.kind);
+    (factory.build)(&BuildContext { id, version: "1.2.3" }, Section::new(&path, &node))
+}
+
+/// What is wrong with a section, one line each, without where.
+pub(crate) fn refused(factory: &ExtensionFactory, json: &str) -> Vec<String> {
+    match build(factory, json) {
+        Ok(_) => Vec::new(),
+        Err(error) => error.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect(),
+    }
+}
+
+/// Starts an extension by itself.
+pub(crate) async fn start(factory: &ExtensionFactory, json: &str, host: &Host) -> StartResult<(Offer, Running)> {
+    build(factory, json)?.start(host, CancellationToken::new()).await
+}
+
+/// An answer of a server.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+/// Asks for a page on a connection of its own.
+pub(crate) async fn get(address: &str, path: &str, headers: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read(&mut stream).await
+}
+
+/// Reads an answer to its end.
+pub(crate) async fn read(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Answer {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
