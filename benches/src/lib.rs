@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "benchmarks are commands for the terminal")]
 
+pub mod otlp;
 pub mod records;
 
 /// The value in the middle; 0 of nothing.

@@ -1,0 +1,163 @@
+//! What a collector costs that hands on what it is sent: `cargo build --release -p warptap && cargo run --release -p
+//! benches --bin collector_cost [COLLECTOR]`, COLLECTOR being a Go OpenTelemetry Collector, by default the one that
+//! the conformance tests built.
+//!
+//! Promises, for the same configuration (otlp -> batch -> otlp) and the same data, peers by turns: at most a third of
+//! the Collector's CPU per data point and per span, at most a quarter of its memory; and on its own at most 0.95 CPU
+//! seconds per million data points and 2.25 per million spans. The load is closed loop: each sender waits for its
+//! answer, and what the sink got is counted, so that nobody is cheap by losing data.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for the terminal")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use anyhow::{Context as _, bail};
+use benches::otlp::{ITEMS, Load, Sink};
+use benches::{Promise, median};
+
+const ROUNDS: usize = 3;
+const REQUESTS: usize = 3000;
+
+fn main() -> anyhow::Result<()> {
+    let beside = |name| Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name(name));
+    let warptap = beside("warptap")?;
+    if !warptap.exists() {
+        eprintln!("skipped: there is no {}: build it first", warptap.display());
+        return Ok(());
+    }
+    let collector = std::env::args().nth(1).map(PathBuf::from).or_else(built_collector);
+    let peers: Vec<(&str, PathBuf)> = [("warptap", Some(warptap)), ("Collector", collector)]
+        .into_iter()
+        .filter_map(|(n, p)| Some((n, p?)))
+        .collect();
+    if peers.len() < 2 {
+        eprintln!("there is no Go Collector at hand: measuring warptap alone");
+    }
+    for load in [Load::Metrics, Load::Traces] {
+        measure(load, &peers)?;
+    }
+    Ok(())
+}
+
+/// The Collector that the conformance tests built, in the folder beside that of this program.
+fn built_collector() -> Option<PathBuf> {
+    let target = std::env::current_exe().ok()?.ancestors().nth(2)?.join("peers");
+    let folders = fs::read_dir(target).ok()?.flatten().map(|e| e.path().join("built/otelcol"));
+    folders.filter(|program| program.is_file()).max()
+}
+
+/// What one run of a peer came to.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Seconds of CPU per million items.
+    cpu: f64,
+    /// The most memory it had, in MiB.
+    rss: f64,
+    /// Items per second.
+    rate: f64,
+}
+
+fn measure(load: Load, peers: &[(&str, PathBuf)]) -> anyhow::Result<()> {
+    let mut costs = vec![Vec::new(); peers.len()];
+    for _ in 0..ROUNDS {
+        for ((_, program), costs) in peers.iter().zip(&mut costs) {
+            costs.push(run(program, load)?);
+        }
+    }
+    let of = |costs: &[Cost], pick: fn(&Cost) -> f64| median(costs.iter().map(pick));
+    let noun = load.noun();
+    for ((name, _), costs) in peers.iter().zip(&costs) {
+        println!(
+            "{name}: {:.3} CPU-s per million {noun}, {:.0} MiB at most, {:.0} {noun} per second",
+            of(costs, |c| c.cpu),
+            of(costs, |c| c.rss),
+            of(costs, |c| c.rate)
+        );
+    }
+    if let [ours, theirs] = &costs[..] {
+        let ratio = |pick: fn(&Cost) -> f64| of(ours, pick) / of(theirs, pick);
+        Promise { what: "CPU per item, of the Collector's", at_most: 0.333 }.print(ratio(|c| c.cpu));
+        Promise { what: "memory, of the Collector's", at_most: 0.25 }.print(ratio(|c| c.rss));
+    }
+    let at_most = match load {
+        Load::Metrics => 0.95,
+        Load::Traces => 2.25,
+    };
+    Promise { what: "CPU seconds per million items", at_most }.print(of(&costs[0], |c| c.cpu));
+    Ok(())
+}
+
+/// Kills what it holds.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+fn run(program: &Path, load: Load) -> anyhow::Result<Cost> {
+    let sink = Sink::start()?;
+    let folder = tempfile::tempdir()?;
+    let port = free_port()?;
+    let config = folder.path().join("config.yaml");
+    fs::write(&config, configuration(port, sink.port()))?;
+    let log = fs::File::create(folder.path().join("log"))?;
+    let mut command = Command::new(program);
+    command.arg("--config").arg(&config).stdout(Stdio::null()).stderr(log);
+    let peer = Killed(command.spawn().with_context(|| program.display().to_string())?);
+    let target = benches::otlp::Target::connect(port)?;
+    let (cpu, begin) = (cpu_seconds(&peer.0)?, Instant::now());
+    target.send(load, REQUESTS)?;
+    let items = (REQUESTS * ITEMS) as u64;
+    sink.wait_for(items, Duration::from_secs(60))
+        .with_context(|| fs::read_to_string(folder.path().join("log")).unwrap_or_default())?;
+    let (elapsed, millions) = (begin.elapsed().as_secs_f64(), items as f64 / 1e6);
+    let cpu = cpu_seconds(&peer.0)? - cpu;
+    Ok(Cost { cpu: cpu / millions, rss: rss_mib(&peer.0)?, rate: items as f64 / elapsed })
+}
+
+/// What both are run with.
+fn configuration(receive: u16, send: u16) -> String {
+    format!(
+        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: 'localhost:{receive}'}}}}}}}}
+processors: {{batch: }}
+exporters: {{otlp_grpc: {{endpoint: 'localhost:{send}', compression: none, tls: {{insecure: true}}}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines:
+    metrics: {{receivers: [otlp], processors: [batch], exporters: [otlp_grpc]}}
+    traces: {{receivers: [otlp], processors: [batch], exporters: [otlp_grpc]}}
+"
+    )
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(std::net::TcpListener::bind("localhost:0")?.local_addr()?.port())
+}
+
+/// User and system time so far, from proc(5): fields 14 and 15, in hundredths of a second.
+fn cpu_seconds(peer: &Child) -> anyhow::Result<f64> {
+    // What the last requests set off is done by then.
+    thread::sleep(Duration::from_millis(300));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", peer.id()))?;
+    let (_, fields) = stat.rsplit_once(')').context("a line of proc(5)")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let [utime, stime] = [fields.get(11), fields.get(12)].map(|f| f.and_then(|f| f.parse::<f64>().ok()));
+    match (utime, stime) {
+        (Some(utime), Some(stime)) => Ok((utime + stime) / 100.0),
+        _ => bail!("fields 14 and 15 of {stat:?} are no numbers"),
+    }
+}
+
+/// The most memory that was resident.
+fn rss_mib(peer: &Child) -> anyhow::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", peer.id()))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).context("VmHWM of proc(5)")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib / 1024.0)
+}
