@@ -1,5 +1,8 @@
 //! What stands in the file.
 
+use std::io::Read as _;
+use std::path::Path;
+
 use component::{Data, Signal};
 
 use super::FACTORY;
@@ -75,17 +78,168 @@ async fn a_file_that_cannot_be_opened_stops_the_start() {
     assert!(error.to_string().starts_with("path \"/nowhere/at/all\": "), "{error}");
 }
 
+#[tokio::test]
+async fn what_is_compressed_stands_after_its_length_each_batch_by_itself() {
+    let batches = [span("one"), span("two")];
+    for (format, is_json) in [("json", true), ("proto", false)] {
+        let settings =
+            format!(r#", "format": "{format}", "compression": "zstd", "compression_params": {{"level": 3}}"#);
+        let bytes = written(&settings, "", &batches).await;
+        let mut rest = &bytes[..];
+        for batch in &batches {
+            let (length, tail) = rest.split_first_chunk::<4>().unwrap();
+            let (message, tail) = tail.split_at(u32::from_be_bytes(*length) as usize);
+            let mut plain = Vec::new();
+            ruzstd::decoding::StreamingDecoder::new(message).unwrap().read_to_end(&mut plain).unwrap();
+            let read =
+                if is_json { otlp_json::decode(Signal::Traces, &plain).unwrap() } else { traces(&plain) };
+            assert_eq!(read, *batch, "{format}");
+            rest = tail;
+        }
+        assert!(rest.is_empty());
+    }
+}
+
+/// All files below a folder, with what they hold, by path.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            found.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// More than half a mebibyte of span.
+fn large(name: char) -> Data {
+    span(&name.to_string().repeat(600 * 1024))
+}
+
+#[tokio::test]
+async fn a_full_file_is_set_aside_whole_and_the_oldest_of_them_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("otlp.json");
+    std::fs::write(&path, "before\n").unwrap();
+    let settings = format!(r#"{{"path": {path:?}, "rotation": {{"max_megabytes": 1, "max_backups": 2}}}}"#);
+    let exporter = Started::by(&FACTORY, &settings).await;
+    for name in ['a', 'b', 'c', 'd'] {
+        exporter.front.consume(large(name)).await.unwrap();
+    }
+    exporter.end().await;
+    let found = files(folder.path());
+    let (names, texts): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names[0] < names[1] && names[1] < names[2] && names[2] == "otlp.json", "{names:?}");
+    assert!(names[0].starts_with("otlp-20") && names[0].ends_with("-size.json"), "{names:?}");
+    for (text, name) in texts.iter().zip(['b', 'c', 'd']) {
+        let lines: Vec<Data> =
+            text.lines().map(|line| otlp_json::decode(Signal::Traces, line.as_bytes()).unwrap()).collect();
+        assert_eq!(lines, [large(name)], "one record in each, and whole");
+    }
+}
+
+/// Logs of resources with these values of `path`.
+fn logs(segments: &[&str]) -> Data {
+    let resource = |segment: &&str| {
+        format!(r#"{{"resource":{{"attributes":[{{"key":"path","value":{{"stringValue":"{segment}"}}}}]}}}}"#)
+    };
+    let list: Vec<String> = segments.iter().map(resource).collect();
+    let json = format!(r#"{{"resourceLogs":[{},{{}}]}}"#, list.join(","));
+    otlp_json::decode(Signal::Logs, json.as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn resources_go_to_the_files_that_they_name_and_nowhere_else() {
+    for max_open_files in [1, 100] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out/*.json");
+        let group_by = format!(
+            r#"{{"enabled": true, "resource_attribute": "path", "max_open_files": {max_open_files}}}"#
+        );
+        let settings = format!(r#"{{"path": {path:?}, "group_by": {group_by}}}"#);
+        let exporter = Started::by(&FACTORY, &settings).await;
+        for segments in [&["a", "b", "a"][..], &["b/c"], &["../../etc/passwd", "/root", "a"]] {
+            exporter.front.consume(logs(segments)).await.unwrap();
+        }
+        exporter.end().await;
+        let found = files(folder.path());
+        let counted: Vec<(&str, usize, usize)> = found
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.lines().count(), text.matches("stringValue").count()))
+            .collect();
+        let want = [
+            ("out/a.json", 2, 3),
+            ("out/b.json", 1, 1),
+            ("out/b/c.json", 1, 1),
+            ("out/etc/passwd.json", 1, 1),
+            ("out/root.json", 1, 1),
+        ];
+        assert_eq!(counted, want, "{max_open_files} open files");
+    }
+}
+
+#[tokio::test]
+async fn folders_are_created_where_that_is_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b/otlp");
+    let more = r#""create_directory": true, "directory_permissions": "0700""#;
+    let exporter = Started::by(&FACTORY, &format!(r#"{{"path": {path:?}, {more}}}"#)).await;
+    exporter.front.consume(span("one")).await.unwrap();
+    exporter.end().await;
+    assert!(std::fs::metadata(&path).unwrap().len() > 0);
+    let mode = std::fs::metadata(folder.path().join("a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     for (json, want) in [
         (r#"{"path": "x", "append": true, "format": "proto", "flush_interval": "5s"}"#, ""),
-        ("{}", "x::path: path must be non-empty"),
+        (r#"{"path": "x", "flush_interval": 0, "rotation": null}"#, ""),
         (
-            r#"{"path": "x", "flush_interval": 0}"#,
-            "x::flush_interval: flush_interval must be larger than zero",
+            r#"{"path": "x", "rotation": {"max_megabytes": 10, "max_days": 3, "max_backups": 3, "localtime": true},
+                "compression": "zstd", "compression_params": {"level": 6}}"#,
+            "",
         ),
+        ("{}", "x::path: path must be non-empty"),
+        (r#"{"path": "x", "flush_interval": "-1s"}"#, "negative"),
         (r#"{"path": "x", "format": "yaml"}"#, "yaml"),
-        (r#"{"path": "x", "rotation": {}}"#, "invalid keys: rotation"),
+        (
+            r#"{"path": "x", "append": true, "rotation": {}}"#,
+            "x::rotation: append and rotation enabled at the",
+        ),
+        (r#"{"path": "x", "compression": "gzip"}"#, "x::compression: compression \"gzip\" is not supported"),
+        (
+            r#"{"path": "x", "compression": "zstd", "compression_params": {"level": 22}}"#,
+            "x::compression_params::level: unsupported parameters {Level:22}",
+        ),
+        (
+            r#"{"path": "x", "encoding": "otlp_encoding"}"#,
+            "x::encoding: encoding extension \"otlp_encoding\" is not",
+        ),
+        (r#"{"path": "x", "directory_permissions": "0700"}"#, "requires create_directory to be true"),
+        (
+            r#"{"path": "x", "create_directory": true, "directory_permissions": "8"}"#,
+            "is no mode: expected octal",
+        ),
+        (r#"{"path": "x", "group_by": {"enabled": true}}"#, "x::path: path must contain exactly one *"),
+        (r#"{"path": "*x", "group_by": {"enabled": true}}"#, "x::path: path must not start with *"),
+        (r#"{"path": "x", "group_by": {"resource_attribute": "", "max_open_files": 0}}"#, ""),
+        (
+            r#"{"path": "a*", "group_by": {"enabled": true, "max_open_files": 0}}"#,
+            "x::group_by::max_open_files: ",
+        ),
+        (r#"{"path": "x", "rotation": {"max_size": 5}}"#, "invalid keys: max_size"),
     ] {
         let found = problems(&FACTORY, json);
         assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");

@@ -1,0 +1,79 @@
+//! A batch as the bytes of one record.
+//!
+//! JSON is a line. Protobuf, and whatever is compressed, stands after its length: four bytes, big end first.
+//! Each record is compressed by itself, so that a file can be read from any of them.
+
+use component::Data;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use super::config::{FileConfig, Format};
+
+/// How a batch becomes a record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Encoding {
+    format: Format,
+    is_compressed: bool,
+}
+
+impl Encoding {
+    pub(super) fn of(config: &FileConfig) -> Self {
+        Encoding { format: config.format, is_compressed: !config.compression.is_empty() }
+    }
+
+    /// The record of a batch, with what it is framed by.
+    pub(super) fn record(self, data: &Data) -> Vec<u8> {
+        let message = match self.format {
+            Format::Json => otlp_json::encode(data),
+            Format::Proto => {
+                let mut bytes = Vec::with_capacity(data.encoded_len());
+                data.encode(&mut bytes);
+                bytes
+            }
+        };
+        match (self.format, self.is_compressed) {
+            (_, true) => after_length(&compress_to_vec(&message[..], CompressionLevel::Fastest)),
+            (Format::Proto, false) => after_length(&message),
+            (Format::Json, false) => {
+                let mut line = message;
+                line.push(b'\n');
+                line
+            }
+        }
+    }
+}
+
+fn after_length(message: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(4 + message.len());
+    record.extend(u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+    record.extend(message);
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::testing::span;
+
+    #[test]
+    fn the_tool_zstd_reads_what_is_compressed() {
+        let tool = Command::new("zstd").args(["-d", "-c"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut tool) = tool else {
+            return eprintln!("skipped: there is no zstd here");
+        };
+        let data = span(&"name ".repeat(100_000));
+        let record = Encoding { format: Format::Json, is_compressed: true }.record(&data);
+        let (length, message) = record.split_first_chunk::<4>().unwrap();
+        assert_eq!(u32::from_be_bytes(*length) as usize, message.len());
+        let mut stdin = tool.stdin.take().unwrap();
+        let message = message.to_vec();
+        let writing = std::thread::spawn(move || stdin.write_all(&message).unwrap());
+        let output = tool.wait_with_output().unwrap();
+        writing.join().unwrap();
+        assert!(output.status.success());
+        assert_eq!(output.stdout, otlp_json::encode(&data));
+        assert!(record.len() < output.stdout.len() / 10, "{} of {}", record.len(), output.stdout.len());
+    }
+}
