@@ -17,8 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::secret_file::SecretFile;
 
 /// The row of this extension.
-pub const FACTORY: ExtensionFactory =
-    ExtensionFactory { kind: "bearertokenauth", aliases: &[], signals: &[], stability: Stability::Beta, build };
+pub const FACTORY: ExtensionFactory = ExtensionFactory {
+    kind: "bearertokenauth",
+    aliases: &[],
+    signals: &[],
+    stability: Stability::Beta,
+    build,
+};
 
 /// The section of the extension.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -87,11 +92,8 @@ impl Extension for BearerTokenAuth {
     ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
         Box::pin(async move {
             let bearer = Arc::new(Bearer::open(&self.config)?);
-            let offer = Offer {
-                server_auth: Some(bearer.clone()),
-                client_auth: Some(bearer),
-                ..Offer::default()
-            };
+            let offer =
+                Offer { server_auth: Some(bearer.clone()), client_auth: Some(bearer), ..Offer::default() };
             let running: Running = Box::pin(async move { stop.cancelled().await });
             Ok((offer, running))
         })
@@ -163,9 +165,8 @@ impl ServerAuth for Bearer {
             return Err(Unauthenticated(format!("missing or empty authorization header: {header}")));
         };
         // All are compared, so that the time does not tell which one it is.
-        let is_one = |found: Choice, token: &String| {
-            found | self.value(token).as_bytes().ct_eq(shown.as_bytes())
-        };
+        let is_one =
+            |found: Choice, token: &String| found | self.value(token).as_bytes().ct_eq(shown.as_bytes());
         if self.tokens().iter().fold(Choice::from(0), is_one).into() {
             return Ok(Identity::default());
         }

@@ -18,8 +18,13 @@ use tokio_util::sync::CancellationToken;
 use crate::secret_file::{SecretFile, whole};
 
 /// The row of this extension.
-pub const FACTORY: ExtensionFactory =
-    ExtensionFactory { kind: "headers_setter", aliases: &[], signals: &[], stability: Stability::Alpha, build };
+pub const FACTORY: ExtensionFactory = ExtensionFactory {
+    kind: "headers_setter",
+    aliases: &[],
+    signals: &[],
+    stability: Stability::Alpha,
+    build,
+};
 
 /// The section of the extension.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -214,9 +219,7 @@ impl Source {
             Source::Nowhere => Ok(String::new()),
             Source::Value(value) => Ok(value.clone()),
             Source::File(file) => Ok(file.current()),
-            Source::Attribute { key, default } => {
-                Ok(context.identity.0.get(key).unwrap_or(default).clone())
-            }
+            Source::Attribute { key, default } => Ok(context.identity.0.get(key).unwrap_or(default).clone()),
             Source::Context { key, default } => match context.metadata.get(key) {
                 [] => Ok(default.clone()),
                 [one] => Ok(one.clone()),

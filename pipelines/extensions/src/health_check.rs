@@ -118,10 +118,13 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extensi
     config.check(&mut problems);
     problems.finish()?;
     unused::warn(&section, &UNUSED);
-    unused::warn(&section, &[
-        ("check_collector_pipeline", "it is deprecated and does not work: readiness is what is answered"),
-        ("component_health", "it belongs to another version of the extension"),
-    ]);
+    unused::warn(
+        &section,
+        &[
+            ("check_collector_pipeline", "it is deprecated and does not work: readiness is what is answered"),
+            ("component_health", "it belongs to another version of the extension"),
+        ],
+    );
     Ok(Box::new(HealthCheck { name: context.id.to_string(), config }))
 }
 

@@ -13,4 +13,4 @@ mod server;
 #[cfg(test)]
 mod testing;
 mod time;
-// pub mod zpages;
+pub mod zpages;

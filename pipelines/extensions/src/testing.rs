@@ -24,7 +24,11 @@ pub(crate) fn refused(factory: &ExtensionFactory, json: &str) -> Vec<String> {
 }
 
 /// Starts an extension by itself.
-pub(crate) async fn start(factory: &ExtensionFactory, json: &str, host: &Host) -> StartResult<(Offer, Running)> {
+pub(crate) async fn start(
+    factory: &ExtensionFactory,
+    json: &str,
+    host: &Host,
+) -> StartResult<(Offer, Running)> {
     build(factory, json)?.start(host, CancellationToken::new()).await
 }
 

@@ -48,16 +48,17 @@ async fn who_came_in_is_known_to_components() {
     let auth = open(r#"{"htpasswd": {"inline": "ann:a:b"}}"#).await.server_auth.unwrap();
     let Identity(known) = ask(&auth, Some(&basic("ann:a:b"))).unwrap();
     let raw = STANDARD.encode("ann:a:b");
-    assert_eq!(known.into_iter().collect::<Vec<_>>(), [
-        ("raw".to_owned(), raw),
-        ("username".to_owned(), "ann".to_owned())
-    ]);
+    assert_eq!(
+        known.into_iter().collect::<Vec<_>>(),
+        [("raw".to_owned(), raw), ("username".to_owned(), "ann".to_owned())]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_format_is_worked_out_beside_other_tasks() {
     let line = "ann:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
-    let auth = open(&serde_json::json!({"htpasswd": {"inline": line}}).to_string()).await.server_auth.unwrap();
+    let auth =
+        open(&serde_json::json!({"htpasswd": {"inline": line}}).to_string()).await.server_auth.unwrap();
     for _ in 0..3 {
         assert!(ask(&auth, Some(&basic("ann:secret"))).is_ok());
         assert!(ask(&auth, Some(&basic("ann:Secret"))).is_err());
@@ -96,8 +97,12 @@ async fn we_say_who_we_are() {
     std::fs::write(&password, "two").unwrap();
     assert_eq!(said(&auth), header("ann:two"));
     std::fs::write(&user, "a:b").unwrap();
-    assert_eq!(said(&auth), Err("invalid authorization format: a username must not contain a colon".to_owned()));
-    let inline = open(r#"{"client_auth": {"username": "ann", "password": "pä:ss"}}"#).await.client_auth.unwrap();
+    assert_eq!(
+        said(&auth),
+        Err("invalid authorization format: a username must not contain a colon".to_owned())
+    );
+    let inline =
+        open(r#"{"client_auth": {"username": "ann", "password": "pä:ss"}}"#).await.client_auth.unwrap();
     assert_eq!(said(&inline), header("ann:pä:ss"));
     assert_eq!(said(&open(r#"{"client_auth": {}}"#).await.client_auth.unwrap()), header(":"));
 }
@@ -123,5 +128,8 @@ async fn what_is_wrong_is_told_in_the_collectors_words() {
     }
     let missing = start(&FACTORY, r#"{"htpasswd": {"file": "/no/such/file"}}"#, &Host::detached()).await;
     let told = missing.err().unwrap().to_string();
-    assert!(told.starts_with("open htpasswd file: cannot read file \"/no/such/file\": No such file"), "{told}");
+    assert!(
+        told.starts_with("open htpasswd file: cannot read file \"/no/such/file\": No such file"),
+        "{told}"
+    );
 }

@@ -64,9 +64,10 @@ async fn actions_are_done_in_order() {
             vec!["a=2"],
         ),
         (r#"[{"key": "a", "value": "1", "action": "update"}]"#, vec![]),
-        (r#"[{"key": "a", "value": "1"}, {"key": "b", "value": "2"}, {"key": "A", "action": "delete"}]"#, vec![
-            "b=2",
-        ]),
+        (
+            r#"[{"key": "a", "value": "1"}, {"key": "b", "value": "2"}, {"key": "A", "action": "delete"}]"#,
+            vec!["b=2"],
+        ),
     ] {
         assert_eq!(check(headers, &Context::default()).await.unwrap(), want, "{headers}");
     }
@@ -102,8 +103,7 @@ async fn headers_of_another_extension_come_first() {
 fn what_is_wrong_is_told_in_the_collectors_words() {
     const MISSING: &str =
         "missing header source, must be 'from_context', 'from_attribute', 'value', or 'value_file'";
-    const SEVERAL: &str =
-        "invalid header source, must be only one of 'from_context', 'from_attribute', 'value', or 'value_file'";
+    const SEVERAL: &str = "invalid header source, must be only one of 'from_context', 'from_attribute', 'value', or 'value_file'";
     for (json, want) in [
         ("{}", vec!["::headers: missing headers configuration".to_owned()]),
         (r#"{"headers": [{"value": "1"}]}"#, vec!["::headers[0]: missing header name".to_owned()]),

@@ -124,21 +124,22 @@ async fn an_authenticator_keeps_others_out() {
 #[tokio::test]
 async fn it_speaks_tls() {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let tls = serde_json::json!({"tls": {"cert_pem": own.cert.pem(), "key_pem": own.signing_key.serialize_pem()}});
+    let tls =
+        serde_json::json!({"tls": {"cert_pem": own.cert.pem(), "key_pem": own.signing_key.serialize_pem()}});
     let host = Host::detached();
     host.state().set_ready(true);
     let (address, _running) = serve(&tls.to_string(), &host).await;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(own.cert.der().clone()).unwrap();
-    let client = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let client =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     let stream = TcpStream::connect(&address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let mut stream =
-        tokio_rustls::TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap();
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     assert_eq!(read(&mut stream).await.status, 200);
 }

@@ -1,0 +1,155 @@
+//! `zpages`: pages about what runs in this process, for a person with a browser.
+//!
+//! The one idea: a page is made from the collector's state when it is asked for; nothing is stored for it but
+//! the latest spans, and those only while this extension runs.
+
+mod html;
+mod overview;
+mod pipelines;
+mod traces;
+mod vars;
+
+use component::config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
+use component::spans::Watch;
+use component::{
+    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+};
+use http::StatusCode;
+use net::listen::Transport;
+use net::unused;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::{
+    Asked, Bound, CorsConfig, DialerConfig, HTML, JSON, Page, Pages, UNUSED, served_section,
+};
+
+/// The row of this extension.
+pub const FACTORY: ExtensionFactory =
+    ExtensionFactory { kind: "zpages", aliases: &[], signals: &[], stability: Stability::Beta, build };
+
+served_section! {
+    /// The section of the extension.
+    ZPagesConfig {
+        /// Variables of the process as JSON.
+        expvar: ExpvarConfig,
+    }
+}
+
+impl Default for ZPagesConfig {
+    fn default() -> Self {
+        ZPagesConfig {
+            expvar: ExpvarConfig::default(),
+            endpoint: "localhost:55679".to_owned(),
+            transport: Transport::Tcp,
+            dialer: DialerConfig::default(),
+            tls: Optional::none(),
+            cors: Optional::<CorsConfig, _>::none(),
+            auth: Optional::none(),
+            max_request_body_size: 0,
+            include_metadata: false,
+            response_headers: Headers::default(),
+            compression_algorithms: Vec::new(),
+            read_timeout: GoDuration::default(),
+            read_header_timeout: GoDuration::from_secs(60),
+            write_timeout: GoDuration::from_secs(30),
+            idle_timeout: GoDuration::from_secs(60),
+            keep_alives_enabled: true,
+            middlewares: Vec::new(),
+        }
+    }
+}
+
+/// The section `expvar`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ExpvarConfig {
+    /// True: `/debug/expvarz` is there.
+    pub enabled: bool,
+}
+
+impl ZPagesConfig {
+    fn check(&self, problems: &mut Problems<'_>) {
+        problems.require(!self.endpoint.is_empty(), "endpoint", {
+            "\"endpoint\" is required when using the \"zpages\" extension"
+        });
+        self.server().check(problems);
+    }
+}
+
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
+    let config: ZPagesConfig = section.decode()?;
+    let mut problems = section.problems();
+    config.check(&mut problems);
+    problems.finish()?;
+    unused::warn(&section, &UNUSED);
+    Ok(Box::new(ZPages { context: context.clone(), config }))
+}
+
+struct ZPages {
+    context: BuildContext,
+    config: ZPagesConfig,
+}
+
+impl Extension for ZPages {
+    fn start(
+        self: Box<Self>,
+        host: &Host,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+        let host = host.clone();
+        Box::pin(async move {
+            let name = self.context.id.to_string();
+            let bound = Bound::open(self.config.server(), &name, &host).await?;
+            let shown = Shown::new(host, self.context.version, self.config.expvar.enabled);
+            Ok((Offer::default(), Box::pin(bound.run(shown, stop)) as Running))
+        })
+    }
+}
+
+/// What pages are made of.
+struct Shown {
+    host: Host,
+    version: &'static str,
+    has_vars: bool,
+    /// Spans are recorded while it lives.
+    _watch: Watch,
+}
+
+impl Shown {
+    fn new(host: Host, version: &'static str, has_vars: bool) -> Self {
+        let watch = host.spans().watch();
+        Shown { host, version, has_vars, _watch: watch }
+    }
+}
+
+/// Where the pages are, what they are called, and who makes them.
+type Route = (&'static str, &'static str, fn(&Shown, &str) -> String);
+
+const ROUTES: [Route; 5] = [
+    ("/debug/servicez", "Service", |shown, _| overview::service(shown)),
+    ("/debug/pipelinez", "Pipelines", |shown, _| pipelines::page(shown)),
+    ("/debug/extensionz", "Extensions", |shown, _| overview::extensions(shown)),
+    ("/debug/featurez", "Feature gates", |shown, _| overview::features(shown)),
+    ("/debug/tracez", "Spans", traces::page),
+];
+
+const VARS: &str = "/debug/expvarz";
+
+impl Pages for Shown {
+    fn page(&self, asked: Asked<'_>) -> Page {
+        let path = asked.path.strip_suffix('/').unwrap_or(asked.path);
+        if let Some((path, title, make)) = ROUTES.iter().find(|(route, ..)| *route == path) {
+            let body = html::page(title, path, self.has_vars, &make(self, asked.query));
+            return Page::new(StatusCode::OK, HTML, body);
+        }
+        match path {
+            VARS if self.has_vars => Page::new(StatusCode::OK, JSON, vars::json(self)),
+            "" | "/debug" => Page::elsewhere(ROUTES[0].0),
+            _ => Page::not_found(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What runs and since when, how each component fares, which extensions and feature gates there are.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use component::config::GoDuration;
+use component::status::Status;
+
+use super::Shown;
+use super::html::{Text, properties, table};
+use crate::time::readable;
+
+/// How a status is said, and its colour.
+pub(super) fn said(status: Option<&Status>) -> (String, &'static str) {
+    match status {
+        None => ("not started".to_owned(), "dim"),
+        Some(Status::Starting) => ("starting".to_owned(), "dim"),
+        Some(Status::Ok) => ("OK".to_owned(), "ok"),
+        Some(Status::RecoverableError(why)) => (format!("recoverable error: {why}"), "warn"),
+        Some(Status::PermanentError(why)) => (format!("permanent error: {why}"), "bad"),
+        Some(Status::Stopped) => ("stopped".to_owned(), "dim"),
+    }
+}
+
+fn coloured(status: Option<&Status>) -> String {
+    let (said, class) = said(status);
+    format!("<span class=\"{class}\">{}</span>", Text(&said))
+}
+
+/// The seconds of a duration, as Go prints them.
+fn whole_secs(duration: Duration) -> GoDuration {
+    GoDuration::from_secs(duration.as_secs())
+}
+
+pub(super) fn service(shown: &Shown) -> String {
+    let state = shown.host.state();
+    let ready = match state.ready_since() {
+        Some((at, uptime)) => format!("since {} ({})", readable(at), whole_secs(uptime)),
+        None => "no: starting, reloading or stopping".to_owned(),
+    };
+    let about = properties(&[
+        ("Command", "warptap".to_owned()),
+        ("Version", shown.version.to_owned()),
+        ("System", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
+        ("Process", std::process::id().to_string()),
+        ("Started", format!("{} ({} ago)", readable(state.started_at), whole_secs(state.uptime()))),
+        ("Ready", ready),
+    ]);
+    format!("{about}<h2>Components</h2>{}", components(&state.components()))
+}
+
+fn components(components: &BTreeMap<String, Status>) -> String {
+    // What is wrong is what a reader looks for.
+    let mut rows: Vec<_> = components.iter().collect();
+    rows.sort_by_key(|(_, status)| **status == Status::Ok);
+    let row = |(name, status): (&String, &Status)| vec![Text(name).to_string(), coloured(Some(status))];
+    table("", &["Component", "Status"], rows.into_iter().map(row))
+}
+
+pub(super) fn extensions(shown: &Shown) -> String {
+    let components = shown.host.state().components();
+    let row = |id: &String| {
+        let status = components.get(&format!("\"{id}\" extension"));
+        vec![Text(id).to_string(), coloured(status)]
+    };
+    table("", &["Extension", "Status"], shown.host.state().extensions().iter().map(row))
+}
+
+pub(super) fn features(shown: &Shown) -> String {
+    let rows = shown.host.state().gates().into_iter().map(|gate| {
+        let (class, on) = if gate.is_on { ("ok", "on") } else { ("dim", "off") };
+        let on = format!("<span class=\"{class}\">{on}</span>");
+        let [id, stage, does] = [gate.id, gate.stage, gate.description].map(|text| Text(&text).to_string());
+        vec![format!("<code>{id}</code>"), on, stage, does]
+    });
+    table("", &["Gate", "State", "Stage", "What it does"], rows)
+}
