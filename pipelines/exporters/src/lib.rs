@@ -5,16 +5,12 @@
 //! stacked on it by [`queue`]. Every exporter is one folder or file with one row, its `FACTORY`; the binary
 //! lists the rows. What reaches an exporter, and in what batches, is left to the pipeline before it.
 
-mod client;
 pub mod debug;
 pub mod file;
 pub mod nop;
 pub mod otlp_grpc;
 pub mod otlp_http;
 mod wire;
-
-pub use client::TlsConfig;
-pub use wire::Compression;
 
 #[cfg(test)]
 mod testing;

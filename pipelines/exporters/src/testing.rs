@@ -4,14 +4,14 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use component::auth::ClientAuth;
 use component::config::{Node, Section};
-use component::{BuildContext, ComponentId, Consumer, Data, ExporterFactory, Host, Running};
-use flate2::read::GzDecoder;
+use component::context::{Context, Metadata};
+use component::{BuildContext, ComponentId, Consumer, Data, ExporterFactory, Host, Offer, Running};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use net::compress::Compression;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
@@ -33,6 +34,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: String,
+    /// Whom it says it is for.
+    pub(crate) authority: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -47,7 +50,12 @@ impl Seen {
         let (flag, rest) = self.body.split_first().unwrap();
         let (length, message) = rest.split_first_chunk::<4>().unwrap();
         assert_eq!(u32::from_be_bytes(*length) as usize, message.len());
-        if *flag == 1 { gunzip(message) } else { message.to_vec() }
+        let compression = match self.header("grpc-encoding") {
+            // What gRPC calls snappy is framed.
+            "snappy" => Compression::SnappyFramed,
+            name => Compression::by_name(name).unwrap(),
+        };
+        if *flag == 1 { compression.decompress(message, 1 << 20).unwrap() } else { message.to_vec() }
     }
 }
 
@@ -127,6 +135,17 @@ impl TestServer {
         TestServer { address, seen, accepting }
     }
 
+    /// A server for one connection that is already open.
+    pub(crate) fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        answers: Vec<Answer>,
+    ) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let script = Script { answers: Arc::new(Mutex::new(answers.into())), seen: seen.clone() };
+        let accepting = tokio::spawn(async move { script.serve(stream).await });
+        TestServer { address: ([0, 0, 0, 0], 0).into(), seen, accepting }
+    }
+
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
@@ -157,7 +176,9 @@ impl Script {
     ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        let seen = Seen { path: parts.uri.path().to_owned(), headers: parts.headers, body };
+        let host = parts.headers.get("host").map_or("", |v| v.to_str().unwrap());
+        let authority = parts.uri.authority().map_or(host.to_owned(), ToString::to_string);
+        let seen = Seen { path: parts.uri.path().to_owned(), authority, headers: parts.headers, body };
         self.seen.lock().unwrap().push(seen);
         let answer = self.answers.lock().unwrap().pop_front();
         let Some(answer) = answer else { return std::future::pending().await };
@@ -172,10 +193,31 @@ impl Script {
     }
 }
 
-pub(crate) fn gunzip(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    GzDecoder::new(bytes).read_to_end(&mut out).unwrap();
-    out
+/// An address that nobody listens at.
+pub(crate) fn nobody() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A host with an extension `signer` that knows the tenant of the data, once it is allowed to tell.
+pub(crate) fn signing() -> Host {
+    let offer = Offer { client_auth: Some(Arc::new(Tenant)), ..Offer::default() };
+    Host::detached().with_extension(ComponentId::parse("signer").unwrap(), offer)
+}
+
+struct Tenant;
+
+impl ClientAuth for Tenant {
+    fn headers(&self, context: &Context) -> Result<Vec<(String, String)>, String> {
+        let tenant = context.metadata.get("tenant").first().ok_or("no tenant is known")?;
+        Ok(vec![("authorization".to_owned(), format!("Bearer {tenant}"))])
+    }
+}
+
+/// What came in from a tenant.
+pub(crate) fn from_tenant(name: &str) -> Context {
+    let mut metadata = Metadata::default();
+    metadata.add("tenant", name);
+    Context { metadata: Arc::new(metadata), ..Context::default() }
 }
 
 /// A certificate for `localhost` and 127.0.0.1 and a server that shows it. The first is its own authority.
@@ -223,6 +265,14 @@ pub(crate) fn problems(factory: &ExporterFactory, json: &str) -> Vec<String> {
     }
 }
 
+/// Why an exporter does not start.
+pub(crate) async fn start_error(factory: &ExporterFactory, json: &str) -> String {
+    let node: Node = serde_json::from_str(json).unwrap();
+    let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
+    let started = exporter.start(&Host::detached(), CancellationToken::new()).await;
+    started.err().expect("it started").to_string()
+}
+
 /// A running exporter.
 pub(crate) struct Started {
     pub(crate) front: Arc<dyn Consumer>,
@@ -232,10 +282,15 @@ pub(crate) struct Started {
 
 impl Started {
     pub(crate) async fn by(factory: &ExporterFactory, json: &str) -> Self {
+        Self::within(&Host::detached(), factory, json).await
+    }
+
+    /// One that has extensions around it.
+    pub(crate) async fn within(host: &Host, factory: &ExporterFactory, json: &str) -> Self {
         let node: Node = serde_json::from_str(json).unwrap();
         let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
         let stop = CancellationToken::new();
-        let (front, running) = exporter.start(&Host::detached(), stop.clone()).await.unwrap();
+        let (front, running) = exporter.start(host, stop.clone()).await.unwrap();
         Started { front, running, stop }
     }
 

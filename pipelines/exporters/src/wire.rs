@@ -1,24 +1,15 @@
-//! Data as protobuf bytes, and what requests and answers of OTLP share whatever carries them.
+//! What requests and answers of OTLP share whatever carries them.
 
-use bytes::BufMut;
-use component::{ComponentId, Data, Refused, Signal};
+use std::sync::Arc;
+
+use component::auth::ClientAuth;
+use component::{ComponentId, Host, Refused, Signal, StartResult, context};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use prost::Message;
-use serde::Deserialize;
-
 use queue::Tally;
 
 /// The largest request that OTLP lets a client send, in bytes before compression.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// The size of the data as protobuf, in bytes.
-pub(crate) fn encoded_len(data: &Data) -> usize {
-    data.encoded_len()
-}
-
-/// Appends the data as protobuf. The message of a batch and that of its export request have the same bytes.
-pub(crate) fn encode(data: &Data, out: &mut impl BufMut) {
-    data.encode(out);
-}
 
 /// Refuses a request that is larger than OTLP allows.
 pub(crate) fn check_size(bytes: usize) -> Result<(), Refused> {
@@ -44,17 +35,6 @@ pub(crate) struct PartialSuccess {
     pub(crate) message: String,
 }
 
-/// The key `compression`.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// gzip.
-    Gzip,
-    /// As it is.
-    #[serde(alias = "")]
-    None,
-}
-
 /// Tells and counts what the other side rejected of a request that it took. It must not be sent again.
 pub(crate) fn note_partial_success(
     id: &ComponentId,
@@ -71,4 +51,34 @@ pub(crate) fn note_partial_success(
         exporter = %id, signal = signal.name(), rejected = partial.rejected, message = %partial.message,
         "partial success"
     );
+}
+
+/// What signs requests, where an extension is told to.
+#[derive(Clone, Default)]
+pub(crate) struct Signer(Option<Arc<dyn ClientAuth>>);
+
+impl Signer {
+    /// The extension of this id, which has to run.
+    pub(crate) fn find(id: Option<&ComponentId>, host: &Host) -> StartResult<Self> {
+        let Some(id) = id else { return Ok(Signer(None)) };
+        let found = host.client_auth(id);
+        found
+            .map(|auth| Signer(Some(auth)))
+            .map_err(|e| format!("failed to resolve authenticator \"{id}\": {e}").into())
+    }
+
+    /// Adds what the extension says to the headers of a request; it wins over what is configured.
+    pub(crate) fn sign(&self, headers: &mut HeaderMap) -> Result<(), Refused> {
+        let Some(auth) = &self.0 else { return Ok(()) };
+        let signed = auth.headers(&context::current()).map_err(Refused::retryable)?;
+        for (name, value) in signed {
+            let (Ok(key), Ok(value)) = (HeaderName::try_from(&name), HeaderValue::try_from(value)) else {
+                return Err(Refused::permanent(format!(
+                    "the authenticator's header {name:?} cannot be sent"
+                )));
+            };
+            headers.insert(key, value);
+        }
+        Ok(())
+    }
 }

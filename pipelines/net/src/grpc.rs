@@ -5,6 +5,7 @@
 //! take for "try again". Its `Status` is used: how one stands in headers is no matter of opinion.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -47,21 +48,37 @@ pub fn compression(configured: Compression) -> Result<Compression, String> {
     }
 }
 
-/// A message as it goes out.
-pub fn frame(message: &[u8], compression: Compression, level: Level) -> Bytes {
+/// A message as it goes out: what `write` appends, which is about `bytes` long.
+pub fn frame(bytes: usize, compression: Compression, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(HEAD_BYTES + bytes);
     if compression == Compression::None {
-        return framed(0, message);
+        out.extend([0; HEAD_BYTES]);
+        write(&mut out);
+        return with_head(0, out);
     }
-    framed(1, &compression.compress(level, message))
+    write(&mut out);
+    let packed = compression.compress(Level::default(), &out);
+    let mut out = Vec::with_capacity(HEAD_BYTES + packed.len());
+    out.extend([0; HEAD_BYTES]);
+    out.extend(packed);
+    with_head(1, out)
 }
 
-fn framed(flag: u8, message: &[u8]) -> Bytes {
-    let length = u32::try_from(message.len()).expect("messages are bounded far below 4 GiB");
-    let mut out = Vec::with_capacity(HEAD_BYTES + message.len());
-    out.push(flag);
-    out.extend(length.to_be_bytes());
-    out.extend(message);
-    out.into()
+/// Fills in the head, for which there is room in front.
+fn with_head(flag: u8, mut framed: Vec<u8>) -> Bytes {
+    let length = u32::try_from(framed.len() - HEAD_BYTES).expect("messages are bounded far below 4 GiB");
+    framed[0] = flag;
+    framed[1..HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+    framed.into()
+}
+
+/// A duration as the header `grpc-timeout` has it: at most eight digits and a unit.
+pub fn timeout(duration: Duration) -> String {
+    const DIGITS_MAX: u128 = 99_999_999;
+    let units = [("u", duration.as_micros()), ("m", duration.as_millis()), ("S", duration.as_secs().into())];
+    let found = units.into_iter().find(|(_, n)| *n <= DIGITS_MAX);
+    let (unit, n) = found.unwrap_or(("S", DIGITS_MAX));
+    format!("{n}{unit}")
 }
 
 /// Reads the one message of a body that came with these headers, of at most so many bytes before and after
@@ -132,7 +149,8 @@ pub type AnswerBody = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallib
 pub fn answer(message: &[u8]) -> Response<AnswerBody> {
     let mut trailers = HeaderMap::new();
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
-    let body = Full::new(framed(0, message)).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let framed = frame(message.len(), Compression::None, |out| out.extend(message));
+    let body = Full::new(framed).with_trailers(std::future::ready(Some(Ok(trailers))));
     with_headers(Response::new(body.boxed_unsync()))
 }
 
@@ -203,7 +221,7 @@ mod tests {
             Err((Code::ResourceExhausted, format!("the message is larger than {bytes_max} bytes")))
         };
         for (compression, name) in NAMES.into_iter().chain([(Compression::None, "identity")]) {
-            let body = frame(&message, compression, Level(0));
+            let body = frame(10_000, compression, |out| out.extend(&message));
             assert_eq!(read_back(name, body.clone(), 10_000).await, Ok(message.clone().into()), "{name}");
             assert_eq!(read_back(name, body.clone(), 9_999).await, too_large(9_999), "{name}");
             assert_eq!(read_back(name, body, 3).await, too_large(3), "{name}");
@@ -212,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_message_is_refused_for_good() {
-        let gzipped = || frame(b"x", Compression::Gzip, Level(0));
+        let gzipped = || frame(1, Compression::Gzip, |out| out.push(b'x'));
         for (encoding, body, code, want) in [
             ("gzip", Bytes::from_static(b"\0\0"), Code::Internal, "the message ends in its head"),
             (
@@ -256,6 +274,13 @@ mod tests {
         ] {
             let status = status(StatusCode::from_u16(http).unwrap(), headers, trailers);
             assert_eq!(status.code(), want, "{http} {headers:?} {trailers:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_has_eight_digits_at_most() {
+        for (millis, want) in [(5_000, "5000000u"), (200_000, "200000m"), (u64::MAX, "99999999S")] {
+            assert_eq!(timeout(Duration::from_millis(millis)), want);
         }
     }
 

@@ -44,6 +44,11 @@ impl Proxy {
         self.0.as_ref().filter(|_| !is_here)?.intercept(uri)
     }
 
+    /// True where a connection to `host:port` goes through a proxy.
+    pub fn stands_before(&self, host_port: &str) -> bool {
+        format!("https://{host_port}/").parse().is_ok_and(|uri| self.of(&uri).is_some())
+    }
+
     /// What to say to the proxy of a plain request, beside the request.
     pub(crate) fn authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         self.of(uri).filter(|_| uri.scheme_str() == Some("http"))?.basic_auth().cloned()

@@ -8,6 +8,7 @@
 
 mod kinds;
 pub mod plain;
+mod profiles;
 mod reader;
 mod tables;
 mod writer;
@@ -54,7 +55,7 @@ pub fn encode(data: &Data) -> Vec<u8> {
         Data::Logs(d) => to_vec(d.as_ref()),
         Data::Metrics(d) => to_vec(d.as_ref()),
         Data::Traces(d) => to_vec(d.as_ref()),
-        Data::Profiles(_) => Vec::new(),
+        Data::Profiles(d) => to_vec(d.as_ref()),
     }
 }
 
@@ -64,7 +65,7 @@ pub fn decode(signal: Signal, bytes: &[u8]) -> Result<Data, JsonError> {
         Signal::Logs => Data::Logs(Arc::new(from_slice(bytes)?)),
         Signal::Metrics => Data::Metrics(Arc::new(from_slice(bytes)?)),
         Signal::Traces => Data::Traces(Arc::new(from_slice(bytes)?)),
-        Signal::Profiles => Data::Profiles(Arc::default()),
+        Signal::Profiles => Data::Profiles(Arc::new(from_slice(bytes)?)),
     })
 }
 

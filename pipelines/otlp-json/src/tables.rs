@@ -66,6 +66,8 @@ macro_rules! messages {
     )*};
 }
 
+pub(crate) use messages;
+
 /// The body of an HTTP response that refuses: `google.rpc.Status` without its details.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Status {

@@ -742,7 +742,7 @@ async fn both_protocols_are_protected_and_ask_for_certificates_where_told() {
         let request = post(receiver.http, "/v1/traces", "application/json", TRACES.into());
         let answer = client(shows, false).request(request).await;
         assert_eq!(answer.is_ok_and(|a| a.status() == StatusCode::OK), shows);
-        let message = net::grpc::frame(&proto(Signal::Traces), Compression::None, Level(0));
+        let message = net::grpc::frame(0, Compression::None, |out| out.extend(proto(Signal::Traces)));
         let request = post(receiver.grpc, TRACE_PATH, "application/grpc", message);
         let answer = client(shows, true).request(request).await;
         assert_eq!(answer.is_ok_and(|a| a.headers().get("grpc-status").is_none()), shows);

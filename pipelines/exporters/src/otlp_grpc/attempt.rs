@@ -3,27 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{BoxFuture, ComponentId, Consumer, Data, Refused};
-use http::uri::PathAndQuery;
+use bytes::Bytes;
+use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version};
+use http_body_util::Full;
+use net::client::{CallError, HttpClient};
+use net::grpc;
 use prost::Message as _;
-use tonic::client::Grpc;
-use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::metadata::MetadataMap;
+use queue::Tallies;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::OtlpGrpc;
-use super::http_status::HttpStatus;
-use crate::client::chain;
-use crate::wire::{self, Compression, ExportResponse};
-use queue::Tallies;
+use super::lanes::Lanes;
+use crate::wire::{self, ExportResponse, Signer};
 
-/// The method to call for each signal, in the order of [`Signal::STABLE`].
-const PATHS: [&str; 3] = [
-    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-];
+/// The method to call for a signal.
+pub(super) fn path(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+        Signal::Profiles => "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+    }
+}
 
 /// The codes after which the same request may be sent again, by OTLP's table. `ResourceExhausted` is one of
 /// them only where the other side says when.
@@ -36,56 +39,79 @@ const RETRYABLE: [Code; 6] = [
     Code::DataLoss,
 ];
 
+/// How much of an answer is read, in bytes; what is longer is refused for good, as OTLP asks.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long a request that waits for a connection waits between two tries, at first and at most.
+const READY_WAIT_MIN: Duration = Duration::from_millis(50);
+const READY_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Calls the other side once.
 pub(super) struct Attempt {
-    id: ComponentId,
-    grpc: Grpc<HttpStatus>,
-    metadata: MetadataMap,
-    timeout: Duration,
+    exporter: OtlpGrpc,
+    lanes: Lanes,
+    /// Where each signal goes, in the order of [`Signal::ALL`].
+    uris: Vec<Uri>,
+    signer: Signer,
     tallies: Arc<Tallies>,
 }
 
 impl Attempt {
-    pub(super) fn new(exporter: &OtlpGrpc, channel: HttpStatus, tallies: Arc<Tallies>) -> Self {
-        let mut grpc = Grpc::new(channel).accept_compressed(CompressionEncoding::Gzip);
-        if exporter.compression == Compression::Gzip {
-            grpc = grpc.send_compressed(CompressionEncoding::Gzip);
+    pub(super) fn new(mut exporter: OtlpGrpc, signer: Signer, tallies: Arc<Tallies>) -> StartResult<Self> {
+        if !exporter.timeout.is_zero() {
+            exporter.headers.insert("grpc-timeout", HeaderValue::try_from(grpc::timeout(exporter.timeout))?);
         }
-        Attempt {
-            id: exporter.id.clone(),
-            grpc,
-            metadata: exporter.metadata.clone(),
-            timeout: exporter.timeout,
-            tallies,
-        }
+        let uris = Signal::ALL.into_iter().map(|signal| exporter.uri(signal)).collect::<Result<_, _>>()?;
+        Ok(Attempt { lanes: exporter.lanes()?, exporter, uris, signer, tallies })
     }
 
     async fn export(&self, data: Data) -> Result<(), Refused> {
-        wire::check_size(wire::encoded_len(&data))?;
+        let bytes = data.encoded_len();
+        wire::check_size(bytes)?;
         let signal = data.signal();
-        let response = match self.timeout {
-            Duration::ZERO => self.call(data).await,
-            timeout => match tokio::time::timeout(timeout, self.call(data)).await {
-                Ok(Err(status)) if is_timeout(&status) => Err(late(timeout)),
-                Ok(outcome) => outcome,
-                Err(_) => Err(late(timeout)),
-            },
+        let mut headers = self.exporter.headers.clone();
+        self.signer.sign(&mut headers)?;
+        let message = grpc::frame(bytes, self.exporter.compression, |out| data.encode(out));
+        drop(data);
+        let called = self.call(signal, headers, message);
+        let response = match self.exporter.timeout {
+            Duration::ZERO => called.await,
+            timeout => tokio::time::timeout(timeout, called).await.unwrap_or_else(|_| Err(late(timeout))),
         };
         let response = response.map_err(|status| refused(&status))?;
-        wire::note_partial_success(&self.id, self.tallies.of(signal), signal, &response);
+        wire::note_partial_success(&self.exporter.id, self.tallies.of(signal), signal, &response);
         Ok(())
     }
 
-    async fn call(&self, data: Data) -> Result<ExportResponse, Status> {
-        let mut grpc = self.grpc.clone();
-        grpc.ready().await.map_err(|e| Status::unavailable(chain(&e)))?;
-        let path = PathAndQuery::from_static(PATHS[data.signal() as usize]);
-        let mut request = tonic::Request::new(data);
-        *request.metadata_mut() = self.metadata.clone();
-        if !self.timeout.is_zero() {
-            request.set_timeout(self.timeout);
+    async fn call(
+        &self,
+        signal: Signal,
+        headers: HeaderMap,
+        message: Bytes,
+    ) -> Result<ExportResponse, Status> {
+        let request = || {
+            let mut request = Request::new(Full::new(message.clone()));
+            *request.method_mut() = http::Method::POST;
+            *request.uri_mut() = self.uris[signal as usize].clone();
+            *request.version_mut() = Version::HTTP_2;
+            *request.headers_mut() = headers.clone();
+            request
+        };
+        let mut wait = READY_WAIT_MIN;
+        loop {
+            let client = self.lanes.next().await;
+            match answer(&client, request()).await {
+                Ok(outcome) => return outcome,
+                Err(e) => {
+                    self.lanes.failed();
+                    if !(e.is_connect && self.exporter.waits_for_ready) {
+                        return Err(Status::unavailable(e.reason));
+                    }
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(READY_WAIT_MAX);
         }
-        Ok(grpc.unary(request, path, ExportCodec).await?.into_inner())
     }
 }
 
@@ -95,80 +121,57 @@ impl Consumer for Attempt {
     }
 }
 
+/// Sends a request. The outer error says that there was no answer.
+async fn answer(
+    client: &HttpClient,
+    request: Request<Full<Bytes>>,
+) -> Result<Result<ExportResponse, Status>, CallError> {
+    let (parts, body) = client.request(request).await?.into_parts();
+    let is_whole = parts.status != StatusCode::OK || parts.headers.contains_key(Status::GRPC_STATUS);
+    if is_whole {
+        let status = grpc::status(parts.status, &parts.headers, &HeaderMap::new());
+        return Ok(taken(&status, b""));
+    }
+    Ok(match grpc::read(&parts.headers, body, ANSWER_BYTES_MAX).await {
+        Err(status) => Err(status),
+        Ok((message, trailers)) => taken(&grpc::status(parts.status, &parts.headers, &trailers), &message),
+    })
+}
+
+fn taken(status: &Status, message: &[u8]) -> Result<ExportResponse, Status> {
+    if status.code() != Code::Ok {
+        return Err(status.clone());
+    }
+    let response = ExportResponse::decode(message);
+    response.map_err(|e| Status::internal(format!("the answer is no export response: {e}")))
+}
+
 fn late(timeout: Duration) -> Status {
     Status::deadline_exceeded(format!("no answer within {timeout:?}"))
 }
 
-/// True where the channel, which keeps the time as well, was first to find that it is up.
-fn is_timeout(status: &Status) -> bool {
-    let mut causes = std::iter::successors(std::error::Error::source(status), |cause| cause.source());
-    causes.any(|cause| cause.is::<tonic::TimeoutExpired>())
-}
-
-/// What a status that is not OK says about sending the same data again. A status with a source was made on
-/// this side, of a connection that broke: the other side never answered.
+/// What a status that is not OK says about sending the same data again.
 fn refused(status: &Status) -> Refused {
-    let broken = std::error::Error::source(status);
-    let message = broken.map_or_else(|| status.message().to_owned(), chain);
-    let reason = format!("rpc error: code = {:?} desc = {message}", status.code());
+    let reason = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
     let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
     let told_when = status.code() == Code::ResourceExhausted && after.is_some();
-    match broken.is_some() || RETRYABLE.contains(&status.code()) || told_when {
+    match RETRYABLE.contains(&status.code()) || told_when {
         true => Refused::Retryable { reason, after },
         false => Refused::Permanent { reason },
     }
 }
 
-/// Writes a batch as its export request, reads the answer.
-struct ExportCodec;
-
-impl Codec for ExportCodec {
-    type Encode = Data;
-    type Decode = ExportResponse;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        ExportCodec
-    }
-
-    fn decoder(&mut self) -> Self {
-        ExportCodec
-    }
-}
-
-impl Encoder for ExportCodec {
-    type Item = Data;
-    type Error = Status;
-
-    fn encode(&mut self, data: Data, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        wire::encode(&data, out);
-        Ok(())
-    }
-}
-
-impl Decoder for ExportCodec {
-    type Item = ExportResponse;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<ExportResponse>, Status> {
-        let response = ExportResponse::decode(from);
-        response.map(Some).map_err(|e| Status::internal(format!("the answer is no export response: {e}")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use component::Signal;
     use tonic_types::ErrorDetails;
 
     use super::*;
 
     #[test]
     fn every_signal_has_its_method() {
-        let names = Signal::STABLE.map(Signal::name);
-        for (path, name) in PATHS.iter().zip(names) {
-            assert!(path.contains(&format!(".{}", name.trim_end_matches('s'))), "{path} {name}");
+        for signal in Signal::ALL {
+            let name = signal.name().trim_end_matches('s');
+            assert!(path(signal).contains(&format!(".{name}")), "{signal:?}");
         }
     }
 

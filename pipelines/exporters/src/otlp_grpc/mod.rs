@@ -1,102 +1,96 @@
-//! `otlp_grpc`: OTLP over gRPC, by tonic.
+//! `otlp_grpc`: OTLP over gRPC.
 //!
-//! This file is its configuration and its start; one call and what its status means stand in `attempt`, the
-//! queue and the retries in [`queue`]. Data is encoded straight from the shared batch: no copy of it
-//! is made to fit a generated request type.
+//! This file is its start; one call and what its status means stand in `attempt`, the connections in `lanes`,
+//! the queue and the retries in [`queue`]. Data is encoded straight from the shared batch: no copy of it is
+//! made to fit a generated request type.
 
 mod attempt;
-mod http_status;
+mod config;
+mod lanes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
+use component::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
     Stability, StartResult,
 };
-use serde::Deserialize;
+use http::{HeaderMap, HeaderValue, Uri};
+use net::Proxy;
+use net::auth::authenticator;
+use net::client::{ClientSettings, KeepAlive};
+use net::compress::Compression;
+use net::connect::{Dial, UseTls};
+use net::endpoint::GrpcEndpoint;
+use net::grpc;
+use net::tls::{ClientTls, ClientTlsConfig};
+use queue::{Stages, Tallies};
 use tokio_util::sync::CancellationToken;
-use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
-use tonic::transport::{Channel, Endpoint};
 
-use crate::client::{Connector, GrpcEndpoint, TlsConfig, UseTls};
-use crate::wire::Compression;
+pub use config::{KeepaliveConfig, Middleware, OtlpGrpcConfig};
+
+use crate::wire::Signer;
 use attempt::Attempt;
-use http_status::HttpStatus;
-use queue::{QueueConfig, RetryConfig, Stages, Tallies};
+use lanes::Lanes;
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "otlp_grpc",
     aliases: &["otlp"],
-    signals: &Signal::STABLE,
+    signals: &Signal::ALL,
     stability: Stability::Stable,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default)]
-pub struct OtlpGrpcConfig {
-    /// `host:port`, or a form with a scheme.
-    pub endpoint: String,
-    /// How a request is compressed.
-    pub compression: Compression,
-    /// Sent with every request.
-    pub headers: Headers,
-    /// How long one attempt may take; 0 is for ever.
-    pub timeout: GoDuration,
-    /// Protection of the connection.
-    pub tls: TlsConfig,
-    /// Retries.
-    pub retry_on_failure: RetryConfig,
-    /// The queue.
-    pub sending_queue: Optional<QueueConfig>,
-}
-
-impl Default for OtlpGrpcConfig {
-    fn default() -> Self {
-        OtlpGrpcConfig {
-            endpoint: String::new(),
-            compression: Compression::Gzip,
-            headers: Headers::default(),
-            timeout: GoDuration::from_secs(5),
-            tls: TlsConfig::default(),
-            retry_on_failure: RetryConfig::default(),
-            sending_queue: Optional::some(QueueConfig::default()),
-        }
-    }
-}
-
 /// What it runs by.
 struct OtlpGrpc {
     id: ComponentId,
-    user_agent: String,
     endpoint: GrpcEndpoint,
+    /// Whom a request says it is for.
+    authority: String,
+    balances: bool,
     compression: Compression,
-    metadata: MetadataMap,
+    headers: HeaderMap,
     timeout: Duration,
-    tls: TlsConfig,
+    waits_for_ready: bool,
+    keep_alive: Option<KeepAlive>,
+    tls: ClientTlsConfig,
+    authenticator: Option<ComponentId>,
     stages: Stages,
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
     let config: OtlpGrpcConfig = section.decode()?;
     let mut problems = section.problems();
-    config.retry_on_failure.check(&mut problems);
-    QueueConfig::check(&config.sending_queue, &mut problems);
-    let metadata = metadata(&config.headers, &mut problems);
+    config.check(&section, &mut problems);
+    let mut headers = config.request_headers(context.version, &mut problems);
     let endpoint = GrpcEndpoint::parse(&config.endpoint).map_err(|e| problems.add("endpoint", e));
+    let compression = grpc::compression(config.compression).map_err(|e| problems.add("compression", e));
+    if config.authority.parse::<http::uri::Authority>().is_err() && !config.authority.is_empty() {
+        problems.add("authority", format!("{:?} is no host and port", config.authority));
+    }
+    let auth = config.auth.get();
+    let authenticator = auth.and_then(|auth| authenticator("auth", &auth.authenticator, &mut problems));
     problems.finish()?;
+    let found = "a problem would have been found";
+    let (endpoint, compression) = (endpoint.expect(found), compression.expect(found));
+    if let Some(name) = grpc::name(compression) {
+        headers.insert(grpc::ENCODING, HeaderValue::from_static(name));
+    }
+    let own = Some(config.authority).filter(|a| !a.is_empty());
     Ok(Box::new(OtlpGrpc {
         id: context.id.clone(),
-        user_agent: format!("warptap/{}", context.version),
-        endpoint: endpoint.expect("a problem would have been found"),
-        compression: config.compression,
-        metadata,
+        authority: own.unwrap_or_else(|| endpoint.authority.clone()),
+        balances: config.balancer_name == "round_robin" && !endpoint.is_passthrough,
+        endpoint,
+        compression,
+        headers,
         timeout: *config.timeout,
+        waits_for_ready: config.wait_for_ready,
+        keep_alive: config.keepalive.get().map(keep_alive),
         tls: config.tls,
+        authenticator,
         stages: Stages {
             queue: config.sending_queue.into_inner(),
             retry: Some(config.retry_on_failure).filter(|r| r.enabled),
@@ -104,17 +98,14 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     }))
 }
 
-fn metadata(headers: &Headers, problems: &mut Problems<'_>) -> MetadataMap {
-    let mut metadata = MetadataMap::new();
-    for (name, value) in headers.iter() {
-        let key = AsciiMetadataKey::from_bytes(name.to_ascii_lowercase().as_bytes());
-        match (key, AsciiMetadataValue::try_from(value)) {
-            (Ok(key), Ok(value)) => drop(metadata.insert(key, value)),
-            (Err(_), _) => problems.add("headers", format!("{name:?} is no name of a gRPC header")),
-            (_, Err(_)) => problems.add("headers", format!("the value of header {name:?} cannot be sent")),
-        }
+fn keep_alive(config: &KeepaliveConfig) -> KeepAlive {
+    // gRPC's own bound: more often is taken for an attack.
+    const INTERVAL_MIN: Duration = Duration::from_secs(10);
+    KeepAlive {
+        interval: (*config.time).max(INTERVAL_MIN),
+        timeout: *config.timeout,
+        while_idle: config.permit_without_stream,
     }
-    metadata
 }
 
 impl Exporter for OtlpGrpc {
@@ -126,34 +117,42 @@ impl Exporter for OtlpGrpc {
         let host = host.clone();
         Box::pin(async move {
             let tallies = Arc::new(Tallies::default());
-            let channel = self.channel()?;
-            let attempt = Attempt::new(&self, HttpStatus(channel), tallies.clone());
-            let stages = &self.stages;
-            queue::stack(&host, &self.id, FACTORY.signals, stages, Arc::new(attempt), &tallies, &stop).await
+            let signer = Signer::find(self.authenticator.as_ref(), &host)?;
+            let (id, stages) = (self.id.clone(), self.stages.clone());
+            let attempt = Attempt::new(*self, signer, tallies.clone())?;
+            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &tallies, &stop).await
         })
     }
 }
 
 impl OtlpGrpc {
-    /// True unless plain text was asked for; `https` wins over `tls::insecure`.
-    fn is_protected(&self) -> bool {
-        self.endpoint.is_https || !self.tls.insecure
+    /// Connections that open with the first request, and again whenever they have to.
+    fn lanes(&self) -> StartResult<Lanes> {
+        let tls = match self.tls.protects(self.endpoint.is_https) {
+            true => UseTls::Yes(ClientTls::open(&self.tls, &["h2"])?),
+            false => UseTls::No,
+        };
+        let settings = ClientSettings {
+            dial: Dial {
+                target: Some(self.endpoint.authority.clone()),
+                unix: self.endpoint.unix.clone(),
+                tls,
+                server_name: self.tls.server_name(),
+                proxy: Proxy::parse("")?,
+            },
+            is_http2: true,
+            idle_connections_max: 1,
+            idle: None,
+            closes_connections: false,
+            keep_alive: self.keep_alive,
+        };
+        Ok(Lanes::new(settings, self.balances))
     }
 
-    /// A channel that connects with the first request, and again whenever it has to.
-    fn channel(&self) -> StartResult<Channel> {
-        let tls = if self.is_protected() { UseTls::Yes(self.tls.open("h2")?) } else { UseTls::No };
-        let server_name = self.tls.server_name();
-        let connector = Connector { unix: self.endpoint.unix.clone(), tls, server_name };
-        let authority = &self.endpoint.authority;
-        let scheme = if self.is_protected() { "https" } else { "http" };
-        let mut endpoint = Endpoint::from_shared(format!("http://{authority}"))?
-            .origin(format!("{scheme}://{authority}").parse()?)
-            .user_agent(self.user_agent.as_str())?;
-        if !self.timeout.is_zero() {
-            endpoint = endpoint.connect_timeout(self.timeout);
-        }
-        Ok(endpoint.connect_with_connector_lazy(connector))
+    /// Where a call of a signal goes.
+    fn uri(&self, signal: Signal) -> StartResult<Uri> {
+        let scheme = if self.tls.protects(self.endpoint.is_https) { "https" } else { "http" };
+        Ok(format!("{scheme}://{}{}", self.authority, attempt::path(signal)).parse()?)
     }
 }
 

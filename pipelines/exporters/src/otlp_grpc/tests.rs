@@ -2,12 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use component::{Refused, Signal};
+use component::{Data, Refused, Signal};
 use prost::Message as _;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::FACTORY;
-use crate::testing::{Answer, Started, TestServer, certificate, problems, span, traces};
+use crate::testing::{
+    Answer, Started, TestServer, certificate, from_tenant, nobody, problems, signing, span, start_error,
+    traces,
+};
 use crate::wire::{ExportResponse, PartialSuccess};
 
 fn taken() -> Answer {
@@ -25,7 +28,7 @@ fn settings(server: &TestServer, more: &str) -> String {
 
 #[tokio::test]
 async fn a_batch_arrives_as_it_was_with_headers_and_in_either_compression() {
-    for (compression, flag) in [("gzip", 1), ("none", 0), ("", 0)] {
+    for (compression, flag) in [("gzip", 1), ("snappy", 1), ("zstd", 1), ("none", 0), ("", 0)] {
         let server = TestServer::answering(vec![taken()]).await;
         let more = format!(r#", "compression": "{compression}", "headers": {{"X-Tenant": "a b"}}"#);
         let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
@@ -34,9 +37,11 @@ async fn a_batch_arrives_as_it_was_with_headers_and_in_either_compression() {
         assert_eq!(seen.path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
         assert_eq!(traces(&seen.grpc_message()), span("step"));
         assert_eq!(seen.body[0], flag, "{compression:?}");
-        assert_eq!(seen.header("grpc-encoding"), if flag == 1 { "gzip" } else { "" });
+        assert_eq!(seen.header("grpc-encoding"), if flag == 1 { compression } else { "" });
+        assert_eq!((seen.header("te"), seen.header("content-type")), ("trailers", "application/grpc"));
         assert_eq!(seen.header("x-tenant"), "a b");
-        assert!(seen.header("user-agent").starts_with("warptap/1.2.3"), "{seen:?}");
+        assert_eq!(seen.header("user-agent"), "warptap/1.2.3");
+        assert_eq!(seen.authority, server.address.to_string());
         assert_eq!(seen.header("grpc-timeout"), "5000000u", "the default timeout is told to the other side");
         exporter.end().await;
     }
@@ -105,7 +110,7 @@ async fn silence_is_a_refusal_for_now() {
 
 #[tokio::test]
 async fn nobody_there_is_a_refusal_for_now_and_says_why() {
-    let free = TestServer::answering(vec![]).await.address;
+    let free = nobody();
     let settings = format!(
         r#"{{"endpoint": "{free}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}},
             "retry_on_failure": {{"enabled": false}}}}"#
@@ -165,22 +170,14 @@ async fn tls_is_on_unless_switched_off_and_checks_who_is_there() {
 
 #[tokio::test]
 async fn a_file_of_authorities_that_is_missing_stops_the_start() {
-    use component::config::{Node, Section};
-    let node: Node =
-        serde_json::from_str(r#"{"endpoint": "h:1", "tls": {"ca_file": "/nowhere/ca.pem"}}"#).unwrap();
-    let context =
-        component::BuildContext { id: component::ComponentId::parse("otlp").unwrap(), version: "1.2.3" };
-    let exporter = (FACTORY.build)(&context, Section::new("x", &node)).unwrap();
-    let Err(error) = exporter.start(&component::Host::detached(), Default::default()).await else {
-        panic!("it started")
-    };
-    assert!(error.to_string().starts_with("tls::ca_file \"/nowhere/ca.pem\": "), "{error}");
+    let error = start_error(&FACTORY, r#"{"endpoint": "h:1", "tls": {"ca_file": "/nowhere/ca.pem"}}"#).await;
+    assert!(error.contains("ca_file or ca_pem /nowhere/ca.pem: "), "{error}");
 }
 
 #[test]
 fn the_row_says_what_it_is() {
     assert!(FACTORY.answers_to("otlp_grpc") && FACTORY.answers_to("otlp"));
-    assert_eq!(FACTORY.signals, Signal::STABLE);
+    assert_eq!(FACTORY.signals, Signal::ALL);
 }
 
 #[test]
@@ -190,7 +187,18 @@ fn settings_that_make_no_sense_are_refused() {
         (r#"{"endpoint": "h:1", "sending_queue": null, "retry_on_failure": null}"#, vec![]),
         ("{}", vec![r#"x::endpoint: requires a non-empty "endpoint""#]),
         (r#"{"endpoint": "h:1", "timeout": "5"}"#, vec!["missing unit in duration"]),
-        (r#"{"endpoint": "h:1", "compression": "snappy"}"#, vec!["snappy"]),
+        (r#"{"endpoint": "h:1", "compression": "lz4"}"#, vec![r#"unsupported compression type "lz4""#]),
+        (r#"{"endpoint": "h:1", "compression": "br"}"#, vec![r#"unsupported compression type "br""#]),
+        (r#"{"endpoint": "h:1", "balancer_name": "best"}"#, vec!["invalid balancer_name: best"]),
+        (r#"{"endpoint": "h:1", "authority": "a b"}"#, vec![r#""a b" is no host and port"#]),
+        (r#"{"endpoint": "h:1", "auth": {"authenticator": "1"}}"#, vec!["invalid character(s) in type"]),
+        (r#"{"endpoint": "h:1", "middlewares": [{"id": "x"}]}"#, vec![r#"middleware "x" is not supported"#]),
+        (r#"{"endpoint": "h:1", "tls": {"cert_file": "c"}}"#, vec!["must include both certificate and key"]),
+        (
+            r#"{"endpoint": "h:1", "keepalive": {"time": "20s"}, "wait_for_ready": true, "user_agent": "x",
+                "read_buffer_size": 1, "write_buffer_size": 2, "balancer_name": "pick_first"}"#,
+            vec![],
+        ),
         (r#"{"endpoint": "h:1", "tls": {"insecur": true}}"#, vec!["invalid keys: insecur"]),
         (r#"{"endpoint": "h:1", "headers": {"a b": "c"}}"#, vec![r#"x::headers: "a b" is no name"#]),
         (r#"{"endpoint": "h:1", "headers": {"a": "b\n"}}"#, vec![r#"value of header "a" cannot be sent"#]),
@@ -203,4 +211,105 @@ fn settings_that_make_no_sense_are_refused() {
         assert_eq!(found.len(), want.len(), "{json}: {found:?}");
         assert!(found.iter().zip(&want).all(|(f, w)| f.contains(w)), "{json}: {found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_request_says_whom_it_is_for_and_who_sends_it() {
+    let server = TestServer::answering(vec![taken()]).await;
+    let more = r#", "authority": "backend.example", "user_agent": "me/1""#;
+    let exporter = Started::by(&FACTORY, &settings(&server, more)).await;
+    exporter.front.consume(span("step")).await.unwrap();
+    let [seen] = &server.seen()[..] else { panic!("one request") };
+    assert_eq!((seen.authority.as_str(), seen.header("user-agent")), ("backend.example", "me/1"));
+}
+
+#[tokio::test]
+async fn profiles_go_to_their_service() {
+    let server = TestServer::answering(vec![taken()]).await;
+    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    exporter.front.consume(Data::Profiles(std::sync::Arc::default())).await.unwrap();
+    let path = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+    assert_eq!(server.seen()[0].path, path);
+}
+
+#[tokio::test]
+async fn an_extension_signs_requests_and_without_a_signature_nothing_is_sent() {
+    let server = TestServer::answering(vec![taken()]).await;
+    let more = r#", "auth": {"authenticator": "signer"}, "headers": {"Authorization": "mine"}"#;
+    let settings = settings(&server, more).replace("\"1ms\"", "\"1ms\", \"enabled\": false");
+    let exporter = Started::within(&signing(), &FACTORY, &settings).await;
+    let sent = component::context::scope(from_tenant("acme"), exporter.front.consume(span("step")));
+    sent.await.unwrap();
+    assert_eq!(server.seen()[0].header("authorization"), "Bearer acme");
+    let refused = exporter.front.consume(span("step")).await.unwrap_err();
+    assert_eq!(refused, Refused::retryable("no tenant is known"));
+    assert_eq!(server.seen().len(), 1);
+}
+
+/// The first connections are refused: nobody listens yet.
+#[tokio::test]
+async fn a_request_may_wait_for_a_connection() {
+    let address = nobody();
+    let settings = format!(
+        r#"{{"endpoint": "{address}", "tls": {{"insecure": true}}, "wait_for_ready": true, "timeout": "30s",
+            "sending_queue": {{"enabled": false}}, "retry_on_failure": {{"enabled": false}}}}"#
+    );
+    let exporter = Started::by(&FACTORY, &settings).await;
+    let front = exporter.front.clone();
+    let waiting = tokio::spawn(async move { front.consume(span("step")).await });
+    tokio::task::yield_now().await;
+    let listener = loop {
+        match tokio::net::TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    let server = TestServer::on(listener, vec![taken()], None);
+    waiting.await.unwrap().unwrap();
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_socket_file_is_as_good_as_an_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("otlp.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let settings = format!(
+        r#"{{"endpoint": "unix://{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
+        path.display()
+    );
+    let exporter = Started::by(&FACTORY, &settings).await;
+    let front = exporter.front.clone();
+    let sending = tokio::spawn(async move { front.consume(span("step")).await });
+    let server = TestServer::over(listener.accept().await.unwrap().0, vec![taken()]);
+    sending.await.unwrap().unwrap();
+    assert_eq!(server.seen()[0].authority, "localhost");
+}
+
+/// Two members behind one name, as a headless service has them: both get requests.
+#[tokio::test]
+async fn requests_are_spread_over_the_addresses_of_a_name() {
+    let first = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = first.local_addr().unwrap().port();
+    let found: Vec<_> = tokio::net::lookup_host(("localhost", port)).await.unwrap().collect();
+    let second = tokio::net::TcpListener::bind(("::1", port)).await;
+    let (Ok(second), true) = (second, found.iter().any(|a| a.is_ipv6()) && found.iter().any(|a| a.is_ipv4()))
+    else {
+        println!("skipped: localhost has one address here: {found:?}");
+        return;
+    };
+    let servers = [first, second].map(|l| TestServer::on(l, vec![taken(), taken()], None));
+    let settings = settings(&servers[0], "").replace("127.0.0.1", "localhost");
+    let exporter = Started::by(&FACTORY, &settings).await;
+    for _ in 0..4 {
+        exporter.front.consume(span("step")).await.unwrap();
+    }
+    assert_eq!(servers.map(|s| s.seen().len()), [2, 2]);
+}
+
+#[tokio::test]
+async fn an_authenticator_that_does_not_run_stops_the_start() {
+    let json = r#"{"endpoint": "h:1", "auth": {"authenticator": "ghost"}}"#;
+    let error = start_error(&FACTORY, json).await;
+    assert!(error.starts_with("failed to resolve authenticator \"ghost\": "), "{error}");
 }

@@ -1,26 +1,24 @@
 //! One POST, and what its answer means for the data.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
-use flate2::write::GzEncoder;
-use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use net::client::HttpClient;
+use net::compress::Compression;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
+use queue::Tallies;
 
 use super::{Encoding, OtlpHttp};
-use crate::client::{Connector, UseTls, chain};
-use crate::wire::{self, Compression, ExportResponse, PartialSuccess};
-use queue::Tallies;
+use crate::wire::{self, ExportResponse, PartialSuccess, Signer};
 
 /// The statuses after which the same request may be sent again, by OTLP's table.
 const RETRYABLE: [StatusCode; 4] = [
@@ -36,28 +34,17 @@ const THROTTLING: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::
 /// How much of an answer is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Connections that wait for the next request, at most, and how long they wait.
-const IDLE_CONNECTIONS_MAX: usize = 100;
-const IDLE_MAX: Duration = Duration::from_secs(90);
-
 /// Posts to the other side once.
 pub(super) struct Attempt {
     exporter: OtlpHttp,
-    client: Client<Connector, Full<Bytes>>,
+    client: HttpClient,
+    signer: Signer,
     tallies: Arc<Tallies>,
 }
 
 impl Attempt {
-    pub(super) fn new(exporter: OtlpHttp, tallies: Arc<Tallies>) -> StartResult<Self> {
-        let is_https = exporter.uris.iter().flatten().any(|uri| uri.scheme_str() == Some("https"));
-        let tls = if is_https { UseTls::ForHttps(exporter.tls.open("http/1.1")?) } else { UseTls::No };
-        let connector = Connector { unix: None, tls, server_name: exporter.tls.server_name() };
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .build(connector);
-        Ok(Attempt { exporter, client, tallies })
+    pub(super) fn new(exporter: OtlpHttp, signer: Signer, tallies: Arc<Tallies>) -> StartResult<Self> {
+        Ok(Attempt { client: exporter.client()?, exporter, signer, tallies })
     }
 
     async fn export(&self, data: Data) -> Result<(), Refused> {
@@ -82,8 +69,9 @@ impl Attempt {
             .body(Full::new(self.body(data)?))
             .map_err(|e| Refused::permanent(format!("no request can be made for {uri}: {e}")))?;
         *request.headers_mut() = self.exporter.headers.clone();
+        self.signer.sign(request.headers_mut())?;
         let response = self.client.request(request).await.map_err(|e| {
-            Refused::retryable(format!("failed to make an HTTP request to {uri}: {}", chain(&e)))
+            Refused::retryable(format!("failed to make an HTTP request to {uri}: {}", e.reason))
         })?;
         let (status, headers) = (response.status(), response.headers().clone());
         let encoding = encoding_of(&headers);
@@ -97,19 +85,21 @@ impl Attempt {
     }
 
     fn body(&self, data: &Data) -> Result<Bytes, Refused> {
-        let mut body = match self.exporter.encoding {
+        let body = match self.exporter.encoding {
             Encoding::Json => otlp_json::encode(data),
             Encoding::Proto => {
-                let mut body = Vec::with_capacity(wire::encoded_len(data));
-                wire::encode(data, &mut body);
+                let bytes = data.encoded_len();
+                wire::check_size(bytes)?;
+                let mut body = Vec::with_capacity(bytes);
+                data.encode(&mut body);
                 body
             }
         };
         wire::check_size(body.len())?;
-        if self.exporter.compression == Compression::Gzip {
-            body = gzip(&body);
-        }
-        Ok(body.into())
+        Ok(match self.exporter.compression {
+            Compression::None => body.into(),
+            compression => compression.compress(self.exporter.level, &body).into(),
+        })
     }
 }
 
@@ -119,12 +109,6 @@ impl Consumer for Attempt {
     }
 }
 
-fn gzip(body: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), flate2::Compression::default());
-    let written = encoder.write_all(body).and_then(|()| encoder.finish());
-    written.expect("writing to a vector does not fail")
-}
-
 fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let media_type = value.split(';').next().unwrap_or_default().trim();
@@ -132,8 +116,17 @@ fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
+    let name = response.headers().get(header::CONTENT_ENCODING).map_or(Ok(""), HeaderValue::to_str);
+    let compression = name.ok().and_then(Compression::by_name);
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    body.map(|body| body.to_bytes()).map_err(|e| format!("its answer could not be read: {e}"))
+    let body = body.map_err(|e| format!("its answer could not be read: {e}"))?.to_bytes();
+    match compression {
+        Some(Compression::None) => Ok(body),
+        Some(compression) => {
+            compression.decompress(&body, ANSWER_BYTES_MAX).map(Bytes::from).map_err(|e| e.to_string())
+        }
+        None => Err("its answer is compressed in an unknown way".to_owned()),
+    }
 }
 
 /// The answer to a request that was taken. One in an unknown encoding says nothing, as in the Collector.
@@ -165,8 +158,9 @@ fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>
         Signal::Traces => otlp_json::from_slice::<ExportTraceServiceResponse>(json)?
             .partial_success
             .map(|p| (p.rejected_spans, p.error_message)),
-        // The exporter takes no profiles.
-        Signal::Profiles => None,
+        Signal::Profiles => otlp_json::from_slice::<ExportProfilesServiceResponse>(json)?
+            .partial_success
+            .map(|p| (p.rejected_profiles, p.error_message)),
     };
     Ok(counts.map(|(rejected, message)| PartialSuccess { rejected, message }))
 }
@@ -207,7 +201,7 @@ mod tests {
     use super::*;
 
     fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(name, http::HeaderValue::from_static(value))])
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
     }
 
     #[test]

@@ -1,63 +1,43 @@
-//! `otlp_http`: OTLP over HTTP, by hyper.
+//! `otlp_http`: OTLP over HTTP.
 //!
-//! This file is its configuration and its start; one request and what its answer means stand in `attempt`,
-//! the queue and the retries in [`queue`].
+//! This file is its start; one request and what its answer means stand in `attempt`, the queue and the
+//! retries in [`queue`].
 
 mod attempt;
+mod config;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
+use component::config::{ConfigError, GoDuration, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
     Stability, StartResult,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, Uri};
+use net::Proxy;
+use net::auth::authenticator;
+use net::client::{ClientSettings, HttpClient, KeepAlive};
+use net::compress::{Compression, Level};
+use net::connect::{Dial, UseTls};
+use net::tls::{ClientTls, ClientTlsConfig};
+use queue::{Stages, Tallies};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{HttpEndpoint, TlsConfig};
-use crate::wire::Compression;
+pub use config::{CompressionParams, CookiesConfig, OtlpHttpConfig};
+
+use crate::wire::Signer;
 use attempt::Attempt;
-use queue::{QueueConfig, RetryConfig, Stages, Tallies};
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
     kind: "otlp_http",
     aliases: &["otlphttp"],
-    signals: &Signal::STABLE,
+    signals: &Signal::ALL,
     stability: Stability::Stable,
     build,
 };
-
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default)]
-pub struct OtlpHttpConfig {
-    /// The base URL, to which `/v1/logs`, `/v1/metrics` and `/v1/traces` are appended.
-    pub endpoint: String,
-    /// Where logs go, in full.
-    pub logs_endpoint: String,
-    /// Where metrics go, in full.
-    pub metrics_endpoint: String,
-    /// Where traces go, in full.
-    pub traces_endpoint: String,
-    /// How a request is written.
-    pub encoding: Encoding,
-    /// How a request is compressed.
-    pub compression: Compression,
-    /// Sent with every request.
-    pub headers: Headers,
-    /// How long one attempt may take; 0 is for ever.
-    pub timeout: GoDuration,
-    /// Protection of the connection, of `https` endpoints.
-    pub tls: TlsConfig,
-    /// Retries.
-    pub retry_on_failure: RetryConfig,
-    /// The queue.
-    pub sending_queue: Optional<QueueConfig>,
-}
 
 /// The key `encoding`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
@@ -78,54 +58,55 @@ impl Encoding {
     }
 }
 
-impl Default for OtlpHttpConfig {
-    fn default() -> Self {
-        OtlpHttpConfig {
-            endpoint: String::new(),
-            logs_endpoint: String::new(),
-            metrics_endpoint: String::new(),
-            traces_endpoint: String::new(),
-            encoding: Encoding::Proto,
-            compression: Compression::Gzip,
-            headers: Headers::default(),
-            timeout: GoDuration::from_secs(30),
-            tls: TlsConfig::default(),
-            retry_on_failure: RetryConfig::default(),
-            sending_queue: Optional::some(QueueConfig::default()),
-        }
-    }
-}
-
 /// What it runs by.
 struct OtlpHttp {
     id: ComponentId,
-    /// Where each signal goes, in the order of [`Signal::STABLE`].
-    uris: [Option<Uri>; 3],
+    /// Where each signal goes, in the order of [`Signal::ALL`].
+    uris: [Option<Uri>; Signal::ALL.len()],
     encoding: Encoding,
     compression: Compression,
+    level: Level,
     /// All headers of a request.
     headers: HeaderMap,
     timeout: Duration,
-    tls: TlsConfig,
+    connections: Connections,
+    tls: ClientTlsConfig,
+    proxy: Proxy,
+    authenticator: Option<ComponentId>,
     stages: Stages,
+}
+
+/// How connections are kept.
+struct Connections {
+    idle_max: usize,
+    idle: Option<Duration>,
+    close: bool,
+    tries_http2: bool,
+    keep_alive: Option<KeepAlive>,
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
     let config: OtlpHttpConfig = section.decode()?;
     let mut problems = section.problems();
-    config.retry_on_failure.check(&mut problems);
-    QueueConfig::check(&config.sending_queue, &mut problems);
-    let uris = uris(&config, &mut problems);
-    let headers = headers(&config, context.version, &mut problems);
+    config.check(&section, &mut problems);
+    let uris = config.uris(&mut problems);
+    let headers = config.request_headers(context.version, &mut problems);
+    let proxy = Proxy::parse(&config.proxy_url).map_err(|e| problems.add("proxy_url", e));
+    let auth = config.auth.get();
+    let authenticator = auth.and_then(|auth| authenticator("auth", &auth.authenticator, &mut problems));
     problems.finish()?;
     Ok(Box::new(OtlpHttp {
         id: context.id.clone(),
         uris,
         encoding: config.encoding,
         compression: config.compression,
+        level: config.compression_params.level,
         headers,
         timeout: *config.timeout,
+        connections: connections(&config),
         tls: config.tls,
+        proxy: proxy.expect("a problem would have been found"),
+        authenticator,
         stages: Stages {
             queue: config.sending_queue.into_inner(),
             retry: Some(config.retry_on_failure).filter(|r| r.enabled),
@@ -133,43 +114,23 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     }))
 }
 
-fn uris(config: &OtlpHttpConfig, problems: &mut Problems<'_>) -> [Option<Uri>; 3] {
-    let own = [
-        ("logs_endpoint", &config.logs_endpoint),
-        ("metrics_endpoint", &config.metrics_endpoint),
-        ("traces_endpoint", &config.traces_endpoint),
-    ];
-    if config.endpoint.is_empty() && own.iter().all(|(_, url)| url.is_empty()) {
-        problems.add("", "at least one endpoint must be specified");
+fn connections(config: &OtlpHttpConfig) -> Connections {
+    /// Go's default for the answer to a question of HTTP/2.
+    const PING_TIMEOUT: Duration = Duration::from_secs(15);
+    let set = |duration: GoDuration| Some(*duration).filter(|d| !d.is_zero());
+    let number = |n: i64| usize::try_from(n).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
+    let ask = set(config.http2_read_idle_timeout).map(|interval| KeepAlive {
+        interval,
+        timeout: set(config.http2_ping_timeout).unwrap_or(PING_TIMEOUT),
+        while_idle: true,
+    });
+    Connections {
+        idle_max: number(config.max_idle_conns).min(number(config.max_idle_conns_per_host)),
+        idle: set(config.idle_conn_timeout),
+        close: config.disable_keep_alives,
+        tries_http2: config.force_attempt_http2,
+        keep_alive: ask,
     }
-    let base = Some(&config.endpoint).filter(|url| !url.is_empty());
-    let base = base.filter(|url| HttpEndpoint::parse(url).map_err(|e| problems.add("endpoint", e)).is_ok());
-    Signal::STABLE.map(|signal| match (own[signal as usize], base) {
-        ((_, url), Some(base)) if url.is_empty() => {
-            HttpEndpoint::join(base, &format!("/v1/{}", signal.name())).ok()
-        }
-        ((_, url), None) if url.is_empty() => None,
-        ((key, url), _) => HttpEndpoint::parse(url).map_err(|e| problems.add(key, e)).ok(),
-    })
-}
-
-/// What the exporter says of itself, then what the user adds or says in its place.
-fn headers(config: &OtlpHttpConfig, version: &str, problems: &mut Problems<'_>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    let user_agent = HeaderValue::try_from(format!("warptap/{version}"));
-    headers.insert(header::USER_AGENT, user_agent.unwrap_or(HeaderValue::from_static("warptap")));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(config.encoding.content_type()));
-    if config.compression == Compression::Gzip {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    for (name, value) in config.headers.iter() {
-        match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-            (Ok(name), Ok(value)) => drop(headers.insert(name, value)),
-            (Err(_), _) => problems.add("headers", format!("{name:?} is no name of an HTTP header")),
-            (_, Err(_)) => problems.add("headers", format!("the value of header {name:?} cannot be sent")),
-        }
-    }
-    headers
 }
 
 impl Exporter for OtlpHttp {
@@ -181,10 +142,33 @@ impl Exporter for OtlpHttp {
         let host = host.clone();
         Box::pin(async move {
             let tallies = Arc::new(Tallies::default());
+            let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
-            let attempt = Attempt::new(*self, tallies.clone())?;
+            let attempt = Attempt::new(*self, signer, tallies.clone())?;
             queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &tallies, &stop).await
         })
+    }
+}
+
+impl OtlpHttp {
+    /// Connections that open with the first request, and again whenever they have to.
+    fn client(&self) -> StartResult<HttpClient> {
+        let protocols: &[&str] =
+            if self.connections.tries_http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
+        let is_https = self.uris.iter().flatten().any(|uri| uri.scheme_str() == Some("https"));
+        let tls = match is_https {
+            true => UseTls::ForHttps(ClientTls::open(&self.tls, protocols)?),
+            false => UseTls::No,
+        };
+        let server_name = self.tls.server_name();
+        Ok(HttpClient::new(ClientSettings {
+            dial: Dial { target: None, unix: None, tls, server_name, proxy: self.proxy.clone() },
+            is_http2: false,
+            idle_connections_max: self.connections.idle_max,
+            idle: self.connections.idle,
+            closes_connections: self.connections.close,
+            keep_alive: self.connections.keep_alive,
+        }))
     }
 }
 

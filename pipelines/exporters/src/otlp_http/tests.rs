@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use component::{Data, Refused, Signal};
 
+use net::compress::{Compression, Level};
+
 use super::FACTORY;
-use crate::testing::{Answer, Started, TestServer, certificate, gunzip, problems, span, traces};
+use crate::testing::{
+    Answer, Started, TestServer, certificate, from_tenant, nobody, problems, signing, span, start_error,
+    traces,
+};
 
 fn taken() -> Answer {
     Answer::http(200, &[("content-type", "application/x-protobuf")], b"")
@@ -23,19 +28,20 @@ fn settings(server: &TestServer, more: &str) -> String {
 #[tokio::test]
 async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
     for (encoding, content_type) in [("proto", "application/x-protobuf"), ("json", "application/json")] {
-        for (compression, content_encoding) in [("gzip", "gzip"), ("none", "")] {
+        for compression in Compression::ALL.into_iter().chain([Compression::None]) {
             let server = TestServer::answering(vec![taken()]).await;
             let more = format!(
-                r#", "encoding": "{encoding}", "compression": "{compression}", "headers": {{"X-Tenant": "a"}}"#
+                r#", "encoding": "{encoding}", "compression": "{}", "headers": {{"X-Tenant": "a"}}"#,
+                compression.name()
             );
             let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
             exporter.front.consume(span("step")).await.unwrap();
             let [seen] = &server.seen()[..] else { panic!("one request") };
             assert_eq!(seen.path, "/v1/traces");
             assert_eq!(seen.header("content-type"), content_type);
-            assert_eq!(seen.header("content-encoding"), content_encoding);
+            assert_eq!(seen.header("content-encoding"), compression.name());
             assert_eq!((seen.header("user-agent"), seen.header("x-tenant")), ("warptap/1.2.3", "a"));
-            let body = if content_encoding.is_empty() { seen.body.to_vec() } else { gunzip(&seen.body) };
+            let body = compression.decompress(&seen.body, 1 << 20).unwrap();
             let batch = match encoding {
                 "json" => otlp_json::decode(Signal::Traces, &body).unwrap(),
                 _ => traces(&body),
@@ -48,14 +54,15 @@ async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
 
 #[tokio::test]
 async fn every_signal_has_its_path_or_the_endpoint_that_is_set_for_it() {
-    let server = TestServer::answering(vec![taken(), taken(), taken()]).await;
+    let server = TestServer::answering(vec![taken(), taken(), taken(), taken()]).await;
     let own = format!(r#", "metrics_endpoint": "http://{}/push""#, server.address);
     let exporter = Started::by(&FACTORY, &settings(&server, &own)).await;
     exporter.front.consume(span("step")).await.unwrap();
     exporter.front.consume(Data::Metrics(Arc::default())).await.unwrap();
     exporter.front.consume(Data::Logs(Arc::default())).await.unwrap();
+    exporter.front.consume(Data::Profiles(Arc::default())).await.unwrap();
     let paths: Vec<String> = server.seen().into_iter().map(|s| s.path).collect();
-    assert_eq!(paths, ["/v1/traces", "/push", "/v1/logs"]);
+    assert_eq!(paths, ["/v1/traces", "/push", "/v1/logs", "/v1development/profiles"]);
 
     let only_traces =
         format!(r#"{{"traces_endpoint": "http://{}/t", "sending_queue": null}}"#, server.address)
@@ -123,7 +130,7 @@ async fn a_success_is_a_success_unless_its_answer_is_nonsense() {
 #[tokio::test]
 async fn silence_and_nobody_there_are_refusals_for_now() {
     let silent = TestServer::answering(vec![]).await;
-    let gone = TestServer::answering(vec![]).await.address;
+    let gone = nobody();
     for (address, why) in [(silent.address, "within 50ms"), (gone, "refused")] {
         let settings = format!(
             r#"{{"endpoint": "http://{address}", "timeout": "50ms", "sending_queue": {{"enabled": false}},
@@ -175,10 +182,71 @@ fn settings_that_make_no_sense_are_refused() {
             r#"{"endpoint": "http://h", "headers": {"a": "b\n"}}"#,
             vec![r#"value of header "a" cannot be sent"#],
         ),
-        (r#"{"endpoint": "http://h", "proxy_url": "x"}"#, vec!["invalid keys: proxy_url"]),
+        (r#"{"endpoint": "http://h", "proxy_url": "x"}"#, vec!["proxy_url \"x\" is not supported: expected"]),
+        (
+            r#"{"endpoint": "http://h", "compression_params": {"level": 10}}"#,
+            vec!["unsupported parameters {Level:10}"],
+        ),
+        (
+            r#"{"endpoint": "http://h", "middlewares": [{"id": "x"}]}"#,
+            vec![r#"middleware "x" is not supported"#],
+        ),
+        (
+            r#"{"endpoint": "http://h", "compression": "zstd", "compression_params": {"level": 11}, "cookies": {},
+                "max_idle_conns": 1, "max_idle_conns_per_host": 1, "max_conns_per_host": 1,
+                "idle_conn_timeout": "1s", "disable_keep_alives": true, "http2_read_idle_timeout": "1s",
+                "http2_ping_timeout": "1s", "force_attempt_http2": false, "read_buffer_size": 1}"#,
+            vec![],
+        ),
     ] {
         let found = problems(&FACTORY, json);
         assert_eq!(found.len(), want.len(), "{json}: {found:?}");
         assert!(found.iter().zip(&want).all(|(f, w)| f.contains(w)), "{json}: {found:?}");
     }
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_the_other_side_speaks_it_over_tls_unless_switched_off() {
+    let (pem, config) = certificate();
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, pem).unwrap();
+    for tries in [true, false] {
+        let server = TestServer::with_tls(vec![taken()], Some(config.clone())).await;
+        let settings = format!(
+            r#"{{"endpoint": "https://{}", "tls": {{"ca_file": {ca_file:?}}}, "force_attempt_http2": {tries},
+                "sending_queue": {{"enabled": false}}}}"#,
+            server.address
+        );
+        let exporter = Started::by(&FACTORY, &settings).await;
+        exporter.front.consume(span("step")).await.unwrap();
+        // HTTP/2 has a pseudo-header in place of this one.
+        assert_eq!(server.seen()[0].headers.contains_key("host"), !tries);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_may_be_compressed() {
+    let partial = br#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too old"}}"#;
+    let gzipped = Compression::Gzip.compress(Level::default(), partial);
+    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
+    let broken = Answer::http(200, &headers, partial);
+    let server = TestServer::answering(vec![Answer::http(200, &headers, &gzipped), broken]).await;
+    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    exporter.front.consume(span("step")).await.unwrap();
+    assert!(!exporter.front.consume(span("step")).await.unwrap_err().is_retryable());
+    assert_eq!(server.seen()[0].header("accept-encoding"), "gzip");
+}
+
+#[tokio::test]
+async fn an_extension_signs_requests() {
+    let server = TestServer::answering(vec![taken()]).await;
+    let settings = settings(&server, r#", "auth": {"authenticator": "signer"}"#);
+    let exporter = Started::within(&signing(), &FACTORY, &settings).await;
+    let sent = component::context::scope(from_tenant("acme"), exporter.front.consume(span("step")));
+    sent.await.unwrap();
+    assert_eq!(server.seen()[0].header("authorization"), "Bearer acme");
+    let error =
+        start_error(&FACTORY, r#"{"endpoint": "http://h", "auth": {"authenticator": "ghost"}}"#).await;
+    assert!(error.starts_with("failed to resolve authenticator \"ghost\": "), "{error}");
 }

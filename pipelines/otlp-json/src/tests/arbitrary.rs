@@ -1,6 +1,8 @@
 //! Any OTLP data at all, made from a run of bytes: every byte decides one thing, and where bytes run out the
 //! answer is "nothing", so that shorter runs make smaller data.
 
+mod profiles;
+
 use std::sync::Arc;
 
 use component::{Data, Signal};
@@ -29,6 +31,7 @@ pub(crate) fn data(signal: Signal, entropy: &[u8]) -> Data {
             Data::Metrics(Arc::new(MetricsData { resource_metrics: e.list(resource_metrics) }))
         }
         Signal::Traces => Data::Traces(Arc::new(TracesData { resource_spans: e.list(resource_spans) })),
+        Signal::Profiles => profiles::data(e),
     }
 }
 
