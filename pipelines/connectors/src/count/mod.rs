@@ -1,0 +1,205 @@
+//! `count`: counts spans, span events, metrics, points and log records, and hands the counts on as metrics.
+//!
+//! Each batch gives one delta per resource and count, by the attributes that were asked for. `walk` goes
+//! through a batch, `tally` counts, `condition` says which items are meant.
+
+mod condition;
+mod tally;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use component::config::{ConfigError, Node, Optional, Problems, Section, Value as ConfigValue};
+use component::{
+    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Data, Host, Refused, Running, Signal,
+    Stability,
+};
+use opentelemetry_proto::tonic::common::v1::AnyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use condition::Condition;
+use walk::Kind;
+
+/// The row of this connector.
+pub const FACTORY: ConnectorFactory = ConnectorFactory {
+    kind: "count",
+    aliases: &[],
+    signals: &Signal::STABLE,
+    stability: Stability::Alpha,
+    build,
+};
+
+/// What the user writes: counts by the names of their metrics. A section without any has its one default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CountConfig {
+    /// Counts of spans.
+    pub spans: Counts,
+    /// Counts of span events.
+    pub spanevents: Counts,
+    /// Counts of metrics.
+    pub metrics: Counts,
+    /// Counts of metric points.
+    pub datapoints: Counts,
+    /// Counts of log records.
+    pub logs: Counts,
+    /// Counts of profiles. There are none here.
+    pub profiles: Counts,
+}
+
+/// Counts by the names of their metrics.
+pub type Counts = BTreeMap<String, Optional<CountOf>>;
+
+/// One count.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CountOf {
+    /// What the metric says of itself.
+    pub description: String,
+    /// Which items to count: those for which one of them holds, all where there is none.
+    pub conditions: Vec<String>,
+    /// What to count by.
+    pub attributes: Vec<AttributeConfig>,
+}
+
+/// An attribute to count by.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AttributeConfig {
+    /// Its key.
+    pub key: String,
+    /// What stands for it where an item does not have it. Without it such an item is not counted.
+    pub default_value: Option<Node>,
+}
+
+/// One count, checked.
+#[derive(Clone, Debug)]
+struct Definition {
+    name: String,
+    description: String,
+    conditions: Vec<Condition>,
+    attributes: Vec<(String, Option<AnyValue>)>,
+}
+
+/// What is counted, by kind of item.
+type Definitions = [Vec<Definition>; 5];
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Connector>, ConfigError> {
+    let config: CountConfig = section.decode()?;
+    let mut problems = section.problems();
+    problems.require(config.profiles.is_empty(), "profiles", {
+        "profiles cannot be counted: expected spans, spanevents, metrics, datapoints or logs"
+    });
+    let definitions = Kind::ALL.map(|kind| kind.definitions(&config, &mut problems));
+    problems.finish()?;
+    Ok(Box::new(Count(definitions)))
+}
+
+impl Kind {
+    fn definitions(self, config: &CountConfig, problems: &mut Problems<'_>) -> Vec<Definition> {
+        let (section, default, description) = self.words();
+        let counts = match self {
+            Kind::Span => &config.spans,
+            Kind::SpanEvent => &config.spanevents,
+            Kind::Metric => &config.metrics,
+            Kind::Point => &config.datapoints,
+            Kind::LogRecord => &config.logs,
+        };
+        if counts.is_empty() {
+            let of_all = CountOf { description: description.to_owned(), ..CountOf::default() };
+            return vec![self.definition(section, default, &of_all, problems)];
+        }
+        let counts = counts.iter().map(|(name, of)| (name, of.get().cloned().unwrap_or_default()));
+        counts.map(|(name, of)| self.definition(section, name, &of, problems)).collect()
+    }
+
+    fn definition(
+        self,
+        section: &str,
+        name: &str,
+        config: &CountOf,
+        problems: &mut Problems<'_>,
+    ) -> Definition {
+        let place = format!("{section}::{name}");
+        problems.require(!name.is_empty(), section, format!("{section}: metric name missing"));
+        let mut conditions = Vec::new();
+        for (index, text) in config.conditions.iter().enumerate() {
+            match Condition::parse(self, text) {
+                Ok(condition) => conditions.push(condition),
+                Err(why) => problems.add(&format!("{place}::conditions[{index}]"), why.to_string()),
+            }
+        }
+        let is_possible = self != Kind::Metric || config.attributes.is_empty();
+        problems.require(is_possible, &format!("{place}::attributes"), {
+            format!("metrics attributes not supported: metric {name:?}")
+        });
+        let mut attributes = Vec::new();
+        for (index, attribute) in config.attributes.iter().enumerate() {
+            let place = format!("{place}::attributes[{index}]");
+            problems.require(!attribute.key.is_empty(), &place, "attribute key missing");
+            match attribute.default_value.as_ref().map(any_value).transpose() {
+                Ok(default) => attributes.push((attribute.key.clone(), default)),
+                Err(found) => problems.add(&format!("{place}::default_value"), {
+                    let key = &attribute.key;
+                    format!("invalid default value specified for attribute {key}: expected a text, a number or a bool, found {found}")
+                }),
+            }
+        }
+        let (name, description) = (name.to_owned(), config.description.clone());
+        Definition { name, description, conditions, attributes }
+    }
+}
+
+fn any_value(node: &Node) -> Result<AnyValue, &'static str> {
+    let value = match &node.value {
+        ConfigValue::Bool(flag) => Value::BoolValue(*flag),
+        ConfigValue::Int(n) => Value::IntValue(i64::try_from(*n).map_err(|_| "a number beyond 64 bits")?),
+        ConfigValue::Float(v) => Value::DoubleValue(*v),
+        ConfigValue::String(text) => Value::StringValue(text.clone()),
+        ConfigValue::Null => return Err("null"),
+        ConfigValue::Sequence(_) => return Err("a list"),
+        ConfigValue::Mapping(_) => return Err("a map"),
+    };
+    Ok(AnyValue { value: Some(value) })
+}
+
+struct Count(Definitions);
+
+impl Connector for Count {
+    fn outputs(&self, from: Signal) -> &'static [Signal] {
+        if from == Signal::Profiles { &[] } else { &[Signal::Metrics] }
+    }
+
+    fn start(
+        self: Box<Self>,
+        _: (Signal, Signal),
+        next: Arc<dyn Consumer>,
+        _: &Host,
+        _: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        (Arc::new(Counter { definitions: self.0, next }), Box::pin(async {}))
+    }
+}
+
+struct Counter {
+    definitions: Definitions,
+    next: Arc<dyn Consumer>,
+}
+
+impl Consumer for Counter {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        Box::pin(async move {
+            let counts = walk::count(&data, &self.definitions);
+            if counts.resource_metrics.is_empty() {
+                return Ok(());
+            }
+            self.next.consume(Data::Metrics(Arc::new(counts))).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! `forward`: hands data from one pipeline to another as it is, to join pipelines or to fork them.
+
+use std::sync::Arc;
+
+use component::config::{ConfigError, Section};
+use component::{BuildContext, Connector, ConnectorFactory, Consumer, Host, Running, Signal, Stability};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+/// The row of this connector.
+pub const FACTORY: ConnectorFactory = ConnectorFactory {
+    kind: "forward",
+    aliases: &[],
+    signals: &Signal::ALL,
+    stability: Stability::Beta,
+    build,
+};
+
+/// What the user writes: nothing.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ForwardConfig {}
+
+struct Forward;
+
+fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Connector>, ConfigError> {
+    section.decode::<ForwardConfig>()?;
+    Ok(Box::new(Forward))
+}
+
+impl Connector for Forward {
+    fn outputs(&self, from: Signal) -> &'static [Signal] {
+        match from {
+            Signal::Logs => &[Signal::Logs],
+            Signal::Metrics => &[Signal::Metrics],
+            Signal::Traces => &[Signal::Traces],
+            Signal::Profiles => &[Signal::Profiles],
+        }
+    }
+
+    fn start(
+        self: Box<Self>,
+        _: (Signal, Signal),
+        next: Arc<dyn Consumer>,
+        _: &Host,
+        _: CancellationToken,
+    ) -> (Arc<dyn Consumer>, Running) {
+        (next, Box::pin(async {}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{build, pass};
+
+    #[test]
+    fn data_of_every_signal_goes_on_as_it_is() {
+        for (signal, json) in [
+            (Signal::Logs, r#"{"resourceLogs":[{"schemaUrl":"u"}]}"#),
+            (Signal::Metrics, r#"{"resourceMetrics":[{"schemaUrl":"u"}]}"#),
+            (Signal::Traces, r#"{"resourceSpans":[{"schemaUrl":"u"}]}"#),
+        ] {
+            assert_eq!(pass(&FACTORY, "null", (signal, signal), json), [json]);
+            assert_eq!(build(&FACTORY, "{}").unwrap().outputs(signal), [signal]);
+        }
+    }
+
+    #[test]
+    fn there_is_nothing_to_configure() {
+        let found = build(&FACTORY, r#"{"to": "x"}"#).err().unwrap();
+        assert!(matches!(&found[..], [one] if one.contains("invalid keys: to")), "{found:?}");
+    }
+}

@@ -1,0 +1,43 @@
+//! A connector between a test and what it hands on. Data is OTLP JSON, settings are the user's.
+
+use std::sync::{Arc, Mutex};
+
+use component::config::{Node, Section};
+use component::{
+    BoxFuture, BuildContext, ComponentId, Connector, ConnectorFactory, Consumer, Data, Host, Refused, Signal,
+};
+
+#[derive(Default)]
+struct Sink(Mutex<Vec<Data>>);
+
+impl Consumer for Sink {
+    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
+        self.0.lock().unwrap().push(data);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A connector by its settings, or what is wrong with them.
+pub(crate) fn build(factory: &ConnectorFactory, settings: &str) -> Result<Box<dyn Connector>, Vec<String>> {
+    let node: Node = serde_json::from_str(settings).unwrap();
+    let id = ComponentId::parse(factory.kind).unwrap();
+    let built = (factory.build)(&BuildContext { id, version: "1.2.3" }, Section::new("x", &node));
+    built.map_err(|e| e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect())
+}
+
+/// What a connector makes of one batch.
+pub(crate) fn pass(
+    factory: &ConnectorFactory,
+    settings: &str,
+    ends: (Signal, Signal),
+    batch: &str,
+) -> Vec<String> {
+    let connector = build(factory, settings).unwrap_or_else(|e| panic!("{settings}: {e:?}"));
+    let sink = Arc::new(Sink::default());
+    let (front, _) = connector.start(ends, sink.clone(), &Host::detached(), Default::default());
+    let data = otlp_json::decode(ends.0, batch.as_bytes()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(front.consume(data)).unwrap();
+    let got = std::mem::take(&mut *sink.0.lock().unwrap());
+    got.iter().map(|data| String::from_utf8(otlp_json::encode(data)).unwrap()).collect()
+}
