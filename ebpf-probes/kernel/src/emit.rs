@@ -5,10 +5,11 @@ use table::atomic::Relaxed;
 
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_prandom_u32};
-use table::fold::{Stamp, StreamFold};
+use table::fold::Stamp;
 use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
 
 use crate::maps::{self, RING};
+use crate::stream::Stream;
 use crate::task::{Task, now_ns, settings};
 
 const QUIET: u64 = BPF_RB_NO_WAKEUP as u64;
@@ -54,16 +55,17 @@ pub struct Returned<'a> {
     pub enter: Stamp,
     /// See `enter`.
     pub exit: Stamp,
-    /// What the whole process enqueued since its previous closer.
-    pub process_fresh: u64,
+    /// The call, as its entry left it.
+    pub frame: &'a Frame,
 }
 
-/// A stream's step. Closes the fold even where the ring is full; false then.
+/// A stream's step. Closes the fold even where the ring is full: the call's frame says so then.
 #[inline(always)]
-pub fn step(returned: &Returned<'_>, key: &StreamKey, fold: &StreamFold, flags: u32) -> bool {
+pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, flags: u32) {
     let Some(mut entry) = RING.reserve::<StepRecord>(0) else {
-        fold.finish(&returned.exit);
-        return false;
+        stream.finish(&returned.exit);
+        returned.frame.lost.store(1, Relaxed);
+        return;
     };
     // SAFETY: the ring's memory is ours until submitted, large enough and aligned; every field is written below.
     let out = unsafe { &mut *entry.as_mut_ptr() };
@@ -72,17 +74,16 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, fold: &StreamFold, flags: 
     out.stream = key.stream | (u64::from(key.tid) << 32) * u64::from(key.stream == 0);
     out.device = r.device;
     out.first_tid = 0;
-    out.process_fresh = r.process_fresh;
-    fold.close(&r.enter, &r.exit, out);
+    out.process_fresh = r.frame.process_fresh;
+    stream.close(&r.enter, &r.exit, out);
     out.header.flags |= flags;
     entry.submit(QUIET);
     count_record();
-    true
 }
 
 /// A call worth a record. `None` where it was sampled out, `Some(false)` where the ring is full.
 #[inline(always)]
-pub fn call(returned: &Returned<'_>, frame: &Frame, handle: u64, result: u32) -> Option<bool> {
+pub fn call(returned: &Returned<'_>, handle: u64, result: u32) -> Option<bool> {
     let shift = settings().map_or(0, |s| s.sample_shift) as u32 & 31;
     // SAFETY: the helper has no precondition.
     if shift > 0 && result == 0 && unsafe { bpf_get_prandom_u32() } & ((1 << shift) - 1) != 0 {
@@ -96,8 +97,8 @@ pub fn call(returned: &Returned<'_>, frame: &Frame, handle: u64, result: u32) ->
     out.result = result;
     out.device = r.device;
     out.handle = handle;
-    out.bytes = frame.bytes;
-    out.stream = frame.stream;
+    out.bytes = r.frame.bytes;
+    out.stream = r.frame.stream;
     entry.submit(QUIET);
     count_record();
     Some(true)

@@ -11,9 +11,11 @@ use table::fold::{Enqueue, Snapshot, StreamFold};
 use table::record::{EventKey, FRAMES, Frame, ProcessFold, StreamKey};
 use table::{Action, Cookie, Grid, Slot, cookie};
 
-use crate::maps::{self, EVENTS, found};
+use crate::launch::begin_step;
+use crate::maps::{self, EVENTS};
 use crate::process;
 use crate::regs::{Args, Regs, read_user};
+use crate::stream::found;
 use crate::task::{Task, now_ns};
 
 /// The entry program.
@@ -22,15 +24,17 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let task = Task::current();
-    let process = process::traced(&task)?;
+    if !process::is_traced(&task) {
+        return None;
+    }
     let regs = Regs::new(ctx.regs);
     if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
         maps::counters()?.suppressed.fetch_add(1, Relaxed);
         return None;
     }
-    process.calls[cookie.id() as usize & 255].fetch_add(1, Relaxed);
+    process::count_hit(&task, cookie.id());
     let args = Args::read(&regs, needs_stack(cookie));
-    let call = Call { cookie, task, process, args };
+    let call = Call { cookie, task, args };
     call.push(regs.entry_sp())
 }
 
@@ -45,7 +49,6 @@ fn needs_stack(cookie: Cookie) -> bool {
 struct Call {
     cookie: Cookie,
     task: Task,
-    process: &'static ProcessFold,
     args: Args,
 }
 
@@ -79,11 +82,10 @@ impl Call {
             return Some(());
         }
         if fold.is_fresh() {
-            fold.begin(&self.task.stamp());
-            process::remember(self.process, &key);
+            begin_step(self.task.tid, fold, &key);
         }
         self.fold(fold);
-        self.process.enqueues.fetch_add(1, Relaxed);
+        process::count_enqueue(&self.task);
         Some(())
     }
 
@@ -187,6 +189,7 @@ impl Call {
         frame.bytes = self.bytes();
         frame.stream = stream;
         frame.closing = 0;
+        frame.lost.store(0, Relaxed);
         self.prepare(frame);
         frame.entry_ns = now_ns();
     }
@@ -200,7 +203,7 @@ impl Call {
             && self.direction() as u8 == table::Direction::DeviceToHost as u8;
         if cookie.is(Action::StreamSync) || copies_back {
             frame.closes = self.key(frame.stream);
-            frame.closing = u64::from(found(&frame.closes).is_some_and(StreamFold::begin_close));
+            frame.closing = u64::from(found(&frame.closes).is_some_and(|s| s.begin_close()));
         } else if cookie.is(Action::EventSync) {
             self.prepare_event_sync(frame);
         } else if cookie.is(Action::DeviceSync) {
@@ -210,7 +213,10 @@ impl Call {
         }
         if frame.closing != 0 {
             frame.runq_ns = crate::task::runq_ns();
-            frame.process_fresh = self.process.enqueued().wrapping_sub(self.process.seen.load(Relaxed));
+            let process = process::find(&self.task);
+            let fresh =
+                |p: &ProcessFold| process::enqueued(p, self.task.pid).wrapping_sub(p.seen.load(Relaxed));
+            frame.process_fresh = process.map_or(0, fresh);
         }
     }
 
@@ -225,16 +231,17 @@ impl Call {
         // SAFETY: an entry of a hash map stays readable for the length of this run, even where it is replaced.
         let snapshot = unsafe { &*snapshot };
         frame.closes = StreamKey { pid: self.task.pid, tid: snapshot.tid as u32, stream: snapshot.stream };
-        let closes = found(&frame.closes).is_some_and(|fold| fold.begin_close_at(snapshot));
+        let closes = found(&frame.closes).is_some_and(|s| s.begin_close_at(snapshot));
         frame.closing = u64::from(closes);
     }
 
     #[inline(always)]
     fn prepare_device_sync(&self, frame: &mut Frame) {
-        for place in &self.process.active {
+        let Some(process) = process::find(&self.task) else { return };
+        for place in &process.active {
             if place.taken.load(Relaxed) == 1 {
                 let key = active_key(self.task.pid, place);
-                match found(&key).is_some_and(StreamFold::begin_close) {
+                match found(&key).is_some_and(|s| s.begin_close()) {
                     true => {
                         place.taken.store(2, Relaxed);
                         frame.closing = 2;
@@ -254,11 +261,11 @@ impl Call {
     fn record_event(&self, frame: &Frame) {
         let key = self.key(frame.stream);
         let mut snapshot = Snapshot { tid: u64::from(key.tid), stream: key.stream, ..Snapshot::default() };
-        if let Some(fold) = found(&key) {
-            if fold.is_capturing() {
+        if let Some(stream) = found(&key) {
+            if stream.is_capturing() {
                 return;
             }
-            fold.snapshot(now_ns(), &mut snapshot);
+            stream.snapshot(now_ns(), &mut snapshot);
         }
         let _ = EVENTS.insert(&self.event(frame.handle), &snapshot, 0);
     }

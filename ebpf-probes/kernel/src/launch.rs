@@ -1,12 +1,14 @@
 //! A kernel launch begins: the hot path, a program of its own.
 //!
-//! It does what [`crate::enter`] does for every other call, with the little that a launch needs. What happens once
-//! per stream or step, or for rare rows, is put out of line: the stack stays below 64 bytes (`cargo xtask bpf`
-//! does not check it; the verifier's log tells), above which Linux 6.13 gives a program a stack of its own, and copying
-//! user memory there costs more checks.
+//! Almost every launch only adds to sums that are at hand ([`table::hot`]); the others (the first of a step, a stream
+//! without a place, a process seen for the first time, a capture) do what [`crate::enter`] does for every other
+//! call, out of line, and see to it that the next finds its sums.
 //!
-//! Cost: one cookie, one pid, two hash look-ups, one read of user memory, six uncontended additions. No ring, and no
-//! clock once a step has begun.
+//! Cost: one pid, one read of user memory, five uncontended additions; no look-up, no ring, no clock. Each call of a
+//! kernel function counts (20 ns where returns are protected against speculation), so user space puts the cookie in
+//! as a constant where it can. The stack stays below 64 bytes, above which Linux 6.13 gives a program a stack of its
+//! own, and copying user memory there costs more checks (`cargo xtask bpf` does not check it; the verifier's log
+//! tells).
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::pt_regs;
@@ -15,7 +17,7 @@ use aya_ebpf::programs::ProbeContext;
 use table::atomic::Relaxed;
 use table::counters::Drop;
 use table::fold::{Enqueue, StreamFold};
-use table::record::{ProcessFold, StreamKey};
+use table::record::{ROWS, StreamKey};
 use table::{Cookie, Grid, Slot};
 
 use crate::maps;
@@ -28,30 +30,38 @@ use crate::task::Task;
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    match add(cookie, ctx.regs) {
+        Some(()) => Some(()),
+        None => ask_folds(cookie, ctx.regs),
+    }
+}
+
+/// A launch that is no more than a sum; `None` where it is, or may be.
+#[inline(always)]
+fn add(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let task = Task::current();
-    // One place on the stack serves as the key of both look-ups, and as the buffer of the read between them.
+    let process = process::hot(task.pid)?;
+    if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, raw) {
+        return None;
+    }
     let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
-    let process = process::traced_by(&key.pid, task.tid)?;
-    if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
-        return count_suppressed();
-    }
-    let regs = Regs::new(ctx.regs);
-    process.calls[cookie.id() as usize & 255].fetch_add(1, Relaxed);
-    read_stream(cookie, &regs, &mut key.stream);
+    read_stream(cookie, &Regs::new(raw), &mut key.stream);
     key.settle(task.tid, cookie.is_twin());
-    let Some(fold) = maps::found(&key).or_else(|| new_stream(&key)) else { return count_dropped() };
-    if fold.is_capturing() {
-        return capture(process, fold);
+    let stream = maps::hot_stream(&key).filter(|stream| stream.is_of(&key))?;
+    let own = stream.armed();
+    if own == 0 {
+        return None;
     }
-    if fold.is_fresh() {
-        begin_step(task.tid, process, fold, &key);
-    }
-    fold.launch(
-        task.tid,
-        &Enqueue { threads: threads(cookie, ctx.regs), identity: function(cookie, &regs), bytes: 0 },
-    );
+    process.calls[cookie.id() as usize & (ROWS - 1)].fetch_add(1, Relaxed);
+    stream.launch(task.tid, own, &enqueue(cookie, raw));
     process.launches.fetch_add(1, Relaxed);
     Some(())
+}
+
+/// What the launch adds.
+#[inline(always)]
+fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
+    Enqueue { threads: threads(cookie, raw), identity: function(cookie, &Regs::new(raw)), bytes: 0 }
 }
 
 #[inline(always)]
@@ -121,27 +131,58 @@ fn threads_in_words(cookie: Cookie, regs: *mut pt_regs) -> u64 {
     first.wrapping_mul(rest).wrapping_mul(low(regs.argument::<7>()))
 }
 
-/// A stream's first work: once per stream.
+/// A launch that is more than a sum.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn new_stream(key: &StreamKey) -> Option<&'static StreamFold> {
-    maps::stream(key)
+fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
+    let (task, regs) = (Task::current(), Regs::new(raw));
+    if !process::is_traced(&task) {
+        return None;
+    }
+    if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, raw) {
+        return count_suppressed();
+    }
+    process::count_hit(&task, cookie.id());
+    let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
+    read_stream(cookie, &regs, &mut key.stream);
+    key.settle(task.tid, cookie.is_twin());
+    let Some(fold) = maps::stream(&key) else { return count_dropped() };
+    if fold.is_capturing() {
+        fold.capture();
+        process::count_folded(&task);
+        return Some(());
+    }
+    if fold.is_fresh() {
+        begin_step(task.tid, fold, &key);
+    }
+    fold.launch(task.tid, &enqueue(cookie, raw));
+    process::count_launch(&task);
+    arm(fold, &key)
+}
+
+/// Lets the launches to come count beside the folds, where there is room.
+#[inline(always)]
+fn arm(fold: &StreamFold, key: &StreamKey) -> Option<()> {
+    let stream = maps::hot_stream(key)?;
+    if stream.claim(key) {
+        stream.arm(fold.own_thread());
+        // Whoever changed the fold meanwhile disarmed the place before this.
+        if fold.is_fresh() || fold.is_capturing() {
+            stream.disarm();
+        }
+    }
+    Some(())
 }
 
 /// A step's first work: once per step.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn begin_step(tid: u32, process: &ProcessFold, fold: &StreamFold, key: &StreamKey) {
-    fold.begin(&Task { pid: key.pid, tid }.stamp());
-    process::remember(process, key);
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn capture(process: &ProcessFold, fold: &StreamFold) -> Option<()> {
-    fold.capture();
-    process.folded.fetch_add(1, Relaxed);
-    Some(())
+pub fn begin_step(tid: u32, fold: &StreamFold, key: &StreamKey) {
+    let task = Task { pid: key.pid, tid };
+    fold.begin(&task.stamp());
+    if let Some(process) = process::find(&task) {
+        process::remember(process, key);
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
 use table::counters::{Counters, Drop};
-use table::fold::{Stamp, StreamFold};
+use table::fold::Stamp;
 use table::record::{
     EventKey, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
 };
@@ -14,9 +14,10 @@ use table::{Action, Cookie};
 
 use crate::emit::{self, Returned};
 use crate::enter::active_key;
-use crate::maps::{self, EVENTS, STREAMS, found};
+use crate::maps::{self, EVENTS, STREAMS};
 use crate::process;
 use crate::regs::{Regs, read_user};
+use crate::stream::found;
 use crate::task::{Task, now_ns, runq_ns};
 
 /// The return program.
@@ -25,7 +26,6 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let task = Task::current();
-    let process = process::find(&task)?;
     let counters = maps::counters()?;
     counters.returns.fetch_add(1, Relaxed);
     let regs = Regs::new(ctx.regs);
@@ -33,37 +33,58 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         return None;
     }
     let Some(thread) = maps::THREADS.get_ptr_mut(&task.tid) else {
-        counters.unmatched.fetch_add(1, Relaxed);
-        return None;
+        return count_unmatched(task.pid, task.tid);
     };
     // SAFETY: only the thread itself changes its entry, and it runs this program now.
     let thread = unsafe { &mut *thread };
-    let Some(frame) = pop(thread, cookie, regs.entry_sp_of_return(), counters) else {
+    let Some(at) = pop(thread, cookie, regs.entry_sp_of_return(), counters) else {
         // A driver call within a runtime call was suppressed at its entry, and has no frame.
-        if !cookie.is_driver() || thread.depth == 0 {
-            counters.unmatched.fetch_add(1, Relaxed);
-        }
-        return None;
+        let is_suppressed = cookie.is_driver() && thread.depth != 0;
+        return if is_suppressed { None } else { count_unmatched(task.pid, task.tid) };
     };
-    let result = regs.return_value() as u32;
-    settle(&Return { cookie, task, process, thread, frame: &frame, result }, counters)
+    let frame = &thread.frames[at];
+    let (now_ns, result) = (now_ns(), regs.return_value() as u32);
+    let failed = cookie.has_failed(result);
+    let key = OperationKey { pid: task.pid, row: u32::from(cookie.id()) };
+    match maps::durations(&key) {
+        Some(durations) => durations.add(now_ns.wrapping_sub(frame.entry_ns), failed),
+        None => {
+            counters.untimed.fetch_add(1, Relaxed);
+        }
+    }
+    if !failed && frame.closing == 0 && !cookie.is_reported() && !cookie.changes_state() {
+        process::count_folded(&task);
+        return Some(());
+    }
+    settle(&Return { cookie, task, frame, device: thread.device as i32 - 1, result, failed, now_ns })
 }
 
-/// Takes the call's frame off the stack, and with it those left above it without a return.
+/// A return that has no entry: not of a process that is not traced.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_unmatched(pid: u32, tid: u32) -> Option<()> {
+    process::find(&Task { pid, tid })?;
+    maps::counters()?.unmatched.fetch_add(1, Relaxed);
+    None
+}
+
+/// Takes the call's frame off the stack, and with it those left above it without a return. Where it was; it stays
+/// there until the thread's next call.
 #[inline(always)]
-fn pop(thread: &mut ThreadFold, cookie: Cookie, sp: u64, counters: &Counters) -> Option<Frame> {
+fn pop(thread: &mut ThreadFold, cookie: Cookie, sp: u64, counters: &Counters) -> Option<usize> {
     for _ in 0..FRAMES {
         let depth = thread.depth as usize;
         if depth == 0 || depth > FRAMES {
             return None;
         }
-        let top = &thread.frames[(depth - 1) & (FRAMES - 1)];
+        let at = (depth - 1) & (FRAMES - 1);
+        let top = &thread.frames[at];
         if top.sp > sp {
             return None;
         }
         thread.depth -= 1;
         if top.sp == sp && top.cookie == cookie.0 {
-            return Some(*top);
+            return Some(at);
         }
         counters.dropped[Drop::Abandoned as usize].fetch_add(1, Relaxed);
     }
@@ -73,10 +94,11 @@ fn pop(thread: &mut ThreadFold, cookie: Cookie, sp: u64, counters: &Counters) ->
 struct Return<'a> {
     cookie: Cookie,
     task: Task,
-    process: &'a ProcessFold,
-    thread: &'a mut ThreadFold,
     frame: &'a Frame,
+    device: i32,
     result: u32,
+    failed: bool,
+    now_ns: u64,
 }
 
 /// What became of a call.
@@ -88,21 +110,13 @@ enum Outcome {
     RingFull,
 }
 
-#[inline(always)]
-fn settle(r: &Return<'_>, counters: &Counters) -> Option<()> {
-    // Only a closer's record tells of the run queue: no other call asks the kernel for it.
-    let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
-    let exit = Stamp { ns: now_ns(), runq_ns, tid: r.task.tid };
-    let failed = r.cookie.has_failed(r.result);
-    let key = OperationKey { pid: r.task.pid, row: u32::from(r.cookie.id()) };
-    match maps::durations(&key) {
-        Some(durations) => durations.add(exit.ns.wrapping_sub(r.frame.entry_ns), failed),
-        None => {
-            counters.untimed.fetch_add(1, Relaxed);
-        }
-    }
-    match outcome(r, exit, failed) {
-        Outcome::Folded => r.process.folded.fetch_add(1, Relaxed),
+/// The return of a call that closed something, failed, is reported, or changes what later calls mean.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn settle(r: &Return<'_>) -> Option<()> {
+    let (process, counters) = (process::find(&r.task)?, maps::counters()?);
+    match outcome(r, process) {
+        Outcome::Folded => process.folded.fetch_add(1, Relaxed),
         Outcome::Delivered => counters.delivered.fetch_add(1, Relaxed),
         Outcome::SampledOut => counters.sampled_out.fetch_add(1, Relaxed),
         Outcome::RingFull => counters.dropped[Drop::RingFull as usize].fetch_add(1, Relaxed),
@@ -111,31 +125,33 @@ fn settle(r: &Return<'_>, counters: &Counters) -> Option<()> {
 }
 
 #[inline(always)]
-fn outcome(r: &Return<'_>, exit: Stamp, failed: bool) -> Outcome {
+fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
+    // Only a closer's record tells of the run queue: no other call asks the kernel for it.
+    let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
     let returned = Returned {
         task: &r.task,
-        start_ns: r.process.start_ns.load(Relaxed),
+        start_ns: process.start_ns.load(Relaxed),
         row: r.cookie.id(),
-        device: r.thread.device as i32 - 1,
+        device: r.device,
         enter: Stamp { ns: r.frame.entry_ns, runq_ns: r.frame.runq_ns, tid: r.task.tid },
-        exit,
-        process_fresh: r.frame.process_fresh,
+        exit: Stamp { ns: r.now_ns, runq_ns, tid: r.task.tid },
+        frame: r.frame,
     };
-    let mut closed = close(r, &returned);
-    if !failed && r.cookie.is(Action::StreamDestroy) {
-        closed = forget_stream(r, &returned);
+    let mut closed = close(r, process, &returned);
+    if !r.failed && r.cookie.is(Action::StreamDestroy) {
+        closed = forget_stream(r, process, &returned);
     }
-    if !failed {
+    if !r.failed {
         apply(r);
     }
-    if !failed && !r.cookie.is_reported() {
+    if !r.failed && !r.cookie.is_reported() {
         return closed;
     }
-    let handle = match r.cookie.writes_handle() && !failed {
+    let handle = match r.cookie.writes_handle() && !r.failed {
         true => read_user(r.frame.handle).unwrap_or(0),
         false => r.frame.handle,
     };
-    match emit::call(&returned, r.frame, handle, r.result) {
+    match emit::call(&returned, handle, r.result) {
         None if closed == Outcome::Folded => Outcome::SampledOut,
         Some(true) if closed != Outcome::RingFull => Outcome::Delivered,
         Some(false) => Outcome::RingFull,
@@ -145,57 +161,61 @@ fn outcome(r: &Return<'_>, exit: Stamp, failed: bool) -> Outcome {
 
 /// Closes the streams that this call waited for.
 #[inline(always)]
-fn close(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
-    let delivered = match r.frame.closing {
+fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
+    match r.frame.closing {
         0 => return Outcome::Folded,
         1 => match found(&r.frame.closes) {
-            Some(fold) if fold.has_pending_work() => emit::step(returned, &r.frame.closes, fold, 0),
+            Some(stream) if stream.has_pending_work() => emit::step(returned, &r.frame.closes, &stream, 0),
             _ => return Outcome::Folded,
         },
-        _ => close_all(r, returned),
-    };
-    r.process.seen.store(r.process.enqueued(), Relaxed);
-    match delivered {
-        true => Outcome::Delivered,
-        false => Outcome::RingFull,
+        _ => close_all(r, process, returned),
+    }
+    process.seen.store(process::enqueued(process, r.task.pid), Relaxed);
+    match r.frame.lost.load(Relaxed) {
+        0 => Outcome::Delivered,
+        _ => Outcome::RingFull,
     }
 }
 
 /// A device synchronisation returned: every stream with open work ends its step.
 #[inline(always)]
-fn close_all(r: &Return<'_>, returned: &Returned<'_>) -> bool {
-    let mut all = true;
-    for place in &r.process.active {
-        if place.taken.load(Relaxed) == 2 {
-            let key = active_key(r.task.pid, place);
-            let mut is_open = false;
-            if let Some(fold) = found(&key) {
-                if fold.has_pending_work() {
-                    all &= emit::step(returned, &key, fold, 0);
-                }
-                // Another thread may have enqueued while this one waited.
-                is_open = fold.has_open_work();
-            }
-            place.taken.store(u64::from(is_open), Relaxed);
+fn close_all(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) {
+    for place in &process.active {
+        if place.taken.load(Relaxed) != 2 {
+            continue;
         }
+        let key = active_key(r.task.pid, place);
+        let Some(stream) = found(&key) else {
+            place.taken.store(0, Relaxed);
+            continue;
+        };
+        if stream.has_pending_work() {
+            emit::step(returned, &key, &stream, 0);
+        }
+        // Another thread may have enqueued while this one waited.
+        place.taken.store(u64::from(stream.has_open_work()), Relaxed);
     }
-    all
 }
 
 /// A stream is gone: what nobody waited for is a step all the same, said to be unfinished.
 #[inline(always)]
-fn forget_stream(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
+fn forget_stream(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
     let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
     if r.frame.stream <= 2 {
         return Outcome::Folded;
     }
-    let delivered = match found(&key) {
-        Some(fold) if fold.begin_close() => emit::step(returned, &key, fold, flag::UNFINISHED),
-        _ => true,
-    };
+    if let Some(stream) = found(&key) {
+        if stream.begin_close() {
+            emit::step(returned, &key, &stream, flag::UNFINISHED);
+        }
+        stream.release();
+    }
     let _ = STREAMS.remove(&key);
-    process::forget(r.process, &key);
-    if delivered { Outcome::Folded } else { Outcome::RingFull }
+    process::forget(process, &key);
+    match r.frame.lost.load(Relaxed) {
+        0 => Outcome::Folded,
+        _ => Outcome::RingFull,
+    }
 }
 
 /// What a successful call changes for the calls after it.
@@ -205,12 +225,14 @@ fn apply(r: &Return<'_>) {
     if r.cookie.is(Action::SetDevice) {
         set_device(r);
     } else if r.cookie.is(Action::CaptureBegin) {
-        if let Some(fold) = maps::stream(&key) {
-            fold.set_capturing(true);
+        if maps::stream(&key).is_some()
+            && let Some(stream) = found(&key)
+        {
+            stream.set_capturing(true);
         }
     } else if r.cookie.is(Action::CaptureEnd) {
-        if let Some(fold) = found(&key) {
-            StreamFold::set_capturing(fold, false);
+        if let Some(stream) = found(&key) {
+            stream.set_capturing(false);
         }
     } else if r.cookie.is(Action::EventDestroy) {
         let _ = EVENTS.remove(&EventKey { pid: r.task.pid, pad: 0, event: r.frame.handle });

@@ -1,7 +1,8 @@
 //! The kernel programs: five of them, and none knows CUDA.
 //!
 //! `enter` and `leave` run at the entry and return of every probed function, `launch` at the entry of the one kind
-//! that is called thousands of times a second; the attach cookie ([`table::Cookie`]) tells them what the call means. `exec` and `exit` keep threads and processes honest.
+//! that is called thousands of times a second; the attach cookie ([`table::Cookie`]) tells them what the call means.
+//! `exec` and `exit` keep threads and processes honest.
 //! Work is folded into maps ([`table::fold`]); a record leaves only for a step, an allocation, an error, a
 //! process. Every call that is seen ends in exactly one of folded, delivered, sampled out or dropped.
 
@@ -16,6 +17,7 @@ mod life;
 mod maps;
 mod process;
 mod regs;
+mod stream;
 mod task;
 
 use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};

@@ -6,6 +6,7 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use table::counters::Counters;
 use table::fold::{Snapshot, StreamFold};
+use table::hot::{HOT_PROCESSES as HOT_PROCESSES_MAX, HOT_STREAMS as HOT_STREAMS_MAX, HotProcess, HotStream};
 use table::record::{
     EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold,
 };
@@ -34,6 +35,14 @@ pub static RUNTIME: HashMap<u32, RuntimeCode> = HashMap::with_max_entries(1024, 
 /// Streams.
 #[map]
 pub static STREAMS: HashMap<StreamKey, StreamFold> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
+
+/// Launches of streams that nobody has looked at since. A place taken by another: the stream counts in its fold.
+#[map]
+pub static HOT_STREAMS: Array<HotStream> = Array::with_max_entries(HOT_STREAMS_MAX, 0);
+
+/// The same of processes. A place taken by another: the process counts in its fold.
+#[map]
+pub static HOT_PROCESSES: Array<HotProcess> = Array::with_max_entries(HOT_PROCESSES_MAX, 0);
 
 /// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
 #[map]
@@ -93,9 +102,21 @@ entry_or_new!(durations, DURATIONS, NEW_DURATIONS, OperationKey, OperationFold);
 
 /// The stream's fold, where it has one.
 #[inline(always)]
-pub fn found(key: &StreamKey) -> Option<&'static StreamFold> {
+pub fn fold(key: &StreamKey) -> Option<&'static StreamFold> {
     // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
     STREAMS.get_ptr(key).map(|fold| unsafe { &*fold })
+}
+
+/// The place beside the fold that the stream falls on, whoever's it is. Not a call: the array's address is known.
+#[inline(always)]
+pub fn hot_stream(key: &StreamKey) -> Option<&'static HotStream> {
+    HOT_STREAMS.get(HotStream::place(key))
+}
+
+/// The same of a process.
+#[inline(always)]
+pub fn hot_process(pid: u32) -> Option<&'static HotProcess> {
+    HOT_PROCESSES.get(HotProcess::place(pid))
 }
 
 /// The entry for `tid`, made of zeroes where there is none; `None` where the map is full. Only the thread itself

@@ -5,7 +5,8 @@ use table::atomic::Relaxed;
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
 use table::Cookie;
 use table::counters::{Counters, Drop};
-use table::record::{ActiveStream, FRAMES, Kind, ProcessFold, StreamKey};
+use table::hot::HotProcess;
+use table::record::{ActiveStream, FRAMES, Kind, ProcessFold, ROWS, StreamKey};
 
 use crate::maps::{FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
 use crate::regs::Regs;
@@ -19,20 +20,76 @@ pub fn find(task: &Task) -> Option<&'static ProcessFold> {
     PROCESSES.get_ptr(&task.pid).map(|p| unsafe { &*p })
 }
 
-/// The traced process of `task`; `None`, counted, where it is not traced.
+/// Where the process counts without its fold, if it has a place there.
 #[inline(always)]
-pub fn traced(task: &Task) -> Option<&'static ProcessFold> {
-    traced_by(&task.pid, task.tid)
+pub fn hot(pid: u32) -> Option<&'static HotProcess> {
+    maps::hot_process(pid).filter(|hot| hot.is_of(pid))
 }
 
-/// The same by a pid that lies in memory already.
+/// True where the process of `task` is traced; false, counted, where it is not.
 #[inline(always)]
-pub fn traced_by(pid: &u32, tid: u32) -> Option<&'static ProcessFold> {
-    // SAFETY: as above.
-    match PROCESSES.get_ptr(pid).map(|p| unsafe { &*p }) {
-        Some(known) => Some(known),
-        None => adopt(*pid, tid),
+pub fn is_traced(task: &Task) -> bool {
+    hot(task.pid).is_some() || is_adopted(task.pid, task.tid)
+}
+
+/// The same of a process without a place beside its fold; one that has been waiting for a place gets it.
+// Under a plain name, as the object must come out the same wherever its sources lie.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn is_adopted(pid: u32, tid: u32) -> bool {
+    let task = &Task { pid, tid };
+    let is_traced = find(task).is_some() || adopt(task).is_some();
+    if is_traced && let Some(place) = maps::hot_process(pid) {
+        place.claim(pid);
     }
+    is_traced
+}
+
+/// Counts a hit of the row with this id.
+#[inline(always)]
+pub fn count_hit(task: &Task, row: u16) {
+    let row = row as usize & (ROWS - 1);
+    if let Some(hot) = hot(task.pid) {
+        hot.calls[row].fetch_add(1, Relaxed);
+    } else if let Some(process) = find(task) {
+        process.calls[row].fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts a call that lives on in the folds alone.
+#[inline(always)]
+pub fn count_folded(task: &Task) {
+    if let Some(hot) = hot(task.pid) {
+        hot.folded.fetch_add(1, Relaxed);
+    } else if let Some(process) = find(task) {
+        process.folded.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts a folded launch.
+#[inline(always)]
+pub fn count_launch(task: &Task) {
+    if let Some(hot) = hot(task.pid) {
+        hot.launches.fetch_add(1, Relaxed);
+    } else if let Some(process) = find(task) {
+        process.launches.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts a call that enqueued work and is no launch.
+#[inline(always)]
+pub fn count_enqueue(task: &Task) {
+    if let Some(hot) = hot(task.pid) {
+        hot.enqueues.fetch_add(1, Relaxed);
+    } else if let Some(process) = find(task) {
+        process.enqueues.fetch_add(1, Relaxed);
+    }
+}
+
+/// Calls of the process that enqueued work.
+#[inline(always)]
+pub fn enqueued(process: &ProcessFold, pid: u32) -> u64 {
+    process.enqueued().wrapping_add(hot(pid).map_or(0, HotProcess::enqueued))
 }
 
 /// True where a process seen for the first time is to be traced.
@@ -46,11 +103,8 @@ fn is_wanted(task: &Task) -> bool {
 }
 
 /// A process nobody has named yet: traced from now on where the settings say so.
-// Under a plain name, as the object must come out the same wherever its sources lie.
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn adopt(pid: u32, tid: u32) -> Option<&'static ProcessFold> {
-    let task = &Task { pid, tid };
+#[inline(always)]
+fn adopt(task: &Task) -> Option<&'static ProcessFold> {
     let counters = maps::counters()?;
     if !is_wanted(task) {
         counters.filtered.fetch_add(1, Relaxed);
@@ -108,35 +162,35 @@ fn is_within_runtime(task: &Task, sp: u64) -> bool {
 /// Remembers that a stream has open work, for the process's next device synchronisation.
 #[inline(always)]
 pub fn remember(process: &ProcessFold, key: &StreamKey) {
-    let mut free: Option<&ActiveStream> = None;
+    // Twice through rather than once with a free place at hand: the verifier would follow each that it might be.
     for place in &process.active {
-        if place.taken.load(Relaxed) == 0 {
-            if free.is_none() {
-                free = Some(place);
-            }
-        } else if place.stream.load(Relaxed) == key.stream && place.tid.load(Relaxed) == u64::from(key.tid) {
+        if place.taken.load(Relaxed) != 0 && is_place_of(place, key) {
             return;
         }
     }
-    match free {
-        Some(place) => {
+    for place in &process.active {
+        if place.taken.load(Relaxed) == 0 {
             place.stream.store(key.stream, Relaxed);
             place.tid.store(u64::from(key.tid), Relaxed);
             place.taken.store(1, Relaxed);
-        }
-        None => {
-            if let Some(counters) = maps::counters() {
-                counters.unclosed_streams.fetch_add(1, Relaxed);
-            }
+            return;
         }
     }
+    if let Some(counters) = maps::counters() {
+        counters.unclosed_streams.fetch_add(1, Relaxed);
+    }
+}
+
+#[inline(always)]
+fn is_place_of(place: &ActiveStream, key: &StreamKey) -> bool {
+    place.stream.load(Relaxed) == key.stream && place.tid.load(Relaxed) == u64::from(key.tid)
 }
 
 /// The stream is gone: its place is free for another.
 #[inline(always)]
 pub fn forget(process: &ProcessFold, key: &StreamKey) {
     for place in &process.active {
-        if place.stream.load(Relaxed) == key.stream && place.tid.load(Relaxed) == u64::from(key.tid) {
+        if is_place_of(place, key) {
             place.taken.store(0, Relaxed);
         }
     }

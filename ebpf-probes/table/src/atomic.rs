@@ -3,7 +3,7 @@
 //!
 //! A plain load or store of an aligned 64-bit word is one BPF instruction, and one access on both architectures.
 
-pub use core::sync::atomic::Ordering::Relaxed;
+pub use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 #[cfg(not(target_arch = "bpf"))]
 pub use core::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ pub use bpf::AtomicU64;
 #[expect(unsafe_code, reason = "the intrinsic behind fetch_add is all that the target offers")]
 mod bpf {
     use core::cell::UnsafeCell;
-    use core::intrinsics::{AtomicOrdering, atomic_xadd};
+    use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd, atomic_xchg};
     use core::sync::atomic::Ordering;
 
     /// Stands for `core::sync::atomic::AtomicU64`; every ordering is relaxed.
@@ -51,6 +51,27 @@ mod bpf {
         pub fn fetch_add(&self, value: u64, _order: Ordering) {
             // SAFETY: as above.
             unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(self.0.get(), value) };
+        }
+
+        /// Replaces its value and gives the previous one; orders all accesses around it (Linux 5.12).
+        #[inline(always)]
+        pub fn swap(&self, value: u64, _order: Ordering) -> u64 {
+            // SAFETY: as above.
+            unsafe { atomic_xchg::<u64, { AtomicOrdering::SeqCst }>(self.0.get(), value) }
+        }
+
+        /// Replaces its value where it is `current`; otherwise gives it back as an error (Linux 5.12).
+        #[inline(always)]
+        pub fn compare_exchange(&self, current: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
+            // SAFETY: as above.
+            let (was, done) = unsafe {
+                atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+                    self.0.get(),
+                    current,
+                    new,
+                )
+            };
+            if done { Ok(was) } else { Err(was) }
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! | bits | field | bits | field |
 //! |---|---|---|---|
-//! | 0-9 | id | 28-29 | how bytes are computed |
-//! | 10-14 | action | 30-38 | slot or offset of the bytes |
-//! | 15-18 | stream slot | 39-41 | grid |
-//! | 19-22 | handle slot | 42 | blocking |
-//! | 23-26 | kind slot, or direction | 43 | per-thread twin |
-//! | 27 | direction is fixed | 44, 45 | driver, timed |
+//! | 0-9 | id | 25 | blocking |
+//! | 10-14 | action | 32-35 | handle slot |
+//! | 15-18 | stream slot | 36-39 | kind slot, or direction |
+//! | 19-21 | grid | 40 | direction is told by an argument |
+//! | 22 | per-thread twin | 41-42 | how bytes are computed |
+//! | 23, 24 | driver, timed | 43-51 | slot or offset of the bytes |
 //!
+//! A launch has nothing above bit 31, so that its program can hold the cookie as a constant ([`Cookie::as_constant`]).
 //! The layout is private to one build of agent and object: both come from this file.
 
 use crate::probe::{Action, Api, Bytes, Direction, Grid, Probe, Slot, Way};
@@ -38,9 +39,10 @@ impl Cookie {
     /// Packs a row. `twin` marks the per-thread-default-stream twin; `timed` that the return is probed too.
     pub const fn pack(probe: &Probe, twin: bool, timed: bool) -> Cookie {
         let w = &probe.wiring;
-        let (way, fixed) = match w.way {
-            Way::Fixed(direction) => (direction as u64, 1),
-            Way::Arg(slot) => (slot as u64, 0),
+        // An unknown direction, that of rows that are no copies, is all zeroes.
+        let (way, is_told) = match w.way {
+            Way::Fixed(direction) => (direction as u64 ^ Direction::Unknown as u64, 0),
+            Way::Arg(slot) => (slot as u64, 1),
         };
         let (size_kind, size) = match w.bytes {
             Bytes::None => (bytes::NONE, 0),
@@ -52,16 +54,16 @@ impl Cookie {
             probe.id as u64
                 | (probe.action as u64) << 10
                 | (w.stream.0 as u64) << 15
-                | (w.handle.0 as u64) << 19
-                | way << 23
-                | fixed << 27
-                | size_kind << 28
-                | size << 30
-                | (w.grid as u64) << 39
-                | (w.blocking as u64) << 42
-                | (twin as u64) << 43
-                | (matches!(probe.api, Api::Driver) as u64) << 44
-                | (timed as u64) << 45,
+                | (w.grid as u64) << 19
+                | (twin as u64) << 22
+                | (matches!(probe.api, Api::Driver) as u64) << 23
+                | (timed as u64) << 24
+                | (w.blocking as u64) << 25
+                | (w.handle.0 as u64) << 32
+                | way << 36
+                | is_told << 40
+                | size_kind << 41
+                | size << 43,
         )
     }
 
@@ -92,37 +94,37 @@ impl Cookie {
     /// Where the handle stands.
     #[inline(always)]
     pub const fn handle(self) -> Slot {
-        Slot(field(self.0, 19, 4) as u8)
+        Slot(field(self.0, 32, 4) as u8)
     }
 
-    /// The slot of a copy's kind, or the direction's number where [`Cookie::is_way_fixed`].
+    /// The slot of a copy's kind; where [`Cookie::is_way_fixed`], [`Cookie::direction`] knows what.
     #[inline(always)]
     pub const fn way(self) -> u64 {
-        field(self.0, 23, 4)
+        field(self.0, 36, 4)
     }
 
     /// True where the symbol says the direction.
     #[inline(always)]
     pub const fn is_way_fixed(self) -> bool {
-        field(self.0, 27, 1) == 1
+        field(self.0, 40, 1) == 0
     }
 
     /// How the bytes are computed, one of [`bytes`].
     #[inline(always)]
     pub const fn size_kind(self) -> u64 {
-        field(self.0, 28, 2)
+        field(self.0, 41, 2)
     }
 
     /// The slot or offset that the bytes are computed from.
     #[inline(always)]
     pub const fn size(self) -> u64 {
-        field(self.0, 30, 9)
+        field(self.0, 43, 9)
     }
 
     /// How the threads of a launch are counted, as [`Grid`]'s number.
     #[inline(always)]
     pub const fn grid(self) -> u8 {
-        field(self.0, 39, 3) as u8
+        field(self.0, 19, 3) as u8
     }
 
     /// True if the row's grid is `grid`.
@@ -134,31 +136,37 @@ impl Cookie {
     /// True where the call returns only when its work is done.
     #[inline(always)]
     pub const fn is_blocking(self) -> bool {
-        field(self.0, 42, 1) == 1
+        field(self.0, 25, 1) == 1
     }
 
     /// True for the twin whose stream 0 is the thread's own.
     #[inline(always)]
     pub const fn is_twin(self) -> bool {
-        field(self.0, 43, 1) == 1
+        field(self.0, 22, 1) == 1
     }
 
     /// True for a driver function.
     #[inline(always)]
     pub const fn is_driver(self) -> bool {
-        field(self.0, 44, 1) == 1
+        field(self.0, 23, 1) == 1
     }
 
     /// True where the return is probed too.
     #[inline(always)]
     pub const fn is_timed(self) -> bool {
-        field(self.0, 45, 1) == 1
+        field(self.0, 24, 1) == 1
+    }
+
+    /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches do.
+    pub const fn as_constant(self) -> Option<i32> {
+        if self.0 <= i32::MAX as u64 { Some(self.0 as i32) } else { None }
     }
 
     /// The direction of a copy whose kind argument has the value `kind`.
     #[inline(always)]
     pub const fn direction(self, kind: u64) -> Direction {
-        Direction::from_kind(if self.is_way_fixed() { self.way() } else { kind })
+        let fixed = self.way() ^ Direction::Unknown as u64;
+        Direction::from_kind(if self.is_way_fixed() { fixed } else { kind })
     }
 }
 
@@ -166,6 +174,14 @@ impl Cookie {
 mod tests {
     use super::*;
     use crate::PROBES;
+
+    #[test]
+    fn cookies_of_launches_fit_an_instruction() {
+        for probe in PROBES.iter().filter(|p| p.action == Action::Launch) {
+            let cookie = Cookie::pack(probe, true, true);
+            assert_eq!(cookie.as_constant().map(|c| c as u64), Some(cookie.0), "{}", probe.symbol);
+        }
+    }
 
     #[test]
     fn a_cookie_gives_back_the_row_it_was_packed_from() {

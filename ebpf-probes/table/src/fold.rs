@@ -12,6 +12,7 @@
 use crate::atomic::{AtomicU64, Relaxed};
 
 use crate::Direction;
+use crate::hot::HotStream;
 use crate::record::{NOT_SEEN, StepRecord, flag};
 
 /// What a stream counts. The order is that of [`StepRecord::work`]; never reuse a place.
@@ -240,14 +241,31 @@ impl StreamFold {
 
     #[inline(always)]
     fn note_thread(&self, tid: u32) {
-        // Not the open segment's thread: events recorded by the second thread would make its work its own.
-        let own = match self.exit.tid.load(Relaxed) {
-            0 => self.open_segment().tid.load(Relaxed),
-            closer => closer,
-        };
-        if own != u64::from(tid) {
+        if self.own_thread() != u64::from(tid) {
             self.add(Counter::Foreign, 1);
         }
+    }
+
+    /// The thread whose work is not foreign.
+    #[inline(always)]
+    pub fn own_thread(&self) -> u64 {
+        // Not the open segment's thread: events recorded by the second thread would make its work its own.
+        match self.exit.tid.load(Relaxed) {
+            0 => self.open_segment().tid.load(Relaxed),
+            closer => closer,
+        }
+    }
+
+    /// Takes over the launches that were counted beside the fold.
+    #[inline(always)]
+    pub fn absorb(&self, hot: &HotStream) {
+        if hot.launches.load(Relaxed) == 0 {
+            return;
+        }
+        self.add(Counter::Foreign, hot.foreign.swap(0, Relaxed));
+        self.add(Counter::Threads, hot.threads.swap(0, Relaxed));
+        self.add(Counter::Functions, hot.functions.swap(0, Relaxed));
+        self.add(Counter::Launches, hot.launches.swap(0, Relaxed));
     }
 
     /// A kernel launch.

@@ -14,6 +14,7 @@ pub mod cookie;
 pub mod counters;
 pub mod fold;
 pub mod histogram;
+pub mod hot;
 mod probe;
 mod probes;
 pub mod record;

@@ -242,7 +242,7 @@ pub struct ThreadFold {
 }
 
 /// A call under way. Only its own thread touches it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Frame {
     /// The row.
@@ -263,6 +263,8 @@ pub struct Frame {
     pub closing: u64,
     /// What the whole process had enqueued at entry since its previous closer.
     pub process_fresh: u64,
+    /// 1 where a step's record found no room. Here, in a map, since the verifier follows both values of a variable.
+    pub lost: AtomicU64,
     /// The stream that the return closes.
     pub closes: StreamKey,
 }

@@ -23,6 +23,14 @@ const REPORTED: Set = Set::of(&[
 ]);
 const WRITING: Set = Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd]);
 
+const CHANGING: Set = Set::of(&[
+    Action::StreamDestroy,
+    Action::CaptureBegin,
+    Action::CaptureEnd,
+    Action::SetDevice,
+    Action::EventDestroy,
+]);
+
 impl Set {
     const fn of(actions: &[Action]) -> Set {
         let (mut bits, mut at) = (0, 0);
@@ -61,6 +69,12 @@ impl Cookie {
     #[inline(always)]
     pub const fn enqueues(self) -> bool {
         ENQUEUEING.holds(self.action())
+    }
+
+    /// True where a successful call changes what later calls mean.
+    #[inline(always)]
+    pub const fn changes_state(self) -> bool {
+        CHANGING.holds(self.action())
     }
 
     /// [`Action::is_reported`] of the row.

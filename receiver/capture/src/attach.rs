@@ -3,15 +3,12 @@
 //!
 //! What is attached stays so until its [`Attached`] is dropped. Which file and which functions is decided elsewhere.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
 use table::Cookie;
 
 use crate::kernel::{Kernel, chain};
-use crate::sys::{self, End};
 
 /// One function: where it begins in its file, and what the programs must know of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,11 +55,11 @@ pub fn best(kernel: &mut Kernel) -> Box<dyn Attach> {
     }
 }
 
-fn timed(points: &[Point]) -> impl Iterator<Item = &Point> {
+pub(crate) fn timed(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|p| p.cookie.is_timed())
 }
 
-fn untimed(points: &[Point]) -> impl Iterator<Item = &Point> {
+pub(crate) fn untimed(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|p| !p.cookie.is_timed())
 }
 
@@ -70,7 +67,7 @@ fn failed(path: &Path, reason: String) -> AttachError {
     AttachError { path: path.display().to_string(), reason }
 }
 
-/// One link for all entries, one for all returns.
+/// One link for all entries of timed functions, one for all their returns, one for each launch.
 pub struct UprobeMulti;
 
 impl Attach for UprobeMulti {
@@ -79,20 +76,9 @@ impl Attach for UprobeMulti {
     }
 
     fn attach(&self, kernel: &mut Kernel, path: &Path, points: &[Point]) -> Result<Attached, AttachError> {
-        let programs =
-            kernel.multi.as_ref().ok_or_else(|| failed(path, "uprobe_multi is not loaded".to_owned()))?;
-        let link = |program, points: Vec<(u64, u64)>, end| -> io::Result<Option<OwnedFd>> {
-            (!points.is_empty()).then(|| sys::link(program, path, &points, end)).transpose()
-        };
-        let pair = |p: &Point| (p.offset, p.cookie.0);
-        // Returns first: a call that is seen to begin is then seen to end.
-        let returns = link(&programs.leave, timed(points).map(pair).collect(), End::Return);
-        let returns = returns.map_err(|e| failed(path, e.to_string()))?;
-        let entries = link(&programs.enter, timed(points).map(pair).collect(), End::Entry);
-        let entries = entries.map_err(|e| failed(path, e.to_string()))?;
-        let launches = link(&programs.launch, untimed(points).map(pair).collect(), End::Entry);
-        let launches = launches.map_err(|e| failed(path, e.to_string()))?;
-        Ok(Attached::new((entries, launches, returns)))
+        let multi =
+            kernel.multi.as_mut().ok_or_else(|| failed(path, "uprobe_multi is not loaded".to_owned()))?;
+        multi.link(path, points).map(Attached::new).map_err(|e| failed(path, e.to_string()))
     }
 }
 

@@ -19,8 +19,7 @@ use crate::maps::{self, Mapping};
 use crate::processes::Processes;
 use crate::settings::Settings;
 use crate::totals::{self, Share};
-use crate::unfinished::unfinished_step;
-use crate::{CaptureError, clock, cost, proc};
+use crate::{CaptureError, clock, cost, proc, unfinished};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
@@ -256,7 +255,7 @@ impl Capture {
         let pid = process.pid;
         self.unfinished(process, at_ns, into);
         let share = totals::operations(&self.kernel, process, at_ns, into);
-        if self.kernel.processes.remove(&pid).is_ok() {
+        if totals::forget(&mut self.kernel, pid) {
             self.retired.add(share);
         }
         for probe in table::PROBES {
@@ -271,10 +270,9 @@ impl Capture {
             self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
         keys.sort_unstable();
         for key in keys {
-            if let Ok(words) = self.kernel.streams.get(&key, 0) {
-                into.extend(unfinished_step(process, key, words, at_ns).map(Event::Step));
+            if let Some(fold) = unfinished::take(&mut self.kernel, key) {
+                into.extend(unfinished::unfinished_step(process, key, &fold, at_ns).map(Event::Step));
             }
-            let _ = self.kernel.streams.remove(&key);
         }
     }
 

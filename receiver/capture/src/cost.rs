@@ -1,12 +1,14 @@
 //! What a probe costs the traced thread, measured on this machine: a function of our own is called without a probe,
 //! under an empty one, and under ours. What remains between empty and ours is our share; the rest is the trap.
 //!
-//! The agent measures one variant at start, for its overhead figure; the benchmark measures all, in turn.
+//! The agent measures one variant at start, for its overhead figure. The benchmark has a function for each variant,
+//! all probed at once, and calls them in turn for a fraction of a millisecond each: the machine's moods last longer.
 
 #![expect(unsafe_code, reason = "the probed function must begin as a C function does")]
 
 use std::arch::naked_asm;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,43 +18,49 @@ use table::{Cookie, PROBES};
 use crate::attach::{Attach, Attached, Point};
 use crate::kernel::{Kernel, MapSizes};
 use crate::sys::{self, End};
-use crate::{CaptureError, attach, maps, proc};
+use crate::{CaptureError, attach, maps, proc, totals, unfinished};
 
 const CALLS: u32 = 2_000;
+const CALLS_A_WINDOW: u32 = 100;
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
-/// Begins like every function of libcudart: `push %rbp` is the instruction under the probe. Nine arguments, so that
-/// those on the stack are there.
-///
-/// # Safety
-/// It touches nothing but its own stack frame: any thread may call it.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn site(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
-    naked_asm!("push rbp", "mov rbp, rsp", "xor eax, eax", "pop rbp", "ret")
+type Site = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
+
+/// Functions that begin like every function of libcudart: `push %rbp` is the instruction under the probe. Nine
+/// arguments, so that those on the stack are there. They touch nothing but their own stack frame: any thread may call
+/// them.
+macro_rules! sites {
+    ($($name:ident)*) => {
+        $(
+            #[cfg(target_arch = "x86_64")]
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+                naked_asm!(".p2align 6", "push rbp", "mov rbp, rsp", "xor eax, eax", "pop rbp", "ret")
+            }
+
+            #[cfg(not(target_arch = "x86_64"))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+                naked_asm!(".p2align 6", "stp x29, x30, [sp, #-16]!", "mov x0, #0", "ldp x29, x30, [sp], #16", "ret")
+            }
+        )*
+        const SITES: [Site; Variant::ALL.len()] = [$($name),*];
+    };
 }
 
-/// See above.
-///
-/// # Safety
-/// As above.
-#[cfg(not(target_arch = "x86_64"))]
-#[unsafe(naked)]
-unsafe extern "C" fn site(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
-    naked_asm!("stp x29, x30, [sp, #-16]!", "mov x0, #0", "ldp x29, x30, [sp], #16", "ret")
-}
+sites!(bare empty_entry launch empty_pair timed_call);
 
-fn ns_per_call() -> f64 {
+fn ns_per_call(site: Site, calls: u32) -> f64 {
     let began = Instant::now();
-    for _ in 0..CALLS {
-        // SAFETY: see `site`. As `cudaMemcpyAsync` the fourth argument is a direction and the fifth a stream; as
+    for _ in 0..calls {
+        // SAFETY: see `sites`. As `cudaMemcpyAsync` the fourth argument is a direction and the fifth a stream; as
         // `cudaLaunchKernel` they are the block, and the eighth is the stream.
         std::hint::black_box(unsafe { site(0x1000, 1, 1, 1, 0x100, 0, 0, 0x100, 0) });
     }
-    began.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    began.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
-fn file_offset() -> Option<u64> {
+fn file_offset(site: Site) -> Option<u64> {
     let address = site as *const () as u64;
     let text = proc::read_text("/proc/self/maps").ok()?;
     let mapping = maps::parse(&text).into_iter().find(|m| (m.start..m.end).contains(&address))?;
@@ -89,53 +97,60 @@ impl Variant {
     }
 }
 
-/// Measures variants in one process, against one loaded set of programs.
+/// All variants in one process, each on a function of its own, against one loaded set of programs.
 pub struct Bench {
-    kernel: Kernel,
-    attach: Box<dyn Attach>,
-    empty: std::os::fd::OwnedFd,
-    offset: u64,
+    _probes: Vec<Attached>,
+    _kernel: Kernel,
 }
 
 impl Bench {
-    /// Loads our programs, and an empty one beside them.
+    /// Loads our programs, and an empty one beside them, and attaches all.
     pub fn new() -> Result<Bench, CaptureError> {
         let mut kernel = Kernel::load(&MapSizes::default(), true)?;
         let attach = attach::best(&mut kernel);
         let empty = load_empty()
             .map_err(|e| CaptureError::Load { what: "an empty program", reason: e.to_string() })?;
-        let no_site =
-            || CaptureError::Load { what: "the measured function", reason: "not found in memory".to_owned() };
-        Ok(Bench { kernel, attach, empty, offset: file_offset().ok_or_else(no_site)? })
-    }
-
-    /// Nanoseconds per call under `variant`, the median of `rounds`.
-    pub fn measure(&mut self, variant: Variant, rounds: usize) -> Result<f64, CaptureError> {
-        let _probes = self.put(variant)?;
-        let mut ns: Vec<f64> = (0..rounds.max(1)).map(|_| ns_per_call()).collect();
-        ns.sort_by(f64::total_cmp);
-        Ok(ns[ns.len() / 2])
-    }
-
-    fn put(&mut self, variant: Variant) -> Result<Vec<Attached>, CaptureError> {
-        let failed = |reason: String| CaptureError::Load { what: "a probe", reason };
-        if let Some(cookie) = variant.cookie() {
-            let point = Point { offset: self.offset, cookie };
-            let ours = self.attach.attach(&mut self.kernel, Path::new(OWN_EXECUTABLE), &[point]);
-            return ours.map(|probes| vec![probes]).map_err(|e| failed(e.to_string()));
+        let mut probes = Vec::new();
+        for (variant, site) in Variant::ALL.into_iter().zip(SITES) {
+            probes.extend(put(&mut kernel, attach.as_ref(), &empty, variant, site)?);
         }
-        let ends: &[End] = match variant {
-            Variant::EmptyEntry => &[End::Entry],
-            Variant::EmptyPair => &[End::Entry, End::Return],
-            _ => &[],
-        };
-        let link = |end: &End| sys::link(&self.empty, Path::new(OWN_EXECUTABLE), &[(self.offset, 0)], *end);
-        ends.iter().map(|end| link(end).map(Attached::new).map_err(|e| failed(e.to_string()))).collect()
+        Ok(Bench { _probes: probes, _kernel: kernel })
+    }
+
+    /// Nanoseconds per call under each of [`Variant::ALL`], one after the other.
+    pub fn window(&mut self) -> [f64; Variant::ALL.len()] {
+        SITES.map(|site| {
+            // Back from another function: what it left in the caches is not this one's.
+            ns_per_call(site, 3);
+            ns_per_call(site, CALLS_A_WINDOW)
+        })
     }
 }
 
-/// `r0 = 0; exit`.
-fn load_empty() -> io::Result<std::os::fd::OwnedFd> {
+fn put(
+    kernel: &mut Kernel,
+    attach: &dyn Attach,
+    empty: &OwnedFd,
+    variant: Variant,
+    site: Site,
+) -> Result<Vec<Attached>, CaptureError> {
+    let failed = |reason: String| CaptureError::Load { what: "a probe", reason };
+    let offset = file_offset(site).ok_or_else(|| failed("a function is not found in memory".to_owned()))?;
+    if let Some(cookie) = variant.cookie() {
+        let ours = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
+        return ours.map(|probes| vec![probes]).map_err(|e| failed(e.to_string()));
+    }
+    let ends: &[End] = match variant {
+        Variant::EmptyEntry => &[End::Entry],
+        Variant::EmptyPair => &[End::Entry, End::Return],
+        _ => &[],
+    };
+    let link = |end: &End| sys::link(empty, Path::new(OWN_EXECUTABLE), &[(offset, 0)], *end);
+    ends.iter().map(|end| link(end).map(Attached::new).map_err(|e| failed(e.to_string()))).collect()
+}
+
+/// `r0 = 0; exit`, as any tracer would load it.
+fn load_empty() -> io::Result<OwnedFd> {
     const MOVE_IMMEDIATE: u8 = 0xb7;
     const EXIT: u8 = 0x95;
     let instruction = |code| bpf_insn {
@@ -145,22 +160,23 @@ fn load_empty() -> io::Result<std::os::fd::OwnedFd> {
         off: 0,
         imm: 0,
     };
-    sys::load("empty", &[instruction(MOVE_IMMEDIATE), instruction(EXIT)])
+    sys::load_as("empty", &[instruction(MOVE_IMMEDIATE), instruction(EXIT)], 0)
 }
 
 /// Nanoseconds that a folded launch costs; 0 where it could not be measured. Leaves no trace in the maps, and this
 /// process untraced.
 pub fn hit_cost_ns(kernel: &mut Kernel, attach: &dyn Attach) -> u64 {
     let pid = std::process::id();
-    let (Some(offset), Some(cookie)) = (file_offset(), Variant::Launch.cookie()) else { return 0 };
+    let site = SITES[0];
+    let (Some(offset), Some(cookie)) = (file_offset(site), Variant::Launch.cookie()) else { return 0 };
     let _ = kernel.filter.insert(pid, 1, 0);
     let probes = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
-    let mut with: Vec<f64> = (0..5).map(|_| ns_per_call()).collect();
+    let mut with: Vec<f64> = (0..5).map(|_| ns_per_call(site, CALLS)).collect();
     with.sort_by(f64::total_cmp);
     let attached = probes.is_ok();
     drop(probes);
     let _ = kernel.filter.insert(pid, 0, 0);
-    let _ = kernel.processes.remove(&pid);
-    let _ = kernel.streams.remove(&[pid, 0, 0x100, 0]);
-    if attached { (with[2] - ns_per_call()).max(0.0) as u64 } else { 0 }
+    let _ = totals::forget(kernel, pid);
+    let _ = unfinished::take(kernel, [pid, 0, 0x100, 0]);
+    if attached { (with[2] - ns_per_call(site, CALLS)).max(0.0) as u64 } else { 0 }
 }

@@ -1,23 +1,20 @@
 //! The programs in the kernel: loading them, telling them what they must know, and reading their maps.
 //!
-//! aya makes the maps and the tracepoint programs; the two probe programs are loaded once more by [`crate::sys`]
-//! where the kernel has uprobe_multi. This file holds maps and programs; what is attached where is
-//! [`crate::attach`]'s.
-
-use std::collections::{HashMap as Dictionary, HashSet};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+//! aya makes the maps and the tracepoint programs; the probe programs are loaded once more by [`crate::multi`] where
+//! the kernel has uprobe_multi. This file holds maps and programs; what is attached where is [`crate::attach`]'s.
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
-use aya_obj::generated::bpf_insn;
 use table::counters::Counters;
+use table::fold::StreamFold;
+use table::hot::{HotProcess, HotStream};
 use table::record::{OperationFold, ProcessFold, RuntimeCode, Settings};
 
 use crate::CaptureError;
 use crate::btf::Btf;
+use crate::multi::Multi;
 use crate::objects::OBJECT;
-use crate::sys;
 
 /// A struct of 64-bit words as words: its fields at their offset divided by eight.
 pub type Words<const BYTES: usize> = [u64; BYTES];
@@ -25,6 +22,9 @@ pub type Words<const BYTES: usize> = [u64; BYTES];
 pub(crate) const PROCESS_WORDS: usize = size_of::<ProcessFold>() / 8;
 pub(crate) const COUNTER_WORDS: usize = size_of::<Counters>() / 8;
 pub(crate) const OPERATION_WORDS: usize = size_of::<OperationFold>() / 8;
+pub(crate) const HOT_PROCESS_WORDS: usize = size_of::<HotProcess>() / 8;
+pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
+pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
 const SETTING_WORDS: usize = size_of::<Settings>() / 8;
 
 /// How large the maps are that the user may size.
@@ -58,23 +58,17 @@ pub struct Kernel {
     /// [`OperationFold`]s; the key is pid and row.
     pub durations: HashMap<MapData, [u32; 2], Words<OPERATION_WORDS>>,
     /// Streams' keys; the values are the kernel's own business.
-    pub streams: HashMap<MapData, [u32; 4], Words<{ size_of::<table::fold::StreamFold>() / 8 }>>,
+    pub streams: HashMap<MapData, [u32; 4], Words<STREAM_WORDS>>,
+    /// [`HotStream`]s by [`HotStream::place`].
+    pub hot_streams: Array<MapData, Words<HOT_STREAM_WORDS>>,
+    /// [`HotProcess`]es by [`HotProcess::place`].
+    pub hot_processes: Array<MapData, Words<HOT_PROCESS_WORDS>>,
     /// Named processes: 1 to trace, 0 not to.
     pub filter: HashMap<MapData, u32, u64>,
     /// Where the runtime lies in each process.
     pub runtime: HashMap<MapData, u32, RuntimeCode>,
     /// `enter` and `leave` for uprobe_multi, where the kernel has it.
     pub multi: Option<Multi>,
-}
-
-/// The probe programs, loaded for uprobe_multi.
-pub struct Multi {
-    /// Runs at entries.
-    pub enter: OwnedFd,
-    /// Runs at entries of launches that are not timed.
-    pub launch: OwnedFd,
-    /// Runs at returns.
-    pub leave: OwnedFd,
 }
 
 fn problem(what: &'static str) -> impl Fn(aya::maps::MapError) -> CaptureError {
@@ -124,6 +118,8 @@ impl Kernel {
             counters: take(&mut ebpf, "COUNTERS")?,
             durations: take(&mut ebpf, "DURATIONS")?,
             streams: take(&mut ebpf, "STREAMS")?,
+            hot_streams: take(&mut ebpf, "HOT_STREAMS")?,
+            hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
             multi: multi.ok(),
@@ -210,48 +206,9 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
     ]
 }
 
-impl Multi {
-    /// Loads both probe programs over the maps that `ebpf` made.
-    fn load(ebpf: &Ebpf) -> Result<Multi, CaptureError> {
-        let failed = |reason: String| CaptureError::Load { what: "uprobe_multi", reason };
-        let mut object = aya_obj::Object::parse(OBJECT).map_err(|e| failed(chain(&e)))?;
-        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-        let fds: Dictionary<&str, RawFd> =
-            ebpf.maps().filter_map(|(name, map)| Some((name, fd(map)?))).collect();
-        let maps = object.maps.clone();
-        let bound =
-            maps.iter().filter_map(|(name, map)| Some((name.as_str(), *fds.get(name.as_str())?, map)));
-        object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
-        object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
-        let load = |name: &str| -> Result<OwnedFd, CaptureError> {
-            let instructions =
-                instructions(&object, name).ok_or_else(|| failed(format!("there is no {name}")))?;
-            sys::load(name, instructions).map_err(|e| failed(e.to_string()))
-        };
-        Ok(Multi { enter: load("enter")?, launch: load("launch")?, leave: load("leave")? })
-    }
-}
-
-fn instructions<'a>(object: &'a aya_obj::Object, name: &str) -> Option<&'a [bpf_insn]> {
-    let program = object.programs.get(name)?;
-    object.functions.get(&program.function_key()).map(|f| f.instructions.as_slice())
-}
-
-fn fd(map: &Map) -> Option<RawFd> {
-    let (Map::Array(data)
-    | Map::HashMap(data)
-    | Map::LruHashMap(data)
-    | Map::PerCpuArray(data)
-    | Map::RingBuf(data)) = map
-    else {
-        return None;
-    };
-    Some(data.fd().as_fd().as_raw_fd())
-}
-
 #[cfg(test)]
 mod tests {
-    use table::fold::{Snapshot, StreamFold};
+    use table::fold::Snapshot;
     use table::record::ThreadFold;
 
     use super::*;
@@ -283,6 +240,8 @@ mod tests {
             ("DURATIONS", size_of::<OperationFold>()),
             ("EVENTS", size_of::<Snapshot>()),
             ("PROCESSES", size_of::<ProcessFold>()),
+            ("HOT_PROCESSES", size_of::<HotProcess>()),
+            ("HOT_STREAMS", size_of::<HotStream>()),
             ("RUNTIME", size_of::<RuntimeCode>()),
             ("SETTINGS", size_of::<Settings>()),
             ("STREAMS", size_of::<StreamFold>()),

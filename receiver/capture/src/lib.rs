@@ -15,6 +15,7 @@ mod every;
 mod kernel;
 mod libraries;
 mod maps;
+mod multi;
 mod objects;
 mod proc;
 mod processes;

@@ -18,6 +18,7 @@ const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+const BPF_F_SLEEPABLE: u32 = 16;
 const LOG_BYTES: usize = 1 << 20;
 
 /// Which end of a function a program runs at.
@@ -77,12 +78,21 @@ fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
 }
 
 /// Loads a program that can be linked by [`link`]. On failure the error holds the end of the verifier's log.
+///
+/// It is loaded as one that may sleep, though ours never do: the kernel enters and leaves the other kind through two
+/// more calls a hit.
 pub fn load(name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
+    load_as(name, instructions, BPF_F_SLEEPABLE)
+}
+
+/// The same with the program's flags.
+pub fn load_as(name: &str, instructions: &[bpf_insn], prog_flags: u32) -> io::Result<OwnedFd> {
     let mut attr = ProgLoad {
         prog_type: BPF_PROG_TYPE_KPROBE,
         insn_cnt: instructions.len() as u32,
         insns: instructions.as_ptr() as u64,
         license: c"Dual MIT/GPL".as_ptr() as u64,
+        prog_flags,
         expected_attach_type: BPF_TRACE_UPROBE_MULTI,
         ..ProgLoad::default()
     };

@@ -5,12 +5,13 @@
 use std::mem::offset_of;
 
 use event::{Account, Event, OperationTotal, ProcessId};
-use table::PROBES;
 use table::counters::{Counters, Drop};
 use table::histogram::{BUCKETS, Durations, OFFSET};
+use table::hot::HotProcess;
 use table::record::ProcessFold;
+use table::{PROBES, Probe};
 
-use crate::kernel::{COUNTER_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words};
+use crate::kernel::{COUNTER_WORDS, HOT_PROCESS_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words};
 
 /// One process's share of the account.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -29,31 +30,57 @@ impl Share {
     }
 }
 
-fn calls(fold: &Words<PROCESS_WORDS>, row: u16) -> u64 {
-    fold[offset_of!(ProcessFold, calls) / 8 + usize::from(row)]
+/// What the kernel knows of a process: its fold, and what was counted beside it.
+struct Fold {
+    fold: Words<PROCESS_WORDS>,
+    hot: Words<HOT_PROCESS_WORDS>,
 }
 
-fn share(fold: &Words<PROCESS_WORDS>) -> Share {
-    let hits = PROBES.iter().map(|p| calls(fold, p.id)).sum();
-    let folded = fold[offset_of!(ProcessFold, folded) / 8] + fold[offset_of!(ProcessFold, launches) / 8];
-    Share { hits, folded }
+impl Fold {
+    fn of(kernel: &Kernel, pid: u32, fold: Words<PROCESS_WORDS>) -> Fold {
+        let hot = kernel.hot_processes.get(&HotProcess::place(pid), 0).ok();
+        // The place may be another process's.
+        let own = hot.filter(|words| words[0] == u64::from(pid));
+        Fold { fold, hot: own.unwrap_or([0; HOT_PROCESS_WORDS]) }
+    }
+
+    fn calls(&self, probe: &Probe) -> u64 {
+        let row = usize::from(probe.id);
+        self.fold[offset_of!(ProcessFold, calls) / 8 + row]
+            + self.hot[offset_of!(HotProcess, calls) / 8 + row]
+    }
+
+    fn share(&self) -> Share {
+        let folded = self.fold[offset_of!(ProcessFold, folded) / 8]
+            + self.fold[offset_of!(ProcessFold, launches) / 8]
+            + self.hot[offset_of!(HotProcess, folded) / 8]
+            + self.hot[offset_of!(HotProcess, launches) / 8];
+        Share { hits: PROBES.iter().map(|p| self.calls(p)).sum(), folded }
+    }
 }
 
 /// What one process amounts to: an event for each function it called.
 pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) -> Share {
     let Ok(fold) = kernel.processes.get(&process.pid, 0) else { return Share::default() };
-    for probe in PROBES.iter().filter(|p| calls(&fold, p.id) > 0) {
+    let fold = Fold::of(kernel, process.pid, fold);
+    for probe in PROBES.iter().filter(|p| fold.calls(p) > 0) {
         let words = kernel.durations.get(&[process.pid, u32::from(probe.id)], 0).ok();
-        let total = OperationTotal {
-            at_ns,
-            process,
-            row: probe.id,
-            calls: calls(&fold, probe.id),
-            ..Default::default()
-        };
+        let total =
+            OperationTotal { at_ns, process, row: probe.id, calls: fold.calls(probe), ..Default::default() };
         into.push(Event::Operation(Box::new(words.map_or_else(|| total.clone(), |w| timed(&total, &w)))));
     }
-    share(&fold)
+    fold.share()
+}
+
+/// The process is gone: its fold makes room for others. False where it had none.
+pub fn forget(kernel: &mut Kernel, pid: u32) -> bool {
+    // The fold first: while the place is there, no new fold is made.
+    let had = kernel.processes.remove(&pid).is_ok();
+    let place = HotProcess::place(pid);
+    if kernel.hot_processes.get(&place, 0).is_ok_and(|words| words[0] == u64::from(pid)) {
+        let _ = kernel.hot_processes.set(place, [0; HOT_PROCESS_WORDS], 0);
+    }
+    had
 }
 
 fn timed(total: &OperationTotal, words: &Words<OPERATION_WORDS>) -> OperationTotal {
@@ -90,8 +117,8 @@ pub fn dropped(counters: &Words<COUNTER_WORDS>) -> [u64; Drop::ALL.len()] {
 /// The programs' account: `retired` is what ended processes amounted to.
 pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     let mut all = retired;
-    for (_, fold) in kernel.processes.iter().flatten() {
-        all.add(share(&fold));
+    for (pid, fold) in kernel.processes.iter().flatten() {
+        all.add(Fold::of(kernel, pid, fold).share());
     }
     let c = counters(kernel);
     let strangers = c[offset_of!(Counters, strangers) / 8];

@@ -2,20 +2,50 @@
 
 use event::{ProcessId, StepRecord};
 use table::fold::{Stamp, StreamFold};
-use table::record::{Kind, NOT_SEEN, flag};
+use table::hot::HotStream;
+use table::record::{Kind, NOT_SEEN, StreamKey, flag};
 
-/// The open work of a stream as a step that ends at `at_ns`; `None` where all was closed. `key` and `words` are those of
-/// the map of streams.
+use crate::kernel::{HOT_STREAM_WORDS, Kernel, STREAM_WORDS, Words};
+
+/// A stream's fold taken out of the kernel's maps, with the launches that were counted beside it. `key` is that of the
+/// map of streams.
+pub fn take(kernel: &mut Kernel, key: [u32; 4]) -> Option<StreamFold> {
+    let place = HotStream::place(&stream_key(key));
+    let hot = kernel.hot_streams.get(&place, 0).map(hot).ok().filter(|hot| hot.is_of(&stream_key(key)));
+    let found = kernel.streams.get(&key, 0).map(fold).ok();
+    let _ = kernel.streams.remove(&key);
+    if let Some(hot) = &hot {
+        let _ = kernel.hot_streams.set(place, [0; HOT_STREAM_WORDS], 0);
+        found.iter().for_each(|fold| fold.absorb(hot));
+    }
+    found
+}
+
+fn stream_key([pid, tid, low, high]: [u32; 4]) -> StreamKey {
+    StreamKey { pid, tid, stream: u64::from(low) | u64::from(high) << 32 }
+}
+
 #[expect(unsafe_code, reason = "a fold read from its map is the same words")]
+fn fold(words: Words<STREAM_WORDS>) -> StreamFold {
+    // SAFETY: StreamFold is repr(C) and holds nothing but 64-bit atomics, for which every bit pattern is valid; the
+    // sizes are equal, or this would not compile.
+    unsafe { std::mem::transmute(words) }
+}
+
+#[expect(unsafe_code, reason = "a place read from its map is the same words")]
+fn hot(words: Words<HOT_STREAM_WORDS>) -> HotStream {
+    // SAFETY: as above, for HotStream.
+    unsafe { std::mem::transmute(words) }
+}
+
+/// The open work of a stream as a step that ends at `at_ns`; `None` where all was closed. `key` is that of the map of
+/// streams.
 pub fn unfinished_step(
     process: ProcessId,
     key: [u32; 4],
-    words: [u64; size_of::<StreamFold>() / 8],
+    fold: &StreamFold,
     at_ns: u64,
 ) -> Option<StepRecord> {
-    // SAFETY: StreamFold is repr(C) and holds nothing but 64-bit atomics, for which every bit pattern is valid; the
-    // sizes are equal, or this would not compile.
-    let fold: StreamFold = unsafe { std::mem::transmute(words) };
     if !fold.begin_close() {
         return None;
     }
@@ -27,7 +57,7 @@ pub fn unfinished_step(
     (step.header.pid, step.header.tid) = (process.pid, step.first_tid);
     step.header.process_start_ns = process.start_ns;
     step.header.entry_ns = at_ns;
-    step.stream = u64::from(key[2]) | u64::from(key[3]) << 32 | u64::from(key[1]) << 32;
+    step.stream = stream_key(key).stream | u64::from(key[1]) << 32;
     step.device = -1;
     Some(step)
 }

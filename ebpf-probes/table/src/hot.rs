@@ -1,0 +1,229 @@
+//! Where calls are counted while nobody looks: in arrays, found without a call into the kernel.
+//!
+//! The one idea: a launch only adds. So its sums may wait beside the [`StreamFold`](crate::fold::StreamFold) that
+//! they belong to, in an array whose place follows from the key, and whoever needs the fold takes them over first
+//! ([`StreamFold::absorb`](crate::fold::StreamFold::absorb)). A look-up in a hash map costs a program 50 ns, most of
+//! it in the returns of the functions behind it; a place in an array costs 2.
+//!
+//! So do the counts of a process, which are told together with those of its fold.
+//!
+//! A place belongs to the first stream that claims it, until that stream or its process is gone. The others that
+//! fall on it count in their folds, at the price of the look-ups. So does a stream whose place is not armed: its next
+//! launch has more to say than a sum (the first work of a segment, work that is captured).
+
+use crate::atomic::{AtomicU64, Relaxed, SeqCst};
+use crate::fold::{Enqueue, mix};
+use crate::record::{ROWS, StreamKey};
+
+/// Places for streams; a power of two.
+pub const HOT_STREAMS: u32 = 4096;
+/// Places for processes; a power of two.
+pub const HOT_PROCESSES: u32 = 512;
+
+const CLAIMING: u64 = u64::MAX;
+
+/// The launches of a stream since its fold last absorbed them.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct HotStream {
+    /// [`StreamKey::pid`] above [`StreamKey::tid`]; 0 where the place is free.
+    owner: AtomicU64,
+    stream: AtomicU64,
+    /// The thread whose launches are not foreign; 0 where the place is not armed.
+    thread: AtomicU64,
+    pub(crate) launches: AtomicU64,
+    pub(crate) foreign: AtomicU64,
+    pub(crate) threads: AtomicU64,
+    pub(crate) functions: AtomicU64,
+}
+
+impl HotStream {
+    /// Where the stream's place is.
+    #[inline(always)]
+    pub fn place(key: &StreamKey) -> u32 {
+        let both = key.stream ^ u64::from(key.pid ^ key.tid).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 & (HOT_STREAMS - 1)
+    }
+
+    #[inline(always)]
+    fn owner(key: &StreamKey) -> u64 {
+        u64::from(key.pid) << 32 | u64::from(key.tid)
+    }
+
+    /// True where the place is this stream's.
+    #[inline(always)]
+    pub fn is_of(&self, key: &StreamKey) -> bool {
+        self.owner.load(Relaxed) == Self::owner(key) && self.stream.load(Relaxed) == key.stream
+    }
+
+    /// Makes the place the stream's, if it is free or the stream's already; false where it is another's.
+    #[inline(always)]
+    pub fn claim(&self, key: &StreamKey) -> bool {
+        if self.is_of(key) {
+            return true;
+        }
+        if self.owner.compare_exchange(0, CLAIMING, SeqCst, SeqCst).is_err() {
+            return false;
+        }
+        for counter in [&self.thread, &self.launches, &self.foreign, &self.threads, &self.functions] {
+            counter.store(0, Relaxed);
+        }
+        self.stream.store(key.stream, Relaxed);
+        // Last: from here on others count in it.
+        self.owner.swap(Self::owner(key), SeqCst);
+        true
+    }
+
+    /// The stream is gone, and what it counted was absorbed.
+    #[inline(always)]
+    pub fn release(&self) {
+        self.owner.store(0, Relaxed);
+    }
+
+    /// Launches need nothing but their sums from here on: those by another thread than `own` are foreign.
+    #[inline(always)]
+    pub fn arm(&self, own: u64) {
+        self.thread.swap(own, SeqCst);
+    }
+
+    /// The next launch must ask the fold.
+    #[inline(always)]
+    pub fn disarm(&self) {
+        self.thread.swap(0, SeqCst);
+    }
+
+    /// The thread whose launches are not foreign; 0 where the next launch must ask the fold.
+    #[inline(always)]
+    pub fn armed(&self) -> u64 {
+        self.thread.load(Relaxed)
+    }
+
+    /// A kernel launch by `tid`, where the place is armed for `own`.
+    #[inline(always)]
+    pub fn launch(&self, tid: u32, own: u64, call: &Enqueue) {
+        if own != u64::from(tid) {
+            self.foreign.fetch_add(1, Relaxed);
+        }
+        self.threads.fetch_add(call.threads, Relaxed);
+        self.functions.fetch_add(mix(call.identity), Relaxed);
+        // Last: who absorbs in between leaves at least this one, and comes back for it.
+        self.launches.fetch_add(1, Relaxed);
+    }
+}
+
+/// What a traced process counts without its [`ProcessFold`](crate::record::ProcessFold): both count, the sum is told.
+#[derive(Debug)]
+#[repr(C)]
+pub struct HotProcess {
+    /// The process id; 0 where the place is free.
+    pid: AtomicU64,
+    /// [`ProcessFold::folded`](crate::record::ProcessFold::folded).
+    pub folded: AtomicU64,
+    /// [`ProcessFold::launches`](crate::record::ProcessFold::launches).
+    pub launches: AtomicU64,
+    /// [`ProcessFold::enqueues`](crate::record::ProcessFold::enqueues).
+    pub enqueues: AtomicU64,
+    /// [`ProcessFold::calls`](crate::record::ProcessFold::calls).
+    pub calls: [AtomicU64; ROWS],
+}
+
+impl HotProcess {
+    /// Where the process's place is.
+    #[inline(always)]
+    pub fn place(pid: u32) -> u32 {
+        pid & (HOT_PROCESSES - 1)
+    }
+
+    /// True where the place is this process's.
+    #[inline(always)]
+    pub fn is_of(&self, pid: u32) -> bool {
+        self.pid.load(Relaxed) == u64::from(pid)
+    }
+
+    /// Makes the place the process's, if it is free; user space frees it, all zeroes, when the process is gone.
+    #[inline(always)]
+    pub fn claim(&self, pid: u32) {
+        let _ = self.pid.compare_exchange(0, u64::from(pid), SeqCst, SeqCst);
+    }
+
+    /// Calls that enqueued work.
+    #[inline(always)]
+    pub fn enqueued(&self) -> u64 {
+        self.launches.load(Relaxed).wrapping_add(self.enqueues.load(Relaxed))
+    }
+}
+
+const _: () = {
+    assert!(size_of::<HotStream>() == 64);
+    assert!(HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two());
+};
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::fold::{Counter, Stamp, StreamFold};
+    use crate::record::StepRecord;
+
+    const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
+
+    #[test]
+    fn a_place_has_one_owner_until_it_is_released() {
+        let place = HotStream::default();
+        let other = StreamKey { stream: 0x200, ..KEY };
+        assert!(place.claim(&KEY) && place.is_of(&KEY) && place.claim(&KEY));
+        assert!(!place.claim(&other) && !place.is_of(&other));
+        place.release();
+        assert!(!place.is_of(&KEY) && place.claim(&other) && place.is_of(&other));
+    }
+
+    #[test]
+    fn a_new_owner_begins_at_nothing_and_disarmed() {
+        let place = HotStream::default();
+        assert!(place.claim(&KEY));
+        place.arm(7);
+        place.launch(7, 7, &Enqueue { threads: 3, identity: 1, bytes: 0 });
+        place.release();
+        assert!(place.claim(&StreamKey { pid: 6, ..KEY }));
+        assert_eq!((place.armed(), place.launches.load(Relaxed), place.threads.load(Relaxed)), (0, 0, 0));
+    }
+
+    #[test]
+    fn neighbouring_processes_and_streams_fall_on_places_of_their_own() {
+        let mut places = std::collections::BTreeSet::new();
+        for pid in 1000..1008 {
+            for at in 0..16 {
+                places.insert(HotStream::place(&StreamKey { pid, tid: 0, stream: 0x5555_0000 + at * 0x4c0 }));
+            }
+            places.insert(HotStream::place(&StreamKey { pid, tid: 0, stream: 0 }));
+        }
+        assert!(places.len() > 130, "136 streams on {} places", places.len());
+    }
+
+    #[test]
+    fn a_step_is_the_same_whether_its_launches_waited_beside_the_fold_or_not() {
+        let (place, beside, straight) = (HotStream::default(), StreamFold::default(), StreamFold::default());
+        let at = |ns| Stamp { ns, runq_ns: 0, tid: 7 };
+        let calls = [(7, 10, 1), (8, 20, 2), (7, 30, 3)];
+        beside.begin(&at(1));
+        straight.begin(&at(1));
+        place.arm(beside.own_thread());
+        for (tid, threads, identity) in calls {
+            let call = Enqueue { threads, identity, bytes: 0 };
+            place.launch(tid, place.armed(), &call);
+            straight.launch(tid, &call);
+        }
+        beside.absorb(&place);
+        let step = |fold: &StreamFold| {
+            assert!(fold.begin_close());
+            let mut out = StepRecord::default();
+            fold.close(&at(50), &at(60), &mut out);
+            out
+        };
+        let (a, b) = (step(&beside), step(&straight));
+        assert_eq!(a, b);
+        assert_eq!((a.work[Counter::Launches as usize], a.work[Counter::Foreign as usize]), (3, 1));
+        beside.absorb(&place);
+        assert!(!beside.has_open_work(), "what was absorbed is not there again");
+    }
+}
