@@ -8,6 +8,7 @@
 
 mod edge;
 mod key;
+mod order;
 mod plan;
 mod reload;
 mod run;

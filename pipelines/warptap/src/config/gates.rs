@@ -2,6 +2,7 @@
 //! its keeps working; what a gate stands for there and has no counterpart here is accepted with a warning.
 
 use component::config::nearest;
+use component::status::GateInfo;
 
 /// Lists are joined, not replaced, where several sources name the components that a service uses.
 pub const MERGE_APPEND: &str = "confmap.enableMergeAppendOption";
@@ -82,6 +83,17 @@ impl Gates {
     pub fn is_on(&self, id: &str) -> bool {
         let told = self.0.iter().rev().find(|(gate, _)| gate.id == id).map(|(_, is_on)| *is_on);
         told.unwrap_or_else(|| find(id).is_some_and(|gate| gate.default))
+    }
+
+    /// All gates, as they are shown.
+    pub fn shown(&self) -> Vec<GateInfo> {
+        let shown = |gate: &Gate| GateInfo {
+            id: gate.id.to_owned(),
+            is_on: self.is_on(gate.id),
+            stage: gate.stage.to_owned(),
+            description: gate.does.to_owned(),
+        };
+        GATES.iter().map(shown).collect()
     }
 
     /// The gates that were turned away from their default to no effect.

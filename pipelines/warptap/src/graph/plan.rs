@@ -10,6 +10,7 @@ use component::{
 };
 
 use super::key::Key;
+use super::order;
 use super::wiring::{self, Way, Wiring};
 use crate::config::{Configured, Kind, Pipeline, Reference, Sections};
 
@@ -85,7 +86,7 @@ impl Plan {
     }
 }
 
-/// Extensions start in the order they are listed in, everything else by name.
+/// Extensions start in the order they were put in, everything else by name.
 fn rank(key: &Key) -> Option<&Key> {
     (key.kind() != Kind::Extension).then_some(key)
 }
@@ -172,13 +173,23 @@ impl Builder<'_> {
 
     fn nodes(&self, wiring: &Wiring) -> Result<Vec<Planned>, ConfigError> {
         let mut nodes = Vec::new();
-        for reference in &self.sections.service.extensions {
-            nodes.push(self.node(Key::Extension(reference.id.clone()), 0, Vec::new())?);
+        for id in self.extensions() {
+            nodes.push(self.node(Key::Extension(id), 0, Vec::new())?);
         }
         for (key, ways) in &wiring.edges {
             nodes.push(self.node(key.clone(), wiring.levels[key], ways.clone())?);
         }
         Ok(nodes)
+    }
+
+    /// The extensions of the service in the order of their list, but each after those that its section names.
+    fn extensions(&self) -> Vec<ComponentId> {
+        let ids = self.sections.service.extensions.iter().map(|reference| reference.id.clone()).collect();
+        let needs = |id: &ComponentId, other: &ComponentId| {
+            let mut own = self.sections.of(Kind::Extension).filter(|c| c.id == *id);
+            own.any(|configured| configured.node.mentions(&other.to_string()))
+        };
+        order::by_need(ids, needs)
     }
 
     fn node(&self, key: Key, level: u32, ways: Vec<Way>) -> Result<Planned, ConfigError> {

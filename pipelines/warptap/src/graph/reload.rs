@@ -48,12 +48,20 @@ impl Graph {
 
     /// What of a plan runs already, and what has to be started.
     fn divide(&self, planned: Vec<Planned>) -> (Vec<Planned>, Vec<Planned>) {
-        let is_changed = |p: &&Planned| matches!(p.key, Key::Extension(_)) && !self.is_same(p, &[]);
-        let mut changed: Vec<ComponentId> =
-            planned.iter().filter(is_changed).map(|p| p.key.id().clone()).collect();
         let is_gone =
             |n: &&Node| matches!(n.key, Key::Extension(_)) && !planned.iter().any(|p| p.key == n.key);
-        changed.extend(self.nodes.iter().filter(is_gone).map(|n| n.key.id().clone()));
+        let mut changed: Vec<ComponentId> =
+            self.nodes.iter().filter(is_gone).map(|n| n.key.id().clone()).collect();
+        // An extension that uses a changed one changes with it, and so on.
+        loop {
+            let is_changed = |p: &&Planned| {
+                matches!(p.key, Key::Extension(_))
+                    && !changed.contains(p.key.id())
+                    && !self.is_same(p, &changed)
+            };
+            let Some(id) = planned.iter().find(is_changed).map(|p| p.key.id().clone()) else { break };
+            changed.push(id);
+        }
         planned.into_iter().partition(|p| self.is_same(p, &changed))
     }
 

@@ -81,6 +81,12 @@ fn what_uses_a_changed_extension_is_restarted() {
     let (reloaded, told) = check_from(&old, "aid/b: }", "aid/b: {size: 3} }");
     assert_eq!(reloaded.started, [r#""aid/b" extension"#, r#""sink/x" exporter"#]);
     assert_eq!(told[..4], ["stop sink/x", "stop aid/b", "start aid/b", "start sink/x"]);
+    // An extension that uses another one starts after it, and changes with it.
+    let old = old.replace("extensions: {aid: ,", "extensions: {aid: {note: aid/b},");
+    let old = old.replace("sink/y: }", "sink/y: {note: aid} }");
+    let (reloaded, _) = check_from(&old, "aid/b: }", "aid/b: {size: 3} }");
+    let want = [r#""aid/b" extension"#, r#""aid" extension"#, r#""sink/x" exporter"#, r#""sink/y" exporter"#];
+    assert_eq!(reloaded.started, want);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use component::config::Node as Config;
 use component::status::Status;
-use component::{Consumer, Host, Offer, Running, Signal, StartResult};
+use component::{Consumer, Host, Offer, Running, Signal, StartResult, spans};
 use opentelemetry::KeyValue;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -234,7 +234,10 @@ async fn start(
     let fed = |(front, running)| Started { front: Some(front), offer: Offer::default(), running };
     Ok(match part {
         Part::Connector(connector, ends) => fed(connector.start(ends, next(), host, stop)),
-        Part::Exporter(exporter) => fed(exporter.start(host, stop).await?),
+        Part::Exporter(exporter) => {
+            let (front, running) = exporter.start(host, stop).await?;
+            fed((spans::exporting(key.id(), front, host.spans()), running))
+        }
         Part::Extension(extension) => {
             let (offer, running) = extension.start(host, stop).await?;
             Started { front: None, offer, running }
@@ -245,8 +248,9 @@ async fn start(
             fed((counted("otelcol_processor_incoming_items", front, key, signal, host), running))
         }
         Part::Receiver(receiver) => {
-            let next = edges.iter().map(|(signal, edge)| (*signal, edge.clone() as _)).collect();
-            let running = receiver.start(next, host, stop).await?;
+            let traced =
+                |(s, edge): &(_, Arc<Edge>)| (*s, spans::receiving(key.id(), *s, edge.clone(), host.spans()));
+            let running = receiver.start(edges.iter().map(traced).collect(), host, stop).await?;
             Started { front: None, offer: Offer::default(), running }
         }
     })
