@@ -5,10 +5,17 @@ use component::{ConnectorFactory, ExporterFactory, ExtensionFactory, ProcessorFa
 use crate::graph::Factories;
 
 /// What joins pipelines.
-pub const CONNECTORS: &[ConnectorFactory] = &[];
+pub const CONNECTORS: &[ConnectorFactory] = &[connectors::count::FACTORY, connectors::forward::FACTORY];
 
 /// What serves other components, and whoever looks after the collector.
-pub const EXTENSIONS: &[ExtensionFactory] = &[];
+pub const EXTENSIONS: &[ExtensionFactory] = &[
+    extensions::basic_auth::FACTORY,
+    extensions::bearer_token_auth::FACTORY,
+    storage::FACTORY,
+    extensions::headers_setter::FACTORY,
+    extensions::health_check::FACTORY,
+    extensions::zpages::FACTORY,
+];
 
 /// Sources.
 pub const RECEIVERS: &[ReceiverFactory] = &[gpu::FACTORY, otlp::FACTORY];
