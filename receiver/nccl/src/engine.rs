@@ -1,0 +1,224 @@
+//! The engine: observations in, findings out.
+//!
+//! The one idea: it knows no clock. Time is the time of the last observation, and what is only found by its passing
+//! (hangs, expiry) is looked for when an observation says that it is due. The same observations give the same
+//! findings.
+
+mod calls;
+mod hang;
+mod reading;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use event::ProcessId;
+
+use crate::finding::{Ended, Finding};
+use crate::groups::Groups;
+use crate::member::{End, Member};
+use crate::observe::Observation;
+use crate::op::Op;
+use crate::process::Process;
+use crate::registry::{Registry, Take};
+use crate::settings::Settings;
+use crate::slab::Key;
+use crate::straggler::Change;
+use crate::streams::{Bounds, Pending};
+use crate::tally::Tally;
+
+/// Ids made by `ncclGetUniqueId` that are remembered. Full: the oldest is forgotten; only `ncclCommInitAll` needs
+/// one, in the same moment.
+const UNIQUE_IDS_MAX: usize = 64;
+/// Hangs are looked for so many times within their timeout, but no more often and no less than this, ns.
+const CHECKS: u64 = 20;
+const CHECK_NS_MIN: u64 = 1_000_000;
+const CHECK_NS_MAX: u64 = 250_000_000;
+
+/// An id, and the call that made it.
+#[derive(Clone, Copy, Debug)]
+struct MadeId {
+    process: ProcessId,
+    tid: u32,
+    entry_ns: u64,
+    hash: u64,
+    own: u64,
+}
+
+/// Turns observations of many processes into findings about their communicators.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    settings: Settings,
+    registry: Registry,
+    groups: Groups,
+    processes: BTreeMap<ProcessId, Process>,
+    made_ids: VecDeque<MadeId>,
+    now_ns: u64,
+    next_check_ns: u64,
+    /// The source tells of calls under way.
+    tells_under_way: bool,
+    tick: u64,
+    tally: Tally,
+    pending: Vec<Pending>,
+    changes: Vec<Change>,
+}
+
+impl Engine {
+    /// An engine that has seen nothing.
+    pub fn new(settings: Settings) -> Engine {
+        Engine {
+            settings,
+            registry: Registry::new(settings.members_max),
+            groups: Groups::new(settings.threads_max, settings.group_calls_max),
+            processes: BTreeMap::new(),
+            made_ids: VecDeque::new(),
+            now_ns: 0,
+            next_check_ns: 0,
+            tells_under_way: false,
+            tick: 0,
+            tally: Tally::default(),
+            pending: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Takes the next observation, and gives what it brings to light to `out`.
+    pub fn observe(&mut self, observation: &Observation, out: &mut impl FnMut(Finding)) {
+        let out: Take<'_> = out;
+        match observation {
+            Observation::Call(call) => self.call(call, out),
+            Observation::Stream(call) => self.stream(call, out),
+            Observation::UnderWay(call) => {
+                self.tells_under_way = true;
+                if let Some(process) = self.processes.get_mut(&call.process) {
+                    process.under_way = Some(*call);
+                }
+            }
+            Observation::Environment(environment) => {
+                self.process(environment.process, out).environment = Some(*environment);
+            }
+            Observation::Library { process, version } => self.process(*process, out).version = Some(*version),
+            Observation::Step(step) => {
+                let max = self.settings.recorder_last;
+                if let Some(process) = self.processes.get_mut(&step.process) {
+                    process.remember_step(*step, max);
+                }
+            }
+            Observation::Exit { process, at_ns, signal } => self.exit(*process, *at_ns, *signal, out),
+            Observation::Lost { count, .. } => self.lost(*count),
+            Observation::Tick { .. } => {}
+        }
+        if let Some(at_ns) = observation.at_ns() {
+            self.advance(at_ns, out);
+        }
+    }
+
+    fn advance(&mut self, at_ns: u64, out: Take<'_>) {
+        self.now_ns = self.now_ns.max(at_ns);
+        if self.now_ns < self.next_check_ns {
+            return;
+        }
+        self.next_check_ns = self.now_ns.saturating_add(self.check_interval_ns());
+        self.expire();
+        self.settle_all(out);
+        self.check_hangs(out);
+    }
+
+    fn check_interval_ns(&self) -> u64 {
+        (self.settings.hang_timeout_ns / CHECKS).clamp(CHECK_NS_MIN, CHECK_NS_MAX)
+    }
+
+    /// The process, which is remembered from here on.
+    fn process(&mut self, id: ProcessId, out: Take<'_>) -> &mut Process {
+        self.tick += 1;
+        if !self.processes.contains_key(&id) && self.processes.len() >= self.settings.processes_max.max(1) {
+            self.evict_process(out);
+        }
+        let settings = &self.settings;
+        let bounds = Bounds {
+            streams: settings.streams_max,
+            pending: settings.pending_max,
+            events: settings.events_max,
+        };
+        let process = self.processes.entry(id).or_insert_with(|| Process::new(bounds));
+        process.used = self.tick;
+        process
+    }
+
+    fn evict_process(&mut self, out: Take<'_>) {
+        let Some(id) = self.processes.iter().min_by_key(|(_, p)| p.used).map(|(id, _)| *id) else { return };
+        self.tally.processes_evicted += 1;
+        for key in self.registry.of_process(id) {
+            self.leave(key, End::Forgotten, self.now_ns, out);
+        }
+        self.forget_process(id);
+    }
+
+    fn exit(&mut self, id: ProcessId, at_ns: u64, signal: u32, out: Take<'_>) {
+        let end = if signal == 0 { End::Exited } else { End::Killed(signal) };
+        for key in self.registry.of_process(id) {
+            self.leave(key, end, at_ns, out);
+        }
+        self.forget_process(id);
+    }
+
+    fn forget_process(&mut self, id: ProcessId) {
+        self.tally.groups_open += self.groups.remove_process(id);
+        self.registry.forget_unwritten(id);
+        if let Some(process) = self.processes.remove(&id) {
+            self.tally.streams_evicted += process.streams.forgotten.streams;
+            self.tally.events_evicted += process.streams.forgotten.events;
+            self.tally.edges_evicted += process.streams.forgotten.edges;
+        }
+    }
+
+    /// A rank is gone, and what was outstanding with it.
+    fn leave(&mut self, key: Key<Member>, end: End, at_ns: u64, out: Take<'_>) {
+        let Some(id) = self.registry.members.get(key).map(Member::process) else { return };
+        let mut gone = std::mem::take(&mut self.pending);
+        let process = self.processes.get_mut(&id);
+        if let Some(process) = process {
+            process.streams.remove_of(key, &mut gone);
+            process.is_changed = true;
+        }
+        self.tally.ended += gone.len() as u64;
+        if let Some(member) = self.registry.leave(key, end, &mut self.tally).filter(|_| end.is_loss()) {
+            out(Finding::Ended(Box::new(self.ended(&member, &gone, end, at_ns))));
+        }
+        gone.clear();
+        self.pending = gone;
+    }
+
+    fn ended(&self, member: &Member, gone: &[Pending], end: End, at_ns: u64) -> Ended {
+        let mut outstanding: Vec<Op> = gone.iter().map(|p| p.op).collect();
+        outstanding.sort_by_key(|op| (op.enqueued_ns, op.seq));
+        outstanding.truncate(self.settings.recorder_last);
+        let steps = self.processes.get(&member.process()).map(|p| p.steps.iter().copied().collect());
+        Ended {
+            at_ns,
+            who: member.who,
+            end,
+            outstanding,
+            outstanding_count: gone.len() as u64,
+            recent: member.recent.iter().copied().collect(),
+            steps: steps.unwrap_or_default(),
+        }
+    }
+
+    /// Records were lost, nobody knows whose: ranks' counts and open groups are no longer to be trusted, except
+    /// where the source counts too.
+    fn lost(&mut self, count: u64) {
+        self.tally.records_lost += count;
+        self.tally.groups_overflow += self.groups.abandon();
+        let members = &self.registry.members;
+        for communicator in self.registry.communicators.iter_mut() {
+            let is_counted = |key| members.get(key).is_some_and(|m| m.last_ordinal.is_some());
+            let mut live = communicator.slots.iter().filter(|s| s.end.is_none());
+            if live.any(|slot| !is_counted(slot.member)) {
+                self.tally.rounds_given_up += communicator.doubt();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Communicators that do not go on, and who is to blame.
+//!
+//! The one idea: three ways to stand still, each with evidence of its own. Somebody has not come to a collective
+//! that others have enqueued, and has done nothing since. Or all have come, and none is done: whoever is waited for
+//! is on another node. Or one side of a message has not come. A program that has nothing to do stands still too:
+//! so a rank only counts as waiting while something of it is outstanding, and the second way asks for a thread seen
+//! inside a call, or, where the source does not tell, for processes that are silent altogether.
+
+use super::Engine;
+use crate::communicator::{Communicator, Hanging};
+use crate::finding::{Absent, Finding, Hang, HangKind, HangOver};
+use crate::identity::Who;
+use crate::member::Member;
+use crate::op::Op;
+use crate::operation::Operation;
+use crate::registry::Take;
+use crate::slab::Key;
+
+/// What a hang is about, before its ranks are named.
+struct Found {
+    kind: HangKind,
+    seq: u64,
+    operation: Operation,
+    since_ns: u64,
+    missing: Vec<usize>,
+    peer: Option<u32>,
+    is_wait_seen: bool,
+    is_mismatched: bool,
+}
+
+impl Engine {
+    pub(super) fn check_hangs(&mut self, out: Take<'_>) {
+        let keys: Vec<Key<Communicator>> = self.registry.communicators.keys().collect();
+        for key in keys {
+            let Some(communicator) = self.registry.communicators.get(key) else { continue };
+            match communicator.hanging {
+                Some(hanging) => self.check_over(key, hanging, out),
+                None => self.check_hang(key, out),
+            }
+        }
+    }
+
+    fn check_hang(&mut self, key: Key<Communicator>, out: Take<'_>) {
+        let Some(communicator) = self.registry.communicators.get(key) else { return };
+        let found = self.missing(communicator).or_else(|| self.standing(key, communicator));
+        let Some(found) = found else { return };
+        let hanging = Hanging {
+            kind: found.kind,
+            seq: found.seq,
+            since_ns: found.since_ns,
+            progress: communicator.progress,
+        };
+        out(Finding::Hang(Box::new(self.hang(communicator, &found))));
+        self.registry.communicators.get_mut(key).into_iter().for_each(|c| c.hanging = Some(hanging));
+    }
+
+    fn check_over(&mut self, key: Key<Communicator>, hanging: Hanging, out: Take<'_>) {
+        let Some(communicator) = self.registry.communicators.get_mut(key) else { return };
+        let is_over = match hanging.kind {
+            HangKind::Missing => communicator.rounds.front().is_none_or(|front| front.seq > hanging.seq),
+            HangKind::Stuck | HangKind::Peer => communicator.progress != hanging.progress,
+        };
+        if is_over {
+            communicator.hanging = None;
+            let duration_ns = self.now_ns.saturating_sub(hanging.since_ns);
+            let (communicator, seq, at_ns) = (communicator.id, hanging.seq, self.now_ns);
+            out(Finding::HangOver(Box::new(HangOver { at_ns, communicator, seq, duration_ns })));
+        }
+    }
+
+    /// Due now, if it would be overdue at the next check: a hang is told within the timeout, not after it.
+    fn is_due(&self, since_ns: u64) -> bool {
+        let next_ns = self.now_ns.saturating_add(self.check_interval_ns());
+        next_ns.saturating_sub(since_ns) > self.settings.hang_timeout_ns
+    }
+
+    /// Ranks that have not come to the oldest collective.
+    fn missing(&self, communicator: &Communicator) -> Option<Found> {
+        let front = communicator.rounds.front().filter(|f| f.arrived > 0 && self.is_due(f.first_ns))?;
+        let is_idle = |slot: usize| self.idle_since_ns(communicator, slot).is_none_or(|ns| self.is_due(ns));
+        let missing: Vec<usize> =
+            communicator.missing(front).map(|(slot, _)| slot).filter(|slot| is_idle(*slot)).collect();
+        (!missing.is_empty()).then_some(Found {
+            kind: HangKind::Missing,
+            seq: front.seq,
+            operation: front.signature.operation,
+            since_ns: front.first_ns,
+            missing,
+            peer: None,
+            is_wait_seen: self.is_any_waiting(communicator),
+            is_mismatched: communicator.is_mismatch_told,
+        })
+    }
+
+    /// Ranks that have all come and are not done, or whose messages are not.
+    fn standing(&self, key: Key<Communicator>, communicator: &Communicator) -> Option<Found> {
+        let live = || communicator.slots.iter().filter(|s| s.end.is_none());
+        let members = || live().filter_map(|s| Some((s.member, self.registry.members.get(s.member)?)));
+        let waits = |m: &Member| m.outstanding > 0 && self.is_due(m.progress_ns);
+        let waiting: Vec<(Key<Member>, &Member)> = members().filter(|(_, m)| waits(m)).collect();
+        let (first, op) = waiting
+            .iter()
+            .filter_map(|(key, member)| Some((*member, self.oldest(*key, member)?)))
+            .min_by_key(|(_, op)| op.enqueued_ns)?;
+        let is_wait_seen = self.is_any_waiting(communicator);
+        let is_still = || members().all(|(_, m)| self.is_silent(m));
+        if !op.operation.is_collective() {
+            return self.peer(communicator, first, &op, is_wait_seen || is_still());
+        }
+        let is_everyone = communicator.rounds.open() == 0 && waiting.len() == communicator.live;
+        let is_evident = is_wait_seen || (!self.tells_under_way && is_still());
+        debug_assert!(self.registry.communicators.get(key).is_some());
+        (is_everyone && is_evident).then_some(Found {
+            kind: HangKind::Stuck,
+            seq: op.seq,
+            operation: op.operation,
+            since_ns: op.enqueued_ns,
+            missing: Vec::new(),
+            peer: None,
+            is_wait_seen,
+            is_mismatched: communicator.is_mismatch_told,
+        })
+    }
+
+    /// A message whose other side has not come.
+    fn peer(&self, communicator: &Communicator, member: &Member, op: &Op, is_evident: bool) -> Option<Found> {
+        let peer = u32::try_from(op.peer).ok()?;
+        let rank = member.who.rank.value?;
+        let is_send = op.operation == Operation::Send;
+        let pair = communicator.pairs.get(&if is_send { (rank, peer) } else { (peer, rank) })?;
+        let is_here = |s: &crate::communicator::Slot| {
+            self.registry.members.get(s.member).is_some_and(|m| m.who.rank.value == Some(peer))
+        };
+        let missing = communicator.slots.iter().position(is_here);
+        let has_come = if is_send { pair.received >= pair.sent } else { pair.sent >= pair.received };
+        // Of a rank on another node nobody knows whether it has come.
+        (is_evident && !(missing.is_some() && has_come)).then_some(Found {
+            kind: HangKind::Peer,
+            seq: op.seq,
+            operation: op.operation,
+            since_ns: op.enqueued_ns,
+            missing: missing.into_iter().collect(),
+            peer: Some(peer),
+            is_wait_seen: self.is_any_waiting(communicator),
+            is_mismatched: false,
+        })
+    }
+
+    fn hang(&self, communicator: &Communicator, found: &Found) -> Hang {
+        let waiting = |slot: &crate::communicator::Slot| {
+            let member = self.registry.members.get(slot.member)?;
+            (member.outstanding > 0).then_some(member.who)
+        };
+        let is_missing = |at: &usize| found.missing.contains(at);
+        let others = communicator.slots.iter().enumerate().filter(|(at, _)| !is_missing(at));
+        Hang {
+            at_ns: self.now_ns,
+            communicator: communicator.id,
+            nranks: communicator.nranks.value,
+            kind: found.kind,
+            seq: found.seq,
+            operation: found.operation,
+            since_ns: found.since_ns,
+            missing: found.missing.iter().filter_map(|slot| self.absent(communicator, *slot)).collect(),
+            peer: found.peer,
+            waiting: others.filter_map(|(_, slot)| waiting(slot)).collect::<Vec<Who>>(),
+            is_mismatched: found.is_mismatched,
+            is_wait_seen: found.is_wait_seen,
+        }
+    }
+
+    fn absent(&self, communicator: &Communicator, slot: usize) -> Option<Absent> {
+        let slot = communicator.slots.get(slot)?;
+        let member = self.registry.members.get(slot.member);
+        let end = slot.end.as_ref().map(|end| end.1);
+        let who = slot.end.as_ref().map(|end| end.0).or(member.map(|m| m.who))?;
+        let idle_ns = member.map_or(0, |m| self.now_ns.saturating_sub(m.idle_since_ns()));
+        let last_step = self.processes.get(&who.process).and_then(|p| p.steps.back().copied());
+        Some(Absent { who, idle_ns, next_seq: member.map_or(0, |m| m.next_seq), end, last_step })
+    }
+
+    fn idle_since_ns(&self, communicator: &Communicator, slot: usize) -> Option<u64> {
+        let slot = communicator.slots.get(slot)?;
+        self.registry.members.get(slot.member).map(Member::idle_since_ns)
+    }
+
+    /// True where a thread of one of its ranks was lately seen inside a call that has lasted too long.
+    fn is_any_waiting(&self, communicator: &Communicator) -> bool {
+        let lately_ns = self.now_ns.saturating_sub(self.settings.hang_timeout_ns / 2);
+        let members = communicator.slots.iter().filter_map(|s| self.registry.members.get(s.member));
+        let mut processes = members.filter_map(|m| self.processes.get(&m.process()));
+        processes.any(|p| p.waits_since(lately_ns).is_some_and(|since_ns| self.is_due(since_ns)))
+    }
+
+    fn is_silent(&self, member: &Member) -> bool {
+        self.processes.get(&member.process()).is_none_or(|p| self.is_due(p.active_ns))
+    }
+
+    /// The oldest operation of a rank that nobody has waited for.
+    fn oldest(&self, key: Key<Member>, member: &Member) -> Option<Op> {
+        let process = self.processes.get(&member.process())?;
+        let own = process.streams.pending().filter(|p| p.member == key).map(|p| p.op);
+        own.min_by_key(|op| (op.enqueued_ns, op.seq))
+    }
+}

@@ -1,0 +1,341 @@
+//! The functions, and which arguments of theirs are needed: what a probe has to bring along.
+//!
+//! The one idea: a row, not a branch. A source that has the row, the arguments by number and what the out-pointers
+//! held at the return gets the [`Function`] from [`Row::read`] and knows nothing else of NCCL. Slots count C
+//! arguments from 1, except those of a call that passes the 128-byte `ncclUniqueId` by value: on x86-64 it takes
+//! no register (the rank is the third integer argument, the id lies on the stack), on AArch64 it takes the one
+//! that points to it (the rank is the fourth). There [`Row::rank`] counts C arguments all the same, the id being
+//! number 3 and the rank number 4, and [`Row::has_id_by_value`] says that it needs care.
+//!
+//! | read at | what | for |
+//! |---|---|---|
+//! | entry | the slots of the row, as whole registers; `int`s are their low 32 bits | every function |
+//! | entry | the 128 bytes of the id, by value or behind a pointer | the `Init` functions |
+//! | entry | up to 64 `int`s behind a pointer | devices of `ncclCommInitAll`, ranks left out by `ncclCommShrink` |
+//! | return | 8 bytes behind [`Row::out`]; of `ncclCommInitAll` up to 64 times 8 | functions that make communicators |
+//! | return | 4 bytes behind [`Row::out`] | `ncclCommCount`, `ncclCommUserRank`, `ncclCommCuDevice` |
+//! | return | 128 bytes behind [`Row::out`] | `ncclGetUniqueId` |
+//! | return | the result | every function |
+//!
+//! A call that NCCL makes itself (its `ncclBcast` calls `ncclBroadcast`) is best suppressed where the kernel
+//! programs suppress driver calls of the runtime; where it is not, the engine tells it by its time.
+
+use table::record::StreamKey;
+
+use crate::hash::UniqueId;
+use crate::observe::{Arguments, Function, Out};
+use crate::operation::Operation;
+
+/// Which function a row is, as far as reading it goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// Moves data.
+    Operation(Operation),
+    /// Makes a communicator of an id.
+    Init,
+    /// `ncclCommInitAll`.
+    InitAll,
+    /// `ncclGetUniqueId`.
+    GetUniqueId,
+    /// `ncclCommSplit`.
+    Split,
+    /// `ncclCommShrink`.
+    Shrink,
+    /// `ncclCommGrow`.
+    Grow,
+    /// `ncclCommFinalize`.
+    Finalize,
+    /// `ncclCommDestroy`.
+    Destroy,
+    /// `ncclCommAbort`.
+    Abort,
+    /// `ncclCommCount`.
+    Count,
+    /// `ncclCommUserRank`.
+    UserRank,
+    /// `ncclCommCuDevice`.
+    CuDevice,
+    /// `ncclGroupStart`.
+    GroupStart,
+    /// `ncclGroupEnd`.
+    GroupEnd,
+}
+
+/// A function and the numbers of its arguments; 0 where it has none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Row {
+    /// The exported symbol; `p` before it is an alias at the same address.
+    pub symbol: &'static str,
+    /// Which function it is.
+    pub role: Role,
+    /// The communicator it works on.
+    pub comm: u8,
+    /// The pointer that it writes through.
+    pub out: u8,
+    /// Elements; of `ncclCommInitAll` and `ncclCommShrink` the length of the list.
+    pub count: u8,
+    /// Datatype.
+    pub datatype: u8,
+    /// Reduction.
+    pub reduction: u8,
+    /// Root or the other side; of `ncclCommSplit` the color.
+    pub peer: u8,
+    /// Stream.
+    pub stream: u8,
+    /// Ranks.
+    pub nranks: u8,
+    /// Rank; of `ncclCommSplit` the key.
+    pub rank: u8,
+    /// The pointer to the ids or to the list of `int`s.
+    pub list: u8,
+    /// The id is passed by value, as argument 3.
+    pub has_id_by_value: bool,
+}
+
+const fn row(symbol: &'static str, role: Role) -> Row {
+    let none = 0;
+    Row {
+        symbol,
+        role,
+        comm: none,
+        out: none,
+        count: none,
+        datatype: none,
+        reduction: none,
+        peer: none,
+        stream: none,
+        nranks: none,
+        rank: none,
+        list: none,
+        has_id_by_value: false,
+    }
+}
+
+/// Count and datatype; reduction; peer; communicator, with the stream behind it.
+const fn moves(
+    symbol: &'static str,
+    operation: Operation,
+    count: u8,
+    reduction: u8,
+    peer: u8,
+    comm: u8,
+) -> Row {
+    let base = row(symbol, Role::Operation(operation));
+    Row { count, datatype: count + 1, reduction, peer, comm, stream: comm + 1, ..base }
+}
+
+const fn of_comm(symbol: &'static str, role: Role, out: u8) -> Row {
+    Row { comm: 1, out, ..row(symbol, role) }
+}
+
+/// Every function that is looked at, sorted by symbol. `ncclXConfig` (2.32) is `ncclX` with one more argument.
+pub static FUNCTIONS: &[Row] = &[
+    moves("ncclAllGather", Operation::AllGather, 3, 0, 0, 5),
+    moves("ncclAllGatherConfig", Operation::AllGather, 3, 0, 0, 5),
+    moves("ncclAllReduce", Operation::AllReduce, 3, 5, 0, 6),
+    moves("ncclAllReduceConfig", Operation::AllReduce, 3, 5, 0, 6),
+    moves("ncclAlltoAll", Operation::AllToAll, 3, 0, 0, 5),
+    moves("ncclAlltoAllConfig", Operation::AllToAll, 3, 0, 0, 5),
+    moves("ncclBcast", Operation::Broadcast, 2, 0, 4, 5),
+    moves("ncclBroadcast", Operation::Broadcast, 3, 0, 5, 6),
+    moves("ncclBroadcastConfig", Operation::Broadcast, 3, 0, 5, 6),
+    of_comm("ncclCommAbort", Role::Abort, 0),
+    of_comm("ncclCommCount", Role::Count, 2),
+    of_comm("ncclCommCuDevice", Role::CuDevice, 2),
+    of_comm("ncclCommDestroy", Role::Destroy, 0),
+    of_comm("ncclCommFinalize", Role::Finalize, 0),
+    Row { nranks: 2, list: 3, rank: 4, ..of_comm("ncclCommGrow", Role::Grow, 5) },
+    Row { out: 1, count: 2, list: 3, ..row("ncclCommInitAll", Role::InitAll) },
+    Row { out: 1, nranks: 2, rank: 4, has_id_by_value: true, ..row("ncclCommInitRank", Role::Init) },
+    Row { out: 1, nranks: 2, rank: 4, has_id_by_value: true, ..row("ncclCommInitRankConfig", Role::Init) },
+    Row { out: 1, nranks: 2, rank: 3, list: 5, ..row("ncclCommInitRankScalable", Role::Init) },
+    Row { list: 2, count: 3, ..of_comm("ncclCommShrink", Role::Shrink, 4) },
+    Row { peer: 2, rank: 3, ..of_comm("ncclCommSplit", Role::Split, 4) },
+    of_comm("ncclCommUserRank", Role::UserRank, 2),
+    moves("ncclGather", Operation::Gather, 3, 0, 5, 6),
+    moves("ncclGatherConfig", Operation::Gather, 3, 0, 5, 6),
+    Row { out: 1, ..row("ncclGetUniqueId", Role::GetUniqueId) },
+    row("ncclGroupEnd", Role::GroupEnd),
+    row("ncclGroupStart", Role::GroupStart),
+    moves("ncclRecv", Operation::Recv, 2, 0, 4, 5),
+    moves("ncclReduce", Operation::Reduce, 3, 5, 6, 7),
+    moves("ncclReduceConfig", Operation::Reduce, 3, 5, 6, 7),
+    moves("ncclReduceScatter", Operation::ReduceScatter, 3, 5, 0, 6),
+    moves("ncclReduceScatterConfig", Operation::ReduceScatter, 3, 5, 0, 6),
+    moves("ncclScatter", Operation::Scatter, 3, 0, 5, 6),
+    moves("ncclScatterConfig", Operation::Scatter, 3, 0, 5, 6),
+    moves("ncclSend", Operation::Send, 2, 0, 4, 5),
+];
+
+/// The row of a symbol; its `pnccl` alias has the same.
+pub fn of_symbol(symbol: &str) -> Option<&'static Row> {
+    let symbol = symbol.strip_prefix('p').unwrap_or(symbol);
+    FUNCTIONS.binary_search_by(|row| row.symbol.cmp(symbol)).ok().map(|at| &FUNCTIONS[at])
+}
+
+/// What a call brought along, beside its arguments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// The id, by value or the first behind a pointer, read at entry or written until the return.
+    pub id: Option<Box<UniqueId>>,
+    /// The `int`s behind [`Row::list`].
+    pub list: Vec<i32>,
+    /// What stood behind [`Row::out`] at the return: a handle, several of them, or an `int`; empty: nothing read.
+    pub out: Vec<u64>,
+    /// [`Arguments::ordinal`].
+    pub ordinal: Option<u64>,
+}
+
+impl Row {
+    /// The call as an observation has it. `argument` gives an argument by its number, `stream` which stream a handle
+    /// means to the calling thread. `None` where what makes the call worth telling was not read.
+    pub fn read(
+        &self,
+        argument: impl Fn(u8) -> u64,
+        stream: impl Fn(u64) -> StreamKey,
+        memory: Memory,
+    ) -> Option<Function> {
+        let at = |number: u8| if number == 0 { 0 } else { argument(number) };
+        let int = |number: u8| at(number) as i32;
+        let (comm, handle) = (at(self.comm), memory.out.first().copied());
+        let value = handle.map(|value| value as i32);
+        let out = Out { at: at(self.out), handle: handle.unwrap_or(0) };
+        Some(match self.role {
+            Role::Operation(operation) => Function::Operation(Arguments {
+                operation,
+                comm,
+                stream: stream(at(self.stream)),
+                count: at(self.count),
+                datatype: at(self.datatype) as u32,
+                reduction: at(self.reduction) as u32,
+                peer: if self.peer == 0 { -1 } else { int(self.peer) },
+                ordinal: memory.ordinal,
+            }),
+            Role::Init => {
+                Function::Init { out, nranks: int(self.nranks), rank: int(self.rank), id: memory.id }
+            }
+            Role::InitAll => {
+                Function::InitAll { handles: memory.out, count: int(self.count), devices: memory.list }
+            }
+            Role::GetUniqueId => Function::GetUniqueId { id: memory.id? },
+            Role::Split => {
+                Function::Split { parent: comm, color: int(self.peer), key: int(self.rank), child: out }
+            }
+            Role::Shrink => Function::Shrink {
+                parent: comm,
+                excluded: memory.list,
+                excluded_count: int(self.count),
+                child: out,
+            },
+            Role::Grow => {
+                Function::Grow { parent: comm, nranks: int(self.nranks), rank: int(self.rank), child: out }
+            }
+            Role::Finalize => Function::Finalize { comm },
+            Role::Destroy => Function::Destroy { comm },
+            Role::Abort => Function::Abort { comm },
+            Role::Count => Function::Count { comm, value: value? },
+            Role::UserRank => Function::UserRank { comm, value: value? },
+            Role::CuDevice => Function::CuDevice { comm, value: value? },
+            Role::GroupStart => Function::GroupStart,
+            Role::GroupEnd => Function::GroupEnd,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(symbol: &str, memory: Memory) -> Option<Function> {
+        let row = of_symbol(symbol).expect(symbol);
+        row.read(|number| 100 + u64::from(number), |handle| StreamKey::of(1, 1, handle, false), memory)
+    }
+
+    #[track_caller]
+    fn check(symbol: &str, memory: Memory, expected: Function) {
+        assert_eq!(read(symbol, memory), Some(expected), "{symbol}");
+    }
+
+    fn arguments(operation: Operation, count: u64, reduction: u32, peer: i32, comm: u64) -> Function {
+        let stream = StreamKey::of(1, 1, comm + 1, false);
+        let datatype = count as u32 + 1;
+        Function::Operation(Arguments {
+            operation,
+            comm,
+            stream,
+            count,
+            datatype,
+            reduction,
+            peer,
+            ordinal: None,
+        })
+    }
+
+    #[test]
+    fn rows_are_sorted_and_found_under_both_names() {
+        assert!(FUNCTIONS.is_sorted_by(|a, b| a.symbol < b.symbol));
+        for row in FUNCTIONS {
+            assert_eq!(of_symbol(row.symbol), Some(row));
+            assert_eq!(of_symbol(&format!("p{}", row.symbol)), Some(row));
+        }
+        assert_eq!(of_symbol("ncclMemAlloc"), None);
+    }
+
+    #[test]
+    fn every_argument_has_a_number_of_its_own() {
+        for row in FUNCTIONS {
+            let numbers = [
+                row.comm,
+                row.out,
+                row.count,
+                row.datatype,
+                row.reduction,
+                row.peer,
+                row.stream,
+                row.nranks,
+                row.rank,
+                row.list,
+            ];
+            let used: Vec<u8> = numbers.into_iter().filter(|n| *n != 0).collect();
+            assert!(used.iter().all(|n| *n <= 9), "{}", row.symbol);
+            assert!(used.iter().enumerate().all(|(at, n)| !used[..at].contains(n)), "{}", row.symbol);
+        }
+    }
+
+    #[test]
+    fn operations_are_read_from_the_slots_of_nccl_h() {
+        check("ncclAllReduce", Memory::default(), arguments(Operation::AllReduce, 103, 105, -1, 106));
+        check("ncclReduceScatter", Memory::default(), arguments(Operation::ReduceScatter, 103, 105, -1, 106));
+        check("ncclAllGather", Memory::default(), arguments(Operation::AllGather, 103, 0, -1, 105));
+        check("ncclReduce", Memory::default(), arguments(Operation::Reduce, 103, 105, 106, 107));
+        check("ncclBroadcast", Memory::default(), arguments(Operation::Broadcast, 103, 0, 105, 106));
+        check("ncclBcast", Memory::default(), arguments(Operation::Broadcast, 102, 0, 104, 105));
+        check("ncclSend", Memory::default(), arguments(Operation::Send, 102, 0, 104, 105));
+        check("pncclRecv", Memory::default(), arguments(Operation::Recv, 102, 0, 104, 105));
+        check("ncclGather", Memory::default(), arguments(Operation::Gather, 103, 0, 105, 106));
+        check("ncclAlltoAll", Memory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
+    }
+
+    #[test]
+    fn communicators_are_read_from_the_slots_of_nccl_h() {
+        let id = || Some(Box::new([7; 128]));
+        let init = |rank| Function::Init { out: Out { at: 101, handle: 9 }, nranks: 102, rank, id: id() };
+        let memory = || Memory { id: id(), out: vec![9], ..Memory::default() };
+        check("ncclCommInitRank", memory(), init(104));
+        check("ncclCommInitRankConfig", memory(), init(104));
+        check("ncclCommInitRankScalable", memory(), init(103));
+        let child = Out { at: 104, handle: 9 };
+        check("ncclCommSplit", memory(), Function::Split { parent: 101, color: 102, key: 103, child });
+        check("ncclCommCount", memory(), Function::Count { comm: 101, value: 9 });
+        assert_eq!(read("ncclCommUserRank", Memory::default()), None);
+    }
+
+    #[test]
+    fn every_operation_has_a_row() {
+        for operation in Operation::ALL {
+            let rows = || FUNCTIONS.iter().filter(|row| row.role == Role::Operation(operation));
+            assert!(rows().next().is_some(), "{}", operation.name());
+            assert!(rows().all(|row| (row.reduction != 0) == operation.reduces()), "{}", operation.name());
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Which handle of which process is which rank of which communicator.
+//!
+//! The one idea: a handle is an address, and addresses come back; a communicator's name is its own for ever. Every
+//! way to make a communicator ends in [`Registry::admit`], every end of one in [`Registry::leave`], so that a
+//! handle that comes back, or is first seen in the middle of its work, needs no way of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use event::ProcessId;
+
+use crate::communicator::Communicator;
+use crate::finding::{Disagreement, Dispute, Finding, RankKnown};
+use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
+use crate::member::{ChildOf, Draft, End, Member};
+use crate::observe::{Environment, Out};
+use crate::slab::{Key, Slab};
+use crate::tally::Tally;
+
+/// Communicators whose handle is still to be written. Full: the oldest is given up, counted.
+const UNWRITTEN_MAX: usize = 1024;
+
+/// Takes findings.
+pub(crate) type Take<'a> = &'a mut dyn FnMut(Finding);
+
+/// A communicator whose handle is still to be written.
+#[derive(Clone, Debug)]
+struct Unwritten {
+    process: ProcessId,
+    at: u64,
+    draft: Draft,
+}
+
+/// Who is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry {
+    members_max: usize,
+    pub(crate) members: Slab<Member>,
+    pub(crate) communicators: Slab<Communicator>,
+    by_handle: BTreeMap<(ProcessId, u64), Key<Member>>,
+    by_name: BTreeMap<u64, Key<Communicator>>,
+    unwritten: VecDeque<Unwritten>,
+    tick: u64,
+}
+
+impl Registry {
+    pub(crate) fn new(members_max: usize) -> Registry {
+        Registry {
+            members_max,
+            members: Slab::new(),
+            communicators: Slab::new(),
+            by_handle: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            unwritten: VecDeque::new(),
+            tick: 0,
+        }
+    }
+
+    /// The rank behind a handle, if it is known.
+    pub(crate) fn find(&mut self, process: ProcessId, handle: u64) -> Option<Key<Member>> {
+        let key = *self.by_handle.get(&(process, handle))?;
+        self.tick += 1;
+        self.members.get_mut(key)?.used = self.tick;
+        Some(key)
+    }
+
+    /// A handle comes to be, or its only unwritten draft is the one: members that must leave first.
+    pub(crate) fn take_unwritten(&mut self, process: ProcessId, at: Option<u64>) -> Option<Draft> {
+        let mut of = self.unwritten.iter().enumerate();
+        let index = match at {
+            Some(at) => of.rfind(|(_, u)| (u.process, u.at) == (process, at))?.0,
+            None => {
+                // First used before anybody read where it was written: its own only where there is no other.
+                let mut own = of.filter(|(_, u)| u.process == process);
+                let only = own.next()?.0;
+                if own.next().is_some() {
+                    return None;
+                }
+                only
+            }
+        };
+        self.unwritten.remove(index).map(|u| u.draft)
+    }
+
+    pub(crate) fn put_unwritten(&mut self, process: ProcessId, out: Out, draft: Draft, tally: &mut Tally) {
+        self.unwritten.retain(|u| (u.process, u.at) != (process, out.at));
+        if self.unwritten.len() >= UNWRITTEN_MAX {
+            self.unwritten.pop_front();
+            tally.unwritten_evicted += 1;
+        }
+        self.unwritten.push_back(Unwritten { process, at: out.at, draft });
+    }
+
+    /// The member that must leave before another one can be admitted.
+    pub(crate) fn crowded(&self) -> Option<Key<Member>> {
+        if self.members.len() < self.members_max.max(1) {
+            return None;
+        }
+        let unused = self.by_handle.values().filter_map(|key| Some((self.members.get(*key)?.used, *key)));
+        unused.min_by_key(|(used, _)| *used).map(|(_, key)| key)
+    }
+
+    /// A new rank. Nobody else may have its handle: see [`Registry::find`].
+    pub(crate) fn admit(
+        &mut self,
+        draft: Draft,
+        handle: u64,
+        at_ns: u64,
+        tally: &mut Tally,
+        out: Take<'_>,
+    ) -> Key<Member> {
+        let who = draft.who;
+        let (is_late, child_of) = (draft.is_late, draft.child_of);
+        let home = self.home(&who);
+        let slot = self.communicators.get(home).map_or(0, |c| c.slots.len());
+        self.tick += 1;
+        let tick = self.tick;
+        let key = self.members.insert(|_| draft.into_member(handle, home, slot, tick));
+        self.by_handle.insert((who.process, handle), key);
+        self.communicators.get_mut(home).into_iter().for_each(|c| {
+            c.join(key, at_ns);
+        });
+        tally.joined += 1;
+        tally.late_attached += u64::from(is_late);
+        out(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: true, is_late })));
+        self.compare(key, at_ns, tally, out);
+        child_of.into_iter().for_each(|child| self.settle_child(key, child, at_ns, out));
+        key
+    }
+
+    /// A rank is gone. Its communicator goes with the last one.
+    pub(crate) fn leave(&mut self, key: Key<Member>, end: End, tally: &mut Tally) -> Option<Member> {
+        let member = self.members.remove(key)?;
+        self.by_handle.remove(&(member.process(), member.handle));
+        tally.left += 1;
+        tally.replaced += u64::from(end == End::Replaced);
+        tally.members_evicted += u64::from(end == End::Forgotten);
+        if let Some(communicator) = self.communicators.get_mut(member.communicator) {
+            communicator.leave(member.slot, member.who, end);
+        }
+        self.remove_if_empty(member.communicator, tally);
+        Some(member)
+    }
+
+    /// The ranks of a process.
+    pub(crate) fn of_process(&self, process: ProcessId) -> Vec<Key<Member>> {
+        self.by_handle.range((process, 0)..=(process, u64::MAX)).map(|(_, key)| *key).collect()
+    }
+
+    pub(crate) fn forget_unwritten(&mut self, process: ProcessId) {
+        self.unwritten.retain(|u| u.process != process);
+    }
+
+    /// Takes what was told of a rank, and says who it is now.
+    pub(crate) fn learn(
+        &mut self,
+        key: Key<Member>,
+        rank: Fact,
+        nranks: Fact,
+        at_ns: u64,
+        tally: &mut Tally,
+        out: Take<'_>,
+    ) {
+        let Some(member) = self.members.get_mut(key) else { return };
+        let before = member.who;
+        let disputes = [
+            (member.who.rank.learn(rank), Dispute::Rank, rank.value),
+            (member.who.nranks.learn(nranks), Dispute::Nranks, nranks.value),
+        ];
+        let (who, is_late) = (member.who, member.is_late);
+        for (_, about, said) in disputes.into_iter().filter(|(differs, ..)| *differs) {
+            tally.disagreements += 1;
+            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, said })));
+        }
+        if who == before {
+            return;
+        }
+        out(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: false, is_late })));
+        let is_guess = who.communicator.source == IdSource::Ours && is_late;
+        if is_guess && before.nranks.value.is_some() && before.nranks.value != who.nranks.value {
+            self.move_out(key, at_ns, tally);
+        }
+        self.compare(key, at_ns, tally, out);
+    }
+
+    /// The rank that a handle must be of which nobody saw how it was made.
+    pub(crate) fn late(&self, who: Who, born_ns: u64, environment: Option<&Environment>) -> Draft {
+        let is_first = self.of_process(who.process).is_empty();
+        // The job's own communicator is made first; of later ones the environment says nothing.
+        let world = environment.filter(|e| is_first && e.world_size.is_some());
+        let source = Source::Environment;
+        let facts = world.map_or_else(Default::default, |e| {
+            (Fact::maybe(e.rank, source), Fact::maybe(e.world_size, source))
+        });
+        let shared = world.filter(|e| e.job != 0).map(|e| CommunicatorId {
+            hash: crate::hash::own(&[e.job, u64::from(e.world_size.unwrap_or(0))]),
+            source: IdSource::Ours,
+        });
+        let communicator = shared.unwrap_or(who.communicator);
+        let who = Who { communicator, rank: facts.0, nranks: facts.1, ..who };
+        Draft { who, born_ns, is_late: true, child_of: None }
+    }
+
+    /// A child's rank and number of ranks may be known now.
+    pub(crate) fn settle_child(&mut self, key: Key<Member>, child: ChildOf, at_ns: u64, out: Take<'_>) {
+        let Some(parent) = self.communicators.get_mut(child.parent) else { return };
+        parent.splits.set_child(child.ordinal, child.parent_rank, key);
+        self.reckon(child.parent, child.ordinal, at_ns, out);
+    }
+
+    /// Learns what a split says of all its children, if it says anything yet.
+    pub(crate) fn reckon(&mut self, parent: Key<Communicator>, ordinal: i32, at_ns: u64, out: Take<'_>) {
+        let Some(communicator) = self.communicators.get(parent) else { return };
+        let Some(nranks) = communicator.nranks.value else { return };
+        let mut tally = Tally::default();
+        for (key, reckoned) in communicator.splits.reckon(ordinal, nranks) {
+            let fact = |value| Fact { value: Some(value), source: Source::Reckoned };
+            self.learn(key, fact(reckoned.rank), fact(reckoned.nranks), at_ns, &mut tally, out);
+        }
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.members.heap_bytes()
+            + self.members.iter().map(Member::heap_bytes).sum::<usize>()
+            + self.communicators.heap_bytes()
+            + self.communicators.iter().map(Communicator::heap_bytes).sum::<usize>()
+            + self.by_handle.len() * size_of::<((ProcessId, u64), Key<Member>)>()
+            + self.by_name.len() * size_of::<(u64, Key<Communicator>)>()
+            + self.unwritten.capacity() * size_of::<Unwritten>()
+    }
+
+    /// The communicator of this name; another one of the same name where this very rank is in it already.
+    fn home(&mut self, who: &Who) -> Key<Communicator> {
+        let name = who.communicator.hash;
+        let known = self.by_name.get(&name).copied();
+        let is_in = |slot: &crate::communicator::Slot| {
+            let there = self.members.get(slot.member).map(|m| m.who);
+            there.is_some_and(|w| w.process == who.process && w.rank.value == who.rank.value)
+        };
+        let fits = |key: &Key<Communicator>| {
+            self.communicators.get(*key).is_some_and(|c| !c.slots.iter().any(is_in))
+        };
+        if let Some(key) = known.filter(fits) {
+            return key;
+        }
+        let key = self.communicators.insert(|_| Communicator::new(who.communicator, who.nranks));
+        self.by_name.insert(name, key);
+        key
+    }
+
+    /// What ranks of one communicator say must agree.
+    fn compare(&mut self, key: Key<Member>, at_ns: u64, tally: &mut Tally, out: Take<'_>) {
+        let Some(member) = self.members.get(key) else { return };
+        let (who, home) = (member.who, member.communicator);
+        let Some(communicator) = self.communicators.get_mut(home) else { return };
+        let before = communicator.nranks.value;
+        let mut tell = |about, said| {
+            tally.disagreements += 1;
+            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, said })));
+        };
+        if communicator.nranks.learn(who.nranks) {
+            tell(Dispute::Nranks, before);
+        }
+        let Some(rank) = who.rank.value else { return };
+        let others: Vec<Key<Member>> =
+            communicator.slots.iter().map(|s| s.member).filter(|m| *m != key).collect();
+        let is_same =
+            |other: &Key<Member>| self.members.get(*other).is_some_and(|m| m.who.rank.value == Some(rank));
+        if others.iter().any(is_same) {
+            tell(Dispute::SameRank, Some(rank));
+        }
+    }
+
+    /// The rank is not of the communicator that the environment let us think: it gets one of its own.
+    fn move_out(&mut self, key: Key<Member>, at_ns: u64, tally: &mut Tally) {
+        let Some(member) = self.members.get_mut(key) else { return };
+        let (old, slot, who) = (member.communicator, member.slot, member.who);
+        let hash = crate::hash::own(&[u64::from(who.process.pid), who.process.start_ns, member.handle]);
+        member.who.communicator = CommunicatorId { hash, source: IdSource::Local };
+        let who_now = member.who;
+        let home = self.home(&who_now);
+        let slot_now = self.communicators.get_mut(home).map_or(0, |c| c.join(key, at_ns));
+        if let Some(member) = self.members.get_mut(key) {
+            (member.communicator, member.slot) = (home, slot_now);
+        }
+        if let Some(communicator) = self.communicators.get_mut(home) {
+            communicator.is_exact = false;
+        }
+        if let Some(communicator) = self.communicators.get_mut(old) {
+            communicator.leave(slot, who, End::Forgotten);
+        }
+        self.remove_if_empty(old, tally);
+    }
+
+    fn remove_if_empty(&mut self, key: Key<Communicator>, tally: &mut Tally) {
+        if self.communicators.get(key).is_none_or(|c| c.live > 0) {
+            return;
+        }
+        let gone = self.communicators.remove(key);
+        let Some(gone) = gone else { return };
+        tally.rounds_given_up += gone.rounds.open() as u64;
+        if self.by_name.get(&gone.id.hash) == Some(&key) {
+            self.by_name.remove(&gone.id.hash);
+        }
+    }
+}

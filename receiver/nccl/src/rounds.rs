@@ -1,0 +1,236 @@
+//! Who has come to which collective: one round per collective of a communicator, open until every rank of this node
+//! has come.
+//!
+//! The one idea: ranks run ahead of each other, so many rounds are open at once, but each rank goes through them in
+//! order; rounds are a queue whose front is the oldest that somebody has not reached. Buffers are used again.
+
+use std::collections::VecDeque;
+
+use crate::operation::Operation;
+
+/// A rank's coming to a collective.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Arrival {
+    /// When its host began to enqueue it; 0: it has not come.
+    pub(crate) at_ns: u64,
+    /// What its process had waited for its streams since it came to the one before, ns.
+    pub(crate) waited_ns: u64,
+}
+
+/// What ranks must agree on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Signature {
+    pub(crate) operation: Operation,
+    pub(crate) datatype: u32,
+    pub(crate) count: u64,
+}
+
+/// One collective.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Round {
+    pub(crate) seq: u64,
+    pub(crate) signature: Signature,
+    /// By slot of the communicator.
+    pub(crate) arrivals: Vec<Arrival>,
+    /// How many have come.
+    pub(crate) arrived: usize,
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+    pub(crate) last_slot: usize,
+    /// A rank came with another signature than the first.
+    pub(crate) is_mismatched: bool,
+    /// A rank came to it unseen: it is never complete.
+    pub(crate) is_void: bool,
+}
+
+impl Round {
+    /// Says whether this is the first to come with another signature.
+    fn arrive(&mut self, slot: usize, arrival: Arrival, signature: Signature) -> bool {
+        let was_mismatched = self.is_mismatched;
+        if self.arrivals.len() <= slot {
+            self.arrivals.resize(slot + 1, Arrival::default());
+        }
+        if self.arrived == 0 {
+            (self.signature, self.first_ns) = (signature, arrival.at_ns);
+        }
+        self.is_mismatched |= self.signature != signature;
+        self.arrived += usize::from(self.arrivals[slot].at_ns == 0);
+        self.arrivals[slot] = arrival;
+        self.first_ns = self.first_ns.min(arrival.at_ns);
+        if arrival.at_ns >= self.last_ns {
+            (self.last_ns, self.last_slot) = (arrival.at_ns, slot);
+        }
+        self.is_mismatched && !was_mismatched
+    }
+
+    pub(crate) fn has(&self, slot: usize) -> bool {
+        self.arrivals.get(slot).is_some_and(|a| a.at_ns != 0)
+    }
+
+    /// From the first rank's coming to the last one's, ns.
+    pub(crate) fn skew_ns(&self) -> u64 {
+        self.last_ns - self.first_ns
+    }
+}
+
+/// The open rounds of a communicator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rounds {
+    /// The sequence number of the front.
+    next: u64,
+    open: VecDeque<Round>,
+    spare: Vec<Round>,
+}
+
+/// What became of an arrival.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Entered {
+    /// Rounds given up to make room.
+    pub(crate) given_up: u64,
+    /// Its round was over before.
+    pub(crate) is_stale: bool,
+    /// What the first rank of the round called, where this one called something else, the first to do so.
+    pub(crate) mismatched: Option<Signature>,
+}
+
+impl Rounds {
+    /// Begins anew with the collective `seq`.
+    pub(crate) fn restart(&mut self, seq: u64) -> u64 {
+        let given_up = self.open.len() as u64;
+        while self.pop().is_some() {}
+        self.next = seq;
+        given_up
+    }
+
+    /// The rank in `slot` comes to `seq`.
+    pub(crate) fn arrive(
+        &mut self,
+        slot: usize,
+        seq: u64,
+        arrival: Arrival,
+        signature: Signature,
+        max: usize,
+    ) -> Entered {
+        let Some(mut ahead) = seq.checked_sub(self.next) else {
+            return Entered { is_stale: true, ..Entered::default() };
+        };
+        let mut given_up = 0;
+        let over = (ahead + 1).saturating_sub(max.max(1) as u64);
+        if over > 0 {
+            given_up = over.min(self.open.len() as u64);
+            (0..given_up).for_each(|_| {
+                self.pop();
+            });
+            self.next = seq - (ahead - over);
+            ahead -= over;
+        }
+        while self.open.len() as u64 <= ahead {
+            self.push();
+        }
+        let round = &mut self.open[ahead as usize];
+        let mismatched = round.arrive(slot, arrival, signature).then_some(round.signature);
+        Entered { given_up, is_stale: false, mismatched }
+    }
+
+    /// The rank in `slot` came unseen to what it has not come to before `seq`: those rounds are never complete.
+    pub(crate) fn void_before(&mut self, slot: usize, seq: u64) {
+        self.open
+            .iter_mut()
+            .take_while(|r| r.seq < seq)
+            .filter(|r| !r.has(slot))
+            .for_each(|r| r.is_void = true);
+    }
+
+    pub(crate) fn front(&self) -> Option<&Round> {
+        self.open.front()
+    }
+
+    /// Takes the front out. Give it back with [`Rounds::recycle`].
+    pub(crate) fn take_front(&mut self) -> Option<Round> {
+        let round = self.open.pop_front()?;
+        self.next += 1;
+        Some(round)
+    }
+
+    pub(crate) fn recycle(&mut self, mut round: Round) {
+        if self.spare.len() < 4 {
+            round.arrivals.clear();
+            self.spare.push(Round { arrivals: round.arrivals, ..Round::default() });
+        }
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Bytes held beside the struct itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let of = |r: &Round| size_of::<Round>() + r.arrivals.capacity() * size_of::<Arrival>();
+        self.open.iter().chain(&self.spare).map(of).sum::<usize>()
+            + (self.open.capacity() - self.open.len()) * size_of::<Round>()
+    }
+
+    fn push(&mut self) {
+        let seq = self.next + self.open.len() as u64;
+        let round = self.spare.pop().unwrap_or_default();
+        self.open.push_back(Round { seq, ..round });
+    }
+
+    fn pop(&mut self) -> Option<()> {
+        let round = self.take_front()?;
+        self.recycle(round);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrive(rounds: &mut Rounds, slot: usize, seq: u64, at_ns: u64) -> Entered {
+        rounds.arrive(slot, seq, Arrival { at_ns, waited_ns: 0 }, Signature::default(), 4)
+    }
+
+    #[test]
+    fn ranks_may_run_ahead_and_the_front_is_what_somebody_has_not_reached() {
+        let mut rounds = Rounds::default();
+        (0..3).for_each(|seq| {
+            arrive(&mut rounds, 0, seq, 10 + seq);
+        });
+        arrive(&mut rounds, 1, 0, 50);
+        let front = rounds.take_front().unwrap();
+        assert_eq!((front.seq, front.arrived, front.skew_ns(), front.last_slot), (0, 2, 40, 1));
+        assert!(!rounds.front().unwrap().has(1));
+    }
+
+    #[test]
+    fn a_rank_far_ahead_makes_old_rounds_give_up_and_says_how_many() {
+        let mut rounds = Rounds::default();
+        arrive(&mut rounds, 0, 0, 1);
+        assert_eq!(arrive(&mut rounds, 0, 4, 5), Entered { given_up: 1, ..Entered::default() });
+        assert_eq!((rounds.front().unwrap().seq, rounds.open()), (1, 4));
+        assert!(arrive(&mut rounds, 1, 0, 9).is_stale);
+        assert_eq!(arrive(&mut rounds, 0, 1 << 60, 5), Entered { given_up: 4, ..Entered::default() });
+        assert_eq!(rounds.open(), 4);
+    }
+
+    #[test]
+    fn another_operation_at_the_same_place_is_noticed() {
+        let mut rounds = Rounds::default();
+        arrive(&mut rounds, 0, 0, 1);
+        let other = Signature { operation: Operation::Broadcast, ..Signature::default() };
+        let arrival = Arrival { at_ns: 2, waited_ns: 0 };
+        assert_eq!(rounds.arrive(1, 0, arrival, other, 4).mismatched, Some(Signature::default()));
+        assert_eq!(rounds.arrive(2, 0, arrival, other, 4).mismatched, None);
+    }
+
+    #[test]
+    fn a_round_that_a_rank_came_to_unseen_is_void() {
+        let mut rounds = Rounds::default();
+        arrive(&mut rounds, 0, 0, 1);
+        arrive(&mut rounds, 1, 1, 2);
+        rounds.void_before(1, 1);
+        assert!(rounds.take_front().unwrap().is_void);
+        assert!(!rounds.take_front().unwrap().is_void);
+    }
+}

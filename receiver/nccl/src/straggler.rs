@@ -1,0 +1,282 @@
+//! Which rank of a communicator is late, again and again, and which no longer is.
+//!
+//! The one idea: a rank's lateness is how far it comes behind the *middle* of its peers (one rank that runs ahead
+//! makes nobody late), measured in units of their usual scatter (median absolute deviation, which a straggler
+//! cannot hide in). One late coming says nothing; the rows of [`WINDOWS`] say how often within how many collectives
+//! it takes how much: a little, if it is nearly always, or much, a few times in a row. The thresholds are so far
+//! out that an exponential scatter, whose far values a normal one never has, reaches none of them by chance.
+
+use crate::rounds::Round;
+
+/// Collectives remembered.
+pub(crate) const ROWS: usize = 32;
+/// Of the last so many collectives, in at least so many, behind by more than this many times the scatter.
+const WINDOWS: [(usize, usize, f64); 5] =
+    [(3, 3, 8.0), (5, 5, 5.0), (8, 6, 4.5), (16, 11, 3.5), (32, 20, 3.0)];
+/// A rank has recovered once it was behind in at most one of so many.
+const CALM: usize = 8;
+/// From a median absolute deviation to the standard deviation of a normal scatter.
+const MAD_TO_SIGMA: f64 = 1.4826;
+/// Clocks and probes scatter by this much themselves, ns.
+const SIGMA_MIN: f64 = 10_000.0;
+/// With fewer ranks than this the scatter is each rank's own, over time.
+const RANKS_MANY: usize = 4;
+/// The scatter of few samples may be small by chance: it is taken to be larger by this many parts in the number of
+/// samples.
+const FEW: f64 = 8.0;
+/// The scatter is measured anew so many collectives later, once the window is full.
+const REFRESH: u32 = 8;
+/// A rank that did not come.
+const ABSENT: u64 = u64::MAX;
+
+/// How a rank's state changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Change {
+    Late { slot: usize, how: Lateness },
+    Recovered { slot: usize },
+}
+
+/// How late.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Lateness {
+    /// Behind the middle of its peers: the median over the window, ns.
+    pub(crate) behind_ns: u64,
+    /// Usual scatter of the peers, ns.
+    pub(crate) scatter_ns: u64,
+    /// Collectives in the window...
+    pub(crate) rounds: usize,
+    /// ... and those of them in which it was late.
+    pub(crate) late_rounds: usize,
+    /// How much longer than its peers its process had waited for its streams before it came, median, ns.
+    pub(crate) waited_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    seq: u64,
+    /// How far the middle of the ranks comes behind the first, ns.
+    middle_ns: u64,
+    /// What the middle of them had waited before, ns.
+    waited_ns: u64,
+    skew_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    /// Behind the first, ns.
+    behind_ns: u64,
+    waited_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rank {
+    is_late: bool,
+    /// Rounds since that began.
+    since: usize,
+}
+
+/// The last collectives of a communicator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Straggler {
+    ranks: Vec<Rank>,
+    rows: Vec<Row>,
+    cells: Vec<Cell>,
+    /// Collectives seen since the last reset.
+    seen: usize,
+    sigma: f64,
+    fresh: u32,
+    scratch: Vec<u64>,
+}
+
+impl Straggler {
+    /// Takes another round of `width` slots. Changes go to `out`.
+    pub(crate) fn push(&mut self, round: &Round, width: usize, floor_ns: u64, out: &mut Vec<Change>) {
+        if width != self.ranks.len() {
+            self.reset(width);
+        }
+        let at = self.seen % ROWS;
+        self.fill(at, round);
+        self.seen += 1;
+        self.fresh = self.fresh.saturating_sub(1);
+        for slot in 0..width {
+            self.judge(slot, at, floor_ns, out);
+        }
+    }
+
+    /// Forgets everything but who is late: the ranks are others.
+    pub(crate) fn reset(&mut self, width: usize) {
+        self.ranks.resize(width, Rank::default());
+        self.rows = vec![Row::default(); ROWS];
+        self.cells = vec![Cell::default(); ROWS * width];
+        (self.seen, self.fresh) = (0, 0);
+    }
+
+    /// Skew of a collective, and how far the slot came behind the first; `None` once it is forgotten.
+    pub(crate) fn seen(&self, seq: u64, slot: usize) -> Option<(u64, u64)> {
+        let filled = self.seen.min(ROWS);
+        let at = (0..filled).find(|at| self.rows[*at].seq == seq)?;
+        let behind_ns = self.cells.get(at * self.ranks.len() + slot)?.behind_ns;
+        (behind_ns != ABSENT).then_some((self.rows[at].skew_ns, behind_ns))
+    }
+
+    /// How far the slot comes behind the first, ns: the mean over the window.
+    pub(crate) fn lateness_ns(&self, slot: usize) -> Option<u64> {
+        let filled = self.seen.min(ROWS);
+        if slot >= self.ranks.len() {
+            return None;
+        }
+        let present = || self.column(slot, filled).filter(|(_, c)| c.behind_ns != ABSENT);
+        let count = present().count() as u64;
+        (count > 0).then(|| present().map(|(_, c)| c.behind_ns / count).sum())
+    }
+
+    pub(crate) fn is_late(&self, slot: usize) -> bool {
+        self.ranks.get(slot).is_some_and(|r| r.is_late)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.ranks.capacity() * size_of::<Rank>()
+            + self.rows.capacity() * size_of::<Row>()
+            + self.cells.capacity() * size_of::<Cell>()
+            + self.scratch.capacity() * size_of::<u64>()
+    }
+
+    fn fill(&mut self, at: usize, round: &Round) {
+        let width = self.ranks.len();
+        for slot in 0..width {
+            let arrival = round.arrivals.get(slot).copied().unwrap_or_default();
+            let behind_ns = if arrival.at_ns == 0 { ABSENT } else { arrival.at_ns - round.first_ns };
+            self.cells[at * width + slot] = Cell { behind_ns, waited_ns: arrival.waited_ns };
+        }
+        let present = |cell: &&Cell| cell.behind_ns != ABSENT;
+        let cells = &self.cells[at * width..][..width];
+        let middle_ns = middle(cells.iter().filter(present).map(|c| c.behind_ns), &mut self.scratch);
+        let waited_ns = middle(cells.iter().filter(present).map(|c| c.waited_ns), &mut self.scratch);
+        self.rows[at] = Row { seq: round.seq, middle_ns, waited_ns, skew_ns: round.skew_ns() };
+    }
+
+    fn judge(&mut self, slot: usize, at: usize, floor_ns: u64, out: &mut Vec<Change>) {
+        if self.ranks[slot].is_late {
+            if self.is_calm(slot, floor_ns) {
+                self.ranks[slot] = Rank::default();
+                out.push(Change::Recovered { slot });
+            }
+        } else if self.behind(at, slot).is_some_and(|ns| ns > floor_ns as f64)
+            && let Some(how) = self.lateness(slot, floor_ns)
+        {
+            self.ranks[slot] = Rank { is_late: true, since: 0 };
+            out.push(Change::Late { slot, how });
+        }
+    }
+
+    fn is_calm(&mut self, slot: usize, floor_ns: u64) -> bool {
+        self.ranks[slot].since += 1;
+        if self.ranks[slot].since < CALM {
+            return false;
+        }
+        let limit = (2.0 * self.sigma()).max(floor_ns as f64 / 2.0);
+        let late = self.newest(slot).take(CALM).filter(|ns| *ns > limit).count();
+        late <= 1
+    }
+
+    fn lateness(&mut self, slot: usize, floor_ns: u64) -> Option<Lateness> {
+        let sigma = self.sigma();
+        let filled = self.seen.min(ROWS);
+        let (rounds, late_rounds) = WINDOWS.iter().filter(|(rounds, ..)| *rounds <= filled).find_map(
+            |(rounds, at_least, sigmas)| {
+                let limit = (sigmas * sigma).max(floor_ns as f64);
+                let late = self.newest(slot).take(*rounds).filter(|ns| *ns > limit).count();
+                (late >= *at_least).then_some((*rounds, late))
+            },
+        )?;
+        let behind: Vec<u64> = self.newest(slot).take(rounds).map(|ns| ns.max(0.0) as u64).collect();
+        let width = self.ranks.len();
+        let waited: Vec<u64> = self
+            .newest_rows()
+            .take(rounds)
+            .map(|at| self.cells[at * width + slot].waited_ns.saturating_sub(self.rows[at].waited_ns))
+            .collect();
+        Some(Lateness {
+            behind_ns: middle(behind.into_iter(), &mut self.scratch),
+            scatter_ns: sigma as u64,
+            rounds,
+            late_rounds,
+            waited_ns: middle(waited.into_iter(), &mut self.scratch),
+        })
+    }
+
+    /// The peers' scatter, ns.
+    fn sigma(&mut self) -> f64 {
+        if self.fresh == 0 {
+            self.sigma = self.measure();
+            self.fresh = if self.seen >= ROWS { REFRESH } else { 1 };
+        }
+        self.sigma
+    }
+
+    fn measure(&mut self) -> f64 {
+        let (width, filled) = (self.ranks.len(), self.seen.min(ROWS));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut away: Vec<u64> = Vec::with_capacity(width * filled);
+        for slot in 0..width {
+            match width < RANKS_MANY {
+                // Few ranks have no middle to speak of: how much each varies, against the others, around its own.
+                true => {
+                    let own = median(self.apart(slot).collect());
+                    away.extend(self.apart(slot).map(|ns| (ns - own).abs() as u64));
+                }
+                false => away.extend(self.newest(slot).map(|ns| ns.abs() as u64)),
+            }
+        }
+        let samples = (filled * (width - 1)).max(1) as f64;
+        let sigma = MAD_TO_SIGMA * middle(away.into_iter(), &mut scratch) as f64;
+        self.scratch = scratch;
+        sigma.max(SIGMA_MIN) * (1.0 + FEW / samples)
+    }
+
+    /// How far the slot was behind the middle, newest first, ns.
+    fn newest(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
+        self.newest_rows().filter_map(move |at| self.behind(at, slot))
+    }
+
+    /// How far the slot was behind the mean of the others, newest first, ns.
+    fn apart(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
+        let others = (self.ranks.len() - 1).max(1) as f64;
+        self.newest_rows().filter_map(move |at| {
+            let all: f64 = (0..self.ranks.len()).filter_map(|other| self.behind(at, other)).sum();
+            let own = self.behind(at, slot)?;
+            Some(own - (all - own) / others)
+        })
+    }
+
+    fn newest_rows(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.seen.min(ROWS)).map(|back| (self.seen - 1 - back) % ROWS)
+    }
+
+    fn behind(&self, at: usize, slot: usize) -> Option<f64> {
+        let behind_ns = self.cells[at * self.ranks.len() + slot].behind_ns;
+        (behind_ns != ABSENT).then(|| behind_ns as f64 - self.rows[at].middle_ns as f64)
+    }
+
+    fn column(&self, slot: usize, filled: usize) -> impl Iterator<Item = (usize, &Cell)> + '_ {
+        (0..filled).map(move |at| (at, &self.cells[at * self.ranks.len() + slot]))
+    }
+}
+
+/// The lower median; 0 of nothing.
+fn middle(values: impl Iterator<Item = u64>, scratch: &mut Vec<u64>) -> u64 {
+    scratch.clear();
+    scratch.extend(values);
+    match scratch.len() {
+        0 => 0,
+        count => *scratch.select_nth_unstable((count - 1) / 2).1,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests;

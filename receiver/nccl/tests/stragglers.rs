@@ -1,0 +1,173 @@
+//! Jobs with a late rank: it is named, it alone, and soon; without one nobody is.
+
+mod sim;
+
+use nccl::{Finding, Settings};
+use sim::{Jitter, Job, MS, S, Watch};
+
+/// Plays `count` ranks of which one is late by `late_ns` from collective `from` on, until it is named. Returns how
+/// many collectives and how much time that took.
+fn named_after(count: usize, late_ns: u64, from: usize, jitter: Jitter, seed: u64) -> (usize, u64) {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(count, 1000, seed);
+    job.jitter = jitter;
+    job.init(&mut watch);
+    let late = (seed as usize * 7 + 3) % count;
+    (0..from).for_each(|_| job.play(&mut watch, |_| Some(0)));
+    assert!(watch.stragglers().is_empty(), "seed {seed}: a verdict on jitter alone");
+    let since_ns = job.now_ns;
+    for played in 1.. {
+        job.play(&mut watch, |rank| Some(if rank == late { late_ns } else { 0 }));
+        if let [first, ..] = watch.stragglers()[..] {
+            assert_eq!(first.who.rank.value, Some(late as u32), "seed {seed}: {first:?}");
+            assert_eq!(first.who.process, job.ranks[late].process, "seed {seed}");
+            assert_eq!(first.who.communicator.hash, job.communicator(), "seed {seed}");
+            assert!(first.behind_ns.abs_diff(late_ns) < 3 * MS, "seed {seed}: {first:?}");
+            return (played, job.now_ns - since_ns);
+        }
+        assert!(job.now_ns - since_ns < 10 * S, "seed {seed}: nobody named after {played} collectives");
+    }
+    unreachable!()
+}
+
+#[track_caller]
+fn check(count: usize, jitter: Jitter, seeds: u64) {
+    for late_ms in [5, 20, 100] {
+        for from in [0, 3, 40] {
+            for seed in 0..seeds {
+                let (rounds, ns) = named_after(count, late_ms * MS, from, jitter, seed);
+                assert!(
+                    rounds <= 3 || ns <= 2 * S,
+                    "{count} ranks, {late_ms} ms from {from}, seed {seed}: {rounds} collectives, {ns} ns"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_late_one_of_eight_is_named_within_three_collectives_or_two_seconds() {
+    check(8, Jitter::Uniform(MS), 100);
+    check(8, Jitter::Exponential(MS), 30);
+    check(8, Jitter::Normal(MS), 30);
+}
+
+#[test]
+fn the_late_one_of_sixty_four_is_named_within_three_collectives_or_two_seconds() {
+    check(64, Jitter::Uniform(MS), 15);
+    check(64, Jitter::Normal(MS), 4);
+}
+
+#[test]
+fn the_late_one_of_two_and_three_is_named_all_the_same() {
+    for count in [2, 3] {
+        for seed in 0..50 {
+            let (_, ns) = named_after(count, 20 * MS, 40, Jitter::Uniform(MS), seed);
+            assert!(ns <= 2 * S, "{count} ranks, seed {seed}: {ns} ns");
+        }
+    }
+}
+
+fn quiet(count: usize, jitter: Jitter, period_ns: u64, seed: u64) {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(count, 1000, seed);
+    (job.jitter, job.period_ns) = (jitter, period_ns);
+    job.init(&mut watch);
+    let end_ns = job.now_ns + 600 * S;
+    while job.now_ns < end_ns {
+        job.play(&mut watch, |_| Some(0));
+        watch.forget_usual();
+    }
+    assert_eq!(watch.findings, [], "{count} ranks, {jitter:?}, seed {seed}");
+    watch.check_balance();
+}
+
+#[test]
+fn ten_minutes_of_even_jitter_alone_name_nobody() {
+    quiet(8, Jitter::Uniform(MS), 10 * MS, 1);
+    quiet(64, Jitter::Uniform(MS), 100 * MS, 4);
+}
+
+#[test]
+fn ten_minutes_of_jitter_with_far_values_alone_name_nobody() {
+    quiet(8, Jitter::Exponential(MS), 10 * MS, 2);
+    quiet(8, Jitter::Normal(MS), 10 * MS, 3);
+    quiet(64, Jitter::Exponential(MS), 100 * MS, 5);
+}
+
+#[test]
+fn ten_minutes_of_jitter_of_few_ranks_name_nobody() {
+    quiet(2, Jitter::Exponential(MS), 10 * MS, 6);
+    quiet(2, Jitter::Normal(MS), 10 * MS, 8);
+    quiet(3, Jitter::Normal(MS), 10 * MS, 7);
+    quiet(3, Jitter::Exponential(MS), 10 * MS, 9);
+}
+
+#[test]
+fn one_late_coming_is_no_straggler_and_neither_is_one_early_rank() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(8, 1000, 1);
+    job.init(&mut watch);
+    for round in 0..400 {
+        let once = |rank| if round % 20 == 7 && rank == round / 20 % 8 { 50 * MS } else { 0 };
+        job.play(&mut watch, |rank| Some(once(rank)));
+    }
+    // All but one are 30 ms behind the first: it is early, they are not late.
+    (0..100).for_each(|_| job.play(&mut watch, |rank| Some(if rank == 5 { 0 } else { 30 * MS })));
+    assert_eq!(watch.stragglers(), Vec::<&nccl::finding::Straggler>::new());
+}
+
+#[test]
+fn two_late_ranks_in_two_communicators_are_told_apart() {
+    for seed in 0..20 {
+        let mut watch = Watch::new(Settings::default());
+        let (mut a, mut b) = (Job::new(8, 1000, seed), Job::new(8, 2000, seed));
+        // The second communicator is made by the same processes, on another handle.
+        b.ranks = a.ranks.iter().map(|r| sim::Rank { handle: 0x2000, stream: 0x88, ..*r }).collect();
+        a.init(&mut watch);
+        b.init(&mut watch);
+        for _ in 0..40 {
+            let mut both = a.round(|rank| Some(if rank == 2 { 20 * MS } else { 0 }));
+            b.now_ns = a.now_ns;
+            both.extend(b.round(|rank| Some(if rank == 5 { 5 * MS } else { 0 })));
+            a.now_ns = b.now_ns;
+            watch.see_all(both);
+        }
+        let mut found: Vec<(u64, Option<u32>)> =
+            watch.stragglers().iter().map(|s| (s.who.communicator.hash, s.who.rank.value)).collect();
+        found.sort_unstable();
+        let mut expected = vec![(a.communicator(), Some(2)), (b.communicator(), Some(5))];
+        expected.sort_unstable();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_late_no_longer_has_recovered_once() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(8, 1000, 5);
+    job.init(&mut watch);
+    (0..50).for_each(|_| job.play(&mut watch, |rank| Some(if rank == 4 { 20 * MS } else { 0 })));
+    (0..100).for_each(|_| job.play(&mut watch, |_| Some(0)));
+    let verdicts = watch.count(|f| matches!(f, Finding::Straggler(_)));
+    let recoveries = watch.count(|f| matches!(f, Finding::Recovered(r) if r.who.rank.value == Some(4)));
+    assert_eq!((verdicts, recoveries), (1, 1));
+    assert!(watch.engine.ranks().all(|rank| !rank.is_late));
+}
+
+#[test]
+fn the_straggler_is_late_and_waits_least() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(8, 1000, 9);
+    job.init(&mut watch);
+    (0..20).for_each(|_| job.play(&mut watch, |_| Some(0)));
+    (0..10).for_each(|_| job.play(&mut watch, |rank| Some(if rank == 1 { 20 * MS } else { 0 })));
+    let found = watch.stragglers();
+    let [straggler] = found[..] else { panic!("{found:?}") };
+    let (own, peers) = (straggler.wait_ns.unwrap(), straggler.wait_peers_ns.unwrap());
+    assert!(own + 3 * MS < peers, "{straggler:?}");
+    // Its host is late: it did not wait for its streams longer than others.
+    assert!(straggler.waited_ns < MS, "{straggler:?}");
+    let state = watch.engine.ranks().find(|r| r.who.rank.value == Some(1)).unwrap();
+    assert!(state.is_late && state.lateness_ns.unwrap() > 5 * MS, "{state:?}");
+}
