@@ -31,7 +31,7 @@ fn refuse(root: &Node, want: &[&str]) {
 #[test]
 fn a_good_configuration_is_read() {
     let root = changed(
-        "{exporters: {file/x: }, service::pipelines::logs/a: {receivers: [otlp], exporters: 'debug,file/x'}}",
+        "{exporters: {file/x: }, service::pipelines::logs/a: {receivers: [otlp], exporters: [debug, file/x]}}",
     );
     let sections = Sections::read(&root);
     let ids: Vec<String> = sections.components.iter().map(|c| c.path.clone()).collect();
@@ -215,7 +215,7 @@ fn sections_are_mappings() {
 fn the_log_level_is_one_of_the_collectors() {
     for (text, want) in [("debug", LogLevel::Debug), ("WARN", LogLevel::Warn), ("fatal", LogLevel::Error)] {
         let root = changed(&format!("service::telemetry::logs::level: {text}"));
-        assert_eq!(Sections::read(&root).service.log_level, want, "{text}");
+        assert_eq!(Sections::read(&root).service.telemetry.logs.level, want, "{text}");
     }
     refuse(
         &changed("service::telemetry::logs::level: wran"),
@@ -224,12 +224,4 @@ fn the_log_level_is_one_of_the_collectors() {
             r#"expected one of "debug", "info", "warn", "error" (did you mean "warn"?)"#
         )],
     );
-}
-
-#[test]
-fn telemetry_keys_without_effect_are_warnings() {
-    let root = changed("service::telemetry: {logs: {level: info, encoding: json}, metrics: {level: none}}");
-    let warnings = Sections::read(&root).warnings;
-    let paths: Vec<&str> = warnings.iter().map(|w| w.path.as_str()).collect();
-    assert_eq!(paths, ["service::telemetry::metrics", "service::telemetry::logs::encoding"]);
 }

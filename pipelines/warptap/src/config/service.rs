@@ -1,13 +1,14 @@
-//! The `service` section: pipelines, and the telemetry of the collector itself.
+//! The `service` section: pipelines and extensions; its telemetry is read by [`super::telemetry`].
 
 use std::fmt;
 
-use component::config::{Node, Position, Problem, Section, nearest};
+use component::config::{Node, Position, Problem, Section, Value, nearest};
 use component::{ComponentId, Signal};
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::sections::Kind;
+use super::telemetry::Telemetry;
 
 /// What the service runs.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +17,8 @@ pub struct Service {
     pub pipelines: Vec<Pipeline>,
     /// The extensions to start, in the order given.
     pub extensions: Vec<Reference>,
-    /// The least severe messages to log.
-    pub log_level: LogLevel,
+    /// What the collector tells of itself.
+    pub telemetry: Telemetry,
 }
 
 /// A pipeline as configured.
@@ -131,11 +132,12 @@ impl Service {
         let keys: ServiceKeys = noted(Section::new("service", node), problems);
         let extensions = references("service", "extensions", &keys.extensions, node, problems);
         let pipelines = read_pipelines(node, problems);
-        Service { pipelines, extensions, log_level: read_telemetry(node, problems, warnings) }
+        let telemetry = node.get("telemetry").map(|node| Telemetry::read(node, problems, warnings));
+        Service { pipelines, extensions, telemetry: telemetry.unwrap_or_default() }
     }
 }
 
-/// The keys of the section. Those of type [`IgnoredAny`] are read one by one, or have no effect yet.
+/// The keys of the section. Those of type [`IgnoredAny`] are read one by one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ServiceKeys {
@@ -150,30 +152,6 @@ struct PipelineKeys {
     exporters: Vec<String>,
     processors: Vec<String>,
     receivers: Vec<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TelemetryKeys {
-    logs: LogsKeys,
-    metrics: IgnoredAny,
-    resource: IgnoredAny,
-    traces: IgnoredAny,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LogsKeys {
-    level: LogLevel,
-    development: IgnoredAny,
-    disable_caller: IgnoredAny,
-    disable_stacktrace: IgnoredAny,
-    encoding: IgnoredAny,
-    error_output_paths: IgnoredAny,
-    initial_fields: IgnoredAny,
-    output_paths: IgnoredAny,
-    processors: IgnoredAny,
-    sampling: IgnoredAny,
 }
 
 /// Decodes a section, or notes what is wrong and goes on with the defaults.
@@ -219,6 +197,11 @@ fn references(
     problems: &mut Vec<Problem>,
 ) -> Vec<Reference> {
     let section = Section::new(path, node);
+    // Elsewhere a text is the list of what stands between its commas; not where ids are meant.
+    if node.get(key).is_some_and(|list| matches!(list.value, Value::String(_))) {
+        problems.push(section.problem(key, "source data must be an array or slice, got string"));
+        return Vec::new();
+    }
     let mut found = Vec::new();
     for (index, text) in texts.iter().enumerate() {
         let key_path = format!("{key}[{index}]");
@@ -229,17 +212,4 @@ fn references(
         }
     }
     found
-}
-
-fn read_telemetry(service: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> LogLevel {
-    let Some(node) = service.get("telemetry") else { return LogLevel::default() };
-    let keys: TelemetryKeys = noted(Section::new("service::telemetry", node), problems);
-    let above = node.entries().iter().filter(|e| e.key != "logs").map(|e| ("service::telemetry", e));
-    let logs = node.get("logs").map(Node::entries).unwrap_or_default();
-    let logs = logs.iter().filter(|e| e.key != "level").map(|e| ("service::telemetry::logs", e));
-    for (path, entry) in above.chain(logs) {
-        let message = "is accepted, but has no effect yet";
-        warnings.push(Problem::new(entry.position.clone(), format!("{path}::{}", entry.key), message));
-    }
-    keys.logs.level
 }

@@ -1,0 +1,110 @@
+//! `service::telemetry`: what the collector tells of itself, and to whom.
+//!
+//! The one idea: the section is read once, here, into [`Telemetry`], which holds only what can be run; keys
+//! that are understood and change nothing become warnings. Running it is left to [`crate::telemetry`] and
+//! [`crate::logging`].
+
+mod keys;
+mod logs;
+mod metrics;
+mod push;
+mod resource;
+
+use component::config::{Node, Problem, Section};
+
+pub use logs::{Encoding, Logs, Sampling};
+pub use metrics::{Aggregation, Level, Metrics, Prometheus, Reader, Selector, Stream, View};
+pub use push::{Exporter, Otlp, Processor, Protocol, Temporality};
+pub use resource::Resource;
+
+/// What the collector tells of itself. By default: a log to standard error, and its metrics to whoever asks
+/// `http://localhost:8888/metrics`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Telemetry {
+    /// Its log.
+    pub logs: Logs,
+    /// Its metrics.
+    pub metrics: Metrics,
+    /// Where the spans of its own work go; empty: nowhere.
+    pub traces: Vec<Processor>,
+    /// What it says of itself with all of these.
+    pub resource: Resource,
+}
+
+/// Notes what is wrong, and what is odd, in one of the sections.
+pub(super) struct Reading<'a> {
+    section: Section<'a>,
+    problems: &'a mut Vec<Problem>,
+    warnings: &'a mut Vec<Problem>,
+}
+
+impl Reading<'_> {
+    fn wrong(&mut self, key_path: &str, message: impl Into<String>) {
+        self.problems.push(self.section.problem(key_path, message));
+    }
+
+    fn odd(&mut self, key_path: &str, message: impl Into<String>) {
+        self.warnings.push(self.section.problem(key_path, message));
+    }
+
+    fn no_effect(&mut self, key_path: &str) {
+        self.odd(key_path, "is accepted, but has no effect here");
+    }
+
+    /// Decodes the section, or notes what is wrong with it and goes on with the defaults.
+    fn decode<T: Default + serde::de::DeserializeOwned>(&mut self) -> T {
+        self.section.decode().unwrap_or_else(|error| {
+            self.problems.extend(error.into_problems());
+            T::default()
+        })
+    }
+}
+
+impl Telemetry {
+    /// Reads the section, noting what is wrong and what is odd.
+    pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> Self {
+        let section = Section::new("service::telemetry", node);
+        Reading { section, problems, warnings }.decode::<keys::TelemetryKeys>();
+        let mut telemetry = Telemetry::default();
+        for entry in node.entries() {
+            let path = format!("service::telemetry::{}", entry.key);
+            let section = Section::new(&path, &entry.value);
+            let mut reading = Reading { section, problems: &mut *problems, warnings: &mut *warnings };
+            match entry.key.as_str() {
+                "logs" => telemetry.logs = Logs::read(&mut reading),
+                "metrics" => telemetry.metrics = Metrics::read(&mut reading),
+                "resource" => telemetry.resource = Resource::read(&mut reading),
+                "traces" => telemetry.traces = read_traces(&mut reading),
+                // Told already.
+                _ => {}
+            }
+        }
+        telemetry
+    }
+}
+
+fn read_traces(reading: &mut Reading<'_>) -> Vec<Processor> {
+    let keys: keys::TracesKeys = reading.decode();
+    let is_off = keys.level.is_some_and(|level| level == Level::None);
+    for (index, name) in keys.propagators.iter().enumerate() {
+        let path = format!("propagators[{index}]");
+        match name.as_str() {
+            "tracecontext" | "b3" => reading.no_effect(&path),
+            other => reading.wrong(
+                &path,
+                format!("unsupported trace propagator {other:?}: expected \"tracecontext\" or \"b3\""),
+            ),
+        }
+    }
+    for (key, is_set) in [("limits", keys.limits.is_some()), ("sampler", keys.sampler.is_some())] {
+        if is_set {
+            reading.no_effect(key);
+        }
+    }
+    let processors = push::processors(&keys.processors, &push::SPANS, reading);
+    if is_off { Vec::new() } else { processors }
+}
+
+#[cfg(test)]
+#[path = "telemetry_tests.rs"]
+mod tests;

@@ -1,0 +1,152 @@
+//! `service::telemetry::logs`.
+
+use std::time::Duration;
+
+use component::config::Node;
+
+use super::Reading;
+use super::keys::{LogsKeys, SamplingKeys};
+use super::push::{self, Processor};
+use crate::config::LogLevel;
+
+/// The log of the collector itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logs {
+    /// The least severe messages that are told.
+    pub level: LogLevel,
+    /// What a line looks like.
+    pub encoding: Encoding,
+    /// True: a line says which line of the source it is from.
+    pub tells_caller: bool,
+    /// True: a line says what the collector says of itself.
+    pub tells_resource: bool,
+    /// How lines that repeat are thinned out; none: they are not.
+    pub sampling: Option<Sampling>,
+    /// Where lines go: `stdout`, `stderr`, or files.
+    pub output_paths: Vec<String>,
+    /// Where it goes that a line could not be written.
+    pub error_output_paths: Vec<String>,
+    /// What every line says as well, by name.
+    pub initial_fields: Vec<(String, Node)>,
+    /// Where lines go besides, as log records.
+    pub processors: Vec<Processor>,
+}
+
+/// What a line looks like.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Encoding {
+    /// Columns, and the fields as JSON behind them.
+    #[default]
+    Console,
+    /// One JSON object.
+    Json,
+}
+
+/// Of lines with one level and message in one tick, the first `initial` and then one in `thereafter` are told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sampling {
+    /// After so long counting begins again.
+    pub tick: Duration,
+    /// So many are told.
+    pub initial: u64,
+    /// Of the others, one in so many; 0: none.
+    pub thereafter: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { tick: Duration::from_secs(10), initial: 10, thereafter: 100 }
+    }
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Logs {
+            level: LogLevel::default(),
+            encoding: Encoding::Console,
+            tells_caller: true,
+            tells_resource: true,
+            sampling: Some(Sampling::default()),
+            output_paths: stderr(),
+            error_output_paths: stderr(),
+            initial_fields: Vec::new(),
+            processors: Vec::new(),
+        }
+    }
+}
+
+fn stderr() -> Vec<String> {
+    vec!["stderr".to_owned()]
+}
+
+impl Logs {
+    pub(super) fn read(reading: &mut Reading<'_>) -> Self {
+        let keys: LogsKeys = reading.decode();
+        if keys.development {
+            reading.no_effect("development");
+        }
+        if keys.disable_stacktrace == Some(false) {
+            reading.odd("disable_stacktrace", "is accepted, but lines never carry stack traces here");
+        }
+        Logs {
+            level: keys.level,
+            encoding: encoding(keys.encoding.as_deref(), reading),
+            tells_caller: !keys.disable_caller,
+            tells_resource: !keys.disable_zap_resource,
+            sampling: sampling(&keys.sampling, reading),
+            processors: push::processors(&keys.processors, &push::LOGS, reading),
+            output_paths: paths("output_paths", keys.output_paths, reading),
+            error_output_paths: paths("error_output_paths", keys.error_output_paths, reading),
+            initial_fields: keys.initial_fields.into_iter().collect(),
+        }
+    }
+}
+
+fn encoding(written: Option<&str>, reading: &mut Reading<'_>) -> Encoding {
+    match written {
+        None | Some("console") => Encoding::Console,
+        Some("json") => Encoding::Json,
+        Some(other) => {
+            let message =
+                format!("no encoder registered for name {other:?}: expected \"console\" or \"json\"");
+            reading.wrong("encoding", message);
+            Encoding::default()
+        }
+    }
+}
+
+fn sampling(keys: &SamplingKeys, reading: &mut Reading<'_>) -> Option<Sampling> {
+    let default = Sampling::default();
+    let mut count = |key: &str, written: Option<i64>, default: u64| match written.map(u64::try_from) {
+        None => default,
+        Some(Ok(count)) => count,
+        Some(Err(_)) => {
+            reading.wrong(&format!("sampling::{key}"), "expected zero or more");
+            default
+        }
+    };
+    let sampling = Sampling {
+        tick: keys.tick.map_or(default.tick, |tick| *tick),
+        initial: count("initial", keys.initial, default.initial),
+        thereafter: count("thereafter", keys.thereafter, default.thereafter),
+    };
+    keys.enabled.unwrap_or(true).then_some(sampling)
+}
+
+/// Paths as they are, and those that are URLs of files as paths.
+fn paths(key: &str, written: Option<Vec<String>>, reading: &mut Reading<'_>) -> Vec<String> {
+    let Some(paths) = written else { return stderr() };
+    let mut found = Vec::new();
+    for (index, path) in paths.into_iter().enumerate() {
+        match path.split_once("://") {
+            Some(("file", path)) if path.starts_with('/') => found.push(path.to_owned()),
+            Some(_) => {
+                let message =
+                    format!("{path:?} cannot be opened: expected stdout, stderr, a path, or file:///path");
+                reading.wrong(&format!("{key}[{index}]"), message);
+            }
+            None => found.push(path),
+        }
+    }
+    found
+}
