@@ -114,12 +114,12 @@ impl Item for LogRecord {
     }
 }
 
+/// Sets what is known; what is not stays as it is.
 fn put(attributes: &mut Vec<KeyValue>, key: &str, text: Option<String>) {
-    let value = text.map(|text| AnyValue { value: Some(Value::StringValue(text)) });
-    match (attributes.iter().position(|a| a.key == key), value) {
-        (None, None) => {}
-        (Some(index), None) => drop(attributes.remove(index)),
-        (Some(index), value) => attributes[index].value = value,
-        (None, value) => attributes.push(KeyValue { key: key.to_owned(), value, ..KeyValue::default() }),
+    let Some(text) = text else { return };
+    let value = Some(AnyValue { value: Some(Value::StringValue(text)) });
+    match attributes.iter_mut().find(|a| a.key == key) {
+        Some(attribute) => attribute.value = value,
+        None => attributes.push(KeyValue { key: key.to_owned(), value, ..KeyValue::default() }),
     }
 }

@@ -107,6 +107,26 @@ fn a_hash_decides_the_same_for_a_trace_and_leaves_randomness_behind() {
     check(settings, r#"{"name":"no id"}"#, None);
 }
 
+/// What the Collector's own processor (v0.158) makes of these trace ids.
+#[test]
+fn a_hash_is_that_of_the_collector() {
+    for (settings, id, state) in [
+        (
+            r#"{"sampling_percentage": 33.3}"#,
+            "abaca7ddaabab66102f434f8037a764d",
+            "ot=rv:f5483365da42ad;th:aac4",
+        ),
+        (
+            r#"{"sampling_percentage": 33.3, "hash_seed": 22}"#,
+            "dc03e94b91a253c6a8a7f83464a4c1cb",
+            "ot=rv:ecc83797e684cd;th:aac4",
+        ),
+        (r#"{"sampling_percentage": 100}"#, "1faa9dde6e7015ba4e0102b0aff159ee", "ot=rv:c2243044120f76;th:0"),
+    ] {
+        check(settings, &format!(r#"{{"traceId":"{id}"}}"#), Some(state));
+    }
+}
+
 #[test]
 fn a_hash_keeps_about_the_share_asked_for_and_a_seed_makes_another_choice() {
     let kept = |settings: &str| -> Vec<bool> {
