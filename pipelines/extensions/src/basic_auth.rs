@@ -4,7 +4,7 @@ mod htpasswd;
 mod known;
 mod md5_crypt;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
@@ -223,7 +223,7 @@ enum Text {
 }
 
 impl Text {
-    fn open(inline: &str, file: &PathBuf) -> Result<Self, String> {
+    fn open(inline: &str, file: &Path) -> Result<Self, String> {
         match file.as_os_str().is_empty() {
             true => Ok(Text::Inline(inline.to_owned())),
             false => SecretFile::open(file, whole).map(Text::File),

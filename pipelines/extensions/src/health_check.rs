@@ -7,12 +7,12 @@ use component::{
 };
 use http::StatusCode;
 use net::listen::Transport;
-use net::unused;
+use net::unused::Unused;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{
-    Asked, Bound, CorsConfig, DialerConfig, JSON, Page, Pages, TEXT, UNUSED, served_section,
+    Asked, Bound, CorsConfig, DialerConfig, Ignored, JSON, Page, Pages, TEXT, served_section,
 };
 use crate::time::rfc3339;
 
@@ -117,20 +117,20 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extensi
     let mut problems = section.problems();
     config.check(&mut problems);
     problems.finish()?;
-    unused::warn(&section, &UNUSED);
-    unused::warn(
-        &section,
-        &[
-            ("check_collector_pipeline", "it is deprecated and does not work: readiness is what is answered"),
-            ("component_health", "it belongs to another version of the extension"),
-        ],
-    );
-    Ok(Box::new(HealthCheck { name: context.id.to_string(), config }))
+    let ignored = Ignored::of(&section, &UNUSED);
+    Ok(Box::new(HealthCheck { name: context.id.to_string(), config, ignored }))
 }
+
+/// What is accepted and changes nothing, beside what every server has of that.
+const UNUSED: [Unused; 2] = [
+    ("check_collector_pipeline", "it is deprecated and does not work: readiness is what is answered"),
+    ("component_health", "it belongs to another version of the extension"),
+];
 
 struct HealthCheck {
     name: String,
     config: HealthCheckConfig,
+    ignored: Ignored,
 }
 
 impl Extension for HealthCheck {
@@ -141,6 +141,7 @@ impl Extension for HealthCheck {
     ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
         let host = host.clone();
         Box::pin(async move {
+            self.ignored.tell(&self.name);
             let bound = Bound::open(self.config.server(), &self.name, &host).await?;
             let running: Running = Box::pin(bound.run(Health { config: self.config, host }, stop));
             Ok((Offer::default(), running))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use component::auth::ServerAuth;
-use component::config::{GoDuration, Headers, Problems};
+use component::config::{GoDuration, Headers, Problems, Section};
 use component::{ComponentId, Host, StartResult};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -16,7 +16,7 @@ use net::auth::metadata;
 use net::listen::{Listener, Transport};
 use net::serve::{Handler, ServerSettings};
 use net::tls::{ServerTls, ServerTlsConfig};
-use net::unused::Unused;
+use net::unused::{Unused, written};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -85,7 +85,7 @@ macro_rules! served_section {
 pub(crate) use served_section;
 
 /// What is accepted and changes nothing.
-pub(crate) const UNUSED: [Unused; 6] = [
+const UNUSED: [Unused; 6] = [
     ("compression_algorithms", "no body is read"),
     ("cors", "no page here is for other sites"),
     ("dialer", "it is a client's"),
@@ -93,6 +93,23 @@ pub(crate) const UNUSED: [Unused; 6] = [
     ("max_request_body_size", "no body is read"),
     ("write_timeout", "answers are at hand at once"),
 ];
+
+/// Keys that were written and change nothing, to be told when logs are written: by the start, not by the build.
+pub(crate) struct Ignored(Vec<Unused>);
+
+impl Ignored {
+    /// Those of every server, and those of `own`.
+    pub(crate) fn of(section: &Section<'_>, own: &[Unused]) -> Self {
+        Ignored(written(section, &UNUSED).chain(written(section, own)).copied().collect())
+    }
+
+    /// Warns of each.
+    pub(crate) fn tell(&self, extension: &str) {
+        for (key, why) in &self.0 {
+            tracing::warn!(extension, key, "accepted without effect: {why}");
+        }
+    }
+}
 
 /// The section `dialer`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]

@@ -16,12 +16,11 @@ use component::{
 };
 use http::StatusCode;
 use net::listen::Transport;
-use net::unused;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{
-    Asked, Bound, CorsConfig, DialerConfig, HTML, JSON, Page, Pages, UNUSED, served_section,
+    Asked, Bound, CorsConfig, DialerConfig, HTML, Ignored, JSON, Page, Pages, served_section,
 };
 
 /// The row of this extension.
@@ -82,13 +81,14 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extensi
     let mut problems = section.problems();
     config.check(&mut problems);
     problems.finish()?;
-    unused::warn(&section, &UNUSED);
-    Ok(Box::new(ZPages { context: context.clone(), config }))
+    let ignored = Ignored::of(&section, &[]);
+    Ok(Box::new(ZPages { context: context.clone(), config, ignored }))
 }
 
 struct ZPages {
     context: BuildContext,
     config: ZPagesConfig,
+    ignored: Ignored,
 }
 
 impl Extension for ZPages {
@@ -100,6 +100,7 @@ impl Extension for ZPages {
         let host = host.clone();
         Box::pin(async move {
             let name = self.context.id.to_string();
+            self.ignored.tell(&name);
             let bound = Bound::open(self.config.server(), &name, &host).await?;
             let shown = Shown::new(host, self.context.version, self.config.expvar.enabled);
             Ok((Offer::default(), Box::pin(bound.run(shown, stop)) as Running))
