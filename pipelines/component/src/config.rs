@@ -2,7 +2,7 @@
 //!
 //! The one idea: a decoding error names the file, line, column and config path of what is wrong, and all
 //! that is wrong is told at once. The rules are the OpenTelemetry Collector's: types are not coerced,
-//! unknown keys are errors, null keeps the default. Which format the tree came from, and how several
+//! unknown keys are errors, null keeps the default of what is no plain value. Which format the tree came from, and how several
 //! sources were merged into it, is left to the binary.
 //!
 //! A component derives `Deserialize` on its config type with a container-level `#[serde(default)]`, decodes

@@ -12,9 +12,15 @@ pub struct ComponentId {
 /// Why a text is no component id.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum IdError {
-    /// The part before the slash is missing.
+    /// There is nothing.
     #[error("id must not be empty")]
     Empty,
+    /// The part before the slash is missing.
+    #[error("in {0:?} id: the part before / should not be empty")]
+    NoKind(String),
+    /// The part after the slash is missing.
+    #[error("in {0:?} id: the part after / should not be empty")]
+    NoName(String),
     /// The part before the slash is not a type name.
     #[error(
         "in {0:?} id: invalid character(s) in type {1:?}: expected a letter, then letters, digits or '_', 63 at most"
@@ -22,9 +28,9 @@ pub enum IdError {
     Kind(String, String),
     /// The part after the slash is not a name.
     #[error(
-        "in {0:?} id: the part after / must be 1 to 1024 characters without white space or control characters"
+        "in {0:?} id: invalid character(s) in name {1:?}: expected 1024 at most, no white space, control characters or symbols"
     )]
-    Name(String),
+    Name(String, String),
 }
 
 impl ComponentId {
@@ -34,14 +40,17 @@ impl ComponentId {
             None => (text.trim(), None),
             Some((kind, name)) => (kind.trim(), Some(name.trim())),
         };
-        if kind.is_empty() {
-            return Err(IdError::Empty);
+        match (kind, name) {
+            ("", None) => return Err(IdError::Empty),
+            ("", Some(_)) => return Err(IdError::NoKind(text.to_owned())),
+            (_, Some("")) => return Err(IdError::NoName(text.to_owned())),
+            _ => {}
         }
         if !is_kind(kind) {
             return Err(IdError::Kind(text.to_owned(), kind.to_owned()));
         }
-        if name.is_some_and(|n| !is_name(n)) {
-            return Err(IdError::Name(text.to_owned()));
+        if let Some(name) = name.filter(|name| !is_name(name)) {
+            return Err(IdError::Name(text.to_owned(), name.to_owned()));
         }
         Ok(ComponentId { kind: kind.to_owned(), name: name.unwrap_or_default().to_owned() })
     }
@@ -73,7 +82,10 @@ fn is_kind(kind: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
-    (1..=1024).contains(&name.chars().count()) && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+    // The symbols of ASCII; those beyond it are let through.
+    let is_symbol = |c: char| matches!(c, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~');
+    let is_wrong = |c: char| c.is_whitespace() || c.is_control() || is_symbol(c);
+    (1..=1024).contains(&name.chars().count()) && !name.chars().any(is_wrong)
 }
 
 #[cfg(test)]
@@ -92,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_no_id_is_refused() {
-        for bad in ["", "/x", "9p", "a b", "otlp/", "otlp/a b", "otlp/\u{7}"] {
+        for bad in ["", "/x", "9p", "a b", "otlp/", "otlp/a b", "otlp/\u{7}", "otlp/a$b", "/"] {
             assert!(ComponentId::parse(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,8 +1,9 @@
 //! A serde deserializer over one node, with the strictness of the Collector's decoder: no type is coerced
 //! into another, and what does not fit is said in that decoder's words.
 //!
-//! Three leniencies are its own, since Go's has them too: a whole float is an integer, a text is a list of
-//! the parts between its commas, and an expanded scalar is its original text to a string.
+//! Four leniencies are its own, since Go's has them too: a whole float is an integer, a text is a list of
+//! the parts between its commas, an expanded scalar is its original text to a string, and null is the zero of
+//! a plain type: an empty text, 0, false. Lists, maps, sections and choices keep their default.
 
 use std::fmt;
 use std::time::Duration;
@@ -88,6 +89,14 @@ impl<'de, 'p> Decoder<'de, 'p> {
         Err(Failure::new(format!("expected type '{expected}', got unconvertible type '{actual}'")))
     }
 
+    /// The text of a string field: null is its zero.
+    fn text_or_zero(&self) -> Result<&'de str, Failure> {
+        match (&self.node.value, &self.node.text) {
+            (Value::Null, None) => Ok(""),
+            _ => self.text(),
+        }
+    }
+
     fn text(&self) -> Result<&'de str, Failure> {
         match (&self.node.text, &self.node.value) {
             (Some(text), _) | (None, Value::String(text)) => {
@@ -107,7 +116,8 @@ impl<'de, 'p> Decoder<'de, 'p> {
         let duration = match &self.node.value {
             Value::String(text) => GoDuration::parse(text).ok(),
             Value::Int(nanos) => u64::try_from(*nanos).ok().map(|n| Duration::from_nanos(n).into()),
-            Value::Null if self.is_zero() => Some(GoDuration::default()),
+            Value::Float(nanos) => whole(*nanos).map(|n| Duration::from_nanos(n).into()),
+            Value::Null => Some(GoDuration::default()),
             _ => None,
         };
         if let Some(GoDuration(duration)) = duration {
@@ -116,22 +126,22 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 
     /// True for a null that came out of an expansion, such as an unset variable. Unlike one that was written,
-    /// it does not keep the default: it is the zero of a plain type.
-    fn is_zero(&self) -> bool {
+    /// it does not keep the default of a list or a map: it is an empty one.
+    fn is_empty(&self) -> bool {
         self.node.is_null() && self.node.text.is_some()
     }
 
     fn integer<T: TryFrom<i128>>(&self, expected: &str) -> Result<T, Failure> {
         let integer = match self.node.value {
             Value::Int(i) => i,
-            Value::Null if self.is_zero() => 0,
+            Value::Null => 0,
             Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e30 => f as i128,
             Value::Float(f) => {
                 return Err(Failure::new(format!("expected type '{expected}', got the fraction {f}")));
             }
             _ => return self.unconvertible(expected),
         };
-        self.note(Reading::Value);
+        self.note(Reading::Number);
         integer.try_into().map_err(|_| Failure::new(format!("{integer} overflows {expected}")))
     }
 
@@ -139,21 +149,21 @@ impl<'de, 'p> Decoder<'de, 'p> {
         let float = match self.node.value {
             Value::Float(f) => f,
             Value::Int(i) => i as f64,
-            Value::Null if self.is_zero() => 0.0,
+            Value::Null => 0.0,
             _ => return self.unconvertible("float64"),
         };
-        self.note(Reading::Value);
+        self.note(Reading::Number);
         Ok(float)
     }
 
     fn boolean(&self) -> Result<bool, Failure> {
         let boolean = match &self.node.value {
             Value::Bool(b) => *b,
-            Value::Null if self.is_zero() => false,
+            Value::Null => false,
             Value::String(text) => return self.unconvertible("bool").map_err(|f| hint_bool(f, text)),
             _ => return self.unconvertible("bool"),
         };
-        self.note(Reading::Value);
+        self.note(Reading::Bool);
         Ok(boolean)
     }
 
@@ -225,7 +235,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        self.text().and_then(|s| visitor.visit_borrowed_str(s)).map_err(|f| self.blame(f))
+        self.text_or_zero().and_then(|s| visitor.visit_borrowed_str(s)).map_err(|f| self.blame(f))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
@@ -281,7 +291,14 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
             (optional::MARK, Value::Null) => visitor.visit_unit(),
             (optional::MARK, Value::Mapping(_)) => visitor.visit_seq(Parts::of(self)),
             (optional::MARK, _) => expected_map(self),
-            (duration::MARK, Value::Null) if self.is_zero() => visitor.visit_u64(0),
+            (duration::MARK, Value::Null) => visitor.visit_u64(0),
+            (duration::MARK, Value::Float(nanos)) => match whole(*nanos) {
+                Some(nanos) => visitor.visit_u64(nanos),
+                None => Err(Failure::new(format!("expected whole nanoseconds, got {nanos}"))),
+            },
+            (duration::MARK, Value::Bool(_) | Value::Sequence(_) | Value::Mapping(_)) => {
+                self.unconvertible("time.Duration")
+            }
             _ => visitor.visit_newtype_struct(self),
         };
         visited.map_err(|f| self.blame(f))
@@ -294,7 +311,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
                 self.note(Reading::Pieces);
                 visitor.visit_seq(Pieces::new(self, text))
             }
-            Value::Null if self.is_zero() => visitor.visit_seq(Items::new(self, &[])),
+            Value::Null if self.is_empty() => visitor.visit_seq(Items::new(self, &[])),
             other => {
                 let actual = other.go_type();
                 Err(Failure::new(format!("source data must be an array or slice, got {actual}")))
@@ -319,7 +336,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.node.value {
             Value::Mapping(_) => self.keys(Keys::all(self), visitor),
-            _ if self.is_empty_root() || self.is_zero() => self.keys(Keys::all(self), visitor),
+            _ if self.is_empty_root() || self.is_empty() => self.keys(Keys::all(self), visitor),
             _ => expected_map(self).map_err(|f| self.blame(f)),
         }
     }
@@ -356,6 +373,12 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         visitor.visit_unit()
     }
+}
+
+/// A float as whole nanoseconds, of which Go's durations hold some 292 years.
+fn whole(nanos: f64) -> Option<u64> {
+    let is_whole = nanos.fract() == 0.0 && (0.0..9.2e18).contains(&nanos);
+    is_whole.then_some(nanos as u64)
 }
 
 fn expected_map<T>(decoder: Decoder<'_, '_>) -> Result<T, Failure> {

@@ -51,7 +51,7 @@ pub struct Node {
 /// A value of the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing: keeps the default of whatever it is decoded into.
+    /// Nothing: the zero of a plain value; keeps the default of anything else.
     Null,
     /// `true` or `false`.
     Bool(bool),

@@ -15,6 +15,10 @@ use super::Node;
 pub enum Reading {
     /// As the value it is.
     Value,
+    /// As a bool.
+    Bool,
+    /// As a number.
+    Number,
     /// As a text: of an expanded value that is its original text.
     Text,
     /// As a text that stands for the list of what is between its commas.
@@ -63,7 +67,7 @@ fn note(readings: &mut HashMap<usize, Reading>, node: usize, reading: Reading) {
 
 fn rank(reading: Reading) -> u8 {
     match reading {
-        Reading::Value => 0,
+        Reading::Value | Reading::Bool | Reading::Number => 0,
         Reading::Text => 1,
         Reading::Pieces => 2,
         Reading::Duration(_) => 3,
