@@ -16,6 +16,7 @@ mod scalar;
 mod sections;
 mod service;
 mod source;
+pub mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod yaml;
@@ -30,6 +31,7 @@ pub use sections::{Configured, Kind, Sections};
 pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service};
 use source::Location;
 pub use source::{Outside, schemes};
+pub use yaml_out::to_yaml;
 
 /// What the command line says of a configuration: where it is, and which gates are on.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,18 @@
 //! Configurations from an enemy: what the fuzz target and the smoke test hold the loader to.
 //!
-//! Whatever the bytes, loading ends, does not panic, says the same twice, and refuses with words.
+//! Whatever the bytes, loading ends, does not panic, says the same twice, and refuses with words; and what is
+//! printed of what was loaded is YAML.
 
 use std::io;
+use std::sync::Arc;
+
+use component::config::Seen;
 
 use crate::components::FACTORIES;
-use crate::config::Outside;
-use crate::prepare::prepare;
+use crate::config::gates::Gates;
+use crate::config::{Mode, Outside, Printed, Sources, load, yaml};
+use crate::graph::Plan;
+use crate::prepare::{VERSION, prepare};
 
 /// Loads `data` as a configuration, whose parts between NUL bytes are the main text, and the texts that any
 /// variable and any file hold. Panics where the loader does not keep its promises.
@@ -24,6 +30,23 @@ pub fn check(data: &[u8]) {
             assert!(first.problems().iter().all(|p| !p.message.is_empty()), "every problem has words");
         }
         (first, second) => panic!("once {first:?}, once {second:?}"),
+    }
+    print(vec![location.clone()], "", &world);
+    let gates = "confmap.enableMergeAppendOption,service.AllowNoPipelines,service.profilesSupport";
+    print(vec![location.clone(), "env:VARIABLE".to_owned(), location], gates, &world);
+}
+
+/// Prints what the locations come to, valid or not.
+fn print(locations: Vec<String>, gates: &str, world: &World) {
+    let gates = Gates::parse(&[gates]).expect("these gates exist");
+    let Ok(loaded) = load(&Sources { locations, gates }, world) else { return };
+    let seen = Seen::default();
+    let _ = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION);
+    for mode in [Mode::Redacted, Mode::Unredacted] {
+        let printed = Printed { root: &loaded.root, seen: &seen, mode };
+        let text = printed.to_yaml().expect("a tree of plain values can be printed");
+        let again = yaml::parse(&text, &Arc::from("printed"));
+        assert!(again.is_ok() || text.len() > yaml::TEXT_BYTES_MAX, "{text}\ndoes not read back: {again:?}");
     }
 }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use component::{Factory, Signal, Stability};
+use anyhow::Context as _;
+use component::{Factory, Stability};
 use serde::Serialize;
 
 use crate::components::FACTORIES;
-use crate::config::schemes;
+use crate::config::{schemes, to_yaml};
 use crate::prepare::VERSION;
 
 /// Prints the tables.
 pub fn run(out: &mut dyn Write) -> anyhow::Result<()> {
-    out.write_all(serde_yaml::to_string(&Output::new())?.as_bytes())?;
-    Ok(())
+    out.write_all(to_yaml(&Output::new())?.as_bytes()).context("cannot print the components")
 }
 
 #[derive(Serialize)]
@@ -25,6 +25,8 @@ struct Output {
     connectors: Vec<Row>,
     extensions: Vec<Row>,
     providers: Vec<Provider>,
+    /// What changes a configuration between its expansion and its decoding: nothing does.
+    converters: Vec<Provider>,
 }
 
 #[derive(Serialize)]
@@ -58,9 +60,10 @@ impl Output {
             receivers: rows(FACTORIES.receivers),
             processors: rows(FACTORIES.processors),
             exporters: rows(FACTORIES.exporters),
-            connectors: Vec::new(),
-            extensions: Vec::new(),
+            connectors: rows(FACTORIES.connectors),
+            extensions: rows(FACTORIES.extensions),
             providers: schemes().map(|scheme| Provider { scheme, module: module() }).collect(),
+            converters: Vec::new(),
         }
     }
 }
@@ -74,12 +77,13 @@ fn rows<T: ?Sized>(factories: &[Factory<T>]) -> Vec<Row> {
     factories.iter().map(|f| Row { name: f.kind, module: module(), stability: stability(f) }).collect()
 }
 
+/// A word for each signal that it handles; an extension handles none, and has one for itself.
 fn stability<T: ?Sized>(factory: &Factory<T>) -> BTreeMap<&'static str, &'static str> {
-    let word = |signal| match factory.signals.contains(&signal) {
-        true => word_of(factory.stability),
-        false => "Undefined",
-    };
-    Signal::STABLE.into_iter().map(|signal| (signal.name(), word(signal))).collect()
+    let word = word_of(factory.stability);
+    match factory.signals {
+        [] => [("extension", word)].into(),
+        signals => signals.iter().map(|signal| (signal.name(), word)).collect(),
+    }
 }
 
 fn word_of(stability: Stability) -> &'static str {
@@ -103,11 +107,17 @@ mod tests {
             ("receivers", FACTORIES.receivers.iter().map(|f| f.kind).collect::<Vec<_>>()),
             ("processors", FACTORIES.processors.iter().map(|f| f.kind).collect()),
             ("exporters", FACTORIES.exporters.iter().map(|f| f.kind).collect()),
+            ("connectors", FACTORIES.connectors.iter().map(|f| f.kind).collect()),
+            ("extensions", FACTORIES.extensions.iter().map(|f| f.kind).collect()),
         ] {
             let rows = yaml[section].as_sequence().unwrap();
             let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
             assert_eq!(names, kinds, "{section}");
         }
         assert_eq!(yaml["buildinfo"]["version"], VERSION);
+        assert_eq!(yaml["receivers"][1]["stability"]["traces"], "Stable");
+        let schemes: Vec<&str> =
+            yaml["providers"].as_sequence().unwrap().iter().map(|p| p["scheme"].as_str().unwrap()).collect();
+        assert_eq!(schemes, ["env", "file", "http", "https", "yaml"]);
     }
 }

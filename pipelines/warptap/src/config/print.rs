@@ -34,7 +34,7 @@ pub struct Printed<'a> {
 impl Printed<'_> {
     /// As YAML that reads back, here and elsewhere.
     pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
-        Ok(super::yaml_out::to_text(&serde_yaml::to_value(self)?))
+        super::to_yaml(self)
     }
 }
 
@@ -93,6 +93,9 @@ impl Shown<'_> {
             (Some(Reading::Duration(duration)), ..) => serializer.collect_str(&GoDuration::from(duration)),
             (Some(Reading::Pieces), Value::String(text), _) => pieces(text, serializer),
             (Some(Reading::Text | Reading::Secret), _, Some(text)) => serializer.serialize_str(text),
+            (Some(Reading::Text | Reading::Secret), Value::Null, _) => serializer.serialize_str(""),
+            (Some(Reading::Bool), Value::Null, _) => serializer.serialize_bool(false),
+            (Some(Reading::Number), Value::Null, _) => serializer.serialize_u64(0),
             (_, Value::String(text), _) => serializer.serialize_str(text),
             (_, Value::Bool(b), _) => serializer.serialize_bool(*b),
             (_, Value::Int(i), _) => integer(*i, serializer),
@@ -104,22 +107,19 @@ impl Shown<'_> {
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let reading = self.whole.seen.reading(self.node);
+        let is_text = matches!(reading, Some(Reading::Text | Reading::Secret));
         match &self.node.value {
-            Value::Sequence(items) => self.sequence(items, serializer),
-            Value::Mapping(entries) => {
+            Value::Sequence(items) if !is_text => self.sequence(items, serializer),
+            Value::Mapping(entries) if !is_text => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for entry in entries {
                     map.serialize_entry(&entry.key, &self.below(&entry.key, &entry.value))?;
                 }
                 map.end()
             }
-            _ => {
-                let reading = self.whole.seen.reading(self.node);
-                match self.is_hidden(reading) {
-                    true => serializer.serialize_str(REDACTED),
-                    false => self.scalar(reading, serializer),
-                }
-            }
+            _ if self.is_hidden(reading) => serializer.serialize_str(REDACTED),
+            _ => self.scalar(reading, serializer),
         }
     }
 }

@@ -25,7 +25,7 @@ struct Config {
 }
 
 fn outside() -> Made {
-    Made { env: [("OCTAL", "0123"), ("TOKEN", "123456")].into(), ..Made::default() }
+    Made { env: [("OCTAL", "0123"), ("TOKEN", "123456"), ("MAP", "{a: 1}")].into(), ..Made::default() }
 }
 
 /// What a component's section is printed as, as one line.
@@ -57,6 +57,8 @@ fn values_are_printed_as_they_are_read() {
     check_same("{text: '${OCTAL}', number: '${OCTAL}'}", r#"{text: "0123", number: 83}"#);
     check_same("{wait: 90000000000}", r#"{wait: "1m30s"}"#);
     check_same("{wait: 1500ms}", r#"{wait: "1.5s"}"#);
+    check_same("{text: '${MAP}'}", r#"{text: "{a: 1}"}"#);
+    check_same("{text: , number: '${UNSET}', wait: }", r#"{text: "", number: 0, wait: "0s"}"#);
     check_same("{words: 'a,b'}", r#"{words: ["a", "b"]}"#);
     check_same("{queue: {enabled: false, text: a}}", r#"{queue: {enabled: false, text: "a"}}"#);
     check_same("", "null");
@@ -66,6 +68,7 @@ fn values_are_printed_as_they_are_read() {
 fn secrets_are_not_printed() {
     check("{token: abc}", r#"{token: "[REDACTED]"}"#, r#"{token: "abc"}"#);
     check("{token: '${TOKEN}'}", r#"{token: "[REDACTED]"}"#, r#"{token: "123456"}"#);
+    check("{token: '${MAP}'}", r#"{token: "[REDACTED]"}"#, r#"{token: "{a: 1}"}"#);
     check("{tokens: [a, b]}", r#"{tokens: ["[REDACTED]", "[REDACTED]"]}"#, r#"{tokens: ["a", "b"]}"#);
     check("{tokens: 'a,b'}", r#"{tokens: "[REDACTED]"}"#, r#"{tokens: "a,b"}"#);
     check("{headers: {k: v}}", r#"{headers: {k: "[REDACTED]"}}"#, r#"{headers: {k: "v"}}"#);

@@ -4,9 +4,15 @@
 use std::fmt::Write as _;
 
 use component::config::Value;
+use serde::Serialize;
 use serde_yaml::Value as Plain;
 
 use super::scalar;
+
+/// Anything that is made of mappings, lists and scalars, as YAML that reads back, here and elsewhere.
+pub fn to_yaml(value: &impl Serialize) -> Result<String, serde_yaml::Error> {
+    Ok(to_text(&serde_yaml::to_value(value)?))
+}
 
 /// The text of a tree.
 pub(super) fn to_text(value: &Plain) -> String {
