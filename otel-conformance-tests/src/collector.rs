@@ -65,7 +65,7 @@ pub struct Collector {
 
 /// Starts a Collector on free ports: the OTLP receiver, the processors, a file, and more exporters if asked.
 pub fn real_collector(config: &CollectorConfig) -> Result<Collector, Skip> {
-    let program = program()?;
+    let program = collector_program()?;
     // Between the choice of a free port and its use somebody else may take it.
     let mut refused = None;
     for _ in 0..3 {
@@ -193,8 +193,8 @@ fn yaml(config: &CollectorConfig, grpc: SocketAddr, http: SocketAddr, folder: &P
     )
 }
 
-/// The built Collector.
-fn program() -> Result<PathBuf, Skip> {
+/// The built Collector, for tests of its command line.
+pub fn collector_program() -> Result<PathBuf, Skip> {
     let folder = peers::folder()?.join(format!("collector-{VERSION}"));
     let program = folder.join("built/otelcol");
     let is_wanted = std::env::var_os("WARPTAP_PEERS").is_some_and(|wish| wish == "build");

@@ -13,7 +13,7 @@ mod peers;
 mod python;
 mod same;
 
-pub use collector::{Collector, CollectorConfig, real_collector};
+pub use collector::{Collector, CollectorConfig, collector_program, real_collector};
 pub use ours::{Exporting, Sink, build_exporter, processed};
 pub use peers::Skip;
 pub use python::{Protocol, PythonServer, Received, json_by_python, python_server};
