@@ -11,6 +11,7 @@ mod nvidia;
 mod rig;
 mod rows;
 mod steps;
+mod sums;
 mod traces;
 
 /// Not a test: this is where a player's process begins.
