@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use component::Host;
 use component::config::ConfigError;
 
 use crate::components::FACTORIES;
 use crate::config::{Loaded, Process, Sources};
 use crate::graph::{Graph, Reloaded, StartError, Stopped};
-use crate::prepare::{self, Prepared, prepare};
+use crate::prepare::{self, Built, Prepared, prepare};
+use crate::telemetry::{Telemetry, TelemetryError};
 
 /// How long a stop may take in all.
 pub const STOP_MAX: Duration = Duration::from_secs(30);
@@ -20,7 +20,11 @@ pub struct Collector {
     graph: Graph,
     sources: Sources,
     loaded: Loaded,
+    telemetry: Telemetry,
 }
+
+/// How long the collector's own telemetry may take to send what is left, after everything else has stopped.
+const TELEMETRY_STOP_MAX: Duration = Duration::from_secs(5);
 
 /// Why a reload did not take place.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +32,9 @@ pub enum ReloadError {
     /// The new configuration is wrong. Nothing was touched.
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// The collector's own telemetry cannot be what the new configuration says. The old one goes on.
+    #[error("{0}")]
+    Telemetry(#[from] TelemetryError),
     /// A component could not start by the new configuration. The old one runs again.
     #[error("{0}")]
     Start(StartError),
@@ -43,10 +50,21 @@ pub enum ReloadError {
 
 impl Collector {
     /// Starts what was prepared from `sources`.
-    pub async fn start(prepared: Prepared, sources: Sources, host: &Host) -> Result<Self, StartError> {
+    pub async fn start(
+        prepared: Prepared,
+        sources: Sources,
+        telemetry: Telemetry,
+    ) -> Result<Self, StartError> {
         let Prepared { plan, loaded, .. } = prepared;
-        let graph = Graph::start(plan, host, STOP_MAX).await?;
-        Ok(Collector { graph, sources, loaded })
+        let host = telemetry.host();
+        host.state().set_gates(sources.gates.shown());
+        match Graph::start(plan, &host, STOP_MAX).await {
+            Ok(graph) => Ok(Collector { graph, sources, loaded, telemetry }),
+            Err(error) => {
+                telemetry.stop(TELEMETRY_STOP_MAX).await;
+                Err(error)
+            }
+        }
     }
 
     /// Reads the sources again and makes the graph what they say now. A configuration that is wrong changes
@@ -55,11 +73,12 @@ impl Collector {
         let sources = self.sources.clone();
         // Sources may be files and servers: reading them may block.
         let prepared = tokio::task::spawn_blocking(move || prepare(&sources, &Process, FACTORIES)).await;
-        let Prepared { plan, loaded, warnings, .. } =
+        let Prepared { plan, loaded, warnings, telemetry } =
             prepared.expect("reading a configuration does not panic")?;
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
+        self.telemetry.reconfigure(&telemetry).await?;
         match self.graph.reload(plan, STOP_MAX).await {
             Ok(reloaded) => {
                 self.loaded = loaded;
@@ -70,7 +89,10 @@ impl Collector {
     }
 
     async fn take_back(&mut self, new: StartError) -> Result<Reloaded, ReloadError> {
-        let plan = prepare::plan(&self.loaded, FACTORIES)?.plan;
+        let Built { plan, telemetry } = prepare::plan(&self.loaded, FACTORIES)?;
+        if let Err(error) = self.telemetry.reconfigure(&telemetry).await {
+            tracing::error!(%error, "the collector's own telemetry could not be had back");
+        }
         match self.graph.reload(plan, STOP_MAX).await {
             Ok(_) => Err(ReloadError::Start(new)),
             Err(old) => Err(ReloadError::Lost { new, old }),
@@ -82,8 +104,11 @@ impl Collector {
         self.graph.failed().await
     }
 
-    /// Stops everything, within [`STOP_MAX`].
+    /// Stops everything, within [`STOP_MAX`], and then what tells of it.
     pub async fn stop(self) -> Stopped {
-        self.graph.stop(STOP_MAX).await
+        let stopped = self.graph.stop(STOP_MAX).await;
+        tracing::info!("Shutdown complete.");
+        self.telemetry.stop(TELEMETRY_STOP_MAX).await;
+        stopped
     }
 }

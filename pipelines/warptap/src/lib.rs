@@ -12,6 +12,7 @@ pub mod graph;
 pub mod hostile;
 mod logging;
 pub mod prepare;
+pub mod telemetry;
 
 use std::io::Write as _;
 use std::process::ExitCode;

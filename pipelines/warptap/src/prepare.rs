@@ -3,15 +3,16 @@
 
 use component::config::{ConfigError, Problem, Seen};
 
-use crate::config::{Loaded, LogLevel, Outside, Sources, load};
+use crate::config::telemetry::Telemetry;
+use crate::config::{Loaded, Outside, Sources, load};
 use crate::graph::{Factories, Plan};
 
 /// A configuration that can be run.
 pub struct Prepared {
     /// What to run.
     pub plan: Plan,
-    /// What to log.
-    pub log_level: LogLevel,
+    /// What to tell of oneself.
+    pub telemetry: Telemetry,
     /// What is odd but no error.
     pub warnings: Vec<Problem>,
     /// What it was made of.
@@ -25,17 +26,17 @@ pub fn prepare(
     factories: Factories<'_>,
 ) -> Result<Prepared, ConfigError> {
     let loaded = load(sources, outside)?;
-    let Built { plan, log_level } = plan(&loaded, factories)?;
+    let Built { plan, telemetry } = plan(&loaded, factories)?;
     let warnings = loaded.warnings.iter().cloned().chain(plan.warnings.clone()).collect();
-    Ok(Prepared { plan, log_level, warnings, loaded })
+    Ok(Prepared { plan, telemetry, warnings, loaded })
 }
 
 /// What a loaded configuration comes to.
 pub struct Built {
     /// What to run.
     pub plan: Plan,
-    /// What to log.
-    pub log_level: LogLevel,
+    /// What to tell of oneself.
+    pub telemetry: Telemetry,
 }
 
 /// Builds what a loaded configuration says.
@@ -43,7 +44,7 @@ pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigEr
     let seen = Seen::default();
     let sections = loaded.sections(&seen);
     let plan = Plan::build(&sections, factories, VERSION)?;
-    Ok(Built { plan, log_level: sections.service.log_level })
+    Ok(Built { plan, telemetry: sections.service.telemetry })
 }
 
 /// The version of this binary.

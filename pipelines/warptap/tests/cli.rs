@@ -58,7 +58,7 @@ fn a_right_configuration_validates_in_silence_and_runs_until_a_signal() {
         return println!("skipped: the otlp receiver is not built in yet");
     }
     let yaml = "yaml:{receivers: {otlp: {protocols: {http: {endpoint: '127.0.0.1:0'}}}}, exporters: {debug: }, \
-        service: {pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}";
+        service: {telemetry: {metrics: {level: none}}, pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}";
     check(&["validate", "--config", yaml], 0, "", "");
     let mut child = warptap(&["--config", yaml]).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());

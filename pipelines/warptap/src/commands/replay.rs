@@ -100,7 +100,7 @@ fn one(
 
 fn replay_to_pipelines(args: &ReplayArgs) -> anyhow::Result<()> {
     let prepared = prepare(&args.config.all()?, &Process, FACTORIES).map_err(refused)?;
-    crate::logging::init(prepared.log_level);
+    crate::logging::init(prepared.telemetry.logs.level);
     let plan = prepared.plan.without_receivers();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

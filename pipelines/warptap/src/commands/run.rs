@@ -9,17 +9,13 @@ use crate::commands::refused;
 use crate::components::FACTORIES;
 use crate::config::{Process, Sources};
 use crate::graph::{Reloaded, Stopped};
-use crate::logging;
 use crate::prepare::{Prepared, prepare};
+use crate::telemetry::Telemetry;
 
 /// Runs the configuration of the arguments.
 pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let sources: Sources = args.all()?;
     let prepared = prepare(&sources, &Process, FACTORIES).map_err(refused)?;
-    logging::init(prepared.log_level);
-    for warning in &prepared.warnings {
-        tracing::warn!("{warning}");
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -32,9 +28,12 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 
 async fn serve(prepared: Prepared, sources: Sources) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    let host = component::Host::detached();
+    let telemetry = Telemetry::start(&prepared.telemetry).await?;
+    for warning in &prepared.warnings {
+        tracing::warn!("{warning}");
+    }
     let mut collector = tokio::select! {
-        started = Collector::start(prepared, sources, &host) => started?,
+        started = Collector::start(prepared, sources, telemetry) => started?,
         name = signals.stop() => bail!("{name} while starting"),
     };
     // The Collector's own sentence: what waits for one to be ready looks for it.
@@ -45,7 +44,6 @@ async fn serve(prepared: Prepared, sources: Sources) -> anyhow::Result<()> {
         stopped = collector.stop() => stopped,
         name = signals.stop() => bail!("{name} while stopping: what was in flight is lost"),
     };
-    tracing::info!("Shutdown complete.");
     match (broken, abandoned.as_slice()) {
         (None, []) => Ok(()),
         (Some(name), _) => bail!("{name} panicked"),

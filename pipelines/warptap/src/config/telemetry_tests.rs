@@ -74,8 +74,11 @@ fn readers_pull_and_push() {
         &[],
     )
     .metrics;
-    let [Reader::Pull(prometheus), Reader::Periodic { interval, exporter: Exporter::Otlp(otlp), .. }, Reader::Periodic { .. }] =
-        metrics.readers.as_slice()
+    let [
+        Reader::Pull(prometheus),
+        Reader::Periodic { interval, exporter: Exporter::Otlp(otlp), .. },
+        Reader::Periodic { .. },
+    ] = metrics.readers.as_slice()
     else {
         panic!("{metrics:?}")
     };
@@ -91,8 +94,11 @@ fn processors_have_the_defaults_of_go() {
     let text = "traces: {processors: [{batch: {exporter: {otlp: {protocol: http/protobuf, endpoint: 'https://h/x', \
         headers: [{name: a, value: b}], headers_list: 'c=d, e=f'}}}}]}";
     let traces = check(text, &[], &[]).traces;
-    let [Processor { delay, batch_size_max: 512, queue_size_max: 2048, exporter: Exporter::Otlp(otlp), .. }] =
-        traces.as_slice()
+    let [
+        Processor {
+            delay, batch_size_max: 512, queue_size_max: 2048, exporter: Exporter::Otlp(otlp), ..
+        },
+    ] = traces.as_slice()
     else {
         panic!("{traces:?}")
     };
@@ -108,8 +114,12 @@ fn the_resource_is_a_list_or_keys() {
     let text = |text: &str| Value::String(text.to_owned());
     let list = check("resource: {attributes: [{name: a, value: b}, {name: n, value: 3}]}", &[], &[]).resource;
     assert_eq!(list.attributes, [("a".to_owned(), text("b")), ("n".to_owned(), Value::Int(3))]);
-    let keys = check("resource: {a: b, service.version: null}", &[], &["resource: legacy inline map"]).resource;
-    assert_eq!((keys.attributes, keys.removed), (vec![("a".to_owned(), text("b"))], vec!["service.version".to_owned()]));
+    let keys =
+        check("resource: {a: b, service.version: null}", &[], &["resource: legacy inline map"]).resource;
+    assert_eq!(
+        (keys.attributes, keys.removed),
+        (vec![("a".to_owned(), text("b"))], vec!["service.version".to_owned()])
+    );
 }
 
 #[test]
@@ -122,30 +132,45 @@ fn what_cannot_be_run_is_a_problem_with_its_place() {
         ("metrics: {readers: []}", &["metrics::readers: collector telemetry metrics reader should exist"]),
         ("metrics: {views: []}", &["metrics::views: service::telemetry::metrics::views can only be set"]),
         ("metrics: {readers: [{}]}", &["metrics::readers[0]: no valid metric reader"]),
-        ("metrics: {readers: [{pull: {exporter: {prometheus: {}}}}]}", &[
-            "metrics::readers[0]::pull::exporter::prometheus: host must be specified",
-            "metrics::readers[0]::pull::exporter::prometheus: port must be specified",
-        ]),
-        ("metrics: {readers: [{periodic: {interval: 5s, exporter: {console: {}}}}]}", &[
-            "metrics::readers[0]::periodic::interval: expected type 'uint64'",
-        ]),
-        ("metrics: {readers: [{periodic: {exporter: {console: }}}]}", &[
-            "metrics::readers[0]::periodic::exporter: no valid metric exporter",
-        ]),
-        ("metrics: {readers: [{periodic: {exporter: {otlp: {protocol: http/json, endpoint: h}}}}]}", &[
-            "metrics::readers[0]::periodic::exporter::otlp::protocol: unsupported protocol \"http/json\"",
-        ]),
+        (
+            "metrics: {readers: [{pull: {exporter: {prometheus: {}}}}]}",
+            &[
+                "metrics::readers[0]::pull::exporter::prometheus: host must be specified",
+                "metrics::readers[0]::pull::exporter::prometheus: port must be specified",
+            ],
+        ),
+        (
+            "metrics: {readers: [{periodic: {interval: 5s, exporter: {console: {}}}}]}",
+            &["metrics::readers[0]::periodic::interval: expected type 'uint64'"],
+        ),
+        (
+            "metrics: {readers: [{periodic: {exporter: {console: }}}]}",
+            &["metrics::readers[0]::periodic::exporter: no valid metric exporter"],
+        ),
+        (
+            "metrics: {readers: [{periodic: {exporter: {otlp: {protocol: http/json, endpoint: h}}}}]}",
+            &["metrics::readers[0]::periodic::exporter::otlp::protocol: unsupported protocol \"http/json\""],
+        ),
         ("traces: {processors: [{}]}", &["traces::processors[0]: unsupported span processor type"]),
         ("traces: {propagators: [x]}", &["traces::propagators[0]: unsupported trace propagator \"x\""]),
-        ("traces: {processors: [{simple: {exporter: {otlp: {protocol: grpc, temporality_preference: delta}}}}]}", &[
-            "traces::processors[0]::simple::exporter::otlp: has invalid keys: temporality_preference",
-        ]),
-        ("resource: {a: 3}", &["resource::a: legacy resource attribute \"a\" must be string or null"]),
-        ("resource: {attributes_list: a=b}", &["resource::attributes_list: resource::attributes_list is not"]),
+        (
+            "traces: {processors: [{simple: {exporter: {otlp: {protocol: grpc, temporality_preference: delta}}}}]}",
+            &["traces::processors[0]::simple::exporter::otlp: has invalid keys: temporality_preference"],
+        ),
+        (
+            "resource: {attributes_list: a=b}",
+            &["resource::attributes_list: resource::attributes_list is not"],
+        ),
         ("metrics: {level: detailed, views: [{}]}", &["metrics::views[0]: view: no selector provided"]),
     ] {
         check(text, problems, &[]);
     }
+    let number = "resource: {a: 3}";
+    check(
+        number,
+        &["resource::a: legacy resource attribute \"a\" must be string or null"],
+        &["resource: legacy"],
+    );
     let both = "resource: {attributes: [{name: a, value: b}], c: d}";
     check(both, &["resource: resource::attributes cannot be used together"], &["resource: legacy inline"]);
 }
@@ -156,7 +181,10 @@ fn what_changes_nothing_is_told() {
         ("metrics: {address: ':8888'}", &["metrics::address: is ignored"] as &[&str]),
         ("logs: {development: true}", &["logs::development: is accepted"]),
         ("logs: {disable_stacktrace: false}", &["logs::disable_stacktrace: is accepted"]),
-        ("traces: {propagators: [b3], sampler: {always_on: }}", &["traces::propagators[0]: ", "traces::sampler: "]),
+        (
+            "traces: {propagators: [b3], sampler: {always_on: }}",
+            &["traces::propagators[0]: ", "traces::sampler: "],
+        ),
         ("resource: {schema_url: x, detectors: {}}", &["resource::schema_url: ", "resource::detectors: "]),
     ] {
         check(text, &[], warnings);

@@ -296,8 +296,11 @@ fn view(index: usize, keys: &ViewKeys, reading: &mut Reading<'_>) -> Option<View
     if written.meter_schema_url.is_some() {
         reading.no_effect(&format!("{path}::selector::meter_schema_url"));
     }
-    let stream =
-        keys.stream.as_ref().map(|keys| stream(keys, &format!("{path}::stream"), reading)).unwrap_or_default();
+    let stream = keys
+        .stream
+        .as_ref()
+        .map(|keys| stream(keys, &format!("{path}::stream"), reading))
+        .unwrap_or_default();
     Some(View { selector, stream })
 }
 
@@ -333,7 +336,10 @@ fn aggregation(keys: &AggregationKeys) -> Option<Aggregation> {
     if let Some(keys) = &keys.explicit_bucket_histogram {
         return keys.boundaries.clone().map(Aggregation::Buckets);
     }
-    let rows =
-        [(&keys.drop, Aggregation::Drop), (&keys.last_value, Aggregation::LastValue), (&keys.sum, Aggregation::Sum)];
+    let rows = [
+        (&keys.drop, Aggregation::Drop),
+        (&keys.last_value, Aggregation::LastValue),
+        (&keys.sum, Aggregation::Sum),
+    ];
     rows.into_iter().find(|(marker, _)| marker.is_some()).map(|(_, aggregation)| aggregation)
 }

@@ -1,0 +1,278 @@
+//! What a line of the log looks like: as the Collector's, whose log is zap's. On the console columns with the
+//! fields as JSON behind them, or all of it as one JSON object.
+
+use std::fmt::{self, Write as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing::Metadata;
+use tracing::field::{Field, Visit};
+
+use crate::config::LogLevel;
+use crate::config::telemetry::Encoding;
+
+/// A message on its way into a line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Message {
+    /// What is said.
+    pub(super) text: String,
+    /// What is said besides, in order.
+    pub(super) fields: Vec<(&'static str, Value)>,
+}
+
+/// What a field says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Bool(bool),
+    Int(i64),
+    Unsigned(u64),
+    Float(f64),
+    Text(String),
+}
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, Value::Text(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, Value::Text(value.to_owned()));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, Value::Bool(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, Value::Int(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, Value::Unsigned(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, Value::Float(value));
+    }
+}
+
+impl Message {
+    fn put(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::Text(text)) => self.text = text,
+            (name, value) => self.fields.push((name, value)),
+        }
+    }
+}
+
+/// What lines have in common.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layout {
+    pub(super) encoding: Encoding,
+    pub(super) tells_caller: bool,
+    /// What every line says: names, and values in JSON.
+    pub(super) context: Vec<(String, String)>,
+}
+
+impl Layout {
+    /// A whole line, with its end.
+    pub(super) fn line(
+        &self,
+        at: SystemTime,
+        level: LogLevel,
+        caller: Option<&str>,
+        message: &Message,
+    ) -> String {
+        let caller = caller.filter(|_| self.tells_caller);
+        let (time, level) = (iso8601(at), name(level));
+        let mut line = String::with_capacity(256);
+        match self.encoding {
+            Encoding::Console => {
+                let caller = caller.map(|caller| format!("{caller}\t")).unwrap_or_default();
+                let _ = write!(line, "{time}\t{level}\t{caller}{}", message.text);
+                let mut fields = Fields { out: String::new(), colon: ": ", comma: ", " };
+                self.fields(&mut fields, message);
+                if !fields.out.is_empty() {
+                    let _ = write!(line, "\t{{{}}}", fields.out);
+                }
+            }
+            Encoding::Json => {
+                let mut fields = Fields { out: String::new(), colon: ":", comma: "," };
+                fields.text("level", level);
+                fields.text("ts", &time);
+                caller.inspect(|caller| fields.text("caller", caller));
+                fields.text("msg", &message.text);
+                self.fields(&mut fields, message);
+                let _ = write!(line, "{{{}}}", fields.out);
+            }
+        }
+        line.push('\n');
+        line
+    }
+
+    fn fields(&self, fields: &mut Fields, message: &Message) {
+        for (name, json) in &self.context {
+            fields.raw(name, if fields.colon == ":" { compact(json) } else { json.clone() });
+        }
+        for (name, value) in &message.fields {
+            match value {
+                Value::Bool(b) => fields.raw(name, b.to_string()),
+                Value::Int(i) => fields.raw(name, i.to_string()),
+                Value::Unsigned(i) => fields.raw(name, i.to_string()),
+                // Of these JSON knows no number.
+                Value::Float(f) if !f.is_finite() => fields.text(name, &f.to_string()),
+                Value::Float(f) => fields.raw(name, f.to_string()),
+                Value::Text(text) => fields.text(name, text),
+            }
+        }
+    }
+}
+
+/// The object of the resource as it stands on the console; in JSON it has no blanks.
+pub(super) fn object(pairs: &[(String, String)]) -> String {
+    let mut fields = Fields { out: String::new(), colon: ": ", comma: ", " };
+    pairs.iter().for_each(|(name, text)| fields.text(name, text));
+    format!("{{{}}}", fields.out)
+}
+
+fn compact(json: &str) -> String {
+    match serde_json::from_str::<serde_json::Value>(json) {
+        Ok(value) => value.to_string(),
+        Err(_) => json.to_owned(),
+    }
+}
+
+/// The inside of a JSON object that grows.
+struct Fields {
+    out: String,
+    colon: &'static str,
+    comma: &'static str,
+}
+
+impl Fields {
+    fn raw(&mut self, name: &str, json: impl fmt::Display) {
+        let comma = if self.out.is_empty() { "" } else { self.comma };
+        let _ = write!(self.out, "{comma}{}{}{json}", quoted(name), self.colon);
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.raw(name, quoted(text));
+    }
+}
+
+fn quoted(text: &str) -> serde_json::Value {
+    serde_json::Value::from(text)
+}
+
+/// The name of a level.
+pub(super) fn name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    }
+}
+
+/// Where a message is from: folder, file and line. A folder `src` says nothing, so the one above it stands
+/// in its place.
+pub(super) fn caller(metadata: &Metadata<'_>) -> Option<String> {
+    let (file, line) = (metadata.file()?, metadata.line()?);
+    let mut parts = file.rsplit('/');
+    let file = parts.next()?;
+    match parts.find(|part| *part != "src") {
+        Some(folder) => Some(format!("{folder}/{file}:{line}")),
+        None => Some(format!("{file}:{line}")),
+    }
+}
+
+/// ISO 8601 to milliseconds, in UTC.
+fn iso8601(at: SystemTime) -> String {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86400, since.as_secs() % 86400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let millis = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// Year, month and day of a number of days since 1970: counted from March, so that a leap day is a year's last.
+fn date(days: u64) -> (u64, u64, u64) {
+    // From 0000-03-01, in eras of 400 years, each of 146097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let month_day = day - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + carry, month, month_day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_laid_out_as_the_collectors() {
+        let at = UNIX_EPOCH + Duration::from_millis(1_795_274_035_365);
+        let text = || "Starting \"HTTP\" server".to_owned();
+        let fields = vec![
+            ("otelcol.component.id", Value::Text("otlp".to_owned())),
+            ("resource spans", Value::Int(1)),
+            ("share", Value::Float(0.5)),
+            ("odd", Value::Float(f64::NAN)),
+            ("path", Value::Text("a\\b\n".to_owned())),
+        ];
+        let message = Message { text: text(), fields };
+        let bare = Message { text: text(), fields: Vec::new() };
+        let resource =
+            object(&[("service.name".to_owned(), "x".to_owned()), ("v".to_owned(), String::new())]);
+        let context = vec![("zone".to_owned(), "3".to_owned()), ("resource".to_owned(), resource)];
+        let console = Layout { encoding: Encoding::Console, tells_caller: true, context };
+        let json = Layout { encoding: Encoding::Json, ..console.clone() };
+        let silent = Layout { tells_caller: false, context: Vec::new(), ..console.clone() };
+        for (layout, message, want) in [
+            (
+                &console,
+                &message,
+                concat!(
+                    "2026-11-21T15:13:55.365Z\twarn\totlp/lib.rs:120\tStarting \"HTTP\" server\t",
+                    r#"{"zone": 3, "resource": {"service.name": "x", "v": ""}, "otelcol.component.id": "otlp", "#,
+                    r#""resource spans": 1, "share": 0.5, "odd": "NaN", "path": "a\\b\n"}"#,
+                    "\n"
+                ),
+            ),
+            (
+                &json,
+                &message,
+                concat!(
+                    r#"{"level":"warn","ts":"2026-11-21T15:13:55.365Z","caller":"otlp/lib.rs:120","#,
+                    r#""msg":"Starting \"HTTP\" server","zone":3,"resource":{"service.name":"x","v":""},"#,
+                    r#""otelcol.component.id":"otlp","resource spans":1,"share":0.5,"odd":"NaN","path":"a\\b\n"}"#,
+                    "\n"
+                ),
+            ),
+            (&silent, &bare, "2026-11-21T15:13:55.365Z\twarn\tStarting \"HTTP\" server\n"),
+        ] {
+            assert_eq!(layout.line(at, LogLevel::Warn, Some("otlp/lib.rs:120"), message), want);
+        }
+    }
+
+    #[test]
+    fn days_are_dates() {
+        for (days, want) in [
+            (0, (1970, 1, 1)),
+            (58, (1970, 2, 28)),
+            (59, (1970, 3, 1)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (20_088, (2024, 12, 31)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(date(days), want, "{days}");
+        }
+    }
+}

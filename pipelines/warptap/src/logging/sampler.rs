@@ -1,0 +1,69 @@
+//! Thinning out lines that repeat, as zap does: of those with one level and one message in a tick, the first
+//! few are told, and then one in so many.
+//!
+//! Counters are in a table of fixed size by a hash of level and message: two messages that share a counter
+//! share their allowance, which costs lines and no memory.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Instant;
+
+use crate::config::LogLevel;
+use crate::config::telemetry::Sampling;
+
+/// Counters, as many as zap has per level.
+const COUNTERS: usize = 4096;
+
+/// Decides which lines are told.
+pub(super) struct Sampler {
+    sampling: Sampling,
+    counters: Box<[Counter]>,
+}
+
+#[derive(Clone, Copy)]
+struct Counter {
+    begin: Instant,
+    lines: u64,
+}
+
+impl Sampler {
+    pub(super) fn new(sampling: Sampling, now: Instant) -> Self {
+        let counter = Counter { begin: now, lines: 0 };
+        Sampler { sampling, counters: vec![counter; COUNTERS].into_boxed_slice() }
+    }
+
+    /// True for a line that is told.
+    pub(super) fn takes(&mut self, level: LogLevel, text: &str, now: Instant) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (level as u8, text).hash(&mut hasher);
+        let counter = &mut self.counters[hasher.finish() as usize % COUNTERS];
+        if now.saturating_duration_since(counter.begin) >= self.sampling.tick {
+            *counter = Counter { begin: now, lines: 0 };
+        }
+        counter.lines += 1;
+        match counter.lines.checked_sub(self.sampling.initial) {
+            None | Some(0) => true,
+            Some(beyond) => self.sampling.thereafter > 0 && beyond % self.sampling.thereafter == 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_first_of_a_tick_are_told_and_then_one_in_so_many() {
+        let tick = Duration::from_secs(10);
+        for (initial, thereafter, want) in [(2, 3, "yynnynny"), (3, 0, "yyynnnnn"), (10, 100, "yyyyyyyy")] {
+            let begin = Instant::now();
+            let mut sampler = Sampler::new(Sampling { tick, initial, thereafter }, begin);
+            let mut told = |text: &str, now| if sampler.takes(LogLevel::Info, text, now) { 'y' } else { 'n' };
+            let first: String = (0..8).map(|_| told("a", begin)).collect();
+            assert_eq!(first, want);
+            assert_eq!(told("b", begin), 'y', "another message");
+            assert_eq!(told("a", begin + tick), 'y', "another tick");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the collector measures of itself: the provider of its meter, what the level and the views of the
+//! configuration leave of it, and the process' own metrics.
+
+mod process;
+mod views;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use component::status::State;
+use opentelemetry::InstrumentationScope;
+use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::reader::MetricReader;
+use opentelemetry_sdk::metrics::{
+    InstrumentKind, ManualReader, Pipeline, SdkMeterProvider, Temporality as SdkTemporality,
+};
+
+use crate::config::telemetry::{Exporter, Level, Metrics, Reader, Temporality};
+use crate::prepare::VERSION;
+
+/// All that is measured, collected when it is asked for. Clones share what counts from the last time.
+#[derive(Clone, Debug)]
+pub(super) struct Source(Arc<ManualReader>);
+
+impl Source {
+    fn new(temporality: Temporality) -> Self {
+        let temporality = match temporality {
+            Temporality::Cumulative => SdkTemporality::Cumulative,
+            Temporality::Delta => SdkTemporality::Delta,
+            Temporality::LowMemory => SdkTemporality::LowMemory,
+        };
+        Source(Arc::new(ManualReader::builder().with_temporality(temporality).build()))
+    }
+
+    /// What is measured now.
+    pub(super) fn collect(&self) -> Result<ResourceMetrics, opentelemetry_sdk::error::OTelSdkError> {
+        let mut collected = ResourceMetrics::default();
+        self.0.collect(&mut collected).map(|()| collected)
+    }
+}
+
+impl MetricReader for Source {
+    fn register_pipeline(&self, pipeline: Weak<Pipeline>) {
+        self.0.register_pipeline(pipeline);
+    }
+
+    fn collect(&self, collected: &mut ResourceMetrics) -> OTelSdkResult {
+        self.0.collect(collected)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn temporality(&self, kind: InstrumentKind) -> SdkTemporality {
+        self.0.temporality(kind)
+    }
+}
+
+/// The meters of a level other than none.
+#[derive(Debug)]
+pub(super) struct Meters {
+    provider: SdkMeterProvider,
+    cumulative: Source,
+    /// Sources that count from the last time: one for each who is told that way, since the first who asked
+    /// would leave nothing to the second.
+    others: Vec<(Temporality, Source)>,
+}
+
+impl Meters {
+    /// What measures as the section says; none at the level none.
+    pub(super) fn new(metrics: &Metrics, resource: Resource) -> Option<Self> {
+        if metrics.level == Level::None {
+            return None;
+        }
+        let cumulative = Source::new(Temporality::Cumulative);
+        let others: Vec<(Temporality, Source)> =
+            temporalities(metrics).map(|t| (t, Source::new(t))).collect();
+        let mut builder = SdkMeterProvider::builder().with_resource(resource).with_reader(cumulative.clone());
+        for (_, source) in &others {
+            builder = builder.with_reader(source.clone());
+        }
+        let builder = views::with_views(builder, metrics);
+        Some(Meters { provider: builder.build(), cumulative, others })
+    }
+
+    /// The meter that components measure by.
+    pub(super) fn meter(&self, state: &Arc<State>) -> Meter {
+        let scope = InstrumentationScope::builder("warptap").with_version(VERSION).build();
+        let meter = self.provider.meter_with_scope(scope);
+        process::measure(&meter, state);
+        meter
+    }
+
+    /// Where a reader gets what it tells; none where its temporality was not there from the start.
+    pub(super) fn source(&mut self, reader: &Reader) -> Option<Source> {
+        match temporality(reader) {
+            Temporality::Cumulative => Some(self.cumulative.clone()),
+            wanted => {
+                let index = self.others.iter().position(|(temporality, _)| *temporality == wanted)?;
+                Some(self.others.swap_remove(index).1)
+            }
+        }
+    }
+}
+
+/// A meter that measures nothing.
+pub(super) fn silent() -> Meter {
+    NoopMeterProvider::new().meter("none")
+}
+
+fn temporalities(metrics: &Metrics) -> impl Iterator<Item = Temporality> {
+    metrics.readers.iter().map(temporality).filter(|t| *t != Temporality::Cumulative)
+}
+
+fn temporality(reader: &Reader) -> Temporality {
+    match reader {
+        Reader::Periodic { exporter: Exporter::Otlp(otlp), .. } => otlp.temporality,
+        Reader::Periodic { exporter: Exporter::Console, .. } | Reader::Pull(_) => Temporality::Cumulative,
+    }
+}

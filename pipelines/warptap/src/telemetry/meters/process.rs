@@ -1,0 +1,87 @@
+//! The metrics of the process, by the Collector's names, and of its log. Those of Go's runtime have no
+//! counterpart here.
+
+use std::sync::Arc;
+
+use component::status::State;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+
+use crate::logging;
+
+/// Measures the process whenever somebody asks.
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
+pub(super) fn measure(meter: &Meter, state: &Arc<State>) {
+    let state = state.clone();
+    meter
+        .f64_observable_counter("otelcol_process_uptime")
+        .with_unit("s")
+        .with_description("Uptime of the process [Alpha]")
+        .with_callback(move |observer| observer.observe(state.uptime().as_secs_f64(), &[]))
+        .build();
+    meter
+        .f64_observable_counter("otelcol_process_cpu_seconds")
+        .with_unit("s")
+        .with_description("Total CPU user and system time in seconds [Alpha]")
+        .with_callback(|observer| {
+            if let Some(seconds) = read("/proc/self/stat").as_deref().and_then(cpu_seconds) {
+                observer.observe(seconds, &[]);
+            }
+        })
+        .build();
+    meter
+        .i64_observable_gauge("otelcol_process_memory_rss")
+        .with_unit("By")
+        .with_description("Total physical memory (resident set size) [Alpha]")
+        .with_callback(|observer| {
+            if let Some(bytes) = read("/proc/self/statm").as_deref().and_then(rss_bytes) {
+                observer.observe(bytes, &[]);
+            }
+        })
+        .build();
+    meter
+        .u64_observable_counter("warptap_log_lines_dropped")
+        .with_unit("{lines}")
+        .with_description("Lines of the collector's log that were not written [Alpha]")
+        .with_callback(|observer| {
+            for (reason, lines) in logging::dropped() {
+                observer.observe(lines, &[KeyValue::new("reason", reason)]);
+            }
+        })
+        .build();
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// User and system time of a line of `/proc/PID/stat`: its fields 14 and 15, in clock ticks. The second field
+/// is the process' name in brackets, in which anything may stand.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
+    let total = ticks.next()? + ticks.next()?;
+    Some(total as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Resident memory of a line of `/proc/PID/statm`: its second field, in pages.
+fn rss_bytes(statm: &str) -> Option<i64> {
+    let pages: i64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    i64::try_from(rustix::param::page_size()).ok()?.checked_mul(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let stat = "12 (a) b) S 1 12 12 0 -1 4194304 100 0 0 0 150 50 7 8 20 0 1 0 100 1000 10";
+        assert_eq!(cpu_seconds(stat), Some(200.0 / ticks));
+        assert_eq!(cpu_seconds("12 (a) S 1"), None);
+        assert_eq!(rss_bytes("100 3 2 1 0 9 0"), Some(3 * rustix::param::page_size() as i64));
+        assert!(rss_bytes(&read("/proc/self/statm").unwrap()).unwrap() > 1 << 20);
+        assert!(cpu_seconds(&read("/proc/self/stat").unwrap()).is_some());
+    }
+}

@@ -1,0 +1,182 @@
+//! What is left of what components measure: what the level asks for, or what the configuration's views say.
+
+use opentelemetry::Key;
+use opentelemetry_sdk::metrics::{
+    Aggregation as SdkAggregation, Instrument, InstrumentKind, MeterProviderBuilder, Stream as SdkStream,
+};
+
+use crate::config::telemetry::{Aggregation, Level, Metrics, Selector, Stream, View};
+
+/// Instruments that are measured from a level on, by their names, as in the Collector. All others are
+/// measured at every level but none.
+const FROM: [(Level, &str); 9] = [
+    (Level::Detailed, "http.*"),
+    (Level::Detailed, "otelcol.*.consumed.size"),
+    (Level::Detailed, "otelcol.*.produced.size"),
+    (Level::Detailed, "otelcol_exporter_enqueue_size*"),
+    (Level::Detailed, "otelcol_exporter_queue_batch_send_size*"),
+    (Level::Normal, "otelcol_processor_batch_*"),
+    (Level::Detailed, "otelcol_processor_batch_batch_send_size_bytes"),
+    (Level::Detailed, "otelcol_processor_internal_duration"),
+    (Level::Detailed, "rpc.*"),
+];
+
+/// Instruments of which only these attributes are kept below the level detailed.
+const ATTRIBUTES: (&str, [&str; 5]) = (
+    "otelcol_exporter_send_failed_*",
+    ["data_type", "exporter", "server.address", "server.port", "url.path"],
+);
+
+/// The builder with the views of the section, or with the level's where it has none.
+pub(super) fn with_views(mut builder: MeterProviderBuilder, metrics: &Metrics) -> MeterProviderBuilder {
+    let Some(views) = &metrics.views else {
+        let level = metrics.level;
+        return builder.with_view(move |instrument| by_level(level, instrument.name()));
+    };
+    for view in views.clone() {
+        builder = builder.with_view(move |instrument| by_view(&view, instrument));
+    }
+    builder
+}
+
+fn by_level(level: Level, name: &str) -> Option<SdkStream> {
+    if FROM.iter().any(|(from, pattern)| level < *from && fits(pattern, name)) {
+        return SdkStream::builder().with_aggregation(SdkAggregation::Drop).build().ok();
+    }
+    if level < Level::Detailed && fits(ATTRIBUTES.0, name) {
+        let keys = ATTRIBUTES.1.map(Key::from_static_str);
+        return SdkStream::builder().with_allowed_attribute_keys(keys).build().ok();
+    }
+    None
+}
+
+fn by_view(view: &View, instrument: &Instrument) -> Option<SdkStream> {
+    if !selects(&view.selector, instrument) {
+        return None;
+    }
+    let Stream { name, description, aggregation, attribute_keys } = view.stream.clone();
+    let mut stream = SdkStream::builder();
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        stream = stream.with_name(name);
+    }
+    if let Some(description) = description {
+        stream = stream.with_description(description);
+    }
+    if let Some(aggregation) = aggregation {
+        stream = stream.with_aggregation(sdk(aggregation));
+    }
+    if let Some(keys) = attribute_keys {
+        stream = stream.with_allowed_attribute_keys(keys.into_iter().map(Key::from));
+    }
+    stream
+        .build()
+        .inspect_err(|error| tracing::warn!(instrument = instrument.name(), %error, "view not applied"))
+        .ok()
+}
+
+fn selects(selector: &Selector, instrument: &Instrument) -> bool {
+    let is = |wanted: &str, actual: &str| wanted.is_empty() || wanted == actual;
+    let scope = instrument.scope();
+    (selector.instrument_name.is_empty() || fits(&selector.instrument_name, instrument.name()))
+        && is(&selector.instrument_type, kind(instrument.kind()))
+        && is(&selector.meter_name, scope.name())
+        && is(&selector.meter_version, scope.version().unwrap_or_default())
+        && is(&selector.unit, instrument.unit())
+}
+
+fn kind(kind: InstrumentKind) -> &'static str {
+    match kind {
+        InstrumentKind::Counter => "counter",
+        InstrumentKind::UpDownCounter => "up_down_counter",
+        InstrumentKind::Histogram => "histogram",
+        InstrumentKind::Gauge => "gauge",
+        InstrumentKind::ObservableCounter => "observable_counter",
+        InstrumentKind::ObservableUpDownCounter => "observable_up_down_counter",
+        InstrumentKind::ObservableGauge => "observable_gauge",
+    }
+}
+
+fn sdk(aggregation: Aggregation) -> SdkAggregation {
+    match aggregation {
+        Aggregation::Drop => SdkAggregation::Drop,
+        Aggregation::LastValue => SdkAggregation::LastValue,
+        Aggregation::Sum => SdkAggregation::Sum,
+        Aggregation::Buckets(boundaries) => {
+            SdkAggregation::ExplicitBucketHistogram { boundaries, record_min_max: true }
+        }
+        Aggregation::Exponential { size_max, scale_max } => SdkAggregation::Base2ExponentialHistogram {
+            max_size: size_max,
+            max_scale: scale_max,
+            record_min_max: true,
+        },
+    }
+}
+
+/// True where a name is what a pattern says, in which `*` stands for any text and `?` for one character;
+/// letters fit whatever their case.
+fn fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
+    fits_chars(pattern.as_bytes(), name.as_bytes())
+}
+
+fn fits_chars(pattern: &[u8], name: &[u8]) -> bool {
+    // The place behind the last `*`, and how much of the name it stands for.
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || *c == name[n] => (p, n) = (p + 1, n + 1),
+            _ => {
+                let Some((behind, taken)) = star else { return false };
+                star = Some((behind, taken + 1));
+                (p, n) = (behind, taken + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_names() {
+        for (pattern, name, want) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "ab", true),
+            ("*b", "aab", true),
+            ("a?c", "ABC", true),
+            ("a?c", "ac", false),
+            ("otelcol.*.consumed.size", "otelcol.processor.consumed.size", true),
+            ("*a*b", "xaxaxb", true),
+            ("*a*b", "xaxaxbx", false),
+            ("**", "", true),
+        ] {
+            assert_eq!(fits(pattern, name), want, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn levels_add_instruments() {
+        for (name, from) in [
+            ("otelcol_process_uptime", Level::Basic),
+            ("otelcol_processor_batch_timeout_trigger_send", Level::Normal),
+            ("otelcol_processor_batch_batch_send_size_bytes", Level::Detailed),
+            ("otelcol_exporter_enqueue_size", Level::Detailed),
+            ("http.server.request.duration", Level::Detailed),
+        ] {
+            for level in [Level::Basic, Level::Normal, Level::Detailed] {
+                assert_eq!(by_level(level, name).is_none(), level >= from, "{name} {level:?}");
+            }
+        }
+        let failed = by_level(Level::Normal, "otelcol_exporter_send_failed_spans");
+        assert!(
+            failed.is_some() && by_level(Level::Detailed, "otelcol_exporter_send_failed_spans").is_none()
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! The collector's metrics for whoever asks, at `/metrics`: collected anew for each request.
+
+mod families;
+mod text;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use net::listen::{Address, Listener, Transport};
+use net::serve::{Handler, ServerSettings};
+use tokio_util::sync::CancellationToken;
+
+use super::TelemetryError;
+use super::meters::Source;
+use crate::config::telemetry::Prometheus;
+use text::{Family, Format, Kind, Measured, Sample};
+
+/// How long the head of a request may take, and how long a connection may wait for its next one: those of the
+/// Collector.
+const HEAD_MAX: Duration = Duration::from_secs(5);
+const IDLE_MAX: Duration = Duration::from_secs(120);
+
+/// A server that listens and does not answer yet.
+pub(super) struct Server {
+    listener: Listener,
+    answering: Answering,
+}
+
+#[derive(Clone)]
+struct Answering {
+    source: Source,
+    settings: Arc<Prometheus>,
+    failed: Arc<AtomicU64>,
+}
+
+impl Server {
+    /// Listens where the settings say.
+    pub(super) async fn bind(settings: &Prometheus, source: Source) -> Result<Self, TelemetryError> {
+        let host = settings.host.trim_matches(['[', ']']);
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let endpoint = format!("{host}:{}", settings.port);
+        let listener = Listener::bind(&endpoint, Transport::Tcp).await;
+        let listener = listener.map_err(|source| TelemetryError::Listen { endpoint, source })?;
+        let answering = Answering { source, settings: Arc::new(settings.clone()), failed: Arc::default() };
+        Ok(Server { listener, answering })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self.listener.address() {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        }
+    }
+
+    /// Answers until `stop`.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let settings = ServerSettings {
+            head_max: Some(HEAD_MAX),
+            idle_max: Some(IDLE_MAX),
+            ..ServerSettings::named("service::telemetry::metrics")
+        };
+        net::serve::run(self.listener, None, settings, self.answering, stop).await;
+    }
+}
+
+impl Handler for Answering {
+    type Body = Full<Bytes>;
+
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        _: Option<SocketAddr>,
+    ) -> io::Result<Response<Full<Bytes>>> {
+        if request.uri().path() != "/metrics" {
+            return Ok(plain(StatusCode::NOT_FOUND, "404 page not found\n"));
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [GET]\n"));
+        }
+        let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        // Its counters are called `_total`, which is what they are called here where names have suffixes.
+        let format = Format::asked_for(accept.unwrap_or_default(), self.settings.has_suffixes);
+        Ok(match self.metrics(format) {
+            Ok(text) => answer(StatusCode::OK, format.content_type(), text),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot collect: {error}\n")),
+        })
+    }
+}
+
+impl Answering {
+    fn metrics(&self, format: Format) -> Result<String, opentelemetry_sdk::error::OTelSdkError> {
+        let collected = self.source.collect().inspect_err(|_| {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        })?;
+        let mut families = families::families(&collected, &self.settings);
+        families.push(self.errors());
+        Ok(text::write(families, format))
+    }
+
+    /// What the Collector's server says of itself, by its name.
+    fn errors(&self) -> Family {
+        let sample = |cause: &str, count: u64| Sample {
+            labels: vec![("cause".to_owned(), cause.to_owned())],
+            value: Measured::Number(count as f64),
+        };
+        Family {
+            name: "promhttp_metric_handler_errors_total".to_owned(),
+            help: "Total number of internal errors encountered by the promhttp metric handler.".to_owned(),
+            kind: Kind::Counter,
+            // Nothing can fail in writing what was collected.
+            samples: vec![sample("encoding", 0), sample("gathering", self.failed.load(Ordering::Relaxed))],
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<String>) -> Response<Full<Bytes>> {
+    answer(status, "text/plain; charset=utf-8", text.into())
+}
+
+fn answer(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,338 @@
+//! Metric families as text: Prometheus' own format, and OpenMetrics.
+//!
+//! Pure: families in, text out. Names are escaped here, since neither format has room for others; what a
+//! family is made of is left to the caller. Numbers are written as Go writes them, so that what compares
+//! texts finds no difference.
+
+use std::fmt::Write as _;
+
+/// What is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Format {
+    /// `text/plain; version=0.0.4`
+    Text,
+    /// `application/openmetrics-text; version=1.0.0`, in which counters are called `_total`.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format that suits a request: OpenMetrics where it is asked for and offered.
+    pub fn asked_for(accept: &str, offers_open_metrics: bool) -> Self {
+        let asks = accept.split(',').any(|part| part.trim().starts_with("application/openmetrics-text"));
+        if asks && offers_open_metrics { Format::OpenMetrics } else { Format::Text }
+    }
+
+    /// The value of the header `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+            Format::OpenMetrics => {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
+            }
+        }
+    }
+}
+
+/// Metrics of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    /// The name, in which anything may stand.
+    pub name: String,
+    /// What it is; empty where that is not known.
+    pub help: String,
+    /// What its samples are.
+    pub kind: Kind,
+    /// Its samples, one per set of labels.
+    pub samples: Vec<Sample>,
+}
+
+/// What the samples of a family are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Numbers that only grow.
+    Counter,
+    /// Any numbers.
+    Gauge,
+    /// Counts of values by size.
+    Histogram,
+    /// Numbers that say nothing: the labels do.
+    Info,
+}
+
+/// One set of labels and what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Names and values. Names may become the same when they are escaped: their values are then joined.
+    pub labels: Vec<(String, String)>,
+    /// What was measured.
+    pub value: Measured,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Measured {
+    /// A number.
+    Number(f64),
+    /// Counts up to each bound, the last of all values; not added up.
+    Counts {
+        /// The bounds, in order.
+        bounds: Vec<f64>,
+        /// One more than there are bounds.
+        counts: Vec<u64>,
+        /// The sum of all values.
+        sum: f64,
+    },
+}
+
+/// Writes families, which are put in order: of their names, and inside of their labels.
+pub fn write(mut families: Vec<Family>, format: Format) -> String {
+    let mut out = String::new();
+    families.iter_mut().for_each(|family| family.name = escaped(&family.name, true));
+    families.sort_by(|a, b| a.name.cmp(&b.name));
+    for family in families {
+        write_family(&mut out, family, format);
+    }
+    if format == Format::OpenMetrics {
+        out.push_str("# EOF\n");
+    }
+    out
+}
+
+fn write_family(out: &mut String, family: Family, format: Format) {
+    let Family { name, help, kind, samples } = family;
+    let (shown, sampled) = match (format, kind) {
+        (Format::OpenMetrics, Kind::Counter) => {
+            let bare = name.strip_suffix("_total").unwrap_or(&name).to_owned();
+            (bare.clone(), format!("{bare}_total"))
+        }
+        (Format::OpenMetrics, Kind::Info) => {
+            let bare = name.strip_suffix("_info").unwrap_or(&name).to_owned();
+            (bare.clone(), format!("{bare}_info"))
+        }
+        _ => (name.clone(), name),
+    };
+    if !help.is_empty() {
+        let _ = writeln!(out, "# HELP {shown} {}", escaped_help(&help, format));
+    }
+    let _ = writeln!(out, "# TYPE {shown} {}", type_of(kind, format));
+    let mut samples: Vec<(Vec<(String, String)>, Measured)> =
+        samples.into_iter().map(|sample| (labels(sample.labels), sample.value)).collect();
+    samples.sort_by(|a, b| a.0.cmp(&b.0));
+    for (labels, value) in &samples {
+        write_sample(out, &sampled, labels, value, format);
+    }
+}
+
+fn type_of(kind: Kind, format: Format) -> &'static str {
+    match (kind, format) {
+        (Kind::Counter, _) => "counter",
+        (Kind::Histogram, _) => "histogram",
+        (Kind::Info, Format::OpenMetrics) => "info",
+        (Kind::Gauge | Kind::Info, _) => "gauge",
+    }
+}
+
+fn write_sample(out: &mut String, name: &str, labels: &[(String, String)], value: &Measured, format: Format) {
+    let mut line = |suffix: &str, bound: Option<&str>, value: String| {
+        let _ = writeln!(out, "{name}{suffix}{} {value}", in_braces(labels, bound));
+    };
+    match value {
+        Measured::Number(number) => line("", None, float(*number, format)),
+        Measured::Counts { bounds, counts, sum } => {
+            let mut below: u64 = 0;
+            for (bound, count) in bounds.iter().zip(counts) {
+                below += count;
+                line("_bucket", Some(&float(*bound, format)), below.to_string());
+            }
+            let all: u64 = counts.iter().sum();
+            line("_bucket", Some("+Inf"), all.to_string());
+            line("_sum", None, float(*sum, format));
+            line("_count", None, all.to_string());
+        }
+    }
+}
+
+/// Labels, and the bound of a bucket behind them.
+fn in_braces(labels: &[(String, String)], bound: Option<&str>) -> String {
+    let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let all = labels.chain(bound.map(|bound| ("le", bound)));
+    let pairs: Vec<String> =
+        all.map(|(name, value)| format!("{name}=\"{}\"", escaped_value(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
+}
+
+/// Labels by their escaped names.
+fn labels(mut written: Vec<(String, String)>) -> Vec<(String, String)> {
+    // Of names that become the same the values are joined in the order of the names.
+    written.sort();
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (name, value) in written {
+        let name = escaped(&name, false);
+        match found.iter_mut().find(|(earlier, _)| *earlier == name) {
+            Some((_, joined)) => {
+                joined.push(';');
+                joined.push_str(&value);
+            }
+            None => found.push((name, value)),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A name in which only letters, digits and underscores are left; and colons, of a metric's.
+fn escaped(name: &str, may_have_colons: bool) -> String {
+    let is_kept = |(index, c): (usize, char)| {
+        c.is_ascii_alphabetic()
+            || c == '_'
+            || (may_have_colons && c == ':')
+            || (index > 0 && c.is_ascii_digit())
+    };
+    name.chars().enumerate().map(|at| if is_kept(at) { at.1 } else { '_' }).collect()
+}
+
+fn escaped_value(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+fn escaped_help(text: &str, format: Format) -> String {
+    match format {
+        Format::Text => text.replace('\\', r"\\").replace('\n', r"\n"),
+        Format::OpenMetrics => escaped_value(text),
+    }
+}
+
+/// A number as Go's shortest form; OpenMetrics shows that it is no integer.
+fn float(number: f64, format: Format) -> String {
+    let text = go_float(number);
+    let looks_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    if format == Format::OpenMetrics && looks_whole { format!("{text}.0") } else { text }
+}
+
+fn go_float(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf".to_owned() } else { "-Inf".to_owned() };
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    // Below six digits, and up to four zeros behind the point, Go writes the number out.
+    if number == 0.0 || (-4..6).contains(&exponent) {
+        return number.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(name: &str, kind: Kind, samples: Vec<Sample>) -> Family {
+        Family { name: name.to_owned(), help: "What\\it\n\"is\"".to_owned(), kind, samples }
+    }
+
+    fn sample(labels: &[(&str, &str)], value: Measured) -> Sample {
+        Sample { labels: labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(), value }
+    }
+
+    fn families() -> Vec<Family> {
+        let counts = Measured::Counts { bounds: vec![10.0, 100_000.0], counts: vec![1, 2, 3], sum: 1e6 };
+        vec![
+            family(
+                "z.total",
+                Kind::Counter,
+                vec![
+                    sample(&[("otel.signal", "b\\\"\n")], Measured::Number(2.0)),
+                    sample(
+                        &[("otel.signal", "a"), ("otel_signal", "c"), ("9x", "")],
+                        Measured::Number(3.720_806_4e7),
+                    ),
+                ],
+            ),
+            family("a:b-c", Kind::Histogram, vec![sample(&[("processor", "x")], counts)]),
+            family("target_info", Kind::Info, vec![sample(&[("service.name", "x")], Measured::Number(1.0))]),
+            Family {
+                help: String::new(),
+                ..family("g", Kind::Gauge, vec![sample(&[], Measured::Number(0.5))])
+            },
+        ]
+    }
+
+    #[test]
+    fn families_are_written_as_prometheus_does() {
+        assert_eq!(
+            write(families(), Format::Text),
+            r#"# HELP a:b_c What\\it\n"is"
+# TYPE a:b_c histogram
+a:b_c_bucket{processor="x",le="10"} 1
+a:b_c_bucket{processor="x",le="100000"} 3
+a:b_c_bucket{processor="x",le="+Inf"} 6
+a:b_c_sum{processor="x"} 1e+06
+a:b_c_count{processor="x"} 6
+# TYPE g gauge
+g 0.5
+# HELP target_info What\\it\n"is"
+# TYPE target_info gauge
+target_info{service_name="x"} 1
+# HELP z_total What\\it\n"is"
+# TYPE z_total counter
+z_total{_x="",otel_signal="a;c"} 3.7208064e+07
+z_total{otel_signal="b\\\"\n"} 2
+"#
+        );
+    }
+
+    #[test]
+    fn open_metrics_names_families_without_their_suffix_and_ends() {
+        let text = write(families(), Format::OpenMetrics);
+        for line in [
+            "# TYPE z counter",
+            "z_total{otel_signal=\"b\\\\\\\"\\n\"} 2.0",
+            "# TYPE target info",
+            "target_info{service_name=\"x\"} 1.0",
+            "a:b_c_bucket{processor=\"x\",le=\"10.0\"} 1",
+            "a:b_c_count{processor=\"x\"} 6",
+            "# HELP z What\\\\it\\n\\\"is\\\"",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn numbers_are_written_as_go_does() {
+        for (number, want) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (100_000.0, "100000"),
+            (1_000_000.0, "1e+06"),
+            (123_456.789, "123456.789"),
+            (0.0001, "0.0001"),
+            (0.000_034_691, "3.4691e-05"),
+            (3.720_806_4e7, "3.7208064e+07"),
+            (1e100, "1e+100"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(go_float(number), want);
+        }
+    }
+
+    #[test]
+    fn open_metrics_is_for_those_who_ask() {
+        for (accept, offers, want) in [
+            ("", true, Format::Text),
+            ("*/*", true, Format::Text),
+            ("text/plain;q=0.5, application/openmetrics-text;version=1.0.0", true, Format::OpenMetrics),
+            ("application/openmetrics-text", false, Format::Text),
+        ] {
+            assert_eq!(Format::asked_for(accept, offers), want, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Pushing: metrics every so often, spans and log records as they come.
+//!
+//! The one idea: one task per destination, which sends what is left before it ends. A destination that does
+//! not answer costs what is meant for it, is told when that begins and when it is over, and holds up nothing
+//! else.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use component::spans::Span;
+use opentelemetry::InstrumentationScope;
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceState};
+use opentelemetry_otlp::{MetricExporter, SpanExporter};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{
+    BatchConfigBuilder, BatchLogProcessor, LogBatch, LogExporter, SdkLoggerProvider,
+};
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter as _;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::console::{self, ConsoleLogs};
+use super::meters::Source;
+use super::otlp::{self, OtlpError};
+use crate::config::telemetry::{Exporter, Processor};
+use crate::prepare::VERSION;
+
+/// How long an export waits for others where the configuration says not at all: batches of one do not wait.
+const DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// A destination of metrics.
+pub(super) struct MetricsPush {
+    pub(super) source: Source,
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+    exporter: MetricsTo,
+}
+
+enum MetricsTo {
+    Console,
+    Otlp(MetricExporter),
+}
+
+impl MetricsPush {
+    pub(super) fn new(
+        source: Source,
+        interval: Duration,
+        timeout: Duration,
+        to: &Exporter,
+    ) -> Result<Self, OtlpError> {
+        let exporter = match to {
+            Exporter::Console => MetricsTo::Console,
+            Exporter::Otlp(otlp) => MetricsTo::Otlp(otlp::metrics(otlp)?),
+        };
+        Ok(MetricsPush { source, interval, timeout, exporter })
+    }
+
+    /// Sends every so often until `stop`, and then once more.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut outcome = Outcome::new("metrics");
+        loop {
+            let is_last = tokio::select! {
+                () = stop.cancelled() => true,
+                _ = ticks.tick() => false,
+            };
+            match self.source.collect() {
+                Ok(collected) => outcome.tell(timeout(self.timeout, self.export(&collected)).await),
+                Err(error) => tracing::warn!(%error, "cannot collect the collector's own metrics"),
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    async fn export(&self, collected: &ResourceMetrics) -> OTelSdkResult {
+        match &self.exporter {
+            MetricsTo::Console => console::metrics(collected),
+            MetricsTo::Otlp(exporter) => exporter.export(collected).await,
+        }
+    }
+}
+
+/// A destination of spans.
+pub(super) struct SpansPush {
+    settings: Processor,
+    exporter: SpansTo,
+}
+
+enum SpansTo {
+    Console(Resource),
+    Otlp(Box<SpanExporter>),
+}
+
+impl SpansPush {
+    pub(super) fn new(settings: &Processor, resource: &Resource) -> Result<Self, OtlpError> {
+        let exporter = match &settings.exporter {
+            Exporter::Console => SpansTo::Console(resource.clone()),
+            Exporter::Otlp(otlp) => {
+                let mut exporter = otlp::spans(otlp)?;
+                exporter.set_resource(resource);
+                SpansTo::Otlp(Box::new(exporter))
+            }
+        };
+        Ok(SpansPush { settings: settings.clone(), exporter })
+    }
+
+    /// How many spans may wait.
+    pub(super) fn capacity(&self) -> usize {
+        self.settings.queue_size_max
+    }
+
+    /// Sends what comes until `stop`, and then what is left.
+    pub(super) async fn run(self, mut spans: Receiver<Arc<Span>>, stop: CancellationToken) {
+        let mut outcome = Outcome::new("traces");
+        let mut batch: Vec<Arc<Span>> = Vec::new();
+        let mut due = Instant::now();
+        loop {
+            let size_max = self.settings.batch_size_max;
+            let is_last = tokio::select! {
+                () = stop.cancelled() => true,
+                () = sleep_until(due), if !batch.is_empty() => false,
+                _ = next(&mut spans, &mut batch, &mut due, self.settings.delay), if batch.len() < size_max => {
+                    if batch.len() < size_max {
+                        continue;
+                    }
+                    false
+                }
+            };
+            if is_last {
+                while let Ok(span) = spans.try_recv() {
+                    batch.push(span);
+                }
+            }
+            for chunk in batch.chunks(size_max.max(1)) {
+                let exported = timeout(self.settings.timeout, self.export(chunk)).await;
+                outcome.tell(exported);
+            }
+            batch.clear();
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    async fn export(&self, spans: &[Arc<Span>]) -> OTelSdkResult {
+        let scope = InstrumentationScope::builder("warptap").with_version(VERSION).build();
+        let spans = spans.iter().map(|span| span_data(span, &scope)).collect();
+        match &self.exporter {
+            SpansTo::Console(resource) => console::spans(spans, resource),
+            SpansTo::Otlp(exporter) => exporter.export(spans).await,
+        }
+    }
+}
+
+/// Takes the next span; the first of a batch says when the batch is due. Without a recorder none ever comes.
+async fn next(
+    spans: &mut Receiver<Arc<Span>>,
+    batch: &mut Vec<Arc<Span>>,
+    due: &mut Instant,
+    delay: Duration,
+) {
+    let Some(span) = spans.recv().await else { return std::future::pending().await };
+    if batch.is_empty() {
+        *due = Instant::now() + delay;
+    }
+    batch.push(span);
+}
+
+/// A span of ours as the SDK's.
+fn span_data(span: &Span, scope: &InstrumentationScope) -> SpanData {
+    let context = |id| SpanContext::new(span.trace_id, id, TraceFlags::SAMPLED, false, TraceState::NONE);
+    let is_at_the_edge = span.parent.is_none();
+    SpanData {
+        span_context: context(span.span_id),
+        parent_span_id: span.parent.unwrap_or(SpanId::INVALID),
+        parent_span_is_remote: false,
+        span_kind: if is_at_the_edge { SpanKind::Server } else { SpanKind::Internal },
+        name: Cow::Owned(span.name.to_string()),
+        start_time: span.started_at,
+        end_time: span.started_at + span.duration,
+        attributes: span.attributes.clone(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: span.error.as_ref().map_or(Status::Unset, |error| Status::error(error.clone())),
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+/// What takes log records and sends them; none where nobody is to have them.
+pub(super) fn records(
+    processors: &[Processor],
+    resource: &Resource,
+) -> Result<Option<SdkLoggerProvider>, OtlpError> {
+    let mut builder = SdkLoggerProvider::builder().with_resource(resource.clone());
+    for processor in processors {
+        builder = match &processor.exporter {
+            Exporter::Console => builder.with_log_processor(batched(processor, ConsoleLogs::default())),
+            Exporter::Otlp(otlp) => builder.with_log_processor(batched(processor, otlp::logs(otlp)?)),
+        };
+    }
+    Ok((!processors.is_empty()).then(|| builder.build()))
+}
+
+/// The SDK's own: it has a thread, so that a line of the log never waits for the network.
+fn batched(settings: &Processor, exporter: impl LogExporter + 'static) -> BatchLogProcessor {
+    let delay = if settings.delay.is_zero() { DELAY_MIN } else { settings.delay };
+    let config = BatchConfigBuilder::default()
+        .with_max_queue_size(settings.queue_size_max)
+        .with_max_export_batch_size(settings.batch_size_max)
+        .with_scheduled_delay(delay)
+        .build();
+    let told = Told { exporter, outcome: Mutex::new(Outcome::new("logs")), timeout: settings.timeout };
+    BatchLogProcessor::builder(told).with_batch_config(config).build()
+}
+
+/// An exporter of log records whose failures are told.
+#[derive(Debug)]
+struct Told<E> {
+    exporter: E,
+    outcome: Mutex<Outcome>,
+    timeout: Duration,
+}
+
+impl<E: LogExporter> LogExporter for Told<E> {
+    async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
+        let exported = self.exporter.export(batch).await;
+        let outcome = exported.as_ref().err().map(ToString::to_string);
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).tell_error(outcome);
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout.min(self.timeout))
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+/// Tells that exports fail, and that they no longer do.
+#[derive(Debug)]
+struct Outcome {
+    signal: &'static str,
+    is_failing: bool,
+}
+
+impl Outcome {
+    fn new(signal: &'static str) -> Self {
+        Outcome { signal, is_failing: false }
+    }
+
+    fn tell(&mut self, exported: Result<OTelSdkResult, tokio::time::error::Elapsed>) {
+        let error = match exported {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("no answer in time".to_owned()),
+        };
+        self.tell_error(error);
+    }
+
+    fn tell_error(&mut self, error: Option<String>) {
+        let was_failing = std::mem::replace(&mut self.is_failing, error.is_some());
+        let signal = self.signal;
+        match error {
+            Some(error) if !was_failing => {
+                tracing::warn!(signal, error, "the collector's own telemetry is not taken");
+            }
+            None if was_failing => tracing::info!(signal, "the collector's own telemetry is taken again"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use opentelemetry::KeyValue;
+    use opentelemetry::trace::TraceId;
+
+    use super::*;
+
+    #[test]
+    fn a_span_keeps_what_it_says() {
+        let (trace_id, span_id) = (TraceId::from(7), SpanId::from(8));
+        let span = Span {
+            name: "receiver/otlp/TraceDataReceived".into(),
+            trace_id,
+            span_id,
+            parent: Some(SpanId::from(9)),
+            started_at: SystemTime::UNIX_EPOCH,
+            duration: Duration::from_millis(3),
+            attributes: vec![KeyValue::new("accepted_spans", 2)],
+            error: Some("full".to_owned()),
+        };
+        let got = span_data(&span, &InstrumentationScope::default());
+        assert_eq!((got.span_context.trace_id(), got.span_context.span_id()), (trace_id, span_id));
+        assert_eq!((got.parent_span_id, got.span_kind), (SpanId::from(9), SpanKind::Internal));
+        assert_eq!(got.end_time.duration_since(got.start_time).unwrap(), Duration::from_millis(3));
+        assert_eq!((got.status, got.attributes), (Status::error("full"), span.attributes));
+    }
+}
