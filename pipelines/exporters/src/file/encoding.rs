@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_tool_zstd_reads_what_is_compressed() {
-        let tool = Command::new("zstd").args(["-d", "-c"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let tool =
+            Command::new("zstd").args(["-d", "-c"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut tool) = tool else {
             return eprintln!("skipped: there is no zstd here");
         };
