@@ -25,7 +25,7 @@ async fn we_receive_what_a_collector_sends() {
     let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);
     let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
     let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
-    let running = Box::new(receiver).start(next, stop.clone()).await.unwrap();
+    let running = Box::new(receiver).start(next, &component::Host::detached(), stop.clone()).await.unwrap();
     let (Some((Protocol::Grpc, grpc)), Some((Protocol::Http, http))) = (told.recv().await, told.recv().await)
     else {
         panic!("both protocols listen")

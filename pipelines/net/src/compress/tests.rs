@@ -143,3 +143,19 @@ fn levels_are_checked_as_the_collector_does() {
     let refused = Compression::Gzip.check_level(Level(10)).unwrap_err();
     assert_eq!(refused, r#"unsupported parameters {Level:10} for compression type "gzip""#);
 }
+
+#[test]
+fn damaged_bytes_give_an_error_or_a_text_within_the_limit() {
+    for compression in Compression::ALL {
+        let packed = compression.compress(Level(0), &text(3000));
+        for at in 0..packed.len() {
+            for damage in [1, 0x80, 0xff] {
+                let mut packed = packed.clone();
+                packed[at] ^= damage;
+                if let Ok(text) = compression.decompress(&packed, 4000) {
+                    assert!(text.len() <= 4000, "{compression} at {at}");
+                }
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Any OTLP data at all, made from a run of bytes: every byte decides one thing, and where bytes run out the
 //! answer is "nothing", so that shorter runs make smaller data.
 
+#[path = "arbitrary/profiles.rs"] // Also where this file is included from elsewhere.
 mod profiles;
 
 use std::sync::Arc;

@@ -1,0 +1,18 @@
+//! Any bytes under any compression: a text within its limit, or an error; and what was read can be written
+//! and read again. The fuzzer's own limit of memory is what bombs are held against.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use net::compress::{Compression, Level};
+
+const BYTES_MAX: usize = 1 << 20;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, bytes)) = bytes.split_first() else { return };
+    let compression = Compression::ALL[usize::from(*choice) % Compression::ALL.len()];
+    let Ok(text) = compression.decompress(bytes, BYTES_MAX) else { return };
+    assert!(text.len() <= BYTES_MAX);
+    let packed = compression.compress(Level::default(), &text);
+    assert_eq!(compression.decompress(&packed, text.len()).as_deref(), Ok(&text[..]), "{compression}");
+});
