@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::storage::{Namespace, StorageClient};
-use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Running, Signal, StartResult};
+use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Running, Signal, StartResult, spans};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +76,8 @@ pub async fn stack(
         }
         let keeps = stages.queue.as_ref().is_some_and(|queue| queue.storage.is_some());
         next = tally::stage(host, id, tally.clone(), keeps.then(|| stop.clone()), next);
+        // As in the Collector: with all tries, and without the time in the queue.
+        next = spans::exporting(id, next, host.spans());
         if let Some(config) = &stages.queue {
             tally.watch_queue(host, id, *signal);
             let client = storage_client(host, id, *signal, config).await?;

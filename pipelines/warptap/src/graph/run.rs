@@ -234,10 +234,7 @@ async fn start(
     let fed = |(front, running)| Started { front: Some(front), offer: Offer::default(), running };
     Ok(match part {
         Part::Connector(connector, ends) => fed(connector.start(ends, next(), host, stop)),
-        Part::Exporter(exporter) => {
-            let (front, running) = exporter.start(host, stop).await?;
-            fed((spans::exporting(key.id(), front, host.spans()), running))
-        }
+        Part::Exporter(exporter) => fed(exporter.start(host, stop).await?),
         Part::Extension(extension) => {
             let (offer, running) = extension.start(host, stop).await?;
             Started { front: None, offer, running }
