@@ -40,6 +40,9 @@ const CONSUMERS: usize = 10;
 /// How many requests a queue reads ahead of sending them, at most, plus those whose removal is being written.
 const AHEAD: usize = 16;
 
+/// How many delivered requests may wait for their removal while the disk has no room to note it.
+const UNREMOVED: usize = 1000;
+
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -217,7 +220,9 @@ fn what_was_acknowledged_survives_a_full_disk() {
         disk.free();
     }
     assert_eq!(disk::set_aside(disk.path()), 0, "a full disk breaks no file");
-    judge("full disk", &world.end());
+    let mut report = world.end();
+    report.duplicates_max += report.kills as usize * UNREMOVED * RECORDS_MAX;
+    judge("full disk", &report);
 }
 
 #[test]

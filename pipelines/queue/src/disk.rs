@@ -33,8 +33,12 @@ const STORING_MAX: usize = 128;
 const GROUP_MAX: usize = 256;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// How long to wait before a storage that failed to read is asked again.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long to wait before a storage that failed is asked again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How many delivered requests may wait for their removal. While a storage fails, no more than these are sent
+/// again by the next process; sending goes on when they are removed.
+pub const UNREMOVED_MAX: usize = 1000;
 
 /// What a keeper is told about its queue.
 pub(crate) struct Setup<'a> {
@@ -138,8 +142,8 @@ pub(crate) struct Keeper {
     commands: mpsc::UnboundedReceiver<Command>,
     entry: mpsc::UnboundedSender<Command>,
     ready: mpsc::Sender<Request>,
-    /// Not before this is the storage read again.
-    read_at: Option<Instant>,
+    /// Not before this is a storage that failed asked again.
+    again_at: Option<Instant>,
     /// True while the storage fails: told once.
     is_failing: bool,
     stop: CancellationToken,
@@ -177,7 +181,7 @@ impl Keeper {
             commands,
             entry: entry.clone(),
             ready,
-            read_at: None,
+            again_at: None,
             is_failing: false,
             stop,
         };
@@ -202,8 +206,8 @@ impl Keeper {
     /// Works until it is told to close.
     pub(crate) async fn run(mut self) {
         loop {
-            let reads = self.index.undispatched() > 0 && !self.stop.is_cancelled() && !self.ready.is_closed();
-            let (waits, read_at) = (self.read_at.is_some(), self.read_at.unwrap_or_else(Instant::now));
+            let reads = self.index.undispatched() > 0 && self.dispatches() && !self.ready.is_closed();
+            let (waits, again_at) = (self.again_at.is_some(), self.again_at.unwrap_or_else(Instant::now));
             tokio::select! {
                 command = self.commands.recv() => {
                     let Some(command) = command else { return };
@@ -211,7 +215,10 @@ impl Keeper {
                         return;
                     }
                 }
-                () = sleep_until(read_at), if reads && waits => self.read_at = None,
+                () = sleep_until(again_at), if waits => {
+                    self.again_at = None;
+                    self.remove().await;
+                }
                 () = async { drop(self.ready.reserve().await) }, if reads && !waits => self.read().await,
             }
         }
@@ -287,7 +294,7 @@ impl Keeper {
 
     /// Tells the senders, and hands on what is wanted at once.
     fn stored(&mut self, puts: Vec<Put>) {
-        let mut direct = self.index.undispatched() == puts.len() && !self.stop.is_cancelled();
+        let mut direct = self.index.undispatched() == puts.len() && self.dispatches();
         for put in puts {
             put.place.keep();
             // A sender that is gone sends again, maybe: once more is allowed, not at all is not.
@@ -305,9 +312,9 @@ impl Keeper {
 
     /// Tells the senders why not. What could be removed still is: that may make the room that is missing.
     async fn not_stored(&mut self, puts: Vec<Put>, error: &StorageError) {
-        if !puts.is_empty() && !self.to_remove.is_empty() {
-            // What fails now is tried again with the next write.
-            let _ = self.commit(Vec::new()).await;
+        match puts.is_empty() {
+            true => self.ask_again_later(),
+            false => self.remove().await,
         }
         for put in puts {
             let _ = put.reply.send(Err(Refused::retryable(error.to_string())));
@@ -327,13 +334,26 @@ impl Keeper {
             }
             Err(_) => {
                 numbers.into_iter().rev().for_each(|number| self.index.undo_dispatch(number));
-                self.read_at = Some(Instant::now() + READ_AGAIN_AFTER);
+                self.ask_again_later();
             }
         }
-        if !self.to_remove.is_empty() {
-            // What fails now is tried again with the next write.
-            let _ = self.commit(Vec::new()).await;
+        self.remove().await;
+    }
+
+    /// Removes what is done, if it was not yet.
+    async fn remove(&mut self) {
+        if !self.to_remove.is_empty() && self.commit(Vec::new()).await.is_err() {
+            self.ask_again_later();
         }
+    }
+
+    fn ask_again_later(&mut self) {
+        self.again_at.get_or_insert_with(|| Instant::now() + AGAIN_AFTER);
+    }
+
+    /// True while requests are handed on: not after the stop, nor where nobody could note that they are done.
+    fn dispatches(&self) -> bool {
+        !self.stop.is_cancelled() && self.to_remove.len() < UNREMOVED_MAX
     }
 
     fn found(&mut self, number: u64, value: Option<Vec<u8>>) {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use component::context::{self, Context};
 use component::{BoxFuture, ComponentId, Consumer, Data, Refused};
+use queue::splitting;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::counts::{Counts, Instruments};
-use super::{Batch, WAITING_MAX, splitting};
+use super::{Batch, WAITING_MAX};
 
 /// The way into a holder.
 #[derive(Clone)]

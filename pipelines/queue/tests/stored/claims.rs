@@ -151,3 +151,43 @@ async fn memory_holds_a_few_requests_however_many_are_stored() {
     assert!(held < 40, "{held} requests are in memory");
     process.kill();
 }
+
+/// While nothing can be removed, what is delivered would be delivered again by the next process.
+#[tokio::test(start_paused = true)]
+async fn a_storage_that_cannot_note_what_is_delivered_ends_the_sending_until_it_can() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let shape = Shape { queue_size: 100_000, ..SHAPE };
+    let process = Process::start(shape, &disk, &backend).await;
+    for n in 0..3000 {
+        process.front.consume(request(n..n + 1)).await.unwrap();
+    }
+    disk.set_broken(true);
+    backend.answer(Answer::Take);
+    secs(3600).await;
+    let delivered = backend.delivered().len();
+    assert!(delivered < 1100, "{delivered} were sent");
+    disk.set_broken(false);
+    secs(60).await;
+    assert_eq!(process.stop().await.sent, 3000);
+    assert_eq!(disk.names(), ["qmv0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_storage_is_drained_while_senders_go_on_trying() {
+    let (disk, backend) = world();
+    backend.answer(Answer::Later);
+    let process = Process::start(SHAPE, &disk, &backend).await;
+    for n in 0..100 {
+        process.front.consume(request(n..n + 1)).await.unwrap();
+    }
+    disk.set_full(true);
+    backend.answer(Answer::Take);
+    for _ in 0..1000 {
+        process.front.consume(request(500..501)).await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(process.counts().sent, 100);
+    assert_eq!(disk.names(), ["qmv0"]);
+    process.stop().await;
+}

@@ -45,6 +45,7 @@ pub struct Shape {
 pub struct Disk {
     rows: Mutex<BTreeMap<String, Vec<u8>>>,
     is_full: AtomicBool,
+    is_broken: AtomicBool,
 }
 
 impl Disk {
@@ -61,6 +62,11 @@ impl Disk {
     /// Makes it full, or not.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Makes every write fail, or not.
+    pub fn set_broken(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::Relaxed);
     }
 }
 
@@ -89,6 +95,10 @@ impl Shared {
         let sets = |step: &Operation| matches!(step, Operation::Set(key, _) if key != "qmv0");
         if self.0.is_full.load(Ordering::Relaxed) && steps.iter().any(sets) {
             return Err(StorageError::Full("no room".to_owned()));
+        }
+        let reads = steps.iter().all(|step| matches!(step, Operation::Get(_)));
+        if self.0.is_broken.load(Ordering::Relaxed) && !reads {
+            return Err(StorageError::Failed("broken".to_owned()));
         }
         let mut rows = self.0.rows.lock().unwrap();
         let mut one = |step| match step {
