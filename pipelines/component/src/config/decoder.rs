@@ -92,7 +92,10 @@ impl<'de, 'p> Decoder<'de, 'p> {
     /// The text of a string field: null is its zero.
     fn text_or_zero(&self) -> Result<&'de str, Failure> {
         match (&self.node.value, &self.node.text) {
-            (Value::Null, None) => Ok(""),
+            (Value::Null, None) => {
+                self.note(Reading::Text);
+                Ok("")
+            }
             _ => self.text(),
         }
     }
