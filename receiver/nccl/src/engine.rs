@@ -207,7 +207,7 @@ impl Engine {
     /// Records were lost, nobody knows whose: ranks' counts and open groups are no longer to be trusted, except
     /// where the source counts too.
     fn lost(&mut self, count: u64) {
-        self.tally.records_lost += count;
+        self.tally.records_lost = self.tally.records_lost.saturating_add(count);
         self.tally.groups_overflow += self.groups.abandon();
         let members = &self.registry.members;
         for communicator in self.registry.communicators.iter_mut() {
@@ -219,6 +219,3 @@ impl Engine {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

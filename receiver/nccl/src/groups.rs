@@ -100,8 +100,7 @@ impl Groups {
         let max = self.calls_max.max(1);
         let thread = self.thread(process, tid);
         let exit_ns = held.entry_ns.saturating_add(held.duration_ns);
-        if thread.last.is_some_and(|(entry, exit)| entry >= held.entry_ns && exit <= exit_ns && exit > entry)
-        {
+        if thread.last.is_some_and(|(entry, exit)| entry > held.entry_ns && exit <= exit_ns) {
             return Verdict::Nested;
         }
         thread.last = Some((held.entry_ns, exit_ns));

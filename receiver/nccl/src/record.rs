@@ -147,6 +147,3 @@ fn checked(bytes: &[u8]) -> Result<&[u8], RecordError> {
     }
     Ok(&covered[HEAD..])
 }
-
-#[cfg(test)]
-mod tests;

@@ -115,7 +115,7 @@ impl Rounds {
             return Entered { is_stale: true, ..Entered::default() };
         };
         let mut given_up = 0;
-        let over = (ahead + 1).saturating_sub(max.max(1) as u64);
+        let over = ahead.saturating_add(1).saturating_sub(max.max(1) as u64);
         if over > 0 {
             given_up = over.min(self.open.len() as u64);
             (0..given_up).for_each(|_| {
@@ -148,7 +148,7 @@ impl Rounds {
     /// Takes the front out. Give it back with [`Rounds::recycle`].
     pub(crate) fn take_front(&mut self) -> Option<Round> {
         let round = self.open.pop_front()?;
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         Some(round)
     }
 
@@ -171,7 +171,7 @@ impl Rounds {
     }
 
     fn push(&mut self) {
-        let seq = self.next + self.open.len() as u64;
+        let seq = self.next.saturating_add(self.open.len() as u64);
         let round = self.spare.pop().unwrap_or_default();
         self.open.push_back(Round { seq, ..round });
     }

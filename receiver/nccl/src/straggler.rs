@@ -113,9 +113,9 @@ impl Straggler {
 
     /// Skew of a collective, and how far the slot came behind the first; `None` once it is forgotten.
     pub(crate) fn seen(&self, seq: u64, slot: usize) -> Option<(u64, u64)> {
-        let filled = self.seen.min(ROWS);
-        let at = (0..filled).find(|at| self.rows[*at].seq == seq)?;
-        let behind_ns = self.cells.get(at * self.ranks.len() + slot)?.behind_ns;
+        // Nearly always the newest.
+        let at = self.newest_rows().find(|at| self.rows[*at].seq == seq)?;
+        let behind_ns = self.cells[at * self.ranks.len()..][..self.ranks.len()].get(slot)?.behind_ns;
         (behind_ns != ABSENT).then_some((self.rows[at].skew_ns, behind_ns))
     }
 

@@ -82,6 +82,8 @@ pub(crate) struct Streams {
     events: BTreeMap<u64, Recorded>,
     captures: u64,
     tick: u64,
+    /// Streams to be closed up to an instant; empty between calls.
+    todo: Vec<(StreamKey, u64)>,
     pub(crate) forgotten: Forgotten,
 }
 
@@ -93,6 +95,7 @@ impl Streams {
             events: BTreeMap::new(),
             captures: 0,
             tick: 0,
+            todo: Vec::new(),
             forgotten: Forgotten::default(),
         }
     }
@@ -114,16 +117,17 @@ impl Streams {
 
     /// Takes what a closer of the stream covers that waited for what was enqueued before `before_ns`.
     pub(crate) fn close(&mut self, stream: StreamKey, before_ns: u64, into: &mut Vec<Pending>) {
-        let mut todo = vec![(stream, before_ns)];
+        let mut todo = std::mem::take(&mut self.todo);
+        todo.push((stream, before_ns));
         while let Some((stream, before_ns)) = todo.pop() {
             let Some(of) = self.streams.get_mut(&stream) else { continue };
-            // Nearly always all or a head of the queue; two threads on one stream may be out of order.
-            into.extend(of.pending.extract_if_before(before_ns));
+            take_before(&mut of.pending, before_ns, into);
             // An edge is followed once and gone, so this ends.
             while let Some(at) = of.edges.iter().position(|e| e.since_ns < before_ns) {
                 todo.extend(of.edges.remove(at).map(|e| (e.on, e.until_ns)));
             }
         }
+        self.todo = todo;
     }
 
     /// The same for a wait for an event that began at `entry_ns`. False where its record was not seen.
@@ -136,7 +140,7 @@ impl Streams {
     /// The same for all streams.
     pub(crate) fn close_all(&mut self, before_ns: u64, into: &mut Vec<Pending>) {
         for stream in self.streams.values_mut() {
-            into.extend(stream.pending.extract_if_before(before_ns));
+            take_before(&mut stream.pending, before_ns, into);
             stream.edges.retain(|e| e.since_ns >= before_ns);
         }
     }
@@ -270,24 +274,16 @@ impl Streams {
     }
 }
 
-/// Takes the operations enqueued before an instant.
-trait ExtractBefore {
-    fn extract_if_before(&mut self, before_ns: u64) -> impl Iterator<Item = Pending>;
-}
-
-impl ExtractBefore for VecDeque<Pending> {
-    fn extract_if_before(&mut self, before_ns: u64) -> impl Iterator<Item = Pending> {
-        let is_before = |p: &Pending| p.op.arrival_ns < before_ns;
-        let head = self.iter().take_while(|p| is_before(p)).count();
-        let mut taken: VecDeque<Pending> = self.drain(..head).collect();
-        if self.iter().any(is_before) {
-            let (more, kept) = std::mem::take(self).into_iter().partition(is_before);
-            *self = kept;
-            taken.extend::<VecDeque<Pending>>(more);
-        }
-        taken.into_iter()
+/// Takes the operations enqueued before an instant. Nearly always these are all or a head of the queue; two threads
+/// on one stream may be out of order.
+fn take_before(queue: &mut VecDeque<Pending>, before_ns: u64, into: &mut Vec<Pending>) {
+    let is_before = |p: &Pending| p.op.arrival_ns < before_ns;
+    while queue.front().is_some_and(is_before) {
+        into.extend(queue.pop_front());
+    }
+    if queue.iter().any(is_before) {
+        let (more, kept): (VecDeque<Pending>, _) = std::mem::take(queue).into_iter().partition(is_before);
+        *queue = kept;
+        into.extend(more);
     }
 }
-
-#[cfg(test)]
-mod tests;

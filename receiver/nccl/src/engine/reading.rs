@@ -31,7 +31,7 @@ impl Engine {
         self.registry.members.iter().map(|m| m.outstanding).sum()
     }
 
-    /// The ranks as they are now, process by process.
+    /// The ranks as they are now, in no order that means anything.
     pub fn ranks(&self) -> impl Iterator<Item = RankState> + '_ {
         self.registry.members.iter().map(|member| self.rank_state(member))
     }

@@ -51,7 +51,7 @@ impl Engine {
         let lost = if is_collective { number(member, &mut op, arguments.ordinal) } else { 0 };
         op.seq = if is_collective { op.seq } else { member.next_seq };
         self.tally.operations += 1;
-        self.tally.collectives_lost += lost;
+        self.tally.collectives_lost = self.tally.collectives_lost.saturating_add(lost);
         self.tally.sizes_unknown += u64::from(op.bytes().is_none());
         let arrival = note(member, process, op, self.settings.recorder_last);
         let (who, home, slot) = (member.who, member.communicator, member.slot);
@@ -113,7 +113,7 @@ impl Engine {
             let Some(front) = communicator.rounds.front() else { return };
             let (is_void, is_over) = (front.is_void, communicator.is_complete(front));
             let is_settled = || communicator.is_settled(now_ns, self.settings.join_grace_ns);
-            if !is_void && !(is_over && is_settled()) {
+            if !(is_void || is_over && is_settled()) {
                 return;
             }
             let Some(round) = communicator.rounds.take_front() else { return };
@@ -269,7 +269,7 @@ impl Engine {
         let (How::Waited(call) | How::Polled(call)) = how;
         let is_wait = matches!(how, How::Waited(_)) && is_closer(call.action);
         if let Some(process) = self.processes.get_mut(&call.process) {
-            process.waited_ns += if is_wait { call.duration_ns } else { 0 };
+            process.waited_ns = process.waited_ns.saturating_add(if is_wait { call.duration_ns } else { 0 });
             process.is_changed |= !taken.is_empty();
         }
         for pending in taken {

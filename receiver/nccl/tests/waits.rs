@@ -1,0 +1,248 @@
+//! Which closer covers which collective, and what the rank waited: told as today's programs do it, checked against
+//! what was meant.
+
+mod sim;
+
+use nccl::observe::{Arguments, Function, StreamAction};
+use nccl::{Observation, Operation, Settings};
+use sim::{Job, MS, Rank, S, US, Watch, unique_id};
+use table::record::StreamKey;
+
+/// Rank 0 of a communicator of one.
+fn alone() -> (Watch, Rank) {
+    let mut watch = Watch::new(Settings::default());
+    let rank = Rank::new(1000);
+    watch.see(rank.init(S / 2, S / 2 + MS, 1, 0, unique_id(1)));
+    (watch, rank)
+}
+
+/// Sequence number, issue gap and wait of each completed collective, the last two in microseconds.
+#[track_caller]
+fn check(watch: &Watch, expected: &[(u64, u64, u64)]) {
+    let found: Vec<_> =
+        watch.completed().iter().map(|c| (c.op.seq, c.issue_gap_ns / US, c.wait_ns / US)).collect();
+    assert_eq!(found, expected);
+    for c in watch.completed() {
+        assert_eq!(c.barrier_wait_ns, c.issue_gap_ns + c.wait_ns);
+        assert_eq!(c.end_ns - c.op.enqueued_ns, c.barrier_wait_ns);
+    }
+    watch.check_balance();
+}
+
+fn at(us: u64) -> u64 {
+    S + us * US
+}
+
+fn on(rank: &Rank, stream: StreamKey, us: u64) -> Observation {
+    let arguments = Arguments { stream, ..rank.arguments(Operation::AllReduce) };
+    rank.call(at(us), 10 * US, Function::Operation(arguments))
+}
+
+#[test]
+fn a_stream_wait_covers_all_that_was_enqueued_before_it_and_nothing_after() {
+    let (mut watch, rank) = alone();
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(rank.all_reduce(at(20), 10 * US));
+    watch.see(rank.sync(at(100), at(600)));
+    watch.see(rank.all_reduce(at(700), 10 * US));
+    check(&watch, &[(0, 90, 500), (1, 70, 500)]);
+    assert_eq!(watch.engine.outstanding(), 1);
+}
+
+#[test]
+fn what_another_thread_enqueues_during_the_wait_is_not_covered_by_it() {
+    let (mut watch, rank) = alone();
+    let other = Rank { tid: 1001, ..rank };
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(other.all_reduce(at(200), 10 * US));
+    watch.see(rank.sync(at(100), at(600)));
+    check(&watch, &[(0, 90, 500)]);
+    watch.see(rank.sync(at(700), at(800)));
+    check(&watch, &[(0, 90, 500), (1, 490, 100)]);
+}
+
+#[test]
+fn an_event_covers_what_was_enqueued_before_it_was_recorded() {
+    let (mut watch, rank) = alone();
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(rank.stream(at(20), US, StreamAction::Record(0xe1, rank.key())));
+    watch.see(rank.all_reduce(at(30), 10 * US));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::EventSync(0xe1)));
+    check(&watch, &[(0, 90, 500)]);
+    // The same from a source that resolves events itself.
+    watch.see(rank.stream(at(700), 50 * US, StreamAction::SyncUntil(rank.key(), at(35))));
+    check(&watch, &[(0, 90, 500), (1, 660, 50)]);
+}
+
+#[test]
+fn an_event_recorded_again_during_the_wait_covers_what_it_did_when_the_wait_began() {
+    let (mut watch, rank) = alone();
+    let other = Rank { tid: 1001, ..rank };
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(rank.stream(at(20), US, StreamAction::Record(0xe1, rank.key())));
+    watch.see(other.all_reduce(at(200), 10 * US));
+    watch.see(other.stream(at(220), US, StreamAction::Record(0xe1, rank.key())));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::EventSync(0xe1)));
+    check(&watch, &[(0, 90, 500)]);
+}
+
+#[test]
+fn a_wait_for_an_event_that_nobody_saw_recorded_covers_nothing_and_is_counted() {
+    let (mut watch, rank) = alone();
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::EventSync(0xe1)));
+    check(&watch, &[]);
+    assert_eq!(watch.engine.tally().events_unknown, 1);
+}
+
+#[test]
+fn a_device_wait_covers_every_stream_of_the_process_and_of_no_other() {
+    let (mut watch, rank) = alone();
+    let other = Rank::new(2000);
+    watch.see(other.init(S / 2, S / 2 + MS, 1, 0, unique_id(2)));
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(on(&rank, StreamKey::of(1000, 1000, 0x99, false), 20));
+    watch.see(other.all_reduce(at(20), 10 * US));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::DeviceSync));
+    check(&watch, &[(0, 90, 500), (1, 70, 500)]);
+}
+
+/// PyTorch never waits for its NCCL stream. The compute stream waits for an event of it, the host for the compute
+/// stream.
+#[test]
+fn a_wait_for_a_stream_covers_what_that_stream_was_told_to_wait_for() {
+    let (mut watch, rank) = alone();
+    let compute = StreamKey::of(1000, 1000, 0, false);
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(rank.stream(at(20), US, StreamAction::Record(0xe1, rank.key())));
+    watch.see(rank.stream(at(30), US, StreamAction::WaitEvent(compute, 0xe1)));
+    watch.see(rank.all_reduce(at(40), 10 * US));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::Sync(compute)));
+    check(&watch, &[(0, 90, 500)]);
+    // Followed once: the second collective was enqueued behind the event.
+    watch.see(rank.stream(at(700), 100 * US, StreamAction::Sync(compute)));
+    check(&watch, &[(0, 90, 500)]);
+}
+
+#[test]
+fn an_event_recorded_before_its_stream_was_told_to_wait_does_not_cover_the_other_stream() {
+    let (mut watch, rank) = alone();
+    let compute = StreamKey::of(1000, 1000, 0, false);
+    watch.see(rank.stream(at(0), US, StreamAction::Record(0xe2, compute)));
+    watch.see(rank.all_reduce(at(5), 10 * US));
+    watch.see(rank.stream(at(20), US, StreamAction::Record(0xe1, rank.key())));
+    watch.see(rank.stream(at(30), US, StreamAction::WaitEvent(compute, 0xe1)));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::EventSync(0xe2)));
+    check(&watch, &[]);
+    watch.see(rank.stream(at(700), 100 * US, StreamAction::Sync(compute)));
+    check(&watch, &[(0, 685, 100)]);
+}
+
+#[test]
+fn each_thread_s_own_default_stream_is_a_stream_of_its_own() {
+    let (mut watch, rank) = alone();
+    watch.see(on(&rank, StreamKey::of(1000, 1000, 0, true), 0));
+    watch.see(on(&rank, StreamKey::of(1000, 1001, 0, true), 20));
+    watch.see(rank.stream(at(100), 500 * US, StreamAction::Sync(StreamKey::of(1000, 1001, 2, false))));
+    check(&watch, &[(1, 70, 500)]);
+}
+
+#[test]
+fn what_a_query_finds_done_was_waited_for_by_nobody() {
+    let (mut watch, rank) = alone();
+    watch.see(rank.all_reduce(at(0), 10 * US));
+    watch.see(rank.stream(at(100), US, StreamAction::PolledStream(rank.key())));
+    check(&watch, &[]);
+    assert_eq!((watch.engine.tally().polled, watch.engine.outstanding()), (1, 0));
+}
+
+#[test]
+fn a_group_s_work_begins_at_its_outermost_end() {
+    let (mut watch, rank) = alone();
+    watch.see(rank.call(at(0), US, Function::GroupStart));
+    watch.see(rank.call(at(2), US, Function::GroupStart));
+    watch.see(rank.all_reduce(at(10), 10 * US));
+    watch.see(rank.call(at(30), US, Function::GroupEnd));
+    // A wait inside the group covers nothing of it.
+    watch.see(rank.sync(at(40), at(50)));
+    watch.see(rank.call(at(60), 40 * US, Function::GroupEnd));
+    assert_eq!(watch.engine.outstanding(), 1);
+    watch.see(rank.sync(at(150), at(650)));
+    check(&watch, &[(0, 50, 500)]);
+    let completed = watch.completed();
+    assert_eq!((completed[0].op.enqueue_ns, completed[0].op.arrival_ns), (10 * US, at(60)));
+}
+
+#[test]
+fn a_group_that_fails_enqueues_nothing_and_numbers_nothing() {
+    let (mut watch, rank) = alone();
+    watch.see(rank.call(at(0), US, Function::GroupStart));
+    watch.see(rank.all_reduce(at(10), 10 * US));
+    let Observation::Call(end) = rank.call(at(60), 40 * US, Function::GroupEnd) else { unreachable!() };
+    watch.see(Observation::Call(nccl::observe::Call { result: 5, ..end }));
+    watch.see(rank.all_reduce(at(200), 10 * US));
+    watch.see(rank.sync(at(300), at(400)));
+    check(&watch, &[(0, 90, 100)]);
+    assert_eq!(watch.engine.tally().failed, 1);
+}
+
+/// A CUDA graph: the NCCL stream joins the capture by waiting for an event of the capturing stream.
+#[test]
+fn captured_collectives_are_counted_once_and_their_replays_not_invented() {
+    let (mut watch, rank) = alone();
+    let compute = StreamKey::of(1000, 1000, 0x55, false);
+    watch.see(rank.stream(at(0), US, StreamAction::BeginCapture(compute)));
+    watch.see(rank.stream(at(5), US, StreamAction::Record(0xe1, compute)));
+    watch.see(rank.stream(at(8), US, StreamAction::WaitEvent(rank.key(), 0xe1)));
+    watch.see(rank.all_reduce(at(10), 10 * US));
+    watch.see(rank.stream(at(30), US, StreamAction::Record(0xe2, rank.key())));
+    watch.see(rank.stream(at(33), US, StreamAction::WaitEvent(compute, 0xe2)));
+    watch.see(rank.stream(at(40), US, StreamAction::EndCapture(compute)));
+    watch.see(rank.sync(at(100), at(600)));
+    check(&watch, &[]);
+    let is_captured = |f: &nccl::Finding| matches!(f, nccl::Finding::Enqueued(e) if e.is_captured);
+    assert_eq!((watch.engine.tally().captured, watch.count(is_captured)), (1, 1));
+    // After the capture the same stream works as ever, and nothing was numbered meanwhile.
+    watch.see(rank.all_reduce(at(700), 10 * US));
+    watch.see(rank.sync(at(800), at(900)));
+    check(&watch, &[(0, 90, 100)]);
+}
+
+#[test]
+fn skew_and_waits_are_those_of_the_script() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(8, 1000, 3);
+    job.init(&mut watch);
+    let start_ns = job.now_ns;
+    let round = job.round(|rank| Some(rank as u64 * MS));
+    let calls = |o: &Observation| match o {
+        Observation::Call(call) => Some(call.entry_ns),
+        _ => None,
+    };
+    let entries: Vec<u64> = round.iter().filter_map(calls).collect();
+    let skew_ns = entries.iter().max().unwrap() - entries.iter().min().unwrap();
+    watch.see_all(round);
+    let arrived = watch.arrived();
+    assert_eq!((arrived.len(), arrived[0].ranks, arrived[0].skew_ns), (1, 8, skew_ns));
+    assert_eq!(arrived[0].last.rank.value, Some(7));
+    for completed in watch.completed() {
+        let rank = completed.who.rank.value.unwrap() as usize;
+        assert_eq!(completed.skew_ns, Some(skew_ns));
+        assert_eq!(completed.behind_first_ns, Some(entries[rank] - entries.iter().min().unwrap()));
+        assert!(completed.op.arrival_ns >= start_ns);
+    }
+    assert_eq!(watch.completed().len(), 8);
+}
+
+#[test]
+fn a_program_that_never_waits_fills_a_bounded_queue_and_every_operation_is_accounted_for() {
+    let settings = Settings { pending_max: 16, expiry_ns: S, ..Settings::default() };
+    let mut watch = Watch::new(settings);
+    let rank = Rank::new(1000);
+    watch.see(rank.init(S / 2, S / 2 + MS, 1, 0, unique_id(1)));
+    (0..100).for_each(|n| watch.see(rank.all_reduce(at(20 * n), 10 * US)));
+    assert_eq!((watch.engine.outstanding(), watch.engine.tally().forgotten), (16, 84));
+    watch.see(Observation::Tick { at_ns: 3 * S });
+    assert_eq!((watch.engine.outstanding(), watch.engine.tally().expired), (0, 16));
+    watch.check_balance();
+}
