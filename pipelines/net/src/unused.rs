@@ -9,7 +9,7 @@ pub type Unused = (&'static str, &'static str);
 /// Warns of each key of the table that was written, with what it is set to do nothing about.
 pub fn warn(section: &Section<'_>, table: &[Unused]) {
     for (key, why) in written(section, table) {
-        tracing::warn!(section = section.path(), key, "accepted without effect: {why}");
+        section.warn(key, format!("accepted without effect: {why}"));
     }
 }
 

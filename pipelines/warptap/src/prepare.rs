@@ -43,7 +43,8 @@ pub struct Built {
 pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigError> {
     let seen = Seen::default();
     let sections = loaded.sections(&seen);
-    let plan = Plan::build(&sections, factories, VERSION)?;
+    let mut plan = Plan::build(&sections, factories, VERSION)?;
+    plan.warnings.extend(seen.warnings());
     Ok(Built { plan, telemetry: sections.service.telemetry })
 }
 

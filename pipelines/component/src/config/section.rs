@@ -47,6 +47,14 @@ impl<'a> Section<'a> {
         Problem::new(self.position(key_path), path, message)
     }
 
+    /// Notes what is odd with the value at `key_path`, and no error: a key without effect, a deprecated one. It is
+    /// logged once the log has been started.
+    pub fn warn(&self, key_path: &str, message: impl Into<String>) {
+        if let Some(seen) = self.seen {
+            seen.warn(self.problem(key_path, message));
+        }
+    }
+
     /// A list to add findings to, of a component that validates what it decoded.
     pub fn problems(&self) -> Problems<'a> {
         Problems { section: *self, found: Vec::new() }

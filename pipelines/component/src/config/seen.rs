@@ -1,4 +1,5 @@
-//! How the values of a tree were read: what a printed configuration shows of them.
+//! What was noted while a tree was decoded: how its values were read, which a printed configuration shows, and what
+//! components find odd but not wrong.
 //!
 //! The one idea: the type that a component decodes a value into knows whether it is a secret, a text or a
 //! duration; so it is noted there, and no list of secret keys is kept anywhere. A value that nobody read is
@@ -8,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Node;
+use super::{Node, Problem};
 
 /// How one value was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,22 +30,42 @@ pub enum Reading {
     Secret,
 }
 
-/// The readings of one tree, which must stay where it is. Filled while sections are decoded.
+/// What was noted of one tree, which must stay where it is. Filled while sections are decoded.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<HashMap<usize, Reading>>);
+pub struct Seen {
+    readings: Mutex<HashMap<usize, Reading>>,
+    warnings: Mutex<Vec<Problem>>,
+}
 
 impl Seen {
     /// How the value was read; none where nothing read it.
     pub fn reading(&self, node: &Node) -> Option<Reading> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&address(node)).copied()
+        locked(&self.readings).get(&address(node)).copied()
+    }
+
+    /// What components found odd, each once however often they were built.
+    pub fn warnings(&self) -> Vec<Problem> {
+        locked(&self.warnings).clone()
+    }
+
+    pub(super) fn warn(&self, warning: Problem) {
+        let mut warnings = locked(&self.warnings);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
     }
 
     pub(super) fn add(&self, readings: Readings) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.readings);
         for (node, reading) in readings.0 {
             note(&mut all, node, reading);
         }
     }
+}
+
+/// What a panic elsewhere left behind is as good as before.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The readings of one decoding.

@@ -147,10 +147,8 @@ impl OtlpHttpConfig {
             problems.add("compression_params::level", e);
         }
         if self.compression == Compression::Zstd && level != Level::default() {
-            tracing::warn!(
-                section = section.path(),
-                "zstd is always written at its fastest: level changes nothing"
-            );
+            let key = "compression_params::level";
+            section.warn(key, "accepted without effect: zstd is always written at its fastest");
         }
         for Middleware { id } in &self.middlewares {
             problems.add("middlewares", format!("middleware {id:?} is not supported: expected none"));
