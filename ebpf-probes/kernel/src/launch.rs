@@ -17,6 +17,7 @@ use aya_ebpf::programs::ProbeContext;
 use table::atomic::Relaxed;
 use table::counters::Drop;
 use table::fold::{Enqueue, StreamFold};
+use table::hot::HotProcess;
 use table::record::{ROWS, StreamKey};
 use table::{Cookie, Grid, Slot};
 
@@ -30,7 +31,13 @@ use crate::task::Task;
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
-    match add(cookie, ctx.regs) {
+    let task = Task::current();
+    let Some(process) = process::hot(task.pid) else { return ask_folds(cookie, ctx.regs) };
+    // Each launch through the runtime is one of the driver's too: this is as frequent as what follows.
+    if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
+        return count_suppressed();
+    }
+    match add(cookie, &task, process, ctx.regs) {
         Some(()) => Some(()),
         None => ask_folds(cookie, ctx.regs),
     }
@@ -38,12 +45,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
 
 /// A launch that is no more than a sum; `None` where it is, or may be.
 #[inline(always)]
-fn add(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
-    let task = Task::current();
-    let process = process::hot(task.pid)?;
-    if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, raw) {
-        return None;
-    }
+fn add(cookie: Cookie, task: &Task, process: &HotProcess, raw: *mut pt_regs) -> Option<()> {
     let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
     read_stream(cookie, &Regs::new(raw), &mut key.stream);
     key.settle(task.tid, cookie.is_twin());

@@ -8,7 +8,7 @@ use aya_ebpf::programs::RetProbeContext;
 use table::counters::{Counters, Drop};
 use table::fold::Stamp;
 use table::record::{
-    EventKey, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
+    ActiveStream, EventKey, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
 };
 use table::{Action, Cookie};
 
@@ -46,17 +46,30 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     let (now_ns, result) = (now_ns(), regs.return_value() as u32);
     let failed = cookie.has_failed(result);
     let key = OperationKey { pid: task.pid, row: u32::from(cookie.id()) };
-    match maps::durations(&key) {
-        Some(durations) => durations.add(now_ns.wrapping_sub(frame.entry_ns), failed),
-        None => {
-            counters.untimed.fetch_add(1, Relaxed);
-        }
+    let duration_ns = now_ns.wrapping_sub(frame.entry_ns);
+    match maps::hot_durations(&key).filter(|place| place.claim(&key)) {
+        Some(place) => place.durations.add(duration_ns, failed),
+        None => count_duration(key.pid, key.row, duration_ns, failed),
     }
     if !failed && frame.closing == 0 && !cookie.is_reported() && !cookie.changes_state() {
         process::count_folded(&task);
         return Some(());
     }
     settle(&Return { cookie, task, frame, device: thread.device as i32 - 1, result, failed, now_ns })
+}
+
+/// The duration of an operation without a place beside the map of durations.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
+    match maps::durations(&OperationKey { pid, row }) {
+        Some(durations) => durations.add(duration_ns, failed),
+        None => {
+            if let Some(counters) = maps::counters() {
+                counters.untimed.fetch_add(1, Relaxed);
+            }
+        }
+    }
 }
 
 /// A return that has no entry: not of a process that is not traced.
@@ -168,7 +181,7 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
             Some(stream) if stream.has_pending_work() => emit::step(returned, &r.frame.closes, &stream, 0),
             _ => return Outcome::Folded,
         },
-        _ => close_all(r, process, returned),
+        _ => close_all(process, returned),
     }
     process.seen.store(process::enqueued(process, r.task.pid), Relaxed);
     match r.frame.lost.load(Relaxed) {
@@ -179,22 +192,28 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
 
 /// A device synchronisation returned: every stream with open work ends its step.
 #[inline(always)]
-fn close_all(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) {
+fn close_all(process: &ProcessFold, returned: &Returned<'_>) {
     for place in &process.active {
-        if place.taken.load(Relaxed) != 2 {
-            continue;
+        if place.taken.load(Relaxed) == 2 {
+            close_active(returned, place);
         }
-        let key = active_key(r.task.pid, place);
-        let Some(stream) = found(&key) else {
-            place.taken.store(0, Relaxed);
-            continue;
-        };
-        if stream.has_pending_work() {
-            emit::step(returned, &key, &stream, 0);
-        }
-        // Another thread may have enqueued while this one waited.
-        place.taken.store(u64::from(stream.has_open_work()), Relaxed);
     }
+}
+
+/// One of them. Out of line: on its return the verifier forgets what it was about.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn close_active(returned: &Returned<'_>, place: &ActiveStream) {
+    let key = active_key(returned.task.pid, place);
+    let Some(stream) = found(&key) else {
+        place.taken.store(0, Relaxed);
+        return;
+    };
+    if stream.has_pending_work() {
+        emit::step(returned, &key, &stream, 0);
+    }
+    // Another thread may have enqueued while this one waited.
+    place.taken.store(u64::from(stream.has_open_work()), Relaxed);
 }
 
 /// A stream is gone: what nobody waited for is a step all the same, said to be unfinished.

@@ -6,7 +6,8 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use table::counters::Counters;
 use table::fold::{Snapshot, StreamFold};
-use table::hot::{HOT_PROCESSES as HOT_PROCESSES_MAX, HOT_STREAMS as HOT_STREAMS_MAX, HotProcess, HotStream};
+use table::hot::{HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX};
+use table::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
 use table::record::{
     EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold,
 };
@@ -43,6 +44,10 @@ pub static HOT_STREAMS: Array<HotStream> = Array::with_max_entries(HOT_STREAMS_M
 /// The same of processes. A place taken by another: the process counts in its fold.
 #[map]
 pub static HOT_PROCESSES: Array<HotProcess> = Array::with_max_entries(HOT_PROCESSES_MAX, 0);
+
+/// The same of durations. A place taken by another: the operation counts in the map of durations.
+#[map]
+pub static HOT_DURATIONS: Array<HotDurations> = Array::with_max_entries(HOT_DURATIONS_MAX, 0);
 
 /// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
 #[map]
@@ -111,6 +116,12 @@ pub fn fold(key: &StreamKey) -> Option<&'static StreamFold> {
 #[inline(always)]
 pub fn hot_stream(key: &StreamKey) -> Option<&'static HotStream> {
     HOT_STREAMS.get(HotStream::place(key))
+}
+
+/// The same of an operation.
+#[inline(always)]
+pub fn hot_durations(key: &OperationKey) -> Option<&'static HotDurations> {
+    HOT_DURATIONS.get(HotDurations::place(key))
 }
 
 /// The same of a process.

@@ -13,12 +13,15 @@
 
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::fold::{Enqueue, mix};
-use crate::record::{ROWS, StreamKey};
+use crate::histogram::Durations;
+use crate::record::{OperationKey, ROWS, StreamKey};
 
 /// Places for streams; a power of two.
 pub const HOT_STREAMS: u32 = 4096;
 /// Places for processes; a power of two.
 pub const HOT_PROCESSES: u32 = 512;
+/// Places for durations; a power of two.
+pub const HOT_DURATIONS: u32 = 2048;
 
 const CLAIMING: u64 = u64::MAX;
 
@@ -153,9 +156,49 @@ impl HotProcess {
     }
 }
 
+/// Durations of one operation of one process: those in the map of durations and these are told as one histogram.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct HotDurations {
+    /// [`OperationKey::pid`] above [`OperationKey::row`]; 0 where the place is free.
+    owner: AtomicU64,
+    /// What is counted here.
+    pub durations: Durations,
+}
+
+impl HotDurations {
+    /// Where the operation's place is: those of a process lie side by side.
+    #[inline(always)]
+    pub fn place(key: &OperationKey) -> u32 {
+        key.pid.wrapping_mul(0x9e37_79b1).wrapping_add(key.row) & (HOT_DURATIONS - 1)
+    }
+
+    /// What the place of this operation begins with.
+    #[inline(always)]
+    pub fn owner(key: &OperationKey) -> u64 {
+        u64::from(key.pid) << 32 | u64::from(key.row)
+    }
+
+    /// Makes the place the operation's, if it is free or the operation's already; false where it is another's. User
+    /// space frees it, all zeroes, when the process is gone.
+    #[inline(always)]
+    pub fn claim(&self, key: &OperationKey) -> bool {
+        let (owner, own) = (self.owner.load(Relaxed), Self::owner(key));
+        if owner != 0 {
+            return owner == own;
+        }
+        match self.owner.compare_exchange(0, own, SeqCst, SeqCst) {
+            Ok(_) => true,
+            Err(other) => other == own,
+        }
+    }
+}
+
 const _: () = {
     assert!(size_of::<HotStream>() == 64);
-    assert!(HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two());
+    assert!(
+        HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two() && HOT_DURATIONS.is_power_of_two()
+    );
 };
 
 #[cfg(test)]
@@ -175,6 +218,14 @@ mod tests {
         assert!(!place.claim(&other) && !place.is_of(&other));
         place.release();
         assert!(!place.is_of(&KEY) && place.claim(&other) && place.is_of(&other));
+    }
+
+    #[test]
+    fn an_operation_claims_a_free_place_and_its_own() {
+        let place = HotDurations::default();
+        let (one, other) = (OperationKey { pid: 5, row: 6 }, OperationKey { pid: 5, row: 6 + HOT_DURATIONS });
+        assert_eq!(HotDurations::place(&one), HotDurations::place(&other));
+        assert!(place.claim(&one) && place.claim(&one) && !place.claim(&other));
     }
 
     #[test]

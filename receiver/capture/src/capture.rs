@@ -258,9 +258,7 @@ impl Capture {
         if totals::forget(&mut self.kernel, pid) {
             self.retired.add(share);
         }
-        for probe in table::PROBES {
-            let _ = self.kernel.durations.remove(&[pid, u32::from(probe.id)]);
-        }
+        totals::forget_durations(&mut self.kernel, pid);
         into.push(Event::Exit { process, at_ns });
     }
 

@@ -8,7 +8,7 @@ use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
 use table::counters::Counters;
 use table::fold::StreamFold;
-use table::hot::{HotProcess, HotStream};
+use table::hot::{HotDurations, HotProcess, HotStream};
 use table::record::{OperationFold, ProcessFold, RuntimeCode, Settings};
 
 use crate::CaptureError;
@@ -23,6 +23,7 @@ pub(crate) const PROCESS_WORDS: usize = size_of::<ProcessFold>() / 8;
 pub(crate) const COUNTER_WORDS: usize = size_of::<Counters>() / 8;
 pub(crate) const OPERATION_WORDS: usize = size_of::<OperationFold>() / 8;
 pub(crate) const HOT_PROCESS_WORDS: usize = size_of::<HotProcess>() / 8;
+pub(crate) const HOT_DURATION_WORDS: usize = size_of::<HotDurations>() / 8;
 pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
 pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
 const SETTING_WORDS: usize = size_of::<Settings>() / 8;
@@ -61,6 +62,8 @@ pub struct Kernel {
     pub streams: HashMap<MapData, [u32; 4], Words<STREAM_WORDS>>,
     /// [`HotStream`]s by [`HotStream::place`].
     pub hot_streams: Array<MapData, Words<HOT_STREAM_WORDS>>,
+    /// [`HotDurations`] by [`HotDurations::place`].
+    pub hot_durations: Array<MapData, Words<HOT_DURATION_WORDS>>,
     /// [`HotProcess`]es by [`HotProcess::place`].
     pub hot_processes: Array<MapData, Words<HOT_PROCESS_WORDS>>,
     /// Named processes: 1 to trace, 0 not to.
@@ -119,6 +122,7 @@ impl Kernel {
             durations: take(&mut ebpf, "DURATIONS")?,
             streams: take(&mut ebpf, "STREAMS")?,
             hot_streams: take(&mut ebpf, "HOT_STREAMS")?,
+            hot_durations: take(&mut ebpf, "HOT_DURATIONS")?,
             hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
@@ -240,6 +244,7 @@ mod tests {
             ("DURATIONS", size_of::<OperationFold>()),
             ("EVENTS", size_of::<Snapshot>()),
             ("PROCESSES", size_of::<ProcessFold>()),
+            ("HOT_DURATIONS", size_of::<HotDurations>()),
             ("HOT_PROCESSES", size_of::<HotProcess>()),
             ("HOT_STREAMS", size_of::<HotStream>()),
             ("RUNTIME", size_of::<RuntimeCode>()),

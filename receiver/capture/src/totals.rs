@@ -7,11 +7,13 @@ use std::mem::offset_of;
 use event::{Account, Event, OperationTotal, ProcessId};
 use table::counters::{Counters, Drop};
 use table::histogram::{BUCKETS, Durations, OFFSET};
-use table::hot::HotProcess;
-use table::record::ProcessFold;
+use table::hot::{HotDurations, HotProcess};
+use table::record::{OperationKey, ProcessFold};
 use table::{PROBES, Probe};
 
-use crate::kernel::{COUNTER_WORDS, HOT_PROCESS_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words};
+use crate::kernel::{
+    COUNTER_WORDS, HOT_DURATION_WORDS, HOT_PROCESS_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words,
+};
 
 /// One process's share of the account.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -64,7 +66,7 @@ pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Ve
     let Ok(fold) = kernel.processes.get(&process.pid, 0) else { return Share::default() };
     let fold = Fold::of(kernel, process.pid, fold);
     for probe in PROBES.iter().filter(|p| fold.calls(p) > 0) {
-        let words = kernel.durations.get(&[process.pid, u32::from(probe.id)], 0).ok();
+        let words = durations(kernel, process.pid, probe.id);
         let total =
             OperationTotal { at_ns, process, row: probe.id, calls: fold.calls(probe), ..Default::default() };
         into.push(Event::Operation(Box::new(words.map_or_else(|| total.clone(), |w| timed(&total, &w)))));
@@ -81,6 +83,37 @@ pub fn forget(kernel: &mut Kernel, pid: u32) -> bool {
         let _ = kernel.hot_processes.set(place, [0; HOT_PROCESS_WORDS], 0);
     }
     had
+}
+
+fn hot_durations(kernel: &Kernel, key: &OperationKey) -> Option<Words<HOT_DURATION_WORDS>> {
+    let place = kernel.hot_durations.get(&HotDurations::place(key), 0).ok()?;
+    (place[0] == HotDurations::owner(key)).then_some(place)
+}
+
+/// What was counted in the map of durations and beside it.
+fn durations(kernel: &Kernel, pid: u32, row: u16) -> Option<Words<OPERATION_WORDS>> {
+    let key = OperationKey { pid, row: u32::from(row) };
+    let mut words = kernel.durations.get(&[key.pid, key.row], 0).ok();
+    if let Some(hot) = hot_durations(kernel, &key) {
+        let sum = words.get_or_insert([0; OPERATION_WORDS]);
+        let max_at = offset_of!(Durations, max_ns) / 8;
+        let max = sum[max_at].max(hot[offset_of!(HotDurations, durations) / 8 + max_at]);
+        let beside = &hot[offset_of!(HotDurations, durations) / 8..];
+        sum.iter_mut().zip(beside).for_each(|(all, one)| *all += one);
+        sum[max_at] = max;
+    }
+    words
+}
+
+/// The process is gone: its durations make room for others.
+pub fn forget_durations(kernel: &mut Kernel, pid: u32) {
+    for probe in PROBES {
+        let key = OperationKey { pid, row: u32::from(probe.id) };
+        let _ = kernel.durations.remove(&[key.pid, key.row]);
+        if hot_durations(kernel, &key).is_some() {
+            let _ = kernel.hot_durations.set(HotDurations::place(&key), [0; HOT_DURATION_WORDS], 0);
+        }
+    }
 }
 
 fn timed(total: &OperationTotal, words: &Words<OPERATION_WORDS>) -> OperationTotal {
