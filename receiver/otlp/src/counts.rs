@@ -45,7 +45,11 @@ impl Counts {
     }
 
     pub(crate) fn add(&self, signal: Signal, items: usize, outcome: Outcome) {
-        self.items[outcome as usize][signal as usize].add(items as u64, &self.attributes);
+        // The others are shown from the start, as in the Collector, so that a rate of theirs begins at zero.
+        for (index, counters) in self.items.iter().enumerate() {
+            let items = if index == outcome as usize { items as u64 } else { 0 };
+            counters[signal as usize].add(items, &self.attributes);
+        }
         let [receiver, transport] = self.attributes.clone();
         let (_, outcome) = OUTCOMES[outcome as usize];
         self.requests.add(1, &[receiver, transport, KeyValue::new("outcome", outcome)]);

@@ -1,0 +1,194 @@
+//! What the collector tells of itself, beside what a real Collector tells: the same configuration in both, the
+//! same data through both, and the metrics that each then shows at its port.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use otel_conformance_tests::collector_program;
+
+/// How long both may take until they have counted what was sent.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What the Collector alone shows, and why.
+const THEIRS_ALONE: [(&str, &str); 3] = [
+    ("otelcol_process_runtime_heap_alloc_bytes", "of Go's runtime"),
+    ("otelcol_process_runtime_total_alloc_bytes", "of Go's runtime"),
+    ("otelcol_process_runtime_total_sys_memory_bytes", "of Go's runtime"),
+];
+
+/// What is shown here alone, and why.
+const OURS_ALONE: [(&str, &str); 3] = [
+    ("otelcol_processor_incoming_items", "counted around every processor; the Collector leaves batch out"),
+    ("otelcol_processor_outgoing_items", "counted around every processor; the Collector leaves batch out"),
+    ("otelcol_receiver_requests", "there behind the gate receiverhelper.newReceiverMetrics"),
+];
+
+/// Labels that the Collector alone shows: where an exporter of OTLP sends to, which its id tells as well.
+const LABELS_THEIRS_ALONE: [&str; 3] = ["server_address", "server_port", "url_path"];
+
+/// A program that runs, and ends with this value.
+struct Running {
+    process: Child,
+    data: SocketAddr,
+    metrics: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Running {
+    fn start(program: &Path, level: &str) -> Running {
+        let folder = tempfile::tempdir().expect("a folder for a moment");
+        let [data, metrics, nowhere] = free_addresses();
+        let config = folder.path().join("config.yaml");
+        std::fs::write(&config, yaml(level, data, metrics, nowhere)).expect("the folder can be written to");
+        let mut command = Command::new(program);
+        command.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().expect("it is a program");
+        Running { process, data, metrics, _folder: folder }
+    }
+
+    /// Sends one item of each signal, as soon as it takes them.
+    fn send(&mut self) {
+        for (signal, body) in [("traces", SPANS), ("metrics", POINTS), ("logs", RECORDS)] {
+            let request = format!(
+                "POST /v1/{signal} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let begin = Instant::now();
+            while !exchange(self.data, &request).is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+                assert!(self.process.try_wait().expect("it is ours").is_none(), "it ended");
+                assert!(begin.elapsed() < PATIENCE, "it does not take {signal}");
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+    }
+
+    /// The types of metrics and the names of their labels, by name: those that the collector defines.
+    fn shown(&self) -> BTreeMap<String, (String, BTreeSet<String>)> {
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let answer = exchange(self.metrics, request).unwrap_or_default();
+        let mut shown: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+        for line in answer.lines() {
+            if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+                shown.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+            } else if let Some((name, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+                let name = ["_bucket", "_sum", "_count"]
+                    .iter()
+                    .find_map(|end| name.strip_suffix(end))
+                    .unwrap_or(name);
+                let names =
+                    labels.split("\",").filter_map(|label| label.split_once('=')).map(|(name, _)| name);
+                let entry = shown.entry(name.to_owned()).or_default();
+                entry.1.extend(names.map(str::to_owned));
+            }
+        }
+        let is_ours = |name: &String| {
+            name.starts_with("otelcol_") || name.starts_with("promhttp_") || name == "target_info"
+        };
+        shown.retain(|name, _| is_ours(name));
+        shown
+    }
+}
+
+/// The answer to a request, where somebody answers.
+fn exchange(to: SocketAddr, request: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(to).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port"));
+    listeners.map(|listener| listener.local_addr().expect("it is bound"))
+}
+
+/// Nobody listens at `nowhere`: what goes there fails.
+fn yaml(level: &str, data: SocketAddr, metrics: SocketAddr, nowhere: SocketAddr) -> String {
+    format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '{data}'}}}}}}}}
+processors: {{batch: {{timeout: 10ms}}}}
+exporters:
+  debug: {{}}
+  otlp_http: {{endpoint: 'http://{nowhere}', retry_on_failure: {{enabled: false}}}}
+service:
+  telemetry:
+    resource: {{attributes: [{{name: deployment.environment.name, value: test}}]}}
+    metrics: {{level: {level}, readers: [{{pull: {{exporter: {{prometheus: {{host: '127.0.0.1', port: {}}}}}}}}}]}}
+  pipelines:
+    traces: {{receivers: [otlp], processors: [batch], exporters: [debug, otlp_http]}}
+    metrics: {{receivers: [otlp], processors: [batch], exporters: [debug, otlp_http]}}
+    logs: {{receivers: [otlp], processors: [batch], exporters: [debug, otlp_http]}}
+",
+        metrics.port()
+    )
+}
+
+const SPANS: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5B8EFFF798038103D269B633813FC60C",
+    "spanId":"EEE19B7EC3C1B174","name":"a","kind":2,"startTimeUnixNano":"1","endTimeUnixNano":"2"}]}]}]}"#;
+const POINTS: &str = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"}]}}]}]}]}"#;
+const RECORDS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]}]}]}"#;
+
+/// Our binary, where it was built.
+fn warptap() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
+    path.is_file().then_some(path)
+}
+
+/// What differs between the two, one line each.
+fn differences(ours: &Running, theirs: &Running) -> Vec<String> {
+    let (mut ours, mut theirs) = (ours.shown(), theirs.shown());
+    ours.retain(|name, _| !OURS_ALONE.iter().any(|(alone, _)| alone == name));
+    theirs.retain(|name, _| !THEIRS_ALONE.iter().any(|(alone, _)| alone == name));
+    for (_, labels) in theirs.values_mut() {
+        labels.retain(|name| !LABELS_THEIRS_ALONE.contains(&name.as_str()));
+    }
+    let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let line = |name: &String| match (ours.get(name), theirs.get(name)) {
+        (a, b) if a == b => None,
+        (a, b) => Some(format!("{name}: here {a:?}, there {b:?}")),
+    };
+    names.into_iter().filter_map(line).collect()
+}
+
+#[test]
+fn the_same_metrics_are_shown_as_by_a_collector() {
+    let Some(program) = warptap() else {
+        return println!("skipped: warptap is not built beside this test: cargo build -p warptap");
+    };
+    let collector = match collector_program() {
+        Ok(program) => program,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    for level in ["basic", "normal"] {
+        let [mut ours, mut theirs] = [&program, &collector].map(|program| Running::start(program, level));
+        ours.send();
+        theirs.send();
+        let begin = Instant::now();
+        let differences = loop {
+            let differences = differences(&ours, &theirs);
+            if differences.is_empty() || begin.elapsed() > PATIENCE / 3 {
+                break differences;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let both = ours.shown().len();
+        println!(
+            "level {level}: {both} metrics here, the same there but for {THEIRS_ALONE:?} and {OURS_ALONE:?}"
+        );
+        assert!(both > 10 && differences.is_empty(), "level {level}:\n{}", differences.join("\n"));
+    }
+}
