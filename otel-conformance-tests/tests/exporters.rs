@@ -29,6 +29,18 @@ const WAYS: [Way; 6] = [
     ),
 ];
 
+/// What only the Collector understands of compressions.
+const COMPRESSED: [Way; 8] = [
+    (exporters::otlp_grpc::FACTORY, r#""compression": "snappy""#, Protocol::Grpc, true),
+    (exporters::otlp_grpc::FACTORY, r#""compression": "zstd""#, Protocol::Grpc, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "deflate""#, Protocol::HttpProto, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "lz4""#, Protocol::HttpProto, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "snappy""#, Protocol::HttpProto, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "x-snappy-framed""#, Protocol::HttpProto, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "zlib""#, Protocol::HttpProto, true),
+    (exporters::otlp_http::FACTORY, r#""compression": "zstd""#, Protocol::HttpProto, true),
+];
+
 async fn exporting((factory, more, protocol, _): &Way, grpc: SocketAddr, http: SocketAddr) -> Exporting {
     let settings = match protocol {
         Protocol::Grpc => format!(r#"{{"endpoint": "{grpc}", "tls": {{"insecure": true}}, {more}}}"#),
@@ -61,7 +73,7 @@ async fn python_receives_what_is_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_receives_what_is_sent() {
-    for way in &WAYS {
+    for way in WAYS.iter().chain(&COMPRESSED) {
         let collector = match real_collector(&CollectorConfig::default()) {
             Ok(collector) => collector,
             Err(reason) => return println!("skipped: {reason}"),

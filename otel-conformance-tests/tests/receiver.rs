@@ -33,11 +33,26 @@ async fn we_receive_what_a_collector_sends() {
 
     // One at a time and without a queue, so that what arrives is in order.
     let common = r#""sending_queue": {"enabled": false}"#;
-    let exporters = vec![
+    let mut exporters = vec![
         ("otlp_grpc/x", format!(r#"{{"endpoint": "{grpc}", "tls": {{"insecure": true}}, {common}}}"#)),
         ("otlp_http/proto", format!(r#"{{"endpoint": "http://{http}", "compression": "none", {common}}}"#)),
         ("otlp_http/json", format!(r#"{{"endpoint": "http://{http}", "encoding": "json", {common}}}"#)),
     ];
+    for (kind, to, compressions) in [
+        ("otlp_grpc", &grpc.to_string(), &["snappy", "zstd"][..]),
+        (
+            "otlp_http",
+            &format!("http://{http}"),
+            &["deflate", "lz4", "snappy", "x-snappy-framed", "zlib", "zstd"],
+        ),
+    ] {
+        for compression in compressions {
+            let settings = format!(
+                r#"{{"endpoint": "{to}", "tls": {{"insecure": true}}, "compression": "{compression}", {common}}}"#
+            );
+            exporters.push((format!("{kind}/{compression}").leak(), settings));
+        }
+    }
     let ways = exporters.len();
     let collector = match real_collector(&CollectorConfig { exporters, ..CollectorConfig::default() }) {
         Ok(collector) => collector,

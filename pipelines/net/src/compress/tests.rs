@@ -147,13 +147,13 @@ fn levels_are_checked_as_the_collector_does() {
 #[test]
 fn damaged_bytes_give_an_error_or_a_text_within_the_limit() {
     for compression in Compression::ALL {
-        let packed = compression.compress(Level(0), &text(3000));
+        let packed = compression.compress(Level(0), &text(600));
         for at in 0..packed.len() {
             for damage in [1, 0x80, 0xff] {
                 let mut packed = packed.clone();
                 packed[at] ^= damage;
-                if let Ok(text) = compression.decompress(&packed, 4000) {
-                    assert!(text.len() <= 4000, "{compression} at {at}");
+                if let Ok(text) = compression.decompress(&packed, 1000) {
+                    assert!(text.len() <= 1000, "{compression} at {at}");
                 }
             }
         }
