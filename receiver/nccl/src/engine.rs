@@ -5,6 +5,7 @@
 //! findings.
 
 mod calls;
+mod closing;
 mod hang;
 mod reading;
 mod work;

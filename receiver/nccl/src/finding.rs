@@ -134,8 +134,9 @@ pub struct Straggler {
     pub rounds: usize,
     /// ... and those of them in which it was late.
     pub late_rounds: usize,
-    /// How much longer than its peers its process had waited for its streams before it came, median, ns. Most of
-    /// `behind_ns`: its GPU, or another communicator, is what it waits for. Little: its host is late.
+    /// How much longer than its peers its process had waited before it came, in closers that covered nothing of this
+    /// communicator, median, ns. Most of `behind_ns`: other work of its GPU, or another communicator, is what it
+    /// waits for. Little: its host is late.
     pub waited_ns: u64,
     /// What it waits in this communicator's collectives lately, ns. A straggler waits least.
     pub wait_ns: Option<u64>,
@@ -191,6 +192,8 @@ pub struct Hang {
     pub kind: HangKind,
     /// The collective it hangs in; for a send or receive, the collectives before it.
     pub seq: u64,
+    /// That number is the one of every node.
+    pub is_exact: bool,
     /// What that does.
     pub operation: Operation,
     /// Since when the first rank waits.

@@ -70,8 +70,11 @@ pub(crate) struct Member {
     pub(crate) enqueued_ns: u64,
     /// When it last enqueued anything, or something of it was waited for.
     pub(crate) progress_ns: u64,
-    /// What its process had waited when it last came to a collective.
+    /// What its process had waited when it last came to a collective, and since then in closers that covered
+    /// something of it: the difference to now is what it waited for others.
     pub(crate) waited_ns: u64,
+    /// When the last such closer began.
+    pub(crate) closer_ns: u64,
     /// Its last operations, oldest first.
     pub(crate) recent: VecDeque<Op>,
     pub(crate) used: u64,
@@ -152,6 +155,7 @@ impl Draft {
             enqueued_ns: 0,
             progress_ns: self.born_ns,
             waited_ns: 0,
+            closer_ns: 0,
             recent: VecDeque::new(),
             used,
         }

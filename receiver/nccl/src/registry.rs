@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use event::ProcessId;
 
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Slot};
 use crate::finding::{Disagreement, Dispute, Finding, RankKnown};
 use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
 use crate::member::{ChildOf, Draft, End, Member};
@@ -232,7 +232,7 @@ impl Registry {
     fn home(&mut self, who: &Who) -> Key<Communicator> {
         let name = who.communicator.hash;
         let known = self.by_name.get(&name).copied();
-        let is_in = |slot: &crate::communicator::Slot| {
+        let is_in = |slot: &Slot| {
             let there = self.members.get(slot.member).map(|m| m.who);
             there.is_some_and(|w| w.process == who.process && w.rank.value == who.rank.value)
         };

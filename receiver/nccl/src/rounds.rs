@@ -13,7 +13,7 @@ use crate::operation::Operation;
 pub(crate) struct Arrival {
     /// When its host began to enqueue it; 0: it has not come.
     pub(crate) at_ns: u64,
-    /// What its process had waited for its streams since it came to the one before, ns.
+    /// What its process had waited for other things since it came to the one before, ns.
     pub(crate) waited_ns: u64,
 }
 

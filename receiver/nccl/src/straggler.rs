@@ -47,7 +47,7 @@ pub(crate) struct Lateness {
     pub(crate) rounds: usize,
     /// ... and those of them in which it was late.
     pub(crate) late_rounds: usize,
-    /// How much longer than its peers its process had waited for its streams before it came, median, ns.
+    /// How much longer than its peers its process had waited for other things before it came, median, ns.
     pub(crate) waited_ns: u64,
 }
 

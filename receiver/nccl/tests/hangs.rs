@@ -194,3 +194,16 @@ fn ranks_far_ahead_are_no_hang_while_the_slow_one_moves() {
     assert_eq!(watch.hangs().len(), 0);
     assert_eq!(watch.engine.tally().rounds, 45);
 }
+
+#[test]
+fn a_rank_that_never_arrives_is_named_also_where_numbers_are_in_doubt() {
+    let (mut watch, mut job) = start(4, 1);
+    watch.see(Observation::Lost { at_ns: job.now_ns, count: 1 });
+    let came_ns = job.now_ns;
+    job.play(&mut watch, |rank| (rank != 2).then_some(0));
+    wait(&mut watch, came_ns, 20 * S);
+    let hangs = watch.hangs();
+    let [hang] = hangs[..] else { panic!("{hangs:?}") };
+    assert_eq!((hang.kind, hang.is_exact, hang.missing.len()), (HangKind::Missing, false, 1));
+    assert_eq!(hang.missing[0].who.rank.value, Some(2));
+}

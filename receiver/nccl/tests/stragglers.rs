@@ -171,3 +171,59 @@ fn the_straggler_is_late_and_waits_least() {
     let state = watch.engine.ranks().find(|r| r.who.rank.value == Some(1)).unwrap();
     assert!(state.is_late && state.lateness_ns.unwrap() > 5 * MS, "{state:?}");
 }
+
+#[test]
+fn a_rank_that_is_late_because_it_waited_says_so() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(8, 1000, 9);
+    job.init(&mut watch);
+    for _ in 0..10 {
+        let begin_ns = job.now_ns;
+        let mut round = job.round(|rank| Some(if rank == 6 { 20 * MS } else { 0 }));
+        // It waits 19 ms for other work of its own GPU before it comes.
+        let rank = job.ranks[6];
+        let other = table::record::StreamKey { stream: 0x99, ..rank.key() };
+        round.push(rank.stream(begin_ns, 19 * MS, nccl::observe::StreamAction::Sync(other)));
+        watch.see_all(round);
+    }
+    let found = watch.stragglers();
+    assert_eq!(found[0].who.rank.value, Some(6));
+    assert!(found[0].waited_ns.abs_diff(19 * MS) < MS, "{:?}", found[0]);
+}
+
+#[test]
+fn ranks_on_other_nodes_hold_nothing_up() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(8, 1000, 3);
+    // The communicator has 16 ranks: eight of them are elsewhere.
+    let calls = job.ranks.iter().enumerate().map(|(rank, r)| r.init(S, S + MS, 16, rank, job.id)).collect();
+    watch.see_all(calls);
+    job.now_ns = S + 10 * MS;
+    while job.now_ns < 5 * S {
+        job.play(&mut watch, |rank| Some(if rank == 3 { 20 * MS } else { 0 }));
+    }
+    let found: Vec<_> = watch.stragglers().iter().map(|s| (s.who.rank.value, s.at_ns)).collect();
+    assert!(matches!(found[..], [(Some(3), at_ns)] if at_ns < 3 * S + S / 2), "{found:?}");
+}
+
+#[test]
+fn a_rank_whose_init_returns_last_is_part_of_the_first_collectives() {
+    let mut watch = Watch::new(Settings::default());
+    let mut job = Job::new(4, 1000, 3);
+    let mut calls: Vec<_> =
+        job.ranks.iter().enumerate().map(|(rank, r)| r.init(S, S + MS, 4, rank, job.id)).collect();
+    let last = calls.pop().unwrap();
+    watch.see_all(calls);
+    job.now_ns = S + 2 * MS;
+    let mut round = job.round(|_| Some(0));
+    round.insert(0, last);
+    // Three have come before the fourth is told of.
+    let is_of_fourth = |o: &nccl::Observation| match o {
+        nccl::Observation::Call(call) => call.process.pid == 1003,
+        nccl::Observation::Stream(call) => call.process.pid == 1003,
+        _ => false,
+    };
+    round.sort_by_key(is_of_fourth);
+    round.into_iter().for_each(|o| watch.see(o));
+    assert_eq!(watch.arrived().iter().map(|a| (a.seq, a.ranks)).collect::<Vec<_>>(), [(0, 4)]);
+}

@@ -7,7 +7,7 @@
 //! inside a call, or, where the source does not tell, for processes that are silent altogether.
 
 use super::Engine;
-use crate::communicator::{Communicator, Hanging};
+use crate::communicator::{Communicator, Hanging, Slot};
 use crate::finding::{Absent, Finding, Hang, HangKind, HangOver};
 use crate::identity::Who;
 use crate::member::Member;
@@ -57,8 +57,10 @@ impl Engine {
     fn check_over(&mut self, key: Key<Communicator>, hanging: Hanging, out: Take<'_>) {
         let Some(communicator) = self.registry.communicators.get_mut(key) else { return };
         let is_over = match hanging.kind {
-            HangKind::Missing => communicator.rounds.front().is_none_or(|front| front.seq > hanging.seq),
-            HangKind::Stuck | HangKind::Peer => communicator.progress != hanging.progress,
+            HangKind::Missing if communicator.aligner.is_none() => {
+                communicator.rounds.front().is_none_or(|front| front.seq > hanging.seq)
+            }
+            _ => communicator.progress != hanging.progress,
         };
         if is_over {
             communicator.hanging = None;
@@ -107,6 +109,11 @@ impl Engine {
         if !op.operation.is_collective() {
             return self.peer(communicator, first, &op, is_wait_seen || is_still());
         }
+        if communicator.aligner.is_some()
+            && let Some(found) = self.absent_unnumbered(communicator, &op)
+        {
+            return Some(found);
+        }
         let is_everyone = communicator.rounds.open() == 0 && waiting.len() == communicator.live;
         let is_evident = is_wait_seen || (!self.tells_under_way && is_still());
         debug_assert!(self.registry.communicators.get(key).is_some());
@@ -122,15 +129,35 @@ impl Engine {
         })
     }
 
+    /// Where nobody knows which collectives belong together: ranks that have nothing outstanding and have done nothing
+    /// since before the others began to wait.
+    fn absent_unnumbered(&self, communicator: &Communicator, op: &Op) -> Option<Found> {
+        let is_absent = |slot: &Slot| match self.registry.members.get(slot.member) {
+            Some(m) => m.outstanding == 0 && m.idle_since_ns() < op.arrival_ns && self.is_due(m.progress_ns),
+            None => slot.is_expected(),
+        };
+        let slots = communicator.slots.iter().enumerate();
+        let missing: Vec<usize> = slots.filter(|(_, slot)| is_absent(slot)).map(|(at, _)| at).collect();
+        (!missing.is_empty()).then_some(Found {
+            kind: HangKind::Missing,
+            seq: op.seq,
+            operation: op.operation,
+            since_ns: op.enqueued_ns,
+            missing,
+            peer: None,
+            is_wait_seen: self.is_any_waiting(communicator),
+            is_mismatched: false,
+        })
+    }
+
     /// A message whose other side has not come.
     fn peer(&self, communicator: &Communicator, member: &Member, op: &Op, is_evident: bool) -> Option<Found> {
         let peer = u32::try_from(op.peer).ok()?;
         let rank = member.who.rank.value?;
         let is_send = op.operation == Operation::Send;
         let pair = communicator.pairs.get(&if is_send { (rank, peer) } else { (peer, rank) })?;
-        let is_here = |s: &crate::communicator::Slot| {
-            self.registry.members.get(s.member).is_some_and(|m| m.who.rank.value == Some(peer))
-        };
+        let is_here =
+            |s: &Slot| self.registry.members.get(s.member).is_some_and(|m| m.who.rank.value == Some(peer));
         let missing = communicator.slots.iter().position(is_here);
         let has_come = if is_send { pair.received >= pair.sent } else { pair.sent >= pair.received };
         // Of a rank on another node nobody knows whether it has come.
@@ -147,7 +174,7 @@ impl Engine {
     }
 
     fn hang(&self, communicator: &Communicator, found: &Found) -> Hang {
-        let waiting = |slot: &crate::communicator::Slot| {
+        let waiting = |slot: &Slot| {
             let member = self.registry.members.get(slot.member)?;
             (member.outstanding > 0).then_some(member.who)
         };
@@ -159,6 +186,7 @@ impl Engine {
             nranks: communicator.nranks.value,
             kind: found.kind,
             seq: found.seq,
+            is_exact: communicator.is_exact,
             operation: found.operation,
             since_ns: found.since_ns,
             missing: found.missing.iter().filter_map(|slot| self.absent(communicator, *slot)).collect(),

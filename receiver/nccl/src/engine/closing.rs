@@ -1,0 +1,237 @@
+//! Operations on their way out: waited for, asked for, given up; and what a rank's waits tell of the others.
+
+use event::ProcessId;
+
+use super::Engine;
+use crate::communicator::Communicator;
+use crate::finding::{Completed, Finding, Traced};
+use crate::identity::{Fact, Who};
+use crate::member::Member;
+use crate::observe::{StreamAction, StreamCall};
+use crate::op::Op;
+use crate::registry::Take;
+use crate::slab::Key;
+use crate::streams::Pending;
+use crate::trace::{Chosen, TraceIds};
+
+/// How a wait ended.
+#[derive(Clone, Copy)]
+enum How<'a> {
+    /// A thread waited.
+    Waited(&'a StreamCall),
+    /// Somebody asked.
+    Polled(&'a StreamCall),
+}
+
+impl Engine {
+    /// A call that waits for streams or orders them. Processes that never used NCCL are none of our business.
+    pub(super) fn stream(&mut self, call: &StreamCall, out: Take<'_>) {
+        let Some(process) = self.processes.get_mut(&call.process) else { return };
+        process.active_ns = process.active_ns.max(call.exit_ns());
+        let (entry_ns, streams) = (call.entry_ns, &mut process.streams);
+        let mut taken = std::mem::take(&mut self.pending);
+        let mut crowded = Vec::new();
+        match call.action {
+            StreamAction::Sync(stream) | StreamAction::PolledStream(stream) => {
+                streams.close(stream, entry_ns, &mut taken);
+            }
+            StreamAction::SyncUntil(stream, until_ns) => streams.close(stream, until_ns, &mut taken),
+            StreamAction::EventSync(event) | StreamAction::PolledEvent(event) => {
+                let is_known = streams.close_event(event, entry_ns, &mut taken);
+                self.tally.events_unknown += u64::from(!is_known);
+            }
+            StreamAction::DeviceSync => streams.close_all(entry_ns, &mut taken),
+            StreamAction::Record(event, stream) => streams.record(event, stream, entry_ns),
+            StreamAction::WaitEvent(stream, event) => {
+                streams.wait_event(stream, event, entry_ns, &mut crowded);
+            }
+            StreamAction::BeginCapture(stream) => streams.begin_capture(stream, &mut crowded),
+            StreamAction::EndCapture(stream) => streams.end_capture(stream),
+            StreamAction::DestroyStream(stream) => {
+                let mut gone = Vec::new();
+                streams.destroy(stream, &mut gone);
+                self.tally.ended += gone.len() as u64;
+                gone.iter().for_each(|p| self.release(p, call.exit_ns()));
+            }
+            StreamAction::DestroyEvent(event) => streams.destroy_event(event),
+        }
+        self.give_up(&mut crowded);
+        match call.action {
+            StreamAction::PolledStream(_) | StreamAction::PolledEvent(_) => {
+                self.close(How::Polled(call), &taken, out);
+            }
+            _ => self.close(How::Waited(call), &taken, out),
+        }
+        taken.clear();
+        self.pending = taken;
+    }
+
+    /// A closer covers these.
+    fn close(&mut self, how: How<'_>, taken: &[Pending], out: Take<'_>) {
+        let (How::Waited(call) | How::Polled(call)) = how;
+        let is_wait = matches!(how, How::Waited(_)) && is_closer(call.action);
+        if let Some(process) = self.processes.get_mut(&call.process) {
+            process.waited_ns = process.waited_ns.saturating_add(if is_wait { call.duration_ns } else { 0 });
+            process.is_changed |= !taken.is_empty();
+        }
+        for pending in taken {
+            self.release(pending, call.exit_ns());
+            match is_wait {
+                true => {
+                    self.own_wait(call, pending.member);
+                    self.complete(call, pending, out);
+                }
+                false => self.tally.polled += 1,
+            }
+            self.done(pending, call.exit_ns());
+        }
+    }
+
+    fn complete(&mut self, call: &StreamCall, pending: &Pending, out: Take<'_>) {
+        self.tally.completed += 1;
+        let (op, end_ns) = (pending.op, call.exit_ns());
+        let Some(member) = self.registry.members.get(pending.member) else { return };
+        let (who, home, slot) = (member.who, member.communicator, member.slot);
+        let barrier_wait_ns = end_ns.saturating_sub(op.enqueued_ns);
+        let issue_gap_ns = call.entry_ns.saturating_sub(op.enqueued_ns);
+        let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
+        communicator.waited(slot, barrier_wait_ns);
+        let is_compared = op.operation.is_collective() && communicator.aligner.is_none();
+        let seen = is_compared.then(|| communicator.straggler.seen(op.seq, slot)).flatten();
+        let skew_ns = seen.map(|(skew_ns, _)| skew_ns);
+        let trace = if communicator.is_exact { self.trace(&who, &op, skew_ns) } else { None };
+        out(Finding::Completed(Completed {
+            who,
+            op,
+            closer_tid: call.tid,
+            end_ns,
+            issue_gap_ns,
+            wait_ns: barrier_wait_ns - issue_gap_ns,
+            barrier_wait_ns,
+            skew_ns,
+            behind_first_ns: seen.map(|(_, behind_ns)| behind_ns),
+            trace,
+        }));
+    }
+
+    /// Ids, where the collective is to be traced. Only names and numbers that all ranks share make ids that do.
+    fn trace(&self, who: &Who, op: &Op, skew_ns: Option<u64>) -> Option<Traced> {
+        if !op.operation.is_collective() || !who.communicator.is_shared() {
+            return None;
+        }
+        let settings = self.settings.trace;
+        let ids = TraceIds::of(who.communicator, op.seq, part(who));
+        let is_skewed = settings.skew_ns_min > 0 && skew_ns.is_some_and(|ns| ns >= settings.skew_ns_min);
+        let chosen = match ids.is_chosen(settings.rate) {
+            true => Chosen::Rate,
+            false if is_skewed => Chosen::Skew,
+            false => return None,
+        };
+        Some(Traced { ids, chosen, is_root: who.rank.value == Some(0) })
+    }
+
+    /// A closer that covers something of a rank is no wait for others.
+    fn own_wait(&mut self, call: &StreamCall, key: Key<Member>) {
+        let member = self.registry.members.get_mut(key).filter(|m| m.closer_ns != call.entry_ns);
+        if let Some(member) = member {
+            member.closer_ns = call.entry_ns;
+            member.waited_ns = member.waited_ns.saturating_add(call.duration_ns);
+        }
+    }
+
+    /// One operation less is outstanding.
+    pub(super) fn release(&mut self, pending: &Pending, at_ns: u64) {
+        if let Some(member) = self.registry.members.get_mut(pending.member) {
+            member.outstanding = member.outstanding.saturating_sub(1);
+            member.progress_ns = member.progress_ns.max(at_ns);
+        }
+    }
+
+    /// Tells the aligner, if one is at work, that a rank is done with a collective.
+    fn done(&mut self, pending: &Pending, at_ns: u64) {
+        let Some(member) = self.registry.members.get(pending.member) else { return };
+        let (home, slot) = (member.communicator, member.slot);
+        let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
+        communicator.progress += 1;
+        let Some(aligner) = communicator.aligner.as_mut().filter(|_| pending.op.operation.is_collective())
+        else {
+            return;
+        };
+        if !aligner.done(slot, pending.op.seq, at_ns) {
+            return;
+        }
+        let slots = &communicator.slots;
+        if let Some(shifts) = aligner.shifts(slots.len(), |slot| slots[slot].end.is_none()) {
+            self.align(home, &shifts);
+        }
+    }
+
+    /// From here on the ranks' sequence numbers agree.
+    fn align(&mut self, home: Key<Communicator>, shifts: &[i64]) {
+        let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
+        // Counts are too low where something was not seen, never too high.
+        let least = shifts.iter().copied().min().unwrap_or(0);
+        let mut next = 0;
+        for (slot, shift) in communicator.slots.iter().zip(shifts) {
+            let Some(member) = self.registry.members.get_mut(slot.member) else { continue };
+            let shift = (shift - least).cast_unsigned();
+            member.next_seq = member.next_seq.wrapping_add(shift);
+            member.recent.iter_mut().for_each(|op| op.seq = op.seq.wrapping_add(shift));
+            next = next.max(member.next_seq);
+            if let Some(process) = self.processes.get_mut(&member.process()) {
+                process.streams.renumber(slot.member, shift);
+            }
+        }
+        communicator.aligner = None;
+        communicator.rounds.restart(next);
+        communicator.straggler.reset(communicator.slots.len());
+    }
+
+    /// These are no longer followed.
+    pub(super) fn give_up(&mut self, crowded: &mut Vec<Pending>) {
+        self.tally.forgotten += crowded.len() as u64;
+        for pending in crowded.drain(..) {
+            let member = self.registry.members.get_mut(pending.member);
+            member.into_iter().for_each(|m| m.outstanding = m.outstanding.saturating_sub(1));
+        }
+    }
+
+    /// Gives up what nobody has waited for in a long time, but not what hangs.
+    pub(super) fn expire(&mut self) {
+        let before_ns = self.now_ns.saturating_sub(self.settings.expiry_ns);
+        let hangs = |id: &ProcessId| {
+            let keys = self.registry.of_process(*id);
+            let homes = keys.into_iter().filter_map(|key| Some(self.registry.members.get(key)?.communicator));
+            homes.filter_map(|home| self.registry.communicators.get(home)).any(|c| c.hanging.is_some())
+        };
+        let mut gone = std::mem::take(&mut self.pending);
+        for (id, process) in &mut self.processes {
+            if process.streams.has_before(before_ns) && !hangs(id) {
+                process.streams.expire(before_ns, &mut gone);
+            }
+        }
+        self.tally.expired += gone.len() as u64;
+        for pending in gone.drain(..) {
+            let member = self.registry.members.get_mut(pending.member);
+            member.into_iter().for_each(|m| m.outstanding = m.outstanding.saturating_sub(1));
+        }
+        self.pending = gone;
+    }
+}
+
+fn is_closer(action: StreamAction) -> bool {
+    matches!(
+        action,
+        StreamAction::Sync(_)
+            | StreamAction::SyncUntil(..)
+            | StreamAction::EventSync(_)
+            | StreamAction::DeviceSync
+    )
+}
+
+/// What tells a rank's spans from other ranks'.
+fn part(who: &Who) -> u64 {
+    let Fact { value, .. } = who.rank;
+    let own = || crate::hash::own(&[u64::from(who.process.pid), who.process.start_ns, who.tid.into()]);
+    value.map_or_else(own, u64::from)
+}
