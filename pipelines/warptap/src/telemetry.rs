@@ -29,27 +29,27 @@ use meters::Meters;
 pub use otlp::OtlpError;
 use push::{MetricsPush, SpansPush};
 
-/// Telemetry that cannot be had.
+/// Telemetry that cannot be had. Each says what went wrong in its own text, and has no source to be told again.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log.
     #[error("failed to create logger: {0}")]
-    Log(#[from] logging::OpenError),
+    Log(logging::OpenError),
     /// Nobody can ask for metrics where they should.
-    #[error("failed to create meter provider: binding address {endpoint} for Prometheus exporter: {source}")]
+    #[error("failed to create meter provider: binding address {endpoint} for Prometheus exporter: {reason}")]
     Listen {
         /// Where they should.
         endpoint: String,
         /// Why not.
-        source: net::listen::ListenError,
+        reason: net::listen::ListenError,
     },
     /// Something that pushes.
-    #[error("failed to create exporter of {signal}: {source}")]
+    #[error("failed to create exporter of {signal}: {reason}")]
     Exporter {
         /// Of what.
         signal: &'static str,
         /// Why not.
-        source: OtlpError,
+        reason: OtlpError,
     },
     /// A reader that counts from the last time has to be there from the start.
     #[error(
@@ -60,7 +60,7 @@ pub enum TelemetryError {
 
 impl TelemetryError {
     fn of(signal: &'static str) -> impl Fn(OtlpError) -> Self {
-        move |source| TelemetryError::Exporter { signal, source }
+        move |reason| TelemetryError::Exporter { signal, reason }
     }
 }
 
@@ -259,7 +259,7 @@ fn begin_log(
     resource: &Resource,
 ) -> Result<Option<SdkLoggerProvider>, TelemetryError> {
     let records = push::records(&logs.processors, resource).map_err(TelemetryError::of("logs"))?;
-    logging::begin(logs, &resource::texts(attributes), records.as_ref())?;
+    logging::begin(logs, &resource::texts(attributes), records.as_ref()).map_err(TelemetryError::Log)?;
     Ok(records)
 }
 

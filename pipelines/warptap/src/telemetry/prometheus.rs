@@ -47,7 +47,7 @@ impl Server {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let endpoint = format!("{host}:{}", settings.port);
         let listener = Listener::bind(&endpoint, Transport::Tcp).await;
-        let listener = listener.map_err(|source| TelemetryError::Listen { endpoint, source })?;
+        let listener = listener.map_err(|reason| TelemetryError::Listen { endpoint, reason })?;
         let answering = Answering { source, settings: Arc::new(settings.clone()), failed: Arc::default() };
         Ok(Server { listener, answering })
     }

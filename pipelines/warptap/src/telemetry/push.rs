@@ -43,7 +43,7 @@ pub(super) struct MetricsPush {
 
 enum MetricsTo {
     Console,
-    Otlp(MetricExporter),
+    Otlp(Box<MetricExporter>),
 }
 
 impl MetricsPush {
@@ -55,7 +55,7 @@ impl MetricsPush {
     ) -> Result<Self, OtlpError> {
         let exporter = match to {
             Exporter::Console => MetricsTo::Console,
-            Exporter::Otlp(otlp) => MetricsTo::Otlp(otlp::metrics(otlp)?),
+            Exporter::Otlp(otlp) => MetricsTo::Otlp(Box::new(otlp::metrics(otlp)?)),
         };
         Ok(MetricsPush { source, interval, timeout, exporter })
     }

@@ -115,8 +115,9 @@ async fn a_change_of_readers_leaves_what_is_counted_alone() {
     let mut wrong = pull("");
     let Reader::Pull(prometheus) = &mut wrong.metrics.readers[0] else { panic!("it is one") };
     prometheus.port = taken.local_addr().unwrap().port();
-    let error = telemetry.reconfigure(&wrong).await.unwrap_err().to_string();
+    let error = format!("{:#}", anyhow::Error::from(telemetry.reconfigure(&wrong).await.unwrap_err()));
     assert!(error.starts_with("failed to create meter provider: binding address 127.0.0.1:"), "{error}");
+    assert_eq!(error.matches("Address already in use").count(), 1, "{error}");
     let answer = ask(telemetry.addresses()[0], "/metrics", "").await;
     assert!(answer.contains("otelcol_receiver_accepted_spans{") && answer.contains("} 3\n"), "{answer}");
     telemetry.stop(Duration::from_secs(10)).await;
