@@ -255,3 +255,4 @@ async fn a_peer_that_hangs_does_not_keep_the_program_from_ending() {
 
 mod batches;
 mod config;
+mod metrics;

@@ -11,16 +11,29 @@ use component::storage::{Namespace, Storage, StorageClient, StorageError};
 use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
+use opentelemetry::metrics::Meter;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::compaction::{CompactionConfig, Rebound};
-use crate::file_name;
 use crate::store::{Closer, Settings, Store, unpoisoned};
+use crate::{counts, file_name};
 
 /// The row of this extension.
-pub const FACTORY: ExtensionFactory =
-    ExtensionFactory { kind: "file_storage", aliases: &[], signals: &[], stability: Stability::Beta, build };
+pub const FACTORY: ExtensionFactory = ExtensionFactory {
+    kind: "file_storage",
+    aliases: &[],
+    signals: &[],
+    stability: Stability::Beta,
+    about: "A small durable place on disk for queues and other state.",
+    example: "\
+directory: /var/lib/warptap
+create_directory: true
+compaction:
+  on_start: true
+",
+    build,
+};
 
 /// How long a stop waits for files to be closed; what was acknowledged is safe without that.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -117,14 +130,15 @@ fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, C
 impl Extension for FileStorage {
     fn start(
         self: Box<Self>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+        let meter = host.meter().clone();
         Box::pin(async move {
             let mode = self.config.mode().unwrap_or(0o750);
             prepare(&self.config.directory, self.config.create_directory.then_some(mode))?;
             let (directory, settings) = (self.config.directory.clone(), self.config.settings());
-            let files = Arc::new(Files { directory, settings, open: Mutex::default() });
+            let files = Arc::new(Files { directory, settings, meter, open: Mutex::default() });
             let offer = Offer { storage: Some(files.clone()), ..Offer::default() };
             let running: Running = Box::pin(async move {
                 stop.cancelled().await;
@@ -155,14 +169,17 @@ fn prepare(directory: &Path, mode: Option<u32>) -> Result<(), String> {
 struct Files {
     directory: PathBuf,
     settings: Settings,
+    meter: Meter,
     open: Mutex<Vec<Closer>>,
 }
 
 impl Storage for Files {
     fn open(&self, namespace: Namespace) -> BoxFuture<'_, Result<Arc<dyn StorageClient>, StorageError>> {
         Box::pin(async move {
-            let path = self.directory.join(file_name(&namespace));
+            let name = file_name(&namespace);
+            let path = self.directory.join(&name);
             let (store, closer) = Store::open_with_closer(path, self.settings).await?;
+            counts::export(&store.shared_counts(), &self.meter, &name);
             let mut open = unpoisoned(self.open.lock());
             open.retain(|closer| !closer.is_closed());
             open.push(closer);

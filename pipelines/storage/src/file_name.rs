@@ -50,7 +50,7 @@ mod tests {
         check("otlp/eu-1", "logs", "exporter_otlp_eu-1_logs");
         check("otlp/a/b", "logs", "exporter_otlp_a~002Fb_logs");
         check("otlp/../x", "logs", "exporter_otlp_..~002Fx_logs");
-        check("otlp/~é", "", "exporter_otlp_~007E~00E9_");
+        check("otlp/é", "~", "exporter_otlp_~00E9_~007E");
     }
 
     #[test]

@@ -376,3 +376,37 @@ async fn the_extension_opens_files_by_namespace_and_closes_them_when_it_stops() 
     let again = open(&directory.join("exporter_otlp__logs")).await;
     assert_eq!(do_all(&again, &[get("a")]).await.unwrap(), [Some(b"logs".to_vec())]);
 }
+
+#[tokio::test]
+async fn what_happens_to_a_file_is_exported() {
+    use opentelemetry::metrics::MeterProvider as _;
+    use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+    use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+
+    let exporter = InMemoryMetricExporter::default();
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let host = Host::new(provider.meter("test"), Default::default());
+    let folder = folder();
+    let name = "exporter_otlp__logs";
+    std::fs::write(folder.path().join(name), b"garbage").unwrap();
+    let json = format!(r#"{{"directory": {:?}}}"#, folder.path());
+    let stop = CancellationToken::new();
+    let (offer, _running) = build(&json).unwrap().start(&host, stop).await.unwrap();
+    let id = ComponentId::parse("otlp").unwrap();
+    let namespace = Namespace { kind: "exporter", id, name: "logs".to_owned() };
+    let client = offer.storage.unwrap().open(namespace).await.unwrap();
+    client.batch(vec![set("a", b"1")]).await.unwrap();
+    provider.force_flush().unwrap();
+    let read = exporter.get_finished_metrics().unwrap();
+    let metrics = read.iter().flat_map(|r| r.scope_metrics()).flat_map(|s| s.metrics());
+    let counts: BTreeMap<&str, u64> = metrics
+        .filter_map(|metric| match metric.data() {
+            AggregatedMetrics::U64(MetricData::Sum(sum)) => {
+                Some((metric.name(), sum.data_points().next()?.value()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(counts["otelcol_file_storage_set_aside_files"], 1);
+    assert_eq!(counts["otelcol_file_storage_batches"], 1);
+}

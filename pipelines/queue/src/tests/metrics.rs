@@ -1,0 +1,91 @@
+//! The collector's own metrics of a queue have the Collector's names and attributes.
+
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::data::{
+    AggregatedMetrics, GaugeDataPoint, HistogramDataPoint, MetricData, ResourceMetrics, SumDataPoint,
+};
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+
+use super::*;
+
+/// Every sum and gauge as `name{attributes}=value`, and every histogram as `name{attributes}: count, sum`.
+fn lines(read: &[ResourceMetrics]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let metrics = read.iter().flat_map(ResourceMetrics::scope_metrics).flat_map(|s| s.metrics());
+    for metric in metrics {
+        let name = metric.name().trim_start_matches("otelcol_exporter_");
+        let mut add = |attributes: Vec<String>, value: String| {
+            let mut attributes = attributes;
+            attributes.sort();
+            lines.push(format!("{name}{{{}}}{value}", attributes.join(",")));
+        };
+        macro_rules! of {
+            ($points:expr, $value:expr) => {
+                for point in $points {
+                    let attributes = point.attributes().map(|a| format!("{}={}", a.key, a.value)).collect();
+                    add(attributes, $value(point));
+                }
+            };
+        }
+        match metric.data() {
+            AggregatedMetrics::U64(MetricData::Sum(s)) => {
+                of!(s.data_points(), |p: &SumDataPoint<u64>| format!("={}", p.value()))
+            }
+            AggregatedMetrics::I64(MetricData::Sum(s)) => {
+                of!(s.data_points(), |p: &SumDataPoint<i64>| format!("={}", p.value()))
+            }
+            AggregatedMetrics::U64(MetricData::Gauge(g)) => {
+                of!(g.data_points(), |p: &GaugeDataPoint<u64>| format!("={}", p.value()))
+            }
+            AggregatedMetrics::U64(MetricData::Histogram(h)) => {
+                of!(h.data_points(), |p: &HistogramDataPoint<u64>| format!(": {}, {}", p.count(), p.sum()))
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn what_a_queue_counts_has_the_collectors_names() {
+    let exporter = InMemoryMetricExporter::default();
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let host = Host::new(provider.meter("test"), Arc::default());
+    let peer = Peer::answering([Refused::permanent("rpc error: code = InvalidArgument desc = no")]);
+    let queue = QueueConfig {
+        queue_size: 12,
+        sizer: Some(Sizer::Items),
+        batch: component::config::Optional::some(BatchConfig { min_size: 0, ..BatchConfig::default() }),
+        num_consumers: 1,
+        ..QueueConfig::default()
+    };
+    let stack = Stack::beside(&host, &peer, Some(queue), None).await;
+    stack.front.consume(spans(5)).await.unwrap();
+    stack.front.consume(spans(7)).await.unwrap();
+    stack.front.consume(spans(13)).await.unwrap_err();
+    let tallies = stack.tallies.clone();
+    stack.end().await;
+    provider.force_flush().unwrap();
+    let found = lines(&exporter.get_finished_metrics().unwrap());
+    let found: Vec<&str> = found
+        .iter()
+        .map(String::as_str)
+        .filter(|line| !line.contains("logs") && !line.contains("metrics"))
+        .collect();
+    let found: Vec<&str> = found.into_iter().filter(|line| !line.contains("profiles")).collect();
+    assert_eq!(
+        found,
+        [
+            "enqueue_failed_spans{exporter=otlp_grpc/x}=13",
+            "enqueue_size{exporter=otlp_grpc/x}: 2, 12",
+            "in_flight_requests{data_type=traces,exporter=otlp_grpc/x}=0",
+            "queue_batch_send_size{exporter=otlp_grpc/x}: 2, 12",
+            "queue_capacity{data_type=traces,exporter=otlp_grpc/x}=12",
+            "queue_size{data_type=traces,exporter=otlp_grpc/x}=0",
+            "send_failed_spans{error.permanent=true,error.type=InvalidArgument,exporter=otlp_grpc/x}=5",
+            "sent_spans{exporter=otlp_grpc/x}=7",
+        ]
+    );
+    drop(tallies);
+}
