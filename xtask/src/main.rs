@@ -4,6 +4,7 @@
 
 mod bpf;
 mod check;
+mod docs;
 mod semconv;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>)
 const COMMANDS: &[Command] = &[
     ("bpf", "builds the kernel programs; --check compares them with the committed objects", bpf::run),
     ("check", "the whole gate: format, lints, licences, generated files, tests", check::run),
+    ("docs", "makes docs/components.md from the tables of components", docs::run),
     ("semconv", "makes the code and the documentation of semconv from its registry", semconv::run),
 ];
 

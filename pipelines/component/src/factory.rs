@@ -109,6 +109,10 @@ pub struct Factory<T: ?Sized> {
     pub signals: &'static [Signal],
     /// How settled it is.
     pub stability: Stability,
+    /// What it is for, in a sentence.
+    pub about: &'static str,
+    /// A section that shows its use: YAML that can be run as it is.
+    pub example: &'static str,
     /// Decodes and validates its section, and builds it. No file, socket or clock is touched.
     pub build: fn(&BuildContext, Section<'_>) -> Result<Box<T>, ConfigError>,
 }

@@ -13,6 +13,8 @@ pub const FACTORY: ConnectorFactory = ConnectorFactory {
     aliases: &[],
     signals: &Signal::ALL,
     stability: Stability::Beta,
+    about: "Hands data of one pipeline on to others of the same signal.",
+    example: "",
     build,
 };
 

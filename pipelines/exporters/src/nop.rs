@@ -11,8 +11,15 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 /// The row of this exporter.
-pub const FACTORY: ExporterFactory =
-    ExporterFactory { kind: "nop", aliases: &[], signals: &Signal::ALL, stability: Stability::Beta, build };
+pub const FACTORY: ExporterFactory = ExporterFactory {
+    kind: "nop",
+    aliases: &[],
+    signals: &Signal::ALL,
+    stability: Stability::Beta,
+    about: "Takes everything and does nothing with it.",
+    example: "",
+    build,
+};
 
 /// What the user writes: nothing.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]

@@ -24,8 +24,19 @@ use htpasswd::Htpasswd;
 use known::Known;
 
 /// The row of this extension.
-pub const FACTORY: ExtensionFactory =
-    ExtensionFactory { kind: "basicauth", aliases: &[], signals: &[], stability: Stability::Beta, build };
+pub const FACTORY: ExtensionFactory = ExtensionFactory {
+    kind: "basicauth",
+    aliases: &[],
+    signals: &[],
+    stability: Stability::Beta,
+    about: "HTTP's basic authentication: lets senders in by an htpasswd file, or signs what exporters send.",
+    example: "\
+client_auth:
+  username: ${env:BACKEND_USER:-user}
+  password: ${env:BACKEND_PASSWORD:-none}
+",
+    build,
+};
 
 /// The section of the extension: one of the two.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]

@@ -22,6 +22,11 @@ pub const FACTORY: ExtensionFactory = ExtensionFactory {
     aliases: &[],
     signals: &[],
     stability: Stability::Beta,
+    about: "Authentication by a token in a header, on both sides. A token file may change while the collector runs.",
+    example: "\
+scheme: Bearer
+token: ${env:BACKEND_TOKEN:-none}
+",
     build,
 };
 

@@ -23,6 +23,13 @@ pub const FACTORY: ExtensionFactory = ExtensionFactory {
     aliases: &[],
     signals: &[],
     stability: Stability::Alpha,
+    about: "Sets headers of what exporters send, from values or from the request that the data came in with.",
+    example: "\
+headers:
+  - key: x-tenant
+    from_context: x-tenant
+    default_value: none
+",
     build,
 };
 

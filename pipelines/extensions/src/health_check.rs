@@ -17,8 +17,18 @@ use crate::server::{
 use crate::time::rfc3339;
 
 /// The row of this extension.
-pub const FACTORY: ExtensionFactory =
-    ExtensionFactory { kind: "health_check", aliases: &[], signals: &[], stability: Stability::Alpha, build };
+pub const FACTORY: ExtensionFactory = ExtensionFactory {
+    kind: "health_check",
+    aliases: &[],
+    signals: &[],
+    stability: Stability::Alpha,
+    about: "Answers over HTTP whether every pipeline takes data.",
+    example: "\
+endpoint: localhost:13133
+path: /health
+",
+    build,
+};
 
 served_section! {
     /// The section of the extension.

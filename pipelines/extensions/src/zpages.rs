@@ -24,8 +24,17 @@ use crate::server::{
 };
 
 /// The row of this extension.
-pub const FACTORY: ExtensionFactory =
-    ExtensionFactory { kind: "zpages", aliases: &[], signals: &[], stability: Stability::Beta, build };
+pub const FACTORY: ExtensionFactory = ExtensionFactory {
+    kind: "zpages",
+    aliases: &[],
+    signals: &[],
+    stability: Stability::Beta,
+    about: "Pages for a browser: what runs, how it fares, and where the time goes.",
+    example: "\
+endpoint: localhost:55679
+",
+    build,
+};
 
 served_section! {
     /// The section of the extension.

@@ -22,6 +22,12 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Beta,
+    about: "Adds, changes, hashes or deletes attributes of spans, points and log records.",
+    example: "\
+actions:
+  - key: user.id
+    action: hash
+",
     build,
 };
 

@@ -19,6 +19,13 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Beta,
+    about: "Adds, changes or deletes attributes of the resource.",
+    example: "\
+attributes:
+  - key: deployment.environment.name
+    value: production
+    action: upsert
+",
     build,
 };
 

@@ -46,6 +46,10 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Alpha,
+    about: "Watches CUDA and HIP calls of every process from the kernel: steps, phases, baselines, outliers and their causes.",
+    example: "\
+collection_interval: 10s
+",
     build,
 };
 

@@ -40,6 +40,14 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
     aliases: &[],
     signals: &Signal::ALL,
     stability: Stability::Stable,
+    about: "Takes OTLP over gRPC and HTTP.",
+    example: "\
+protocols:
+  grpc:
+    endpoint: localhost:4317
+  http:
+    endpoint: localhost:4318
+",
     build,
 };
 

@@ -29,6 +29,13 @@ pub const FACTORY: ConnectorFactory = ConnectorFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Alpha,
+    about: "Counts what goes through, as metrics.",
+    example: "\
+spans:
+  errors:
+    description: spans that failed
+    conditions: ['status.code == STATUS_CODE_ERROR']
+",
     build,
 };
 

@@ -29,6 +29,10 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Alpha,
+    about: "Prints what comes, in three degrees of detail.",
+    example: "\
+verbosity: normal
+",
     build,
 };
 

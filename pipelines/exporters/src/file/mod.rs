@@ -34,6 +34,13 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Alpha,
+    about: "Writes OTLP to a file, which it can rotate and compress.",
+    example: "\
+path: warptap.jsonl
+rotation:
+  max_megabytes: 100
+  max_backups: 3
+",
     build,
 };
 

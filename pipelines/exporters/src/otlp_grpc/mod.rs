@@ -40,6 +40,15 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     aliases: &["otlp"],
     signals: &Signal::ALL,
     stability: Stability::Stable,
+    about: "Sends OTLP over gRPC.",
+    example: "\
+endpoint: gateway.example:4317
+compression: zstd
+tls:
+  ca_pem: ${env:GATEWAY_CA:-}
+retry_on_failure:
+  max_elapsed_time: 10m
+",
     build,
 };
 

@@ -36,6 +36,14 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     aliases: &["otlphttp"],
     signals: &Signal::ALL,
     stability: Stability::Stable,
+    about: "Sends OTLP over HTTP, as protobuf or JSON.",
+    example: "\
+endpoint: https://otlp.example
+headers:
+  x-api-key: ${env:BACKEND_KEY:-none}
+sending_queue:
+  batch:
+",
     build,
 };
 

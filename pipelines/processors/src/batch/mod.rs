@@ -33,6 +33,11 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Beta,
+    about: "Makes fewer, larger batches. A queue does the same after it, where a crash loses nothing.",
+    example: "\
+timeout: 200ms
+send_batch_size: 8192
+",
     build,
 };
 

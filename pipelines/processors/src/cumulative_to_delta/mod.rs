@@ -31,6 +31,10 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &["cumulativetodelta"],
     signals: &[Signal::Metrics],
     stability: Stability::Beta,
+    about: "Makes deltas of sums and histograms that count from the start of a process.",
+    example: "\
+max_staleness: 1h
+",
     build,
 };
 

@@ -25,6 +25,10 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &["group_by_attrs"],
     signals: &Signal::STABLE,
     stability: Stability::Beta,
+    about: "Moves attributes from items to their resource, and joins what has the same one.",
+    example: "\
+keys: [host.name]
+",
     build,
 };
 

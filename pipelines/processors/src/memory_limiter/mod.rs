@@ -35,6 +35,12 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &[],
     signals: &Signal::ALL,
     stability: Stability::Beta,
+    about: "Refuses data, which senders keep, before memory runs out. First in a pipeline.",
+    example: "\
+check_interval: 1s
+limit_mib: 400
+spike_limit_mib: 100
+",
     build,
 };
 

@@ -30,6 +30,10 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &[],
     signals: &[Signal::Logs, Signal::Traces],
     stability: Stability::Beta,
+    about: "Keeps a share of traces or log records, the same ones in every collector.",
+    example: "\
+sampling_percentage: 10
+",
     build,
 };
 

@@ -40,6 +40,12 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &["resourcedetection"],
     signals: &Signal::ALL,
     stability: Stability::Beta,
+    about: "Says where the data comes from: the machine, the container, the cluster's node.",
+    example: "\
+detectors: [env, system]
+system:
+  hostname_sources: [os]
+",
     build,
 };
 

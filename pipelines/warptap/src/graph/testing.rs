@@ -221,6 +221,8 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         aliases: &[],
         signals: SIGNALS,
         stability: STABILITY,
+        about: "",
+        example: "",
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     extensions: &[ExtensionFactory {
@@ -228,6 +230,8 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         aliases: &[],
         signals: &[],
         stability: STABILITY,
+        about: "",
+        example: "",
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     exporters: &[ExporterFactory {
@@ -235,6 +239,8 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         aliases: &["sinkold"],
         signals: SIGNALS,
         stability: STABILITY,
+        about: "",
+        example: "",
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     processors: &[ProcessorFactory {
@@ -242,6 +248,8 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         aliases: &[],
         signals: SIGNALS,
         stability: STABILITY,
+        about: "",
+        example: "",
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     receivers: &[ReceiverFactory {
@@ -249,6 +257,8 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         aliases: &[],
         signals: SIGNALS,
         stability: STABILITY,
+        about: "",
+        example: "",
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
 };
