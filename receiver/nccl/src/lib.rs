@@ -48,6 +48,7 @@ mod registry;
 mod rounds;
 mod settings;
 mod slab;
+pub mod source;
 mod splits;
 mod straggler;
 mod streams;

@@ -1,6 +1,6 @@
 //! What a call does: operations, datatypes, reductions, by NCCL's own names and numbers (nccl.h of 2.32).
 //!
-//! Rows, not branches: what differs between operations stands in [`Operation::row`], sizes and names of datatypes in
+//! Rows, not branches: what differs between operations stands in `Operation::row`, sizes and names of datatypes in
 //! [`DATATYPES`]. Values come from another process and are only ever looked up.
 
 /// An operation that moves data.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::observe::{Environment, StepNote, UnderWay};
+use crate::observe::{Environment, StepNote, StreamCall, UnderWay};
 use crate::streams::{Bounds, Streams};
 
 /// What is known of a process that uses NCCL.
@@ -14,6 +14,8 @@ pub(crate) struct Process {
     pub(crate) version: Option<u32>,
     /// Time in closers since the process is known, ns. Of threads that wait at once the sum.
     pub(crate) waited_ns: u64,
+    /// Thread and entry of the last closer: one told stream by stream counts once.
+    pub(crate) closer: (u32, u64),
     /// When anything was last observed of it.
     pub(crate) active_ns: u64,
     /// A call that did not return, as last seen.
@@ -32,11 +34,21 @@ impl Process {
             environment: None,
             version: None,
             waited_ns: 0,
+            closer: (0, 0),
             active_ns: 0,
             under_way: None,
             steps: VecDeque::new(),
             used: 0,
             is_changed: false,
+        }
+    }
+
+    /// A thread waited.
+    pub(crate) fn wait(&mut self, call: &StreamCall) {
+        let closer = (call.tid, call.entry_ns);
+        if self.closer != closer {
+            self.closer = closer;
+            self.waited_ns = self.waited_ns.saturating_add(call.duration_ns);
         }
     }
 

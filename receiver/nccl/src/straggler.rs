@@ -4,7 +4,7 @@
 //! makes nobody late), measured in units of their usual scatter (median absolute deviation, which a straggler
 //! cannot hide in). One late coming says nothing; the rows of [`WINDOWS`] say how often within how many collectives
 //! it takes how much: a little, if it is nearly always, or much, a few times in a row. The thresholds are so far
-//! out that an exponential scatter, whose far values a normal one never has, reaches none of them by chance.
+//! out that hours of exponential scatter, whose far values a normal one never has, do not reach them by chance.
 
 use crate::rounds::Round;
 
@@ -20,7 +20,7 @@ const MAD_TO_SIGMA: f64 = 1.4826;
 /// Clocks and probes scatter by this much themselves, ns.
 const SIGMA_MIN: f64 = 10_000.0;
 /// With fewer ranks than this the scatter is each rank's own, over time.
-const RANKS_MANY: usize = 4;
+const RANKS_MANY: usize = 6;
 /// The scatter of few samples may be small by chance: it is taken to be larger by this many parts in the number of
 /// samples.
 const FEW: f64 = 8.0;
@@ -225,7 +225,8 @@ impl Straggler {
                     let own = median(self.apart(slot).collect());
                     away.extend(self.apart(slot).map(|ns| (ns - own).abs() as u64));
                 }
-                false => away.extend(self.newest(slot).map(|ns| ns.abs() as u64)),
+                // In each row one rank is the middle, and 0 by definition.
+                false => away.extend(self.newest(slot).map(|ns| ns.abs() as u64).filter(|ns| *ns > 0)),
             }
         }
         let samples = (filled * (width - 1)).max(1) as f64;

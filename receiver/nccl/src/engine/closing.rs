@@ -71,7 +71,9 @@ impl Engine {
         let (How::Waited(call) | How::Polled(call)) = how;
         let is_wait = matches!(how, How::Waited(_)) && is_closer(call.action);
         if let Some(process) = self.processes.get_mut(&call.process) {
-            process.waited_ns = process.waited_ns.saturating_add(if is_wait { call.duration_ns } else { 0 });
+            if is_wait {
+                process.wait(call);
+            }
             process.is_changed |= !taken.is_empty();
         }
         for pending in taken {

@@ -83,7 +83,8 @@ impl Engine {
             let mut who = rank.who;
             let restored = |fact: Fact| Fact::maybe(fact.value, fact.source.min(Source::Restored));
             (who.rank, who.nranks) = (restored(who.rank), restored(who.nranks));
-            let draft = Draft { who, born_ns: self.now_ns, is_late: true, child_of: None };
+            let born_ns = self.now_ns.max(record.at_ns);
+            let draft = Draft { who, born_ns, is_late: true, child_of: None };
             self.admit(draft, rank.handle, self.now_ns, out);
         }
     }
