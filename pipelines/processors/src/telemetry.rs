@@ -5,22 +5,27 @@ use component::{ComponentId, Host, Signal};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
 
-/// A counter of this name.
+/// A counter of this name, and what it counts.
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-pub(crate) fn counter(host: &Host, name: impl Into<String>) -> Counter<u64> {
-    host.meter().u64_counter(name.into()).build()
+pub(crate) fn counter(host: &Host, name: impl Into<String>, means: impl Into<String>) -> Counter<u64> {
+    host.meter().u64_counter(name.into()).with_description(means.into()).build()
 }
 
-/// A histogram of this name with these bounds.
+/// A histogram of this name with these bounds, and what it measures.
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-pub(crate) fn histogram(host: &Host, name: &'static str, bounds: &[f64]) -> Histogram<u64> {
-    host.meter().u64_histogram(name).with_boundaries(bounds.to_vec()).build()
+pub(crate) fn histogram(
+    host: &Host,
+    name: &'static str,
+    bounds: &[f64],
+    means: &'static str,
+) -> Histogram<u64> {
+    host.meter().u64_histogram(name).with_boundaries(bounds.to_vec()).with_description(means).build()
 }
 
-/// A counter of this name that goes both ways.
+/// A counter of this name that goes both ways, and what it counts.
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-pub(crate) fn up_down_counter(host: &Host, name: &'static str) -> UpDownCounter<i64> {
-    host.meter().i64_up_down_counter(name).build()
+pub(crate) fn up_down_counter(host: &Host, name: &'static str, means: &'static str) -> UpDownCounter<i64> {
+    host.meter().i64_up_down_counter(name).with_description(means).build()
 }
 
 /// The attribute that says whose metric it is.

@@ -6,7 +6,7 @@ use component::{ComponentId, Host, Refused, Signal};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
 
-use crate::Tally;
+use crate::{Server, Tally};
 
 /// The bounds of a histogram of items.
 const ITEM_BOUNDS: [f64; 22] = [
@@ -25,37 +25,51 @@ pub(crate) struct Instruments {
     batch_send_size: Histogram<u64>,
     whose: KeyValue,
     of_what: KeyValue,
+    /// Whose it is, and where it goes.
+    sending: Vec<KeyValue>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
 impl Instruments {
-    pub(crate) fn new(host: &Host, id: &ComponentId, signal: Signal) -> Self {
+    pub(crate) fn new(host: &Host, id: &ComponentId, signal: Signal, server: Option<&Server>) -> Self {
         let (meter, items) = (host.meter(), items_of(signal));
-        let counter = |what: &str| meter.u64_counter(format!("otelcol_exporter_{what}_{items}")).build();
-        let histogram = |what: &str| {
-            let bounds = ITEM_BOUNDS.to_vec();
-            meter.u64_histogram(format!("otelcol_exporter_{what}")).with_boundaries(bounds).build()
+        let counter = |what: &str, means: &str| {
+            let words = items.replace('_', " ");
+            let named = meter.u64_counter(format!("otelcol_exporter_{what}_{items}"));
+            named.with_description(format!("How many {words} {means} [Alpha]")).build()
         };
+        let histogram = |what: &str, means: &'static str| {
+            let named = meter.u64_histogram(format!("otelcol_exporter_{what}"));
+            named.with_boundaries(ITEM_BOUNDS.to_vec()).with_description(means).build()
+        };
+        let in_flight = meter.i64_up_down_counter("otelcol_exporter_in_flight_requests");
+        let whose = KeyValue::new("exporter", id.to_string());
+        let place = server.map(Server::attributes).into_iter().flatten();
         Instruments {
-            sent: counter("sent"),
-            send_failed: counter("send_failed"),
-            enqueue_failed: counter("enqueue_failed"),
-            in_flight: meter.i64_up_down_counter("otelcol_exporter_in_flight_requests").build(),
-            enqueue_size: histogram("enqueue_size"),
-            batch_send_size: histogram("queue_batch_send_size"),
-            whose: KeyValue::new("exporter", id.to_string()),
+            sent: counter("sent", "the destination took"),
+            send_failed: counter("send_failed", "were given up or refused for good"),
+            enqueue_failed: counter("enqueue_failed", "the sending queue had no room for"),
+            in_flight: in_flight
+                .with_description("Requests that are being sent or tried again [Alpha]")
+                .build(),
+            enqueue_size: histogram("enqueue_size", "Items of each request that came to the queue [Alpha]"),
+            batch_send_size: histogram("queue_batch_send_size", "Items of each batch that was sent [Alpha]"),
+            sending: std::iter::once(whose.clone()).chain(place).collect(),
+            whose,
             of_what: KeyValue::new("data_type", signal.name()),
         }
     }
 
     pub(crate) fn sent(&self, items: u64) {
-        self.sent.add(items, std::slice::from_ref(&self.whose));
+        self.sent.add(items, &self.sending);
     }
 
     pub(crate) fn send_failed(&self, items: u64, why: &str, is_permanent: bool) {
-        let (why, is_permanent) =
-            (KeyValue::new("error.type", why.to_owned()), KeyValue::new("error.permanent", is_permanent));
-        self.send_failed.add(items, &[self.whose.clone(), why, is_permanent]);
+        // Shown from the first failure on, as in the Collector, so that a rate of it begins at zero.
+        self.sent(0);
+        let why = KeyValue::new("error.type", why.to_owned());
+        let attributes = [&self.sending[..], &[why, KeyValue::new("error.permanent", is_permanent)]].concat();
+        self.send_failed.add(items, &attributes);
     }
 
     pub(crate) fn enqueue_failed(&self, items: u64) {
@@ -74,20 +88,23 @@ impl Instruments {
         self.batch_send_size.record(items, std::slice::from_ref(&self.whose));
     }
 
-    /// Has the meter ask for the size of a queue as long as that is there.
+    /// Has the meter ask for the size of a queue as long as that is there, once something came to it: a signal
+    /// that no pipeline uses has no queue to speak of.
     pub(crate) fn watch_queue(meter: &Meter, id: &ComponentId, signal: Signal, tally: &Arc<Tally>) {
         let whose = [KeyValue::new("exporter", id.to_string()), KeyValue::new("data_type", signal.name())];
-        let gauge = |name: &'static str, value: fn(&Tally) -> u64| {
+        let gauge = |name: &'static str, means: &'static str, value: fn(&Tally) -> u64| {
             let (tally, whose): (Weak<Tally>, _) = (Arc::downgrade(tally), whose.clone());
-            let observing = meter.u64_observable_gauge(name).with_callback(move |observer| {
-                if let Some(tally) = tally.upgrade() {
+            let gauge = meter.u64_observable_gauge(name).with_description(means);
+            let observing = gauge.with_callback(move |observer| {
+                if let Some(tally) = tally.upgrade().filter(|tally| tally.is_used()) {
                     observer.observe(value(&tally), &whose);
                 }
             });
             let _ = observing.build();
         };
-        gauge("otelcol_exporter_queue_size", Tally::queue_size);
-        gauge("otelcol_exporter_queue_capacity", Tally::queue_capacity);
+        let (size, capacity) = ("What the sending queue holds [Alpha]", "What it has room for [Alpha]");
+        gauge("otelcol_exporter_queue_size", size, Tally::queue_size);
+        gauge("otelcol_exporter_queue_capacity", capacity, Tally::queue_capacity);
     }
 }
 

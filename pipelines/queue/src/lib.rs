@@ -24,6 +24,7 @@ mod payload;
 mod receipt;
 mod retry;
 mod room;
+mod server;
 mod sizer;
 pub mod splitting;
 mod tally;
@@ -39,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub use backoff::Backoff;
 pub use config::{BatchConfig, PartitionConfig, QueueConfig};
 pub use retry::RetryConfig;
+pub use server::Server;
 pub use sizer::Sizer;
 pub use tally::{Tallies, Tally, TallySnapshot};
 

@@ -7,6 +7,7 @@ use component::status::Status;
 use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::Server;
 use crate::instruments::{Instruments, error_type};
 
 /// The counts of one exporter.
@@ -14,6 +15,11 @@ use crate::instruments::{Instruments, error_type};
 pub struct Tallies([Arc<Tally>; Signal::ALL.len()]);
 
 impl Tallies {
+    /// Counts of what goes to servers, one for each signal in the order of [`Signal::ALL`].
+    pub fn of_servers(servers: [Option<Server>; Signal::ALL.len()]) -> Self {
+        Tallies(servers.map(|server| Arc::new(Tally { server, ..Tally::default() })))
+    }
+
     /// The counts of one signal.
     pub fn of(&self, signal: Signal) -> &Arc<Tally> {
         &self.0[signal as usize]
@@ -22,7 +28,8 @@ impl Tallies {
     /// Has every count exported as the collector's own metrics, too.
     pub(crate) fn measure(&self, host: &Host, id: &ComponentId) {
         for signal in Signal::ALL {
-            self.of(signal).instruments.get_or_init(|| Instruments::new(host, id, signal));
+            let tally = self.of(signal);
+            tally.instruments.get_or_init(|| Instruments::new(host, id, signal, tally.server.as_ref()));
         }
     }
 }
@@ -38,6 +45,9 @@ pub struct Tally {
     queue_size: AtomicU64,
     queue_capacity: AtomicU64,
     failing: AtomicBool,
+    /// Whether anything came to the queue.
+    used: AtomicBool,
+    server: Option<Server>,
     instruments: OnceLock<Instruments>,
 }
 
@@ -85,6 +95,10 @@ impl Tally {
         self.queue_size.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn queue_capacity(&self) -> u64 {
         self.queue_capacity.load(Ordering::Relaxed)
     }
@@ -94,10 +108,12 @@ impl Tally {
     }
 
     pub(crate) fn set_queue_size(&self, size: u64) {
+        self.used.fetch_or(size > 0, Ordering::Relaxed);
         self.queue_size.store(size, Ordering::Relaxed);
     }
 
     pub(crate) fn enqueue_failed(&self, items: usize) {
+        self.used.store(true, Ordering::Relaxed);
         self.enqueue_failed.fetch_add(items as u64, Ordering::Relaxed);
         self.measure(|to| to.enqueue_failed(items as u64));
     }
@@ -120,6 +136,7 @@ impl Tally {
     }
 
     pub(crate) fn grow(&self, size: u64) {
+        self.used.store(true, Ordering::Relaxed);
         self.queue_size.fetch_add(size, Ordering::Relaxed);
     }
 

@@ -81,7 +81,11 @@ impl Stack {
         queue: Option<QueueConfig>,
         retry: Option<RetryConfig>,
     ) -> Self {
-        let (tallies, stop) = (Arc::new(Tallies::default()), CancellationToken::new());
+        let server = Signal::ALL.map(|signal| {
+            let path = Some(format!("/v1/{}", signal.name()));
+            Some(Server { address: "h".to_owned(), port: Some(4317), path })
+        });
+        let (tallies, stop) = (Arc::new(Tallies::of_servers(server)), CancellationToken::new());
         let id = ComponentId::parse("otlp_grpc/x").unwrap();
         let stages = Stages { queue, retry };
         let (front, work) =

@@ -35,10 +35,14 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn new(host: &Host, receiver: &ComponentId, protocol: Protocol) -> Self {
         let items = OUTCOMES.map(|(outcome, _)| {
-            Signal::ALL
-                .map(|signal| counter(host, format!("otelcol_receiver_{outcome}_{}", items_of(signal))))
+            Signal::ALL.map(|signal| {
+                let items = items_of(signal);
+                let means = format!("How many {} were {outcome} [Alpha]", items.replace('_', " "));
+                counter(host, format!("otelcol_receiver_{outcome}_{items}"), means)
+            })
         });
-        let requests = counter(host, "otelcol_receiver_requests".to_owned());
+        let means = "How many requests came, by what became of them [Alpha]".to_owned();
+        let requests = counter(host, "otelcol_receiver_requests".to_owned(), means);
         let attributes =
             [KeyValue::new("receiver", receiver.to_string()), KeyValue::new("transport", protocol.name())];
         Counts { items, requests, attributes }
@@ -57,8 +61,8 @@ impl Counts {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-fn counter(host: &Host, name: String) -> Counter<u64> {
-    host.meter().u64_counter(name).build()
+fn counter(host: &Host, name: String, means: String) -> Counter<u64> {
+    host.meter().u64_counter(name).with_description(means).build()
 }
 
 fn items_of(signal: Signal) -> &'static str {

@@ -54,7 +54,11 @@ impl Groups {
             clippy::disallowed_methods,
             reason = "a count of this exporter, named as the Collector names its own"
         )]
-        let dropped = host.meter().u64_counter("otelcol_exporter_file_dropped_resources").build();
+        let dropped = host
+            .meter()
+            .u64_counter("otelcol_exporter_file_dropped_resources")
+            .with_description("Resources without the attribute that names their file [Development]")
+            .build();
         Groups {
             id: id.clone(),
             before: before.to_owned(),

@@ -22,10 +22,10 @@ use net::auth::authenticator;
 use net::client::{ClientSettings, KeepAlive};
 use net::compress::Compression;
 use net::connect::{Dial, UseTls};
-use net::endpoint::GrpcEndpoint;
+use net::endpoint::{GrpcEndpoint, split_host_port};
 use net::grpc;
 use net::tls::{ClientTls, ClientTlsConfig};
-use queue::{Stages, Tallies};
+use queue::{Server, Stages, Tallies};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{KeepaliveConfig, Middleware, OtlpGrpcConfig};
@@ -56,6 +56,7 @@ retry_on_failure:
 struct OtlpGrpc {
     id: ComponentId,
     endpoint: GrpcEndpoint,
+    server: Server,
     /// Whom a request says it is for.
     authority: String,
     balances: bool,
@@ -90,6 +91,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     let own = Some(config.authority).filter(|a| !a.is_empty());
     Ok(Box::new(OtlpGrpc {
         id: context.id.clone(),
+        server: server(&config.endpoint),
         authority: own.unwrap_or_else(|| endpoint.authority.clone()),
         balances: config.balancer_name == "round_robin" && !endpoint.is_passthrough,
         endpoint,
@@ -105,6 +107,17 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
             retry: Some(config.retry_on_failure).filter(|r| r.enabled),
         },
     }))
+}
+
+/// The endpoint as the Collector's counts name it: taken apart only where it has no scheme.
+fn server(endpoint: &str) -> Server {
+    if endpoint.starts_with("unix:") {
+        return Server { address: "unix".to_owned(), ..Server::default() };
+    }
+    match split_host_port(endpoint) {
+        Ok((host, port)) => Server { address: host.to_owned(), port: Some(port), path: None },
+        Err(_) => Server { address: endpoint.to_owned(), ..Server::default() },
+    }
 }
 
 fn keep_alive(config: &KeepaliveConfig) -> KeepAlive {
@@ -125,7 +138,7 @@ impl Exporter for OtlpGrpc {
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         let host = host.clone();
         Box::pin(async move {
-            let tallies = Arc::new(Tallies::default());
+            let tallies = Arc::new(Tallies::of_servers(Signal::ALL.map(|_| Some(self.server.clone()))));
             let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
             let attempt = Attempt::new(*self, signer, tallies.clone())?;

@@ -313,3 +313,16 @@ async fn an_authenticator_that_does_not_run_stops_the_start() {
     let error = start_error(&FACTORY, json).await;
     assert!(error.starts_with("failed to resolve authenticator \"ghost\": "), "{error}");
 }
+
+#[test]
+fn its_counts_name_the_server_as_the_collectors_do() {
+    for (endpoint, address, port) in [
+        ("collector:4317", "collector", Some(4317)),
+        ("[::1]:4317", "::1", Some(4317)),
+        ("http://collector:4317", "http://collector:4317", None),
+        ("dns:///collector:4317", "dns:///collector:4317", None),
+        ("unix:///run/otlp.sock", "unix", None),
+    ] {
+        assert_eq!(server(endpoint), Server { address: address.to_owned(), port, path: None }, "{endpoint}");
+    }
+}

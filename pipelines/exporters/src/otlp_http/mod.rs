@@ -21,7 +21,7 @@ use net::client::{ClientSettings, HttpClient, KeepAlive};
 use net::compress::{Compression, Level};
 use net::connect::{Dial, UseTls};
 use net::tls::{ClientTls, ClientTlsConfig};
-use queue::{Stages, Tallies};
+use queue::{Server, Stages, Tallies};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -149,13 +149,19 @@ impl Exporter for OtlpHttp {
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         let host = host.clone();
         Box::pin(async move {
-            let tallies = Arc::new(Tallies::default());
+            let tallies =
+                Arc::new(Tallies::of_servers(self.uris.each_ref().map(|uri| uri.as_ref().map(server))));
             let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
             let attempt = Attempt::new(*self, signer, tallies.clone())?;
             queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &tallies, &stop).await
         })
     }
+}
+
+fn server(uri: &Uri) -> Server {
+    let address = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    Server { address, port: uri.port_u16(), path: Some(uri.path().to_owned()) }
 }
 
 impl OtlpHttp {

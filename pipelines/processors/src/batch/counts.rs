@@ -59,17 +59,31 @@ const SEND_SIZE_BOUNDS: [f64; 22] = [
 
 impl Instruments {
     pub(super) fn new(id: &ComponentId, host: &Host) -> Self {
-        let counter = |name| telemetry::counter(host, format!("otelcol_processor_batch_{name}"));
+        let counter = |name, means: &str| {
+            telemetry::counter(
+                host,
+                format!("otelcol_processor_batch_{name}"),
+                format!("{means} [Development]"),
+            )
+        };
         Instruments {
             send_size: telemetry::histogram(
                 host,
                 "otelcol_processor_batch_batch_send_size",
                 &SEND_SIZE_BOUNDS,
+                "Items of each batch that was handed on [Development]",
             ),
-            size_triggers: counter("batch_size_trigger_send"),
-            timeout_triggers: counter("timeout_trigger_send"),
-            dropped_items: counter("dropped_items"),
-            cardinality: telemetry::up_down_counter(host, "otelcol_processor_batch_metadata_cardinality"),
+            size_triggers: counter(
+                "batch_size_trigger_send",
+                "Batches handed on since they were large enough",
+            ),
+            timeout_triggers: counter("timeout_trigger_send", "Batches handed on since their time was up"),
+            dropped_items: counter("dropped_items", "Items of batches that the next component refused"),
+            cardinality: telemetry::up_down_counter(
+                host,
+                "otelcol_processor_batch_metadata_cardinality",
+                "Combinations of metadata that are held apart [Development]",
+            ),
             whose: [telemetry::whose(id)],
         }
     }

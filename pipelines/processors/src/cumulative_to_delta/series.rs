@@ -124,9 +124,11 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn new(id: &ComponentId, host: &Host) -> Self {
+        let counter = |name, means| telemetry::counter(host, name, means);
+        let (converted, dropped) = ("Points that were converted", "Points that were dropped, by why");
         Counts {
-            converted: telemetry::counter(host, "otelcol_cumulativetodelta_datapoints"),
-            dropped: telemetry::counter(host, "otelcol_cumulativetodelta_datapoints_dropped"),
+            converted: counter("otelcol_cumulativetodelta_datapoints", converted),
+            dropped: counter("otelcol_cumulativetodelta_datapoints_dropped", dropped),
             whose: telemetry::whose(id),
         }
     }

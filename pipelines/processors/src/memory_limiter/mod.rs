@@ -232,7 +232,8 @@ impl Counts {
     fn new(id: &ComponentId, host: &Host) -> Self {
         let counter = |outcome: &str, signal| {
             let items = telemetry::items_of(signal);
-            telemetry::counter(host, format!("otelcol_processor_memory_limiter_{outcome}_{items}"))
+            let means = format!("How many {} were {outcome} [Development]", items.replace('_', " "));
+            telemetry::counter(host, format!("otelcol_processor_memory_limiter_{outcome}_{items}"), means)
         };
         Counts {
             accepted: Signal::ALL.map(|signal| counter("accepted", signal)),

@@ -141,7 +141,12 @@ impl Processor for ProbabilisticSampler {
         _: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running) {
         let counter = |what: &str| {
-            telemetry::counter(host, format!("otelcol_processor_probabilistic_sampler_count_{what}_sampled"))
+            let name = format!("otelcol_processor_probabilistic_sampler_count_{what}_sampled");
+            telemetry::counter(
+                host,
+                name,
+                format!("How many {what} were kept, and how many not [Development]"),
+            )
         };
         let (logs, traces) = (counter("logs"), counter("traces"));
         let whose = telemetry::whose(&self.id);

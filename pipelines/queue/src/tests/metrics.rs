@@ -83,8 +83,8 @@ async fn what_a_queue_counts_has_the_collectors_names() {
             "queue_batch_send_size{exporter=otlp_grpc/x}: 2, 12",
             "queue_capacity{data_type=traces,exporter=otlp_grpc/x}=12",
             "queue_size{data_type=traces,exporter=otlp_grpc/x}=0",
-            "send_failed_spans{error.permanent=true,error.type=InvalidArgument,exporter=otlp_grpc/x}=5",
-            "sent_spans{exporter=otlp_grpc/x}=7",
+            "send_failed_spans{error.permanent=true,error.type=InvalidArgument,exporter=otlp_grpc/x,server.address=h,server.port=4317,url.path=/v1/traces}=5",
+            "sent_spans{exporter=otlp_grpc/x,server.address=h,server.port=4317,url.path=/v1/traces}=7",
         ]
     );
     drop(tallies);
