@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use component::{Data, Refused, Signal};
 use prost::Message as _;
+use queue::Server;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::FACTORY;
@@ -323,6 +324,10 @@ fn its_counts_name_the_server_as_the_collectors_do() {
         ("dns:///collector:4317", "dns:///collector:4317", None),
         ("unix:///run/otlp.sock", "unix", None),
     ] {
-        assert_eq!(server(endpoint), Server { address: address.to_owned(), port, path: None }, "{endpoint}");
+        assert_eq!(
+            super::server(endpoint),
+            Server { address: address.to_owned(), port, path: None },
+            "{endpoint}"
+        );
     }
 }
