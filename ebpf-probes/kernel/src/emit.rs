@@ -12,7 +12,8 @@ use crate::maps::{self, RING};
 use crate::stream::Stream;
 use crate::task::{Task, now_ns, settings};
 
-const QUIET: u64 = BPF_RB_NO_WAKEUP as u64;
+/// Nobody is woken.
+pub const QUIET: u64 = BPF_RB_NO_WAKEUP as u64;
 
 #[inline(always)]
 fn count_record() {
@@ -21,8 +22,9 @@ fn count_record() {
     }
 }
 
+/// Writes what every record begins with.
 #[inline(always)]
-fn fill_header(
+pub fn fill_header(
     out: &mut Header,
     kind: Kind,
     row: u16,

@@ -6,7 +6,7 @@ use table::counters::Drop;
 use table::record::{FRAMES, Kind};
 
 use crate::emit;
-use crate::maps::{self, THREADS};
+use crate::maps::{self, CALLERS, THREADS};
 use crate::process;
 use crate::task::{Task, is_last_thread, process_start_ns};
 
@@ -32,14 +32,24 @@ pub fn exit() {
 /// Calls that were under way will never return.
 #[inline(always)]
 fn forget_thread(task: &Task) {
-    let Some(thread) = THREADS.get_ptr(&task.tid) else { return };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    let depth = unsafe { (*thread).depth };
+    if let Some(thread) = THREADS.get_ptr(&task.tid) {
+        // SAFETY: only the thread itself changes its entry, and it runs this program now.
+        count_abandoned(unsafe { (*thread).depth });
+        let _ = THREADS.remove(&task.tid);
+    }
+    if let Some(caller) = CALLERS.get_ptr(&task.tid) {
+        // SAFETY: as above.
+        count_abandoned(unsafe { (*caller).depth });
+        let _ = CALLERS.remove(&task.tid);
+    }
+}
+
+#[inline(always)]
+fn count_abandoned(depth: u64) {
     if depth > 0
         && depth <= FRAMES as u64
         && let Some(counters) = maps::counters()
     {
         counters.dropped[Drop::Abandoned as usize].fetch_add(depth, Relaxed);
     }
-    let _ = THREADS.remove(&task.tid);
 }

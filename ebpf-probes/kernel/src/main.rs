@@ -1,7 +1,8 @@
-//! The kernel programs: five of them, and none knows CUDA.
+//! The kernel programs: seven of them, and none knows CUDA.
 //!
 //! `enter` and `leave` run at the entry and return of every probed function, `launch` at the entry of the one kind
 //! that is called thousands of times a second; the attach cookie ([`table::Cookie`]) tells them what the call means.
+//! `told_enter` and `told_leave` run at both ends of those functions of which each call is told whole.
 //! `exec` and `exit` keep threads and processes honest.
 //! Work is folded into maps ([`table::fold`]); a record leaves only for a step, an allocation, an error, a
 //! process. Every call that is seen ends in exactly one of folded, delivered, sampled out or dropped.
@@ -19,6 +20,7 @@ mod process;
 mod regs;
 mod stream;
 mod task;
+mod told;
 
 use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RawTracePointContext, RetProbeContext};
@@ -41,6 +43,20 @@ pub fn launch(ctx: ProbeContext) -> u32 {
 #[uretprobe]
 pub fn leave(ctx: RetProbeContext) -> u32 {
     let _ = leave::run(&ctx);
+    0
+}
+
+/// A function is entered whose calls are told whole.
+#[uprobe]
+pub fn told_enter(ctx: ProbeContext) -> u32 {
+    let _ = told::enter(&ctx);
+    0
+}
+
+/// It returns.
+#[uretprobe]
+pub fn told_leave(ctx: RetProbeContext) -> u32 {
+    let _ = told::leave(&ctx);
     0
 }
 

@@ -9,7 +9,7 @@ use table::fold::{Snapshot, StreamFold};
 use table::hot::{HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX};
 use table::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
 use table::record::{
-    EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold,
+    Caller, EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold,
 };
 
 /// What user space decided; one entry.
@@ -62,6 +62,10 @@ pub static DURATIONS: HashMap<OperationKey, OperationFold> =
 #[map]
 pub static THREADS: HashMap<u32, ThreadFold> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
 
+/// Threads that make calls which are told, by thread id.
+#[map]
+pub static CALLERS: HashMap<u32, Caller> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
+
 /// Records on their way to user space. Full: the record is dropped and counted.
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(4 * 1024 * 1024, 0);
@@ -83,6 +87,10 @@ pub static NEW_DURATIONS: Array<OperationFold> = Array::with_max_entries(1, 0);
 /// A new [`ThreadFold`].
 #[map]
 pub static NEW_THREAD: Array<ThreadFold> = Array::with_max_entries(1, 0);
+
+/// A new [`Caller`].
+#[map]
+pub static NEW_CALLER: Array<Caller> = Array::with_max_entries(1, 0);
 
 macro_rules! entry_or_new {
     ($name:ident, $map:ident, $new:ident, $key:ty, $value:ty) => {
@@ -130,19 +138,26 @@ pub fn hot_process(pid: u32) -> Option<&'static HotProcess> {
     HOT_PROCESSES.get(HotProcess::place(pid))
 }
 
-/// The entry for `tid`, made of zeroes where there is none; `None` where the map is full. Only the thread itself
-/// may change it.
-#[inline(always)]
-pub fn thread(tid: u32) -> Option<&'static mut ThreadFold> {
-    if let Some(found) = THREADS.get_ptr_mut(&tid) {
-        // SAFETY: one thread, one program run at a time on it: uprobes do not nest. Lives as long as above.
-        return Some(unsafe { &mut *found });
-    }
-    let zeroes = NEW_THREAD.get(0)?;
-    let _ = THREADS.insert(&tid, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
-    // SAFETY: as above.
-    THREADS.get_ptr_mut(&tid).map(|found| unsafe { &mut *found })
+macro_rules! own_or_new {
+    ($name:ident, $map:ident, $new:ident, $value:ty) => {
+        /// The entry for `tid`, made of zeroes where there is none; `None` where the map is full. Only the thread itself
+        /// may change it.
+        #[inline(always)]
+        pub fn $name(tid: u32) -> Option<&'static mut $value> {
+            if let Some(found) = $map.get_ptr_mut(&tid) {
+                // SAFETY: one thread, one program run at a time on it: uprobes do not nest. Lives as long as above.
+                return Some(unsafe { &mut *found });
+            }
+            let zeroes = $new.get(0)?;
+            let _ = $map.insert(&tid, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
+            // SAFETY: as above.
+            $map.get_ptr_mut(&tid).map(|found| unsafe { &mut *found })
+        }
+    };
 }
+
+own_or_new!(thread, THREADS, NEW_THREAD, ThreadFold);
+own_or_new!(caller, CALLERS, NEW_CALLER, Caller);
 
 /// This CPU's counters.
 #[inline(always)]

@@ -3,7 +3,8 @@
 
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
-use table::Slot;
+use table::record::ARGUMENTS;
+use table::{Cookie, Slot};
 
 /// Arguments in registers.
 #[cfg(bpf_target_arch = "x86_64")]
@@ -58,9 +59,22 @@ pub fn read_user_into(address: u64, into: &mut u64) {
     unsafe { bpf_probe_read_user_raw(core::ptr::from_mut(into).cast(), 8, address as *const _) };
 }
 
+/// Registers behind the last argument hold what they did before.
+#[inline(always)]
+fn forget_beyond(cookie: Cookie, arguments: &mut [u64; ARGUMENTS]) {
+    let count = cookie.arguments();
+    for at in 0..ARGUMENTS {
+        if at as u64 >= count {
+            arguments[at] = 0;
+        }
+    }
+}
+
 #[cfg(bpf_target_arch = "x86_64")]
 mod arch {
     use aya_ebpf::bindings::pt_regs;
+    use table::Cookie;
+    use table::record::ARGUMENTS;
 
     /// The registers of the traced thread.
     pub struct Regs(*mut pt_regs);
@@ -86,6 +100,27 @@ mod arch {
             args[4] = r.rcx;
             args[5] = r.r8;
             args[6] = r.r9;
+        }
+
+        /// The C arguments of a row that is told. A struct by value takes no register, and stands first on the stack.
+        #[inline(always)]
+        pub fn read_told(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
+            let r = self.get();
+            (into[0], into[1]) = (r.rdi, r.rsi);
+            (into[6], into[7]) = (0, 0);
+            if cookie.has_struct_by_value() {
+                into[2] = self.first_stack_argument();
+                (into[3], into[4], into[5]) = (r.rdx, r.rcx, r.r8);
+            } else {
+                (into[2], into[3], into[4], into[5]) = (r.rdx, r.rcx, r.r8, r.r9);
+                if cookie.arguments() > 6 {
+                    super::read_user_into(self.first_stack_argument(), &mut into[6]);
+                }
+                if cookie.arguments() > 7 {
+                    super::read_user_into(self.first_stack_argument().wrapping_add(8), &mut into[7]);
+                }
+            }
+            super::forget_beyond(cookie, into);
         }
 
         /// One argument by its position, from its register or from the stack.
@@ -156,6 +191,8 @@ mod arch {
 #[cfg(bpf_target_arch = "aarch64")]
 mod arch {
     use aya_ebpf::bindings::{pt_regs, user_pt_regs};
+    use table::Cookie;
+    use table::record::ARGUMENTS;
 
     /// The registers of the traced thread.
     pub struct Regs(*mut user_pt_regs);
@@ -183,6 +220,14 @@ mod arch {
             args[6] = r.regs[5];
             args[7] = r.regs[6];
             args[8] = r.regs[7];
+        }
+
+        /// The C arguments of a row that is told. A pointer stands for a struct by value.
+        #[inline(always)]
+        pub fn read_told(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
+            let r = &self.get().regs;
+            *into = [r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]];
+            super::forget_beyond(cookie, into);
         }
 
         /// One argument by its position, from its register or from the stack.

@@ -21,8 +21,8 @@ pub type Own = Vec<(&'static str, usize)>;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load {path}: {source}")]
 pub struct LoadError {
-    path: String,
-    source: libloading::Error,
+    pub(crate) path: String,
+    pub(crate) source: libloading::Error,
 }
 
 /// A library's control functions, see [`crate::model::control`].
@@ -52,7 +52,7 @@ impl Control {
 pub struct Functions {
     /// By [`Function::at`]'s index; 0 where its library is not here.
     addresses: Vec<usize>,
-    controls: [Control; 3],
+    controls: [Control; 4],
 }
 
 impl Functions {
@@ -160,7 +160,7 @@ impl Functions {
     }
 }
 
-fn address(handle: &Handle, symbol: &str) -> usize {
+pub(crate) fn address(handle: &Handle, symbol: &str) -> usize {
     // SAFETY: the symbol is only asked for here, as an address; whoever calls it casts it to its type.
     let found = unsafe { handle.get::<unsafe extern "C" fn()>(symbol) };
     found.map_or(0, |f| *f as *const () as usize)
@@ -171,6 +171,7 @@ fn place(library: Library) -> usize {
         Library::Amdhip => 0,
         Library::Cuda => 1,
         Library::Cudart => 2,
+        Library::Nccl => 3,
     }
 }
 

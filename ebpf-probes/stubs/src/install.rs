@@ -17,7 +17,7 @@ pub struct Built {
 }
 
 /// The stub libraries.
-pub static BUILT: [Built; 3] = [
+pub static BUILT: [Built; 4] = [
     Built {
         library: Library::Amdhip,
         file_name: "libamdhip64.so.6",
@@ -33,6 +33,11 @@ pub static BUILT: [Built; 3] = [
         file_name: "libcudart.so.12",
         bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so")),
     },
+    Built {
+        library: Library::Nccl,
+        file_name: "libnccl.so.2",
+        bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libnccl.so")),
+    },
 ];
 
 /// Where installed libraries lie.
@@ -44,13 +49,15 @@ pub struct Paths {
     pub cuda: PathBuf,
     /// libcudart.so.12.
     pub cudart: PathBuf,
+    /// libnccl.so.2.
+    pub nccl: PathBuf,
 }
 
 impl Paths {
     /// Where [`install`] puts them under `dir`.
     pub fn under(dir: &Path) -> Paths {
-        let [amdhip, cuda, cudart] = BUILT.map(|built| dir.join(built.file_name));
-        Paths { amdhip, cuda, cudart }
+        let [amdhip, cuda, cudart, nccl] = BUILT.map(|built| dir.join(built.file_name));
+        Paths { amdhip, cuda, cudart, nccl }
     }
 
     /// The file of a library.
@@ -59,6 +66,7 @@ impl Paths {
             Library::Amdhip => &self.amdhip,
             Library::Cuda => &self.cuda,
             Library::Cudart => &self.cudart,
+            Library::Nccl => &self.nccl,
         }
     }
 }

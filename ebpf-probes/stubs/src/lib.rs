@@ -11,6 +11,8 @@ pub mod functions;
 pub mod install;
 pub mod invoke;
 pub mod model;
+pub mod nccl;
+pub mod nccl_calls;
 pub mod oracle;
 pub mod player;
 pub mod prototype;

@@ -21,6 +21,77 @@ pub enum Line {
     Step(StepLine),
     /// A player began.
     Process(ProcessLine),
+    /// A call of NCCL was made.
+    Nccl(NcclLine),
+    /// A rank waited for a stream or an event.
+    Wait(WaitLine),
+}
+
+/// A call of NCCL.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct NcclLine {
+    /// The function called.
+    pub symbol: Cow<'static, str>,
+    /// Its row's id.
+    pub row: u16,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Its C arguments. Argument 3 of a call that takes the id by value is 0.
+    pub arguments: Vec<u64>,
+    /// What stood behind the pointer that it reads, as hexadecimal digits.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub entry: String,
+    /// What stood behind the pointer that it writes, after the call.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub exit: String,
+    /// Before the call.
+    pub entry_ns: u64,
+    /// After the call.
+    pub exit_ns: u64,
+    /// What it returned.
+    pub result: u32,
+    /// Name of the communicator in the script; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub communicator: String,
+    /// This rank in it.
+    #[serde(default)]
+    pub rank: u32,
+    /// Its ranks.
+    #[serde(default)]
+    pub nranks: u32,
+    /// Of a collective: collectives of this rank on this communicator before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// How late the script made this rank for it, ns; jitter is not counted.
+    #[serde(default)]
+    pub late_ns: u64,
+    /// It was captured into a graph, not run.
+    #[serde(default)]
+    pub captured: bool,
+    /// It was in a group: its work began at the outermost end.
+    #[serde(default)]
+    pub grouped: bool,
+}
+
+/// A rank waited.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct WaitLine {
+    /// The function called.
+    pub symbol: Cow<'static, str>,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// The stream.
+    pub stream: u64,
+    /// Before the call.
+    pub enter_ns: u64,
+    /// After the call.
+    pub exit_ns: u64,
+    /// The collectives that it covers: communicator's name and `seq`.
+    pub covers: Vec<(String, u64)>,
 }
 
 /// A call.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! player FILE [--speed X] [--seconds N] [--turns N] [--oracle FILE] [--stubs DIR] [--wait-go]
-//! player --sentinels [--oracle FILE] [--stubs DIR] [--wait-go]
+//! player --sentinels|--nccl-sentinels [--oracle FILE] [--stubs DIR] [--wait-go]
 //! ```
 //!
 //! FILE is a script (see [`crate::script`]), `@NAME` for one of the built-in ones, or a PyTorch profiler trace
@@ -15,6 +15,7 @@
 
 mod calls;
 mod lines;
+mod nccl_sentinels;
 mod options;
 mod plan;
 mod protocol;
@@ -34,6 +35,7 @@ use table::Library;
 use crate::functions::{Functions, LoadError, Own};
 use crate::install::install;
 use crate::model::clock;
+use crate::nccl_calls::Nccl;
 use crate::oracle::{Line, Log, ProcessLine};
 use crate::script::parse::{ParseError, parse};
 use options::{Options, Source};
@@ -114,6 +116,10 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
     let play = Play::of(options)?;
     let stubs = StubDir::of(options)?;
     let functions = load(&stubs, &play, own)?;
+    let nccl = match play {
+        Play::NcclSentinels => Some(Nccl::load(&crate::install::Paths::under(&stubs.dir).nccl)?),
+        _ => None,
+    };
     let log = match &options.oracle {
         Some(path) => Log::open(path, options.goes_on)
             .map_err(PlayError::file(format!("open oracle log {}", path.display())))?,
@@ -135,6 +141,10 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
         Play::Sentinels => {
             sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?
         }
+        Play::NcclSentinels => match &nccl {
+            Some(nccl) => nccl_sentinels::run(nccl, &log).map_err(PlayError::file("write the oracle log"))?,
+            None => 0,
+        },
         Play::Trace(plan) => replay::run(&plan, &functions, &log, options.speed)
             .map_err(PlayError::file("write the oracle log"))?,
     };
@@ -147,6 +157,7 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
 enum Play {
     Script(Box<crate::script::Script>),
     Sentinels,
+    NcclSentinels,
     Trace(plan::Plan),
 }
 
@@ -154,6 +165,7 @@ impl Play {
     fn of(options: &Options) -> Result<Play, PlayError> {
         match &options.source {
             Source::Sentinels => Ok(Play::Sentinels),
+            Source::NcclSentinels => Ok(Play::NcclSentinels),
             Source::Trace(path) => Ok(Play::Trace(plan::Plan::read(path)?)),
             source => {
                 let (name, text) = source.script()?;
@@ -168,6 +180,7 @@ impl Play {
         match self {
             Play::Script(script) => script.api.libraries().to_vec(),
             Play::Sentinels => vec![Library::Cuda, Library::Cudart, Library::Amdhip],
+            Play::NcclSentinels => Vec::new(),
             Play::Trace(plan) => plan.libraries(),
         }
     }

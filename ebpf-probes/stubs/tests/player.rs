@@ -44,6 +44,7 @@ fn read(log: &Path) -> Played {
             Line::Call(call) => played.calls.push(call),
             Line::Step(step) => played.steps.push(step),
             Line::Process(process) => played.processes.push(process),
+            Line::Nccl(_) | Line::Wait(_) => {}
         }
     }
     played

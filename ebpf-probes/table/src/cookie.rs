@@ -9,10 +9,18 @@
 //! | 22 | per-thread twin | 41-42 | how bytes are computed |
 //! | 23, 24 | driver, timed | 43-51 | slot or offset of the bytes |
 //!
+//! Where the action is [`Action::Tell`] the upper half is another:
+//!
+//! | bits | field | bits | field |
+//! |---|---|---|---|
+//! | 32-35, 36-38 | slot, amount read at entry | 50 | argument 3 is a struct by value |
+//! | 39-42, 43-45 | slot, amount read at return | 51 | moves data |
+//! | 46-49 | slot of the items of a list | 52-55 | arguments |
+//!
 //! A launch has nothing above bit 31, so that its program can hold the cookie as a constant ([`Cookie::as_constant`]).
 //! The layout is private to one build of agent and object: both come from this file.
 
-use crate::probe::{Action, Api, Bytes, Direction, Grid, Probe, Slot, Way};
+use crate::probe::{Action, Api, Behind, Bytes, Direction, Grid, Memory, Probe, Slot, Told, Way};
 
 /// A packed row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,6 +29,18 @@ pub struct Cookie(pub u64);
 
 const fn field(value: u64, shift: u32, bits: u32) -> u64 {
     (value >> shift) & ((1 << bits) - 1)
+}
+
+#[inline(always)]
+const fn memory(number: u64) -> Memory {
+    match number {
+        1 => Memory::Int,
+        2 => Memory::Word,
+        3 => Memory::Id,
+        4 => Memory::Ints,
+        5 => Memory::Words,
+        _ => Memory::None,
+    }
 }
 
 /// What the bytes of a call are computed from; the packed form of [`Bytes`].
@@ -33,6 +53,18 @@ pub mod bytes {
     pub const PRODUCT: u64 = 2;
     /// Three words behind the first argument.
     pub const VOLUME: u64 = 3;
+}
+
+/// The upper half of a row that is told; 0 of others.
+const fn told(told: &Told) -> u64 {
+    (told.entry.slot.0 as u64) << 32
+        | (told.entry.what as u64) << 36
+        | (told.exit.slot.0 as u64) << 39
+        | (told.exit.what as u64) << 43
+        | (told.count.0 as u64) << 46
+        | (told.by_value as u64) << 50
+        | (told.is_operation as u64) << 51
+        | (told.arguments as u64) << 52
 }
 
 impl Cookie {
@@ -63,7 +95,8 @@ impl Cookie {
                 | way << 36
                 | is_told << 40
                 | size_kind << 41
-                | size << 43,
+                | size << 43
+                | told(&w.told),
         )
     }
 
@@ -157,6 +190,48 @@ impl Cookie {
         field(self.0, 24, 1) == 1
     }
 
+    /// Of a row that is told: what is read at entry.
+    #[inline(always)]
+    pub const fn told_at_entry(self) -> Behind {
+        Behind { slot: Slot(field(self.0, 32, 4) as u8), what: memory(field(self.0, 36, 3)) }
+    }
+
+    /// Of a row that is told: what is read at the return.
+    #[inline(always)]
+    pub const fn told_at_exit(self) -> Behind {
+        Behind { slot: Slot(field(self.0, 39, 4) as u8), what: memory(field(self.0, 43, 3)) }
+    }
+
+    /// Of a row that is told: where the number of items of a list stands.
+    #[inline(always)]
+    pub const fn told_count(self) -> Slot {
+        Slot(field(self.0, 46, 4) as u8)
+    }
+
+    /// Of a row that is told: argument 3 is a struct by value.
+    #[inline(always)]
+    pub const fn has_struct_by_value(self) -> bool {
+        field(self.0, 50, 1) == 1
+    }
+
+    /// Of a row that is told: it moves data.
+    #[inline(always)]
+    pub const fn is_operation(self) -> bool {
+        field(self.0, 51, 1) == 1
+    }
+
+    /// Of a row that is told: how many arguments it has.
+    #[inline(always)]
+    pub const fn arguments(self) -> u64 {
+        field(self.0, 52, 4)
+    }
+
+    /// Of a row that is told: what it brings along is more than the short record holds.
+    #[inline(always)]
+    pub const fn is_told_at_length(self) -> bool {
+        field(self.0, 36, 3) != Memory::None as u64 || field(self.0, 43, 3) > Memory::Word as u64
+    }
+
     /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches do.
     pub const fn as_constant(self) -> Option<i32> {
         if self.0 <= i32::MAX as u64 { Some(self.0 as i32) } else { None }
@@ -191,10 +266,19 @@ mod tests {
                 let w = &probe.wiring;
                 assert_eq!(c.id(), probe.id, "{}", probe.symbol);
                 assert_eq!(c.action(), probe.action as u8, "{}", probe.symbol);
-                assert_eq!((c.stream(), c.handle()), (w.stream, w.handle), "{}", probe.symbol);
+                assert_eq!(c.stream(), w.stream, "{}", probe.symbol);
                 assert_eq!(c.grid(), w.grid as u8, "{}", probe.symbol);
                 assert_eq!((c.is_blocking(), c.is_twin()), (w.blocking, twin), "{}", probe.symbol);
                 assert_eq!((c.is_driver(), c.is_timed()), (probe.api == Api::Driver, probe.is_timed()));
+                if probe.action == Action::Tell {
+                    let behind = (c.told_at_entry(), c.told_at_exit(), c.told_count());
+                    assert_eq!(behind, (w.told.entry, w.told.exit, w.told.count), "{}", probe.symbol);
+                    let flags = (c.has_struct_by_value(), c.is_operation());
+                    assert_eq!(flags, (w.told.by_value, w.told.is_operation), "{}", probe.symbol);
+                    assert_eq!(c.arguments(), u64::from(w.told.arguments), "{}", probe.symbol);
+                    continue;
+                }
+                assert_eq!(c.handle(), w.handle, "{}", probe.symbol);
                 match w.way {
                     Way::Fixed(d) => assert_eq!((c.is_way_fixed(), c.direction(9)), (true, d)),
                     Way::Arg(slot) => assert_eq!((c.is_way_fixed(), c.way()), (false, u64::from(slot))),

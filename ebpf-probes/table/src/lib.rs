@@ -21,6 +21,8 @@ pub mod record;
 mod rules;
 
 pub use cookie::Cookie;
-pub use probe::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Way, Wiring};
+pub use probe::{
+    Action, Api, Behind, Bytes, Direction, Grid, Library, Memory, Probe, Slot, Told, Way, Wiring,
+};
 pub use probes::{PROBES, attach_points, row};
 pub use rules::NOT_READY;

@@ -13,6 +13,8 @@ pub enum Library {
     Cuda,
     /// NVIDIA's CUDA runtime, libcudart.
     Cudart,
+    /// NCCL, libnccl; AMD's librccl exports the same functions.
+    Nccl,
 }
 
 /// Which layer a function belongs to. A driver call that the runtime makes itself is not counted again.
@@ -23,6 +25,8 @@ pub enum Api {
     Runtime = 0,
     /// The driver API below it.
     Driver = 1,
+    /// Collective communication above both: NCCL, RCCL.
+    Collective = 2,
 }
 
 /// What the kernel does with a call. The numbers travel in cookies and recordings: never reuse one.
@@ -67,6 +71,8 @@ pub enum Action {
     Report = 17,
     /// A new object: `handle` points to where it is written. One record a call.
     Create = 18,
+    /// Told whole: one record a call, with its arguments and what stood behind them ([`Told`]).
+    Tell = 19,
 }
 
 /// Where an argument stands: 0 nowhere, n the n-th C argument.
@@ -148,6 +154,87 @@ pub enum Way {
     Arg(u8),
 }
 
+/// How much is read behind a pointer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Memory {
+    /// Nothing.
+    None = 0,
+    /// An `int`, 4 bytes.
+    Int = 1,
+    /// A pointer or handle, 8 bytes.
+    Word = 2,
+    /// An `ncclUniqueId`, 128 bytes.
+    Id = 3,
+    /// As many `int`s as [`Told::count`] says.
+    Ints = 4,
+    /// As many pointers or handles as [`Told::count`] says.
+    Words = 5,
+}
+
+impl Memory {
+    /// The most items of a list that are read.
+    pub const ITEMS: u64 = 64;
+
+    /// Bytes, of a list of `count` items.
+    #[inline(always)]
+    pub const fn bytes(self, count: u64) -> u64 {
+        let items = if count > Memory::ITEMS { Memory::ITEMS } else { count };
+        match self {
+            Memory::None => 0,
+            Memory::Int => 4,
+            Memory::Word => 8,
+            Memory::Id => 128,
+            Memory::Ints => 4 * items,
+            Memory::Words => 8 * items,
+        }
+    }
+}
+
+/// What is read behind which argument.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Behind {
+    /// The pointer.
+    pub slot: Slot,
+    /// How much.
+    pub what: Memory,
+}
+
+impl Behind {
+    /// Nothing is read.
+    pub const NOTHING: Behind = Behind { slot: Slot::NONE, what: Memory::None };
+}
+
+/// What the record of an [`Action::Tell`] brings along.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Told {
+    /// C arguments, at most [`crate::record::ARGUMENTS`].
+    pub arguments: u8,
+    /// Read when the function is entered.
+    pub entry: Behind,
+    /// Read when it returns.
+    pub exit: Behind,
+    /// How many items a list has.
+    pub count: Slot,
+    /// Argument 3 is a struct of 128 bytes by value: on x86-64 it lies on the stack and takes no register, on AArch64 a
+    /// pointer to it stands in its place. The record has its address on both, and the arguments behind it in theirs.
+    pub by_value: bool,
+    /// Moves data. One that the library makes within another is no call of its own.
+    pub is_operation: bool,
+}
+
+impl Told {
+    /// Nothing.
+    pub const NOTHING: Told = Told {
+        arguments: 0,
+        entry: Behind::NOTHING,
+        exit: Behind::NOTHING,
+        count: Slot::NONE,
+        by_value: false,
+        is_operation: false,
+    };
+}
+
 /// Where the arguments of a function stand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wiring {
@@ -163,6 +250,8 @@ pub struct Wiring {
     pub grid: Grid,
     /// The call returns only when its work is done: a copy from the device then ends a step.
     pub blocking: bool,
+    /// What is told of an [`Action::Tell`].
+    pub told: Told,
 }
 
 /// One probed function.

@@ -2,16 +2,19 @@
 //!
 //! Sorted by id. Ids leave the process in recordings: never reuse one, retire it in place. Slots are those of
 //! the CUDA 12.9 and 13.5 headers (`cuda_runtime_api.h`, `cuda.h`) and of ROCm 7's `hip_runtime_api.h`.
+//! Those of NCCL are of nccl.h 2.32; `pncclX` is an alias at the place of `ncclX`.
 //! Left out on purpose: `__cudaLaunchKernel` (it jumps into `cudaLaunchKernel`, one call would count twice).
 
 use crate::Cookie;
 use crate::probe::Action::{
     Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, Time,
+    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, Tell, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
-use crate::probe::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Way, Wiring};
+use crate::probe::{
+    Action, Api, Behind, Bytes, Direction, Grid, Library, Memory, Probe, Slot, Told, Way, Wiring,
+};
 
 /// Every probed function, sorted by id.
 pub static PROBES: &[Probe] = &[
@@ -189,6 +192,44 @@ pub static PROBES: &[Probe] = &[
     hip(184, "hipSetDevice", SetDevice).handle(1),
     hip(185, "hipStreamDestroy", StreamDestroy).stream(1),
     hip(186, "hipEventDestroy", EventDestroy).handle(1),
+    // NCCL and RCCL: operations. The `Config` forms (2.32) take one more argument, which is not told.
+    moves(190, "ncclAllReduce", 7),
+    moves(191, "ncclReduceScatter", 7),
+    moves(192, "ncclAllGather", 6),
+    moves(193, "ncclReduce", 8),
+    moves(194, "ncclBroadcast", 7),
+    moves(195, "ncclBcast", 6),
+    moves(196, "ncclSend", 6),
+    moves(197, "ncclRecv", 6),
+    moves(198, "ncclAlltoAll", 6),
+    moves(199, "ncclGather", 7),
+    moves(200, "ncclScatter", 7),
+    moves(201, "ncclAllReduceConfig", 7),
+    moves(202, "ncclReduceScatterConfig", 7),
+    moves(203, "ncclAllGatherConfig", 6),
+    moves(204, "ncclReduceConfig", 8),
+    moves(205, "ncclBroadcastConfig", 7),
+    moves(206, "ncclAlltoAllConfig", 6),
+    moves(207, "ncclGatherConfig", 7),
+    moves(208, "ncclScatterConfig", 7),
+    nccl(209, "ncclGroupStart", 0),
+    nccl(210, "ncclGroupEnd", 0),
+    // NCCL and RCCL: communicators.
+    nccl(212, "ncclCommInitRank", 4).by_value().entry(3, Memory::Id).exit(1, Memory::Word),
+    nccl(213, "ncclCommInitRankConfig", 5).by_value().entry(3, Memory::Id).exit(1, Memory::Word),
+    nccl(214, "ncclCommInitRankScalable", 6).entry(5, Memory::Id).exit(1, Memory::Word),
+    nccl(215, "ncclCommInitAll", 3).count(2).entry(3, Memory::Ints).exit(1, Memory::Words),
+    nccl(216, "ncclCommSplit", 5).exit(4, Memory::Word),
+    nccl(217, "ncclCommShrink", 6).count(3).entry(2, Memory::Ints).exit(4, Memory::Word),
+    nccl(218, "ncclCommGrow", 6).entry(3, Memory::Id).exit(5, Memory::Word),
+    nccl(219, "ncclCommFinalize", 1),
+    nccl(220, "ncclCommDestroy", 1),
+    nccl(221, "ncclCommAbort", 1),
+    nccl(222, "ncclCommCount", 2).exit(2, Memory::Int),
+    nccl(223, "ncclCommUserRank", 2).exit(2, Memory::Int),
+    nccl(224, "ncclCommCuDevice", 2).exit(2, Memory::Int),
+    nccl(225, "ncclGetUniqueId", 1).exit(1, Memory::Id),
+    nccl(226, "ncclGetVersion", 1).exit(1, Memory::Int),
 ];
 
 /// The row with this id.
@@ -214,6 +255,7 @@ const fn probe(id: u16, library: Library, api: Api, symbol: &'static str, action
         way: Way::Fixed(Unknown),
         grid: Grid::None,
         blocking: false,
+        told: Told::NOTHING,
     };
     Probe { id, library, api, symbol, twin: None, action, wiring }
 }
@@ -228,6 +270,20 @@ const fn cuda(id: u16, symbol: &'static str, action: Action) -> Probe {
 
 const fn hip(id: u16, symbol: &'static str, action: Action) -> Probe {
     probe(id, Library::Amdhip, Api::Runtime, symbol, action)
+}
+
+/// A function of NCCL of so many arguments.
+const fn nccl(id: u16, symbol: &'static str, arguments: u8) -> Probe {
+    let mut row = probe(id, Library::Nccl, Api::Collective, symbol, Tell);
+    row.wiring.told.arguments = arguments;
+    row
+}
+
+/// One that moves data.
+const fn moves(id: u16, symbol: &'static str, arguments: u8) -> Probe {
+    let mut row = nccl(id, symbol, arguments);
+    row.wiring.told.is_operation = true;
+    row
 }
 
 /// The columns of a row, each set by a word.
@@ -271,6 +327,26 @@ impl Probe {
         self.wiring.blocking = true;
         self
     }
+
+    const fn entry(mut self, slot: u8, what: Memory) -> Probe {
+        self.wiring.told.entry = Behind { slot: Slot(slot), what };
+        self
+    }
+
+    const fn exit(mut self, slot: u8, what: Memory) -> Probe {
+        self.wiring.told.exit = Behind { slot: Slot(slot), what };
+        self
+    }
+
+    const fn count(mut self, slot: u8) -> Probe {
+        self.wiring.told.count = Slot(slot);
+        self
+    }
+
+    const fn by_value(mut self) -> Probe {
+        self.wiring.told.by_value = true;
+        self
+    }
 }
 
 #[cfg(test)]
@@ -289,7 +365,7 @@ mod tests {
 
     #[test]
     fn no_symbol_of_a_library_stands_twice() {
-        for library in [Library::Amdhip, Library::Cuda, Library::Cudart] {
+        for library in [Library::Amdhip, Library::Cuda, Library::Cudart, Library::Nccl] {
             let symbols: std::vec::Vec<_> = attach_points(library, false).map(|(s, _)| s).collect();
             let unique: BTreeSet<_> = symbols.iter().collect();
             assert_eq!(unique.len(), symbols.len(), "{library:?}");
@@ -321,6 +397,24 @@ mod tests {
             assert!(p.action != Launch || w.grid != Grid::None, "{}: a launch without a grid", p.symbol);
             assert!(!matches!(p.action, Copy | Fill) || w.bytes != Bytes::None, "{}: no bytes", p.symbol);
             assert_eq!(w.grid == Grid::Config, w.stream == Slot::IN_CONFIG, "{}", p.symbol);
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_told_names_arguments_that_it_has_and_no_more_memory_than_there_is_room_for() {
+        use crate::record::{ARGUMENTS, MEMORY_AT_ENTRY, MEMORY_AT_EXIT};
+        for p in PROBES {
+            let (t, tells) = (&p.wiring.told, p.action == Tell);
+            assert_eq!(tells, p.library == Library::Nccl, "{}", p.symbol);
+            assert!(tells || *t == Told::NOTHING, "{}", p.symbol);
+            assert!(usize::from(t.arguments) <= ARGUMENTS, "{}", p.symbol);
+            for slot in [t.entry.slot, t.exit.slot, t.count] {
+                assert!(slot.0 <= t.arguments, "{}", p.symbol);
+            }
+            assert!(t.entry.what.bytes(u64::MAX) <= MEMORY_AT_ENTRY as u64, "{}", p.symbol);
+            assert!(t.exit.what.bytes(u64::MAX) <= MEMORY_AT_EXIT as u64, "{}", p.symbol);
+            let is_list = |b: Behind| matches!(b.what, Memory::Ints | Memory::Words);
+            assert_eq!(is_list(t.entry) || is_list(t.exit), t.count != Slot::NONE, "{}", p.symbol);
         }
     }
 

@@ -26,6 +26,10 @@ pub enum Kind {
     ProcessExec = 4,
     /// A [`ProcessRecord`]: the last thread of a process ended.
     ProcessExit = 5,
+    /// A [`ToldRecord`].
+    Told = 6,
+    /// A [`LongRecord`].
+    ToldAtLength = 7,
 }
 
 /// What every record begins with.
@@ -108,6 +112,45 @@ pub struct CallRecord {
     pub bytes: u64,
     /// The row's stream.
     pub stream: u64,
+}
+
+/// Arguments of a call that are told.
+pub const ARGUMENTS: usize = 8;
+/// The most bytes that are read when a function is entered.
+pub const MEMORY_AT_ENTRY: usize = 256;
+/// The most bytes that are read when it returns.
+pub const MEMORY_AT_EXIT: usize = 512;
+
+/// One call told whole, of a row whose action is [`crate::Action::Tell`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct ToldRecord {
+    /// `entry_ns` and `duration_ns` are those of the call.
+    pub header: Header,
+    /// What it returned: 0 or the library's error number.
+    pub result: u32,
+    /// The caller's current device; -1 where it was never set, or the call moves data.
+    pub device: i32,
+    /// Its C arguments in order, as whole registers: of an `int` the low half counts. Those it does not have are 0.
+    pub arguments: [u64; ARGUMENTS],
+    /// Bytes read when it was entered; 0 where nothing was to be read or could be.
+    pub entry_bytes: u32,
+    /// Bytes read when it returned, likewise.
+    pub exit_bytes: u32,
+    /// These, where they are 4 or 8 and the record is not a [`LongRecord`].
+    pub out: u64,
+}
+
+/// The same with the memory behind the arguments.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(C)]
+pub struct LongRecord {
+    /// What the short record has; `out` is 0.
+    pub told: ToldRecord,
+    /// What was read when it was entered.
+    pub entry: [u64; MEMORY_AT_ENTRY / 8],
+    /// What was read when it returned.
+    pub exit: [u64; MEMORY_AT_EXIT / 8],
 }
 
 /// A process began to be seen, ran another program, or ended, at `entry_ns`.
@@ -269,6 +312,38 @@ pub struct Frame {
     pub closes: StreamKey,
 }
 
+/// What is known of a thread that makes calls which are told.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Caller {
+    /// Frames in use.
+    pub depth: u64,
+    /// Its process.
+    pub pid: u64,
+    /// When its process began, CLOCK_BOOTTIME ns.
+    pub start_ns: u64,
+    /// Calls under way, outermost first.
+    pub frames: [ToldFrame; FRAMES],
+}
+
+/// A call under way that will be told. Only its own thread touches it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ToldFrame {
+    /// The row.
+    pub cookie: u64,
+    /// The stack pointer at entry: tells this call from another of the same row.
+    pub sp: u64,
+    /// When it began.
+    pub entry_ns: u64,
+    /// [`ToldRecord::entry_bytes`].
+    pub entry_bytes: u64,
+    /// [`ToldRecord::arguments`].
+    pub arguments: [u64; ARGUMENTS],
+    /// [`LongRecord::entry`].
+    pub memory: [u64; MEMORY_AT_ENTRY / 8],
+}
+
 /// What user space tells the programs once, before they are attached.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
@@ -294,6 +369,8 @@ const _: () = {
     assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
     assert!(size_of::<CallRecord>() == 72);
     assert!(size_of::<ProcessRecord>() == 56);
+    assert!(size_of::<ToldRecord>() == 128);
+    assert!(size_of::<LongRecord>() == 128 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
     assert!(size_of::<StreamKey>() == 16);
 };
 

@@ -165,6 +165,7 @@ impl Capture {
             match sight {
                 Sight::Seen(what) => seen.push(what),
                 Sight::Blind(why) => blind.push(why),
+                Sight::Other => {}
             }
         }
         let runtime = mappings.iter().filter(|m| m.library() == Some(table::Library::Cudart));
@@ -303,6 +304,10 @@ impl Capture {
             Record::Call(call) => {
                 self.know((&call.header).into(), call.header.entry_ns, into);
                 into.push(Event::Call(call));
+            }
+            Record::Told(told) => {
+                self.know((&told.header).into(), told.header.entry_ns, into);
+                into.push(Event::Told(told));
             }
             Record::Process(process) => {
                 let (kind, header) = (process.kind, &process.header);

@@ -9,7 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use table::counters::Counters;
 use table::fold::StreamFold;
 use table::hot::{HotDurations, HotProcess, HotStream};
-use table::record::{OperationFold, ProcessFold, RuntimeCode, Settings};
+use table::record::{Caller, OperationFold, ProcessFold, RuntimeCode, Settings};
 
 use crate::CaptureError;
 use crate::btf::Btf;
@@ -26,6 +26,7 @@ pub(crate) const HOT_PROCESS_WORDS: usize = size_of::<HotProcess>() / 8;
 pub(crate) const HOT_DURATION_WORDS: usize = size_of::<HotDurations>() / 8;
 pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
 pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
+pub(crate) const CALLER_WORDS: usize = size_of::<Caller>() / 8;
 const SETTING_WORDS: usize = size_of::<Settings>() / 8;
 
 /// How large the maps are that the user may size.
@@ -66,6 +67,8 @@ pub struct Kernel {
     pub hot_durations: Array<MapData, Words<HOT_DURATION_WORDS>>,
     /// [`HotProcess`]es by [`HotProcess::place`].
     pub hot_processes: Array<MapData, Words<HOT_PROCESS_WORDS>>,
+    /// [`Caller`]s by thread id.
+    pub callers: HashMap<MapData, u32, Words<CALLER_WORDS>>,
     /// Named processes: 1 to trace, 0 not to.
     pub filter: HashMap<MapData, u32, u64>,
     /// Where the runtime lies in each process.
@@ -103,7 +106,7 @@ impl Kernel {
         let multi = load_multi(&ebpf);
         if let Err(reason) = &multi {
             tracing::info!(%reason, "uprobe_multi is not available: perf uprobes are used, which detach slowly");
-            for name in ["enter", "launch", "leave"] {
+            for name in ["enter", "launch", "leave", "told_enter", "told_leave"] {
                 let program = probe_program(&mut ebpf, name)?;
                 program
                     .load()
@@ -124,6 +127,7 @@ impl Kernel {
             hot_streams: take(&mut ebpf, "HOT_STREAMS")?,
             hot_durations: take(&mut ebpf, "HOT_DURATIONS")?,
             hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
+            callers: take(&mut ebpf, "CALLERS")?,
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
             multi: multi.ok(),
@@ -152,6 +156,7 @@ fn load_object(sizes: &MapSizes) -> Result<Ebpf, CaptureError> {
     loader.map_max_entries("STREAMS", sizes.streams);
     loader.map_max_entries("PROCESSES", sizes.processes);
     loader.map_max_entries("THREADS", sizes.threads);
+    loader.map_max_entries("CALLERS", sizes.threads);
     loader.load(OBJECT).map_err(|e| CaptureError::Load { what: "the kernel programs", reason: chain(&e) })
 }
 
@@ -240,6 +245,7 @@ mod tests {
     fn the_committed_object_has_the_structs_of_this_agent() {
         let object = aya_obj::Object::parse(OBJECT).unwrap();
         let sizes = [
+            ("CALLERS", size_of::<Caller>()),
             ("COUNTERS", size_of::<Counters>()),
             ("DURATIONS", size_of::<OperationFold>()),
             ("EVENTS", size_of::<Snapshot>()),

@@ -44,6 +44,8 @@ pub enum Sight {
     Seen(String),
     /// They are not: why.
     Blind(String),
+    /// It is no such library after all.
+    Other,
 }
 
 /// The attached files.
@@ -78,7 +80,10 @@ impl Libraries {
             return Sight::Blind(format!("{}: not attached", mapping.name()));
         };
         entry.users.insert(pid);
-        entry.sight(mapping.name())
+        match entry.state {
+            State::Refused(_) if mapping.is_perhaps() => Sight::Other,
+            _ => entry.sight(mapping.name()),
+        }
     }
 
     /// The files that process `pid` is known to use, beyond those in `mapped`, are not its any more.

@@ -39,15 +39,30 @@ impl Mapping {
 
     /// The library this is by its name, if it is one that is probed.
     pub fn library(&self) -> Option<Library> {
-        let rest = |prefix: &str| self.name().strip_prefix(prefix).map(str::to_owned);
-        // `libcudart-<hash>.so.12` is how Python wheels rename a library they bring along.
-        let named = |prefix: &str| rest(prefix).is_some_and(|r| r.starts_with(".so") || r.starts_with('-'));
+        // `libcudart-<hash>.so.12` is how Python wheels rename a library they bring along; `libnccl-net.so` is another.
+        let is_hash = |r: &str| r.split('.').next().is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
+        let named = |prefix: &str| match self.name().strip_prefix(prefix) {
+            Some(rest) => rest.starts_with(".so") || rest.strip_prefix('-').is_some_and(is_hash),
+            None => false,
+        };
         NAMES.iter().find(|(prefix, _)| named(prefix)).map(|(_, library)| *library)
+    }
+
+    /// True for a library that may carry another inside itself, and usually does not.
+    pub fn is_perhaps(&self) -> bool {
+        self.name().starts_with("libtorch")
     }
 }
 
-const NAMES: [(&str, Library); 3] =
-    [("libamdhip64", Library::Amdhip), ("libcuda", Library::Cuda), ("libcudart", Library::Cudart)];
+const NAMES: [(&str, Library); 7] = [
+    ("libamdhip64", Library::Amdhip),
+    ("libcuda", Library::Cuda),
+    ("libcudart", Library::Cudart),
+    ("libnccl", Library::Nccl),
+    ("librccl", Library::Nccl),
+    ("libtorch_cuda", Library::Nccl),
+    ("libtorch_hip", Library::Nccl),
+];
 
 /// The code mappings of files in the text of a maps file; lines that make no sense are left out.
 pub fn parse(text: &str) -> Vec<Mapping> {
@@ -86,6 +101,11 @@ mod tests {
 7f30-7f40 r-xp 00010000 00:2a 44                         /venv/nvidia/lib/libcudart-abc123.so.12 (deleted)
 7f50-7f60 r-xp 00000000 fe:00 45                         /usr/lib/libcuda.so.1
 7f70-7f80 r-xp 00000000 fe:00 46                         /usr/lib/libcudadebugger.so.1
+7f80-7f81 r-xp 00000000 fe:00 47                         /usr/lib/libnccl.so.2
+7f82-7f83 r-xp 00000000 fe:00 48                         /usr/lib/libnccl-net.so
+7f84-7f85 r-xp 00000000 fe:00 49                         /opt/rocm/lib/librccl.so.1
+7f86-7f87 r-xp 00000000 fe:00 50                         /venv/torch/lib/libtorch_cuda.so
+7f88-7f89 r-xp 00000000 fe:00 51                         /venv/torch/lib/libtorch_cuda_linalg.so
 7f90-7fa0 rw-p 00000000 00:00 0                          [heap]
 7fb0-7fc0 r-xp 00000000 00:00 0
 nonsense";
@@ -101,7 +121,12 @@ nonsense";
                 ("libcudart.so.12", 43),
                 ("libcudart-abc123.so.12", 44),
                 ("libcuda.so.1", 45),
-                ("libcudadebugger.so.1", 46)
+                ("libcudadebugger.so.1", 46),
+                ("libnccl.so.2", 47),
+                ("libnccl-net.so", 48),
+                ("librccl.so.1", 49),
+                ("libtorch_cuda.so", 50),
+                ("libtorch_cuda_linalg.so", 51),
             ]
         );
         assert_eq!((found[1].start, found[1].end, found[1].file.device), (0x7f10, 0x7f20, (0xfe, 0)));
@@ -110,7 +135,7 @@ nonsense";
     #[test]
     fn libraries_are_known_by_name_and_their_cousins_are_not() {
         let found: Vec<_> = parse(TEXT).iter().map(Mapping::library).collect();
-        let (cudart, cuda) = (Some(Library::Cudart), Some(Library::Cuda));
-        assert_eq!(found, [None, cudart, cudart, cuda, None]);
+        let (cudart, cuda, nccl) = (Some(Library::Cudart), Some(Library::Cuda), Some(Library::Nccl));
+        assert_eq!(found, [None, cudart, cudart, cuda, None, nccl, None, nccl, nccl, None]);
     }
 }

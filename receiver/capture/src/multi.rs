@@ -17,7 +17,7 @@ use aya_obj::generated::bpf_insn;
 use table::Cookie;
 
 use crate::CaptureError;
-use crate::attach::{Point, timed, untimed};
+use crate::attach::{Point, timed, told, untimed};
 use crate::kernel::chain;
 use crate::objects::OBJECT;
 use crate::sys::{self, End};
@@ -26,6 +26,8 @@ use crate::sys::{self, End};
 pub struct Multi {
     enter: OwnedFd,
     leave: OwnedFd,
+    told_enter: OwnedFd,
+    told_leave: OwnedFd,
     /// What runs at entries of launches, all but loaded: it names maps by their descriptors.
     launch: Vec<bpf_insn>,
     /// Those descriptors.
@@ -56,19 +58,25 @@ impl Multi {
         };
         let launch = instructions(&object, "launch")?.to_vec();
         let (enter, leave) = (load("enter")?, load("leave")?);
+        let (told_enter, told_leave) = (load("told_enter")?, load("told_leave")?);
         let maps = held.into_values().collect();
-        Ok(Multi { enter, leave, launch, maps, launches: BTreeMap::new() })
+        Ok(Multi { enter, leave, told_enter, told_leave, launch, maps, launches: BTreeMap::new() })
     }
 
     /// Attaches to functions of the file at `path`; dropping what comes back takes the probes away.
     pub fn link(&mut self, path: &Path, points: &[Point]) -> io::Result<Links> {
         let pair = |p: &Point| (p.offset, p.cookie.0);
-        let timed: Vec<_> = timed(points).map(pair).collect();
         let mut links = Links::default();
-        if !timed.is_empty() {
-            // Returns first: a call that is seen to begin is then seen to end.
-            links.returns = Some(sys::link(&self.leave, path, &timed, End::Return)?);
-            links.entries.push(sys::link(&self.enter, path, &timed, End::Entry)?);
+        let timed: Vec<_> = timed(points).map(pair).collect();
+        let told: Vec<_> = told(points).map(pair).collect();
+        for (all, enter, leave) in
+            [(timed, &self.enter, &self.leave), (told, &self.told_enter, &self.told_leave)]
+        {
+            if !all.is_empty() {
+                // Returns first: a call that is seen to begin is then seen to end.
+                links.returns.push(sys::link(leave, path, &all, End::Return)?);
+                links.entries.push(sys::link(enter, path, &all, End::Entry)?);
+            }
         }
         for point in untimed(points) {
             links.entries.push(sys::link(self.launch(point.cookie)?, path, &[pair(point)], End::Entry)?);
@@ -93,7 +101,7 @@ impl Multi {
 #[derive(Default)]
 pub struct Links {
     entries: Vec<OwnedFd>,
-    returns: Option<OwnedFd>,
+    returns: Vec<OwnedFd>,
 }
 
 impl Drop for Links {
@@ -105,7 +113,7 @@ impl Drop for Links {
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
             }
         });
-        self.returns = None;
+        self.returns.clear();
     }
 }
 

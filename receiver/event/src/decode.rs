@@ -4,7 +4,12 @@
 //! field by field, so nothing about them is trusted; about ten nanoseconds a record.
 
 use table::fold::COUNTERS;
-use table::record::{CallRecord, Header, Kind, ProcessRecord, StepRecord};
+use table::record::{
+    CallRecord, Header, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, ProcessRecord, StepRecord,
+    ToldRecord,
+};
+
+use crate::Told;
 
 /// A process began to be seen, ran another program, or ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,7 +23,7 @@ pub struct ProcessChange {
 }
 
 /// One record.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A step.
     Step(StepRecord),
@@ -26,13 +31,15 @@ pub enum Record {
     Call(CallRecord),
     /// A process's beginning, exec or end.
     Process(ProcessChange),
+    /// A call told whole.
+    Told(Told),
 }
 
 /// Why bytes are no record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// The number names no [`Kind`].
-    #[error("record of kind {0}: expected 1 to 5")]
+    #[error("record of kind {0}: expected 1 to 7")]
     Kind(u16),
     /// There are fewer or more bytes than the kind has.
     #[error("record of kind {kind} is {bytes} bytes long: expected {expected}")]
@@ -56,6 +63,8 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
         3 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessSeen)),
         4 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExec)),
         5 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExit)),
+        6 => (size_of::<ToldRecord>(), |f| Record::Told(told(f))),
+        7 => (size_of::<LongRecord>(), told_at_length),
         _ => return Err(DecodeError::Kind(kind)),
     };
     if bytes.len() != expected {
@@ -84,6 +93,12 @@ impl Fields<'_> {
 
     fn i32(&mut self) -> i32 {
         i32::from_ne_bytes(self.take())
+    }
+
+    /// The first `bytes` of a place of `N`.
+    fn part<const N: usize>(&mut self, bytes: usize) -> Vec<u8> {
+        let place: [u8; N] = self.take();
+        place[..bytes.min(N)].to_vec()
     }
 
     fn u64(&mut self) -> u64 {
@@ -135,6 +150,33 @@ fn call(f: &mut Fields<'_>) -> Record {
     })
 }
 
+fn told(f: &mut Fields<'_>) -> Told {
+    let (mut told, _, exit_bytes) = told_head(f);
+    told.exit = f.part::<8>(exit_bytes);
+    told
+}
+
+fn told_at_length(f: &mut Fields<'_>) -> Record {
+    let (mut told, entry_bytes, exit_bytes) = told_head(f);
+    let _out = f.u64();
+    told.entry = f.part::<MEMORY_AT_ENTRY>(entry_bytes);
+    told.exit = f.part::<MEMORY_AT_EXIT>(exit_bytes);
+    Record::Told(told)
+}
+
+/// The fields before `out`, and how many bytes of memory follow.
+fn told_head(f: &mut Fields<'_>) -> (Told, usize, usize) {
+    let told = Told {
+        header: f.header(),
+        result: f.u32(),
+        device: f.i32(),
+        arguments: std::array::from_fn(|_| f.u64()),
+        entry: Vec::new(),
+        exit: Vec::new(),
+    };
+    (told, f.u32() as usize, f.u32() as usize)
+}
+
 fn process(f: &mut Fields<'_>, kind: Kind) -> Record {
     Record::Process(ProcessChange { kind, header: f.header(), comm: f.take() })
 }
@@ -160,6 +202,26 @@ mod tests {
         assert_eq!(s.work[COUNTERS - 1] as u32 as usize, last);
         let Ok(Record::Call(c)) = decode(&words(size_of::<CallRecord>() / 4, 2)) else { panic!("no call") };
         assert_eq!(c.stream as u32 as usize, std::mem::offset_of!(CallRecord, stream) / 4);
+        let mut told = words(size_of::<ToldRecord>() / 4, 6);
+        told[std::mem::offset_of!(ToldRecord, exit_bytes)..][..4].copy_from_slice(&4u32.to_ne_bytes());
+        let Ok(Record::Told(t)) = decode(&told) else { panic!("not told") };
+        assert_eq!(t.arguments[7] as u32 as usize, std::mem::offset_of!(ToldRecord, arguments) / 4 + 14);
+        let out = std::mem::offset_of!(ToldRecord, out) as u32 / 4;
+        assert_eq!((t.entry, t.exit), (Vec::new(), out.to_ne_bytes().to_vec()));
+    }
+
+    #[test]
+    fn memory_is_as_long_as_it_was_read_and_never_longer_than_its_place() {
+        let mut bytes = vec![7u8; size_of::<LongRecord>()];
+        bytes[..2].copy_from_slice(&7u16.to_ne_bytes());
+        let at = std::mem::offset_of!(ToldRecord, entry_bytes);
+        for (claimed, entry, exit) in [([0, 0], 0, 0), ([128, 8], 128, 8), ([u32::MAX, 513], 256, 512)] {
+            for (place, claim) in claimed.iter().enumerate() {
+                bytes[at + 4 * place..][..4].copy_from_slice(&claim.to_ne_bytes());
+            }
+            let Ok(Record::Told(t)) = decode(&bytes) else { panic!("not told") };
+            assert_eq!((t.entry.len(), t.exit.len()), (entry, exit));
+        }
     }
 
     #[test]
@@ -173,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_record_of_any_other_length_is_refused() {
-        for kind in 1u16..=5 {
-            let lengths = (2..=256).filter(|n| {
+        for kind in 1u16..=7 {
+            let lengths = (2..=1024).filter(|n| {
                 let mut bytes = vec![0xff; *n];
                 bytes[..2].copy_from_slice(&kind.to_ne_bytes());
                 decode(&bytes).is_ok()
@@ -185,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(kind in 0u16..8, mut bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn garbage_never_panics(kind in 0u16..9, mut bytes in prop::collection::vec(any::<u8>(), 0..1000)) {
             let _ = decode(&bytes);
             if let Some(first) = bytes.first_chunk_mut::<2>() {
                 *first = kind.to_ne_bytes();

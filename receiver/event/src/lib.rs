@@ -19,12 +19,14 @@ mod input;
 mod process;
 pub mod recording;
 pub mod replay;
+mod told;
 pub mod trace;
 
 pub use call::Call;
 
 pub use process::{ProcessId, ProcessInfo};
 pub use table::record::{CallRecord, StepRecord};
+pub use told::Told;
 
 use table::counters::Drop;
 
@@ -46,6 +48,8 @@ pub enum Event {
     Step(StepRecord),
     /// One call that the kernel reports by itself: an allocation, a free, an error, a graph.
     Call(CallRecord),
+    /// One call with its arguments, of a library whose calls are told whole: NCCL.
+    Told(Told),
     /// What one function of one process amounts to since the process was first seen.
     Operation(Box<OperationTotal>),
     /// The probes' own account since they were attached.
@@ -164,6 +168,7 @@ impl Event {
             Event::Exit { at_ns, .. } | Event::Lost { at_ns, .. } | Event::Tick { at_ns } => Some(*at_ns),
             Event::Step(s) => Some(s.header.entry_ns.saturating_add(s.header.duration_ns)),
             Event::Call(c) => Some(c.header.entry_ns.saturating_add(c.header.duration_ns)),
+            Event::Told(t) => Some(t.exit_ns()),
             Event::Operation(o) => Some(o.at_ns),
             Event::Account(a) => Some(a.at_ns),
         }

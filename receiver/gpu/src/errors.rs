@@ -17,6 +17,7 @@ fn name(library: Library, result: u32) -> &'static str {
         Library::Amdhip => names::HIP,
         Library::Cuda => names::CUDA,
         Library::Cudart => names::CUDART,
+        Library::Nccl => names::NCCL,
     };
     names.binary_search_by_key(&result, |(number, _)| *number).map_or(OTHER, |at| names[at].1)
 }

@@ -61,6 +61,8 @@ impl Operations {
     /// The metrics that are made of totals.
     pub(crate) fn metrics(&self, window: Window) -> Vec<Metric> {
         let known = self.rows.iter().filter_map(|(id, o)| Some((table::row(*id)?, o)));
+        // Collectives have metrics of their own.
+        let known = known.filter(|(row, _)| row.api != Api::Collective);
         let known: Vec<(&Probe, &Operation)> = known.collect();
         let launches = |action| launches(&known, action);
         let made = [
@@ -104,14 +106,14 @@ impl Operation {
 pub(crate) fn vendor(row: &Probe) -> value::GpuApiVendor {
     match row.library {
         Library::Amdhip => value::GpuApiVendor::Amd,
-        Library::Cuda | Library::Cudart => value::GpuApiVendor::Nvidia,
+        Library::Cuda | Library::Cudart | Library::Nccl => value::GpuApiVendor::Nvidia,
     }
 }
 
 fn attributes(row: &Probe, error: Option<&str>) -> Vec<KeyValue> {
     let api = match row.api {
         Api::Driver => value::GpuCudaApi::Driver,
-        Api::Runtime => value::GpuCudaApi::Runtime,
+        Api::Runtime | Api::Collective => value::GpuCudaApi::Runtime,
     };
     let error = error.map(|e| text(attribute::ERROR_TYPE, e));
     let own = [

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use table::{Action, Bytes, Direction, Grid, PROBES, Probe, Slot, Way};
+use table::{Action, Bytes, Direction, Grid, Library, PROBES, Probe, Slot, Way};
 
 use super::extra::EXTRA;
 
@@ -111,6 +111,7 @@ impl Effect {
             Action::CaptureEnd => Effect::CaptureEnd,
             Action::SetDevice => Effect::SetDevice,
             Action::Time | Action::Query | Action::Report | Action::Create => Effect::by_symbol(probe.symbol),
+            Action::Tell => Effect::Nothing,
         }
     }
 
@@ -139,10 +140,11 @@ impl Function {
         Some(Function { probe, is_twin: index % 2 == 1 })
     }
 
-    /// Every function with its index, twins included, probed or not.
+    /// Every function of the device's libraries with its index, twins included, probed or not. NCCL's are not among
+    /// them: its stub is written by hand, since they pass structs.
     pub fn all() -> impl Iterator<Item = (usize, Function)> {
         let is_new = |extra: &Probe| PROBES.iter().all(|p| p.symbol != extra.symbol);
-        let all = PROBES.iter().chain(EXTRA).enumerate();
+        let all = PROBES.iter().chain(EXTRA).enumerate().filter(|(_, p)| p.library != Library::Nccl);
         all.filter(move |(place, probe)| *place < PROBES.len() || is_new(probe)).flat_map(|(place, probe)| {
             let own = (2 * place, Function { probe, is_twin: false });
             let twin = probe.twin.map(|_| (2 * place + 1, Function { probe, is_twin: true }));

@@ -3,7 +3,7 @@
 //! They are written as rows so that the same generator and the same decoder serve them. Their id is 0, which is
 //! no row's: nothing of them can end up among the probed.
 
-use table::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Way, Wiring};
+use table::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Told, Way, Wiring};
 
 /// Exported by the stubs beside [`table::PROBES`].
 pub static EXTRA: &[Probe] = &[
@@ -23,6 +23,7 @@ const fn maker(library: Library, api: Api, symbol: &'static str) -> Probe {
         way: Way::Fixed(Direction::Unknown),
         grid: Grid::None,
         blocking: false,
+        told: Told::NOTHING,
     };
     Probe { id: 0, library, api, symbol, twin: None, action: Action::Time, wiring }
 }

@@ -9,7 +9,7 @@ use super::PlayError;
 use crate::scripts;
 
 /// How it is called.
-pub(super) const USAGE: &str = "usage: player FILE|@NAME|--sentinels [--speed X] [--seconds N] [--turns N] \
+pub(super) const USAGE: &str = "usage: player FILE|@NAME|--sentinels|--nccl-sentinels [--speed X] [--seconds N] [--turns N] \
      [--oracle FILE] [--stubs DIR] [--wait-go]";
 
 /// What to play.
@@ -23,6 +23,8 @@ pub(super) enum Source {
     Trace(PathBuf),
     /// A call of everything.
     Sentinels,
+    /// A call of everything in libnccl.
+    NcclSentinels,
 }
 
 impl Source {
@@ -42,6 +44,7 @@ impl Source {
             Source::File(path) | Source::Trace(path) => path.display().to_string(),
             Source::BuiltIn(name) => format!("@{name}"),
             Source::Sentinels => "--sentinels".into(),
+            Source::NcclSentinels => "--nccl-sentinels".into(),
         }
     }
 
@@ -58,7 +61,7 @@ impl Source {
             },
             Source::File(path) | Source::Trace(path) => std::fs::read_to_string(path)
                 .map_err(PlayError::file(format!("read script {}", path.display())))?,
-            Source::Sentinels => String::new(),
+            Source::Sentinels | Source::NcclSentinels => String::new(),
         };
         Ok((self.name(), text))
     }
@@ -156,6 +159,7 @@ impl Options {
                 "--stubs" => options.stubs = Some(value()?.into()),
                 "--wait-go" => options.wait_go = true,
                 "--sentinels" => source = Some(Source::Sentinels),
+                "--nccl-sentinels" => source = Some(Source::NcclSentinels),
                 "--process" => options.process = Some(value()?.to_string_lossy().into_owned()),
                 "--goes-on" => options.goes_on = true,
                 "--remove-stubs" => options.remove_stubs = true,

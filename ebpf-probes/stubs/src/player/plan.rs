@@ -222,7 +222,7 @@ impl Planner {
         let symbol = match wait.request.function.probe.library {
             Library::Amdhip => "hipEventRecord",
             Library::Cuda => "cuEventRecord",
-            Library::Cudart => "cudaEventRecord",
+            Library::Cudart | Library::Nccl => "cudaEventRecord",
         };
         if let Some((index, function)) = by_symbol(symbol) {
             let request = Request { stream, handle: UNTOLD + stream, ..Request::new(index, function) };

@@ -7,6 +7,8 @@
 
 mod account;
 mod libraries;
+mod nccl;
+mod nccl_real;
 mod nvidia;
 mod rig;
 mod rows;
@@ -27,5 +29,10 @@ fn calling_process() {
         && let Some((library, told)) = arguments.split_once('\n')
     {
         nvidia::call_everything(library, told);
+    }
+    if let Ok(arguments) = std::env::var(nccl_real::CALLER)
+        && let Some((library, told)) = arguments.split_once('\n')
+    {
+        nccl_real::call_everything(library, told);
     }
 }

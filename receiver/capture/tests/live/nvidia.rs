@@ -49,7 +49,7 @@ pub fn call_everything(library: &str, told: &str) {
 }
 
 /// The library from a wheel, kept beside the test's own build; `None`, said, where it cannot be had.
-fn library(package: &str, file: &str) -> Option<PathBuf> {
+pub fn library(package: &str, file: &str) -> Option<PathBuf> {
     let dir = std::env::current_exe().unwrap().parent()?.join("wheels").join(package);
     let find = || walk(&dir).into_iter().find(|p| p.file_name().is_some_and(|n| n == file));
     if let Some(found) = find() {

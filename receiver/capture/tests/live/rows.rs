@@ -54,7 +54,8 @@ fn every_row_and_twin_hits_as_often_as_it_was_called() {
     let made = sentinels(&mut rig);
     let mut expected = BTreeMap::new();
     made.iter().for_each(|c| *expected.entry(c.row).or_insert(0) += 1);
-    assert_eq!(expected.len(), PROBES.len(), "the sentinels call every row");
+    let device = PROBES.iter().filter(|p| p.library != table::Library::Nccl).count();
+    assert_eq!(expected.len(), device, "the sentinels call every row of a device");
     assert_eq!(hits(&rig.events), expected);
     let account = rig.capture.account();
     assert!(account.is_balanced() && account.lost() == 0 && account.unmatched == 0, "{account:?}");

@@ -4,10 +4,10 @@
 
 use table::counters::Drop;
 use table::fold::COUNTERS;
-use table::record::{CallRecord, Header, StepRecord};
+use table::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
-use crate::{Account, ClockOffsets, OperationTotal, ProcessId, ProcessInfo};
+use crate::{Account, ClockOffsets, OperationTotal, ProcessId, ProcessInfo, Told};
 
 /// Bytes being written.
 #[derive(Debug, Default)]
@@ -69,6 +69,7 @@ structs! {
         fresh, process_fresh, first_tid, device, work
     }
     CallRecord { header, result, device, handle, bytes, stream }
+    Told { header, result, device, arguments, entry, exit }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
     Account {
         at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,
@@ -106,6 +107,23 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
+/// Memory as it was: a length in bytes, at most [`TEXT_MAX`], and the bytes.
+impl Field for Vec<u8> {
+    fn put(&self, out: &mut Out) {
+        let bytes = &self[..self.len().min(TEXT_MAX)];
+        out.cut += u64::from(bytes.len() < self.len());
+        (bytes.len() as u16).put(out);
+        out.bytes.extend_from_slice(bytes);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let length = usize::from(u16::take(from)?);
+        let (bytes, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        Some(bytes.to_vec())
+    }
+}
+
 impl<A: Field, B: Field> Field for (A, B) {
     fn put(&self, out: &mut Out) {
         self.0.put(out);
@@ -140,7 +158,7 @@ macro_rules! counters {
     )*};
 }
 
-counters!(COUNTERS, Drop::ALL.len());
+counters!(COUNTERS, Drop::ALL.len(), ARGUMENTS);
 
 impl Field for Architecture {
     fn put(&self, out: &mut Out) {

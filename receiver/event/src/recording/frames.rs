@@ -18,6 +18,7 @@ pub(super) mod kind {
     pub(crate) const ACCOUNT: u16 = 22;
     pub(crate) const LOST: u16 = 23;
     pub(crate) const TICK: u16 = 24;
+    pub(crate) const TOLD: u16 = 25;
 }
 
 /// Writes an event's fields, and says which kind it is.
@@ -28,6 +29,7 @@ pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
         Event::Exit { process, at_ns } => fields(kind::EXIT, &(*process, *at_ns), out),
         Event::Step(step) => fields(kind::STEP, step, out),
         Event::Call(call) => fields(kind::CALL, call, out),
+        Event::Told(told) => fields(kind::TOLD, told, out),
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
         Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
@@ -61,6 +63,7 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::EXIT => <(ProcessId, u64)>::take(from).map(|(process, at_ns)| Event::Exit { process, at_ns }),
         kind::STEP => Field::take(from).map(Event::Step),
         kind::CALL => Field::take(from).map(Event::Call),
+        kind::TOLD => Field::take(from).map(Event::Told),
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
         kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
         kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),

@@ -10,7 +10,7 @@ use table::record::{CallRecord, Header, StepRecord};
 
 use super::frames::kind;
 use super::*;
-use crate::{Account, Event, EventSource, OperationTotal, ProcessId, ProcessInfo};
+use crate::{Account, Event, EventSource, OperationTotal, ProcessId, ProcessInfo, Told};
 
 fn info() -> Info {
     Info::here("0.1.0", ClockOffsets { at_ns: 5, to_unix_ns: 7, to_boottime_ns: -3 })
@@ -71,6 +71,15 @@ fn call() -> impl Strategy<Value = Event> {
     (header(), any::<(u32, i32, u64, u64, u64)>()).prop_map(
         |(header, (result, device, handle, bytes, stream))| {
             Event::Call(CallRecord { header, result, device, handle, bytes, stream })
+        },
+    )
+}
+
+fn told() -> impl Strategy<Value = Event> {
+    let memory = || prop::collection::vec(any::<u8>(), 0..600);
+    (header(), any::<(u32, i32, [u64; 8])>(), memory(), memory()).prop_map(
+        |(header, (result, device, arguments), entry, exit)| {
+            Event::Told(Told { header, result, device, arguments, entry, exit })
         },
     )
 }
@@ -160,6 +169,7 @@ fn event() -> impl Strategy<Value = Event> {
         (process(), any::<u64>()).prop_map(|(process, at_ns)| Event::Exit { process, at_ns }),
         step(),
         call(),
+        told(),
         operation(),
         account(),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),

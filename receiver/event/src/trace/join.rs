@@ -383,6 +383,7 @@ fn library_name(library: Library) -> &'static str {
         Library::Amdhip => "libamdhip64.so",
         Library::Cuda => "libcuda.so",
         Library::Cudart => "libcudart.so",
+        Library::Nccl => "libnccl.so",
     }
 }
 

@@ -157,3 +157,10 @@ pub(super) static HIP: &[(u32, &str)] = &[
     (911, "hipErrorInvalidChannelDescriptor"), (912, "hipErrorInvalidTexture"), (999, "hipErrorUnknown"),
     (1052, "hipErrorRuntimeMemory"), (1053, "hipErrorRuntimeOther"),
 ];
+
+/// `ncclResult_t`, from `nccl.h` of NCCL 2.32.
+#[rustfmt::skip]
+pub(super) static NCCL: &[(u32, &str)] = &[
+    (1, "ncclUnhandledCudaError"), (2, "ncclSystemError"), (3, "ncclInternalError"), (4, "ncclInvalidArgument"),
+    (5, "ncclInvalidUsage"), (6, "ncclRemoteError"), (7, "ncclInProgress"), (8, "ncclTimeout"),
+];

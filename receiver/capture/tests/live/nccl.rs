@@ -1,0 +1,75 @@
+//! NCCL's rows: every function called once with arguments no two of which are alike, and told as it was called.
+
+use event::{Event, Told};
+use stubs::oracle::{Line, NcclLine, read};
+use table::{Library, PROBES, row};
+
+use crate::rig::{Rig, rig, settings};
+
+/// What the kernel told of NCCL.
+pub fn told(rig: &Rig) -> Vec<Told> {
+    rig.events.iter().filter_map(|e| if let Event::Told(t) = e { Some(t.clone()) } else { None }).collect()
+}
+
+/// What players say that they called.
+pub fn made(rig: &Rig) -> Vec<NcclLine> {
+    let lines = read(&rig.oracle()).unwrap().into_iter();
+    lines.filter_map(|l| if let Line::Nccl(call) = l { Some(call) } else { None }).collect()
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A record is of the call that the line tells of: everything that it says is true.
+#[track_caller]
+pub fn compare(told: &Told, made: &NcclLine) {
+    let symbol = &made.symbol;
+    assert_eq!((told.header.row, told.result), (made.row, made.result), "{symbol}");
+    assert_eq!((told.header.pid, told.header.tid), (made.pid, made.tid), "{symbol}");
+    let by_value = row(made.row).unwrap().wiring.told.by_value;
+    for (at, (seen, passed)) in told.arguments.iter().zip(&made.arguments).enumerate() {
+        match (by_value, at) {
+            // Where the id stands is the compiler's choice; that it was found shows in its bytes.
+            (true, 2) => {}
+            // Typed arguments: of an `int` the low half counts.
+            (true, 1 | 3) => assert_eq!(*seen as u32, *passed as u32, "{symbol}: argument {}", at + 1),
+            _ => assert_eq!(seen, passed, "{symbol}: argument {}", at + 1),
+        }
+    }
+    let beyond = told.arguments.get(made.arguments.len()..).unwrap_or_default();
+    assert!(beyond.iter().all(|a| *a == 0), "{symbol}: {beyond:x?}");
+    assert_eq!((hex(&told.entry), hex(&told.exit)), (made.entry.clone(), made.exit.clone()), "{symbol}");
+    assert!(told.header.entry_ns >= made.entry_ns && told.exit_ns() <= made.exit_ns, "{symbol}");
+}
+
+/// ncclUniqueId read as a pointer on x86-64: rank, nranks, communicator were 0 for every collective.
+#[test]
+fn every_nccl_row_is_told_with_its_arguments_and_the_memory_behind_them() {
+    let Some(mut rig) = rig("nccl-rows", &settings()) else { return };
+    let player = rig.player(&["--nccl-sentinels"]);
+    rig.play(player);
+    let (told, made) = (told(&rig), made(&rig));
+    let rows = PROBES.iter().filter(|p| p.library == Library::Nccl);
+    assert!(rows.clone().all(|p| made.iter().any(|m| m.row == p.id)), "the player calls every row");
+    for call in &made {
+        let mut of_call =
+            told.iter().filter(|t| t.header.entry_ns >= call.entry_ns && t.exit_ns() <= call.exit_ns);
+        match call.symbol.as_ref() {
+            // It asks for an id itself, which nobody else shows.
+            "ncclCommInitAll" => {
+                compare(of_call.clone().find(|t| t.header.row == call.row).unwrap(), call);
+                assert_eq!(of_call.count(), 2, "{told:#x?}");
+            }
+            // `ncclBcast` calls `ncclBroadcast`: one call.
+            symbol => {
+                compare(of_call.next().unwrap_or_else(|| panic!("{symbol} is not told")), call);
+                assert_eq!(of_call.next(), None, "{symbol} is told once");
+            }
+        }
+    }
+    let account = rig.capture.account();
+    assert_eq!((account.hits, account.delivered), (told.len() as u64, told.len() as u64), "{account:?}");
+    assert_eq!((account.suppressed, account.lost(), account.unmatched), (1, 0, 0), "{account:?}");
+    assert!(account.is_balanced(), "{account:?}");
+}
