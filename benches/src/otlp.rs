@@ -1,7 +1,7 @@
-//! OTLP over gRPC for measuring: a load that is built once and sent many times, and a sink that counts items.
+//! OTLP over gRPC for measuring: a load that is encoded once and sent many times, and a sink that counts items.
 //!
 //! Neither takes part in what is measured, which is the process between; both are kept lean all the same, since they
-//! share its machine.
+//! share its machine, and since a sink that is slow would measure the memory of queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,28 +9,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
-    MetricsService, MetricsServiceServer,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
-    TraceService, TraceServiceServer,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
     Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, metric, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message as _;
+use prost::bytes::{Buf as _, BufMut as _, Bytes};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::{NamedService, UnaryService};
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
@@ -38,6 +34,13 @@ use tonic::{Request, Response, Status};
 pub const ITEMS: usize = 1000;
 /// Senders at once, each with a connection of its own.
 const SENDERS: usize = 4;
+
+const METRICS_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+const TRACES_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/// The fields that lead to an item: resource, scope, metric, gauge, point; resource, scope, span.
+const TO_POINTS: &[u64] = &[1, 2, 2, 5, 1];
+const TO_SPANS: &[u64] = &[1, 2, 2];
 
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,20 @@ impl Load {
         match self {
             Load::Metrics => "data points",
             Load::Traces => "spans",
+        }
+    }
+
+    fn path(self) -> PathAndQuery {
+        PathAndQuery::from_static(match self {
+            Load::Metrics => METRICS_PATH,
+            Load::Traces => TRACES_PATH,
+        })
+    }
+
+    fn request(self) -> Bytes {
+        match self {
+            Load::Metrics => metrics().encode_to_vec().into(),
+            Load::Traces => traces().encode_to_vec().into(),
         }
     }
 }
@@ -117,6 +134,44 @@ fn traces() -> ExportTraceServiceRequest {
     ExportTraceServiceRequest { resource_spans }
 }
 
+/// Messages as the bytes that they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Raw;
+    type Decoder = Raw;
+
+    fn encoder(&mut self) -> Raw {
+        Raw
+    }
+
+    fn decoder(&mut self) -> Raw {
+        Raw
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
 /// Where the load goes.
 #[derive(Debug)]
 pub struct Target {
@@ -131,35 +186,26 @@ impl Target {
         let endpoint = Channel::from_shared(format!("http://localhost:{port}"))?;
         let connect = async {
             let deadline = Instant::now() + Duration::from_secs(20);
-            loop {
+            let mut channels = Vec::new();
+            while channels.len() < SENDERS {
                 match endpoint.connect().await {
-                    Ok(channel) => return Ok(channel),
+                    Ok(channel) => channels.push(channel),
                     Err(e) if Instant::now() > deadline => return Err(e),
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
             }
+            Ok(channels)
         };
-        runtime.block_on(connect)?;
-        let connect_all = async {
-            let mut channels = Vec::new();
-            for _ in 0..SENDERS {
-                channels.push(endpoint.connect().await?);
-            }
-            Ok::<_, tonic::transport::Error>(channels)
-        };
-        let channels = runtime.block_on(connect_all)?;
+        let channels = runtime.block_on(connect)?;
         Ok(Target { runtime, channels })
     }
 
     /// Sends so many requests, and waits for all answers. What is refused for now is sent again.
     pub fn send(&self, load: Load, requests: usize) -> anyhow::Result<()> {
-        let each = requests / SENDERS;
-        let mut senders = tokio::task::JoinSet::new();
+        let (request, mut senders) = (load.request(), tokio::task::JoinSet::new());
         for channel in self.channels.clone() {
-            match load {
-                Load::Metrics => senders.spawn_on(send_metrics(channel, each), self.runtime.handle()),
-                Load::Traces => senders.spawn_on(send_traces(channel, each), self.runtime.handle()),
-            };
+            let sending = send(channel, load, request.clone(), requests / SENDERS);
+            senders.spawn_on(sending, self.runtime.handle());
         }
         self.runtime.block_on(async {
             while let Some(sent) = senders.join_next().await {
@@ -170,31 +216,20 @@ impl Target {
     }
 }
 
-async fn send_metrics(channel: Channel, requests: usize) -> anyhow::Result<()> {
-    let (mut client, request) = (MetricsServiceClient::new(channel), metrics());
+async fn send(channel: Channel, load: Load, request: Bytes, requests: usize) -> anyhow::Result<()> {
+    let mut client = Grpc::new(channel);
     for _ in 0..requests {
-        while let Err(status) = client.export(request.clone()).await {
-            wait_if_retryable(&status).await?;
+        loop {
+            client.ready().await?;
+            match client.unary(Request::new(request.clone()), load.path(), Raw).await {
+                Ok(_) => break,
+                Err(status) if status.code() == tonic::Code::Unavailable => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(status) => bail!("{status}"),
+            }
         }
     }
-    Ok(())
-}
-
-async fn send_traces(channel: Channel, requests: usize) -> anyhow::Result<()> {
-    let (mut client, request) = (TraceServiceClient::new(channel), traces());
-    for _ in 0..requests {
-        while let Err(status) = client.export(request.clone()).await {
-            wait_if_retryable(&status).await?;
-        }
-    }
-    Ok(())
-}
-
-async fn wait_if_retryable(status: &Status) -> anyhow::Result<()> {
-    if status.code() != tonic::Code::Unavailable {
-        bail!("{status}");
-    }
-    tokio::time::sleep(Duration::from_millis(10)).await;
     Ok(())
 }
 
@@ -207,9 +242,6 @@ pub struct Sink {
     items: Arc<AtomicU64>,
 }
 
-#[derive(Clone, Debug)]
-struct Counting(Arc<AtomicU64>);
-
 impl Sink {
     /// Listens on a free port.
     pub fn start() -> anyhow::Result<Self> {
@@ -217,11 +249,10 @@ impl Sink {
         let listener = runtime.block_on(TcpListener::bind("localhost:0"))?;
         let port = listener.local_addr()?.port();
         let items = Arc::new(AtomicU64::new(0));
-        let counting = Counting(items.clone());
-        let limit = 64 * 1024 * 1024;
-        let server = Server::builder()
-            .add_service(MetricsServiceServer::new(counting.clone()).max_decoding_message_size(limit))
-            .add_service(TraceServiceServer::new(counting).max_decoding_message_size(limit));
+        let server =
+            Server::builder()
+                .add_service(Counting::<true>(items.clone()))
+                .add_service(Counting::<false>(items.clone()));
         let incoming = tonic::transport::server::TcpIncoming::from(listener);
         runtime.spawn(async move { _ = server.serve_with_incoming(incoming).await });
         Ok(Sink { _runtime: runtime, port, items })
@@ -246,36 +277,86 @@ impl Sink {
     }
 }
 
-#[tonic::async_trait]
-impl MetricsService for Counting {
-    async fn export(
-        &self,
-        request: Request<ExportMetricsServiceRequest>,
-    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        let request = request.into_inner();
-        let metrics = request.resource_metrics.iter().flat_map(|r| &r.scope_metrics).flat_map(|s| &s.metrics);
-        let points = metrics.map(|m| match &m.data {
-            Some(metric::Data::Gauge(gauge)) => gauge.data_points.len() as u64,
-            _ => 0,
-        });
-        self.0.fetch_add(points.sum(), Ordering::Relaxed);
-        Ok(Response::new(ExportMetricsServiceResponse::default()))
+/// The service of a signal: of metrics, or of traces.
+#[derive(Clone, Debug)]
+struct Counting<const METRICS: bool>(Arc<AtomicU64>);
+
+impl NamedService for Counting<true> {
+    const NAME: &'static str = "opentelemetry.proto.collector.metrics.v1.MetricsService";
+}
+
+impl NamedService for Counting<false> {
+    const NAME: &'static str = "opentelemetry.proto.collector.trace.v1.TraceService";
+}
+
+impl<const METRICS: bool> Service<http::Request<Body>> for Counting<METRICS> {
+    type Response = http::Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let counting = self.clone();
+        Box::pin(async move {
+            let limit = 64 * 1024 * 1024;
+            let mut server = tonic::server::Grpc::new(Raw).max_decoding_message_size(limit);
+            Ok(server.unary(counting, request).await)
+        })
     }
 }
 
-#[tonic::async_trait]
-impl TraceService for Counting {
-    async fn export(
-        &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let request = request.into_inner();
-        let spans = request.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len() as u64);
-        self.0.fetch_add(spans.sum(), Ordering::Relaxed);
-        Ok(Response::new(ExportTraceServiceResponse::default()))
+impl<const METRICS: bool> UnaryService<Bytes> for Counting<METRICS> {
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>, Status>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let way = if METRICS { TO_POINTS } else { TO_SPANS };
+        self.0.fetch_add(count(&request.into_inner(), way), Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Response::new(Bytes::new()))))
     }
+}
+
+/// The messages at the end of `way`, field by field, without building any: see the encoding of protobuf.
+fn count(message: &[u8], way: &[u64]) -> u64 {
+    let Some((first, way)) = way.split_first() else { return 1 };
+    let (mut rest, mut found) = (message, 0);
+    while let Some((key, length)) = field(&mut rest) {
+        let Some((inside, behind)) = rest.split_at_checked(length) else { break };
+        if key == first << 3 | 2 {
+            found += count(inside, way);
+        }
+        rest = behind;
+    }
+    found
+}
+
+/// Takes the key of a field off, and says how many bytes belong to it.
+fn field(rest: &mut &[u8]) -> Option<(u64, usize)> {
+    let key = prost::encoding::decode_varint(rest).ok()?;
+    let length = match key & 7 {
+        0 => rest.iter().position(|byte| byte & 0x80 == 0)? + 1,
+        1 => 8,
+        2 => prost::encoding::decode_varint(rest).ok()? as usize,
+        5 => 4,
+        _ => return None,
+    };
+    Some((key, length))
 }
 
 fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_holds_as_many_items_as_it_says() {
+        assert_eq!(count(&Load::Metrics.request(), TO_POINTS), ITEMS as u64);
+        assert_eq!(count(&Load::Traces.request(), TO_SPANS), ITEMS as u64);
+    }
 }

@@ -1,7 +1,5 @@
 //! When two batches say the same although they are not equal field by field.
 
-use std::sync::Arc;
-
 use component::Data;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -56,7 +54,7 @@ type Edit<'e> = &'e mut dyn FnMut(Part<'_>);
 fn edit(mut data: Data, edit: Edit<'_>) -> Data {
     match &mut data {
         Data::Logs(d) => {
-            for r in &mut Arc::make_mut(d).resource_logs {
+            for r in &mut d.make_mut().resource_logs {
                 resource(&mut r.resource, edit);
                 for s in &mut r.scope_logs {
                     scope(&mut s.scope, edit);
@@ -68,7 +66,7 @@ fn edit(mut data: Data, edit: Edit<'_>) -> Data {
             }
         }
         Data::Metrics(d) => {
-            for r in &mut Arc::make_mut(d).resource_metrics {
+            for r in &mut d.make_mut().resource_metrics {
                 resource(&mut r.resource, edit);
                 for s in &mut r.scope_metrics {
                     scope(&mut s.scope, edit);
@@ -77,7 +75,7 @@ fn edit(mut data: Data, edit: Edit<'_>) -> Data {
             }
         }
         Data::Traces(d) => {
-            for r in &mut Arc::make_mut(d).resource_spans {
+            for r in &mut d.make_mut().resource_spans {
                 resource(&mut r.resource, edit);
                 for s in &mut r.scope_spans {
                     scope(&mut s.scope, edit);
@@ -91,7 +89,7 @@ fn edit(mut data: Data, edit: Edit<'_>) -> Data {
             }
         }
         Data::Profiles(d) => {
-            for r in &mut Arc::make_mut(d).resource_profiles {
+            for r in &mut d.make_mut().resource_profiles {
                 resource(&mut r.resource, edit);
             }
         }

@@ -103,14 +103,15 @@ mod tests {
     use opentelemetry_proto::tonic::logs::v1::LogsData;
 
     use super::*;
+    use crate::Payload;
 
     /// Answers as told, and remembers whether the data was its own.
     struct Fake(Result<(), Refused>, Mutex<Vec<bool>>);
 
     impl Consumer for Fake {
         fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-            let Data::Logs(mut logs) = data else { unreachable!("only logs are sent") };
-            self.1.lock().unwrap().push(Arc::get_mut(&mut logs).is_some());
+            let Data::Logs(logs) = data else { unreachable!("only logs are sent") };
+            self.1.lock().unwrap().push(logs.holders() == 1);
             let answer = self.0.clone();
             Box::pin(async move { answer })
         }
@@ -122,7 +123,7 @@ mod tests {
             answers.iter().map(|a| Arc::new(Fake(a.clone(), Mutex::default()))).collect();
         let fan_out = FanOut::over(fakes.iter().map(|f| f.clone() as Arc<dyn Consumer>).collect());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let answer = runtime.block_on(fan_out.consume(Data::Logs(Arc::new(LogsData::default()))));
+        let answer = runtime.block_on(fan_out.consume(Data::Logs(Payload::new(LogsData::default()))));
         let owned = fakes.iter().flat_map(|f| f.1.lock().unwrap().clone()).collect();
         (answer, owned)
     }

@@ -1,16 +1,17 @@
 //! Telemetry in flight: one OTLP request body of one signal.
 //!
-//! Shared by [`Arc`], copied only by a component that changes it (`Arc::make_mut`), as the Go Collector
-//! clones for a consumer that mutates.
-
-use std::sync::Arc;
+//! Shared, copied only by a component that changes it ([`Payload::make_mut`]), as the Go Collector clones for a
+//! consumer that mutates, and decoded only for one that looks into it.
 
 use opentelemetry_proto::tonic::logs::v1::LogsData;
 use opentelemetry_proto::tonic::metrics::v1::{MetricsData, metric};
 use opentelemetry_proto::tonic::profiles::v1development::ProfilesData;
 use opentelemetry_proto::tonic::trace::v1::TracesData;
 use prost::bytes::{Buf, BufMut};
-use prost::{DecodeError, Message};
+use prost::{DecodeError, Message as _};
+
+use crate::payload::Payload;
+use crate::wire::{self, WireError};
 
 /// The kind of telemetry a pipeline carries.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -43,17 +44,28 @@ impl Signal {
     }
 }
 
+/// Why bytes are no data of a signal.
+#[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
+pub enum DataError {
+    /// They are no message of OTLP.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// They are no profiles.
+    #[error(transparent)]
+    Profiles(#[from] DecodeError),
+}
+
 /// One batch of telemetry, as OTLP's messages.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     /// Log records by resource and scope.
-    Logs(Arc<LogsData>),
+    Logs(Payload<LogsData>),
     /// Metric points by resource and scope.
-    Metrics(Arc<MetricsData>),
+    Metrics(Payload<MetricsData>),
     /// Spans by resource and scope.
-    Traces(Arc<TracesData>),
+    Traces(Payload<TracesData>),
     /// Profiles by resource and scope, and the dictionary they refer to.
-    Profiles(Arc<ProfilesData>),
+    Profiles(Payload<ProfilesData>),
 }
 
 impl Data {
@@ -67,14 +79,38 @@ impl Data {
         }
     }
 
-    /// Reads the protobuf of a signal's data, which is that of its export request, too.
-    pub fn decode(signal: Signal, bytes: impl Buf) -> Result<Data, DecodeError> {
+    /// Takes the protobuf of a signal's data, which is that of its export request, too. It is checked here, and
+    /// decoded when somebody looks into it.
+    pub fn decode(signal: Signal, mut bytes: impl Buf) -> Result<Data, DataError> {
+        let bytes = bytes.copy_to_bytes(bytes.remaining());
+        let items = wire::check(signal, &bytes).transpose()?.unwrap_or_default();
         Ok(match signal {
-            Signal::Logs => Data::Logs(Arc::new(Message::decode(bytes)?)),
-            Signal::Metrics => Data::Metrics(Arc::new(Message::decode(bytes)?)),
-            Signal::Traces => Data::Traces(Arc::new(Message::decode(bytes)?)),
-            Signal::Profiles => Data::Profiles(Arc::new(Message::decode(bytes)?)),
+            Signal::Logs => Data::Logs(Payload::from_wire(bytes, items)),
+            Signal::Metrics => Data::Metrics(Payload::from_wire(bytes, items)),
+            Signal::Traces => Data::Traces(Payload::from_wire(bytes, items)),
+            Signal::Profiles => Data::Profiles(Payload::new(ProfilesData::decode(bytes)?)),
         })
+    }
+
+    /// Puts another batch behind this one without looking into either, where that can be done; the other one comes
+    /// back where it cannot.
+    pub fn join(&mut self, other: Data) -> Result<(), Data> {
+        match (self, other) {
+            (Data::Logs(d), Data::Logs(other)) => d.join(other).map_err(Data::Logs),
+            (Data::Metrics(d), Data::Metrics(other)) => d.join(other).map_err(Data::Metrics),
+            (Data::Traces(d), Data::Traces(other)) => d.join(other).map_err(Data::Traces),
+            (_, other) => Err(other),
+        }
+    }
+
+    /// The number of items, where it is known without looking.
+    fn known_items(&self) -> Option<usize> {
+        match self {
+            Data::Logs(d) => d.items(),
+            Data::Metrics(d) => d.items(),
+            Data::Traces(d) => d.items(),
+            Data::Profiles(d) => d.items(),
+        }
     }
 
     /// The size as protobuf, in bytes.
@@ -89,17 +125,20 @@ impl Data {
 
     /// Appends it as protobuf to a buffer that grows as it is written.
     pub fn encode(&self, out: &mut impl BufMut) {
-        let encoded = match self {
+        match self {
             Data::Logs(d) => d.encode(out),
             Data::Metrics(d) => d.encode(out),
             Data::Traces(d) => d.encode(out),
             Data::Profiles(d) => d.encode(out),
-        };
-        encoded.expect("the buffer grows as it is written");
+        }
     }
 
     /// The number of log records, metric points, spans or profile samples inside.
     pub fn items(&self) -> usize {
+        self.known_items().unwrap_or_else(|| self.counted_items())
+    }
+
+    fn counted_items(&self) -> usize {
         match self {
             Data::Logs(d) => {
                 d.resource_logs.iter().flat_map(|r| &r.scope_logs).map(|s| s.log_records.len()).sum()

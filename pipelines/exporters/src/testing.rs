@@ -2,6 +2,7 @@
 //! with TLS if asked, and keeps what it was sent. It knows nothing of tonic: what gRPC is on the wire is
 //! written out here, so that a misunderstanding on our side shows.
 
+use component::Payload;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -248,12 +249,12 @@ pub(crate) fn span(name: &str) -> Data {
     };
     let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
     let resource = ResourceSpans { scope_spans, ..ResourceSpans::default() };
-    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource] }))
+    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }))
 }
 
 /// The batch that a request's bytes hold.
 pub(crate) fn traces(bytes: &[u8]) -> Data {
-    Data::Traces(Arc::new(TracesData::decode(bytes).unwrap()))
+    Data::Traces(Payload::new(TracesData::decode(bytes).unwrap()))
 }
 
 /// What `build` says about a section.

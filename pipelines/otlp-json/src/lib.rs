@@ -13,7 +13,7 @@ mod reader;
 mod tables;
 mod writer;
 
-use std::sync::Arc;
+use component::Payload;
 
 use component::{Data, Signal};
 
@@ -52,20 +52,20 @@ pub fn from_slice<M: Message>(bytes: &[u8]) -> Result<M, JsonError> {
 /// A batch as the JSON of its signal's export request, on one line.
 pub fn encode(data: &Data) -> Vec<u8> {
     match data {
-        Data::Logs(d) => to_vec(d.as_ref()),
-        Data::Metrics(d) => to_vec(d.as_ref()),
-        Data::Traces(d) => to_vec(d.as_ref()),
-        Data::Profiles(d) => to_vec(d.as_ref()),
+        Data::Logs(d) => to_vec(&**d),
+        Data::Metrics(d) => to_vec(&**d),
+        Data::Traces(d) => to_vec(&**d),
+        Data::Profiles(d) => to_vec(&**d),
     }
 }
 
 /// The batch in the JSON of an export request of `signal`.
 pub fn decode(signal: Signal, bytes: &[u8]) -> Result<Data, JsonError> {
     Ok(match signal {
-        Signal::Logs => Data::Logs(Arc::new(from_slice(bytes)?)),
-        Signal::Metrics => Data::Metrics(Arc::new(from_slice(bytes)?)),
-        Signal::Traces => Data::Traces(Arc::new(from_slice(bytes)?)),
-        Signal::Profiles => Data::Profiles(Arc::new(from_slice(bytes)?)),
+        Signal::Logs => Data::Logs(Payload::new(from_slice(bytes)?)),
+        Signal::Metrics => Data::Metrics(Payload::new(from_slice(bytes)?)),
+        Signal::Traces => Data::Traces(Payload::new(from_slice(bytes)?)),
+        Signal::Profiles => Data::Profiles(Payload::new(from_slice(bytes)?)),
     })
 }
 

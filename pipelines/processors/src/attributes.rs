@@ -72,7 +72,7 @@ impl Attributes {
     fn change(&self, data: &mut Data) {
         match data {
             Data::Logs(d) => {
-                for r in &mut Arc::make_mut(d).resource_logs {
+                for r in &mut d.make_mut().resource_logs {
                     for s in &mut r.scope_logs {
                         for record in &mut s.log_records {
                             let subject =
@@ -85,7 +85,7 @@ impl Attributes {
                 }
             }
             Data::Metrics(d) => {
-                for r in &mut Arc::make_mut(d).resource_metrics {
+                for r in &mut d.make_mut().resource_metrics {
                     for s in &mut r.scope_metrics {
                         for metric in &mut s.metrics {
                             let subject =
@@ -98,7 +98,7 @@ impl Attributes {
                 }
             }
             Data::Traces(d) => {
-                for r in &mut Arc::make_mut(d).resource_spans {
+                for r in &mut d.make_mut().resource_spans {
                     for s in &mut r.scope_spans {
                         for span in &mut s.spans {
                             let subject =

@@ -64,16 +64,16 @@ impl Resource {
     fn change(&self, data: &mut Data) {
         match data {
             Data::Logs(d) => {
-                Arc::make_mut(d).resource_logs.iter_mut().for_each(|r| self.apply(&mut r.resource));
+                d.make_mut().resource_logs.iter_mut().for_each(|r| self.apply(&mut r.resource));
             }
             Data::Metrics(d) => {
-                Arc::make_mut(d).resource_metrics.iter_mut().for_each(|r| self.apply(&mut r.resource));
+                d.make_mut().resource_metrics.iter_mut().for_each(|r| self.apply(&mut r.resource));
             }
             Data::Traces(d) => {
-                Arc::make_mut(d).resource_spans.iter_mut().for_each(|r| self.apply(&mut r.resource));
+                d.make_mut().resource_spans.iter_mut().for_each(|r| self.apply(&mut r.resource));
             }
             Data::Profiles(d) => {
-                Arc::make_mut(d).resource_profiles.iter_mut().for_each(|r| self.apply(&mut r.resource));
+                d.make_mut().resource_profiles.iter_mut().for_each(|r| self.apply(&mut r.resource));
             }
         }
     }

@@ -8,6 +8,7 @@
 //! ```
 //! Who sent the request is not stored: authentication data stays out of files.
 
+use component::DataError;
 use std::sync::Arc;
 
 use component::context::{Context, Metadata};
@@ -29,8 +30,11 @@ pub(crate) enum PayloadError {
     #[error("a stored request of {0} bytes is cut off")]
     Short(usize),
     /// What is inside is no protobuf.
+    #[error("the context of a stored request cannot be decoded: {0}")]
+    Context(#[from] prost::DecodeError),
+    /// Its data is none.
     #[error("a stored request cannot be decoded: {0}")]
-    Proto(#[from] prost::DecodeError),
+    Data(#[from] DataError),
 }
 
 #[derive(Clone, Message, PartialEq)]
@@ -81,6 +85,7 @@ pub(crate) fn decode(signal: Signal, bytes: &[u8]) -> Result<(Data, Context), Pa
 
 #[cfg(test)]
 mod tests {
+    use component::Payload;
     use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
 
     use super::*;
@@ -91,7 +96,7 @@ mod tests {
         metadata.add("tenant", "a");
         metadata.add("tenant", "b");
         metadata.add("x", "");
-        let data = Data::Logs(Arc::new(LogsData { resource_logs: vec![resource] }));
+        let data = Data::Logs(Payload::new(LogsData { resource_logs: vec![resource] }));
         (data, Context { metadata: Arc::new(metadata), ..Context::default() })
     }
 

@@ -5,9 +5,8 @@
 //! The one idea: a batch is lists in lists, so that a cut through a list is a cut through one of its parts.
 //! Profiles are neither joined nor cut: what they hold are numbers in a dictionary of their own.
 
-use std::sync::Arc;
-
 use component::Data;
+use component::Payload;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -31,17 +30,18 @@ pub fn is_divisible(data: &Data) -> bool {
     !matches!(data, Data::Profiles(_))
 }
 
-/// Appends `more` to `held`. Both are of one signal, and can be joined.
+/// Appends `more` to `held`. Both are of one signal, and can be joined. What nobody looked into stays bytes.
 pub fn append(held: &mut Data, more: Data) {
+    let Err(more) = held.join(more) else { return };
     match (held, more) {
         (Data::Logs(held), Data::Logs(more)) => {
-            Arc::make_mut(held).resource_logs.append(&mut Arc::unwrap_or_clone(more).resource_logs);
+            held.make_mut().resource_logs.append(&mut more.into_inner().resource_logs);
         }
         (Data::Metrics(held), Data::Metrics(more)) => {
-            Arc::make_mut(held).resource_metrics.append(&mut Arc::unwrap_or_clone(more).resource_metrics);
+            held.make_mut().resource_metrics.append(&mut more.into_inner().resource_metrics);
         }
         (Data::Traces(held), Data::Traces(more)) => {
-            Arc::make_mut(held).resource_spans.append(&mut Arc::unwrap_or_clone(more).resource_spans);
+            held.make_mut().resource_spans.append(&mut more.into_inner().resource_spans);
         }
         (held, more) => unreachable!("{:?} cannot be joined to {:?}", more.signal(), held.signal()),
     }
@@ -56,16 +56,16 @@ pub fn split_front(data: &mut Data, items: usize) -> Data {
 pub fn split_front_by(data: &mut Data, most: usize, unit: Unit) -> Data {
     match data {
         Data::Logs(d) => {
-            let resource_logs = cut(&mut Arc::make_mut(d).resource_logs, most, unit);
-            Data::Logs(Arc::new(LogsData { resource_logs }))
+            let resource_logs = cut(&mut d.make_mut().resource_logs, most, unit);
+            Data::Logs(Payload::new(LogsData { resource_logs }))
         }
         Data::Metrics(d) => {
-            let resource_metrics = cut(&mut Arc::make_mut(d).resource_metrics, most, unit);
-            Data::Metrics(Arc::new(MetricsData { resource_metrics }))
+            let resource_metrics = cut(&mut d.make_mut().resource_metrics, most, unit);
+            Data::Metrics(Payload::new(MetricsData { resource_metrics }))
         }
         Data::Traces(d) => {
-            let resource_spans = cut(&mut Arc::make_mut(d).resource_spans, most, unit);
-            Data::Traces(Arc::new(TracesData { resource_spans }))
+            let resource_spans = cut(&mut d.make_mut().resource_spans, most, unit);
+            Data::Traces(Payload::new(TracesData { resource_spans }))
         }
         Data::Profiles(_) => unreachable!("profiles are not cut"),
     }

@@ -1,6 +1,7 @@
 //! What the stack promises to the sender and to the log: every item ends in exactly one count, whatever the
 //! other side does. Time is tokio's paused clock.
 
+use component::Payload;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::*;
 fn spans(count: usize) -> Data {
     let scope = ScopeSpans { spans: vec![Span::default(); count], ..ScopeSpans::default() };
     let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
-    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource] }))
+    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }))
 }
 
 /// The other side: answers from a script, then takes everything; notes when it was asked. Closed gates make
@@ -219,9 +220,9 @@ async fn one_signal_does_not_fill_the_queue_of_another() {
     let queue = QueueConfig { queue_size: 1, ..QueueConfig::default() };
     let stack = Stack::on(&peer, Some(queue), None).await;
     stack.front.consume(spans(1)).await.unwrap();
-    stack.front.consume(Data::Logs(Arc::default())).await.unwrap();
-    stack.front.consume(Data::Metrics(Arc::default())).await.unwrap();
-    assert!(stack.front.consume(Data::Logs(Arc::default())).await.is_err());
+    stack.front.consume(Data::Logs(Payload::default())).await.unwrap();
+    stack.front.consume(Data::Metrics(Payload::default())).await.unwrap();
+    assert!(stack.front.consume(Data::Logs(Payload::default())).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

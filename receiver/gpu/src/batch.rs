@@ -1,6 +1,6 @@
 //! Telemetry that is ready, as pipelines take it.
 
-use std::sync::Arc;
+use component::Payload;
 
 use component::Data;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
@@ -26,7 +26,7 @@ pub type Sink<'a> = &'a mut dyn FnMut(Batch);
 
 /// Points of several resources; `is_repeated` where the next collection says the same again.
 pub(crate) fn metrics(resource_metrics: Vec<ResourceMetrics>, is_repeated: bool) -> Batch {
-    Batch { data: Data::Metrics(Arc::new(MetricsData { resource_metrics })), is_repeated }
+    Batch { data: Data::Metrics(Payload::new(MetricsData { resource_metrics })), is_repeated }
 }
 
 /// Metrics of one resource.
@@ -57,7 +57,7 @@ fn traces(resource: &Resource, spans: Vec<Span>) -> Data {
         scope_spans: vec![scope_spans],
         schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
     };
-    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource_spans] }))
+    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource_spans] }))
 }
 
 fn log_records(resource: &Resource, log_records: Vec<LogRecord>) -> Data {
@@ -67,7 +67,7 @@ fn log_records(resource: &Resource, log_records: Vec<LogRecord>) -> Data {
         scope_logs: vec![scope_logs],
         schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
     };
-    Data::Logs(Arc::new(LogsData { resource_logs: vec![resource_logs] }))
+    Data::Logs(Payload::new(LogsData { resource_logs: vec![resource_logs] }))
 }
 
 /// The scope of everything that this receiver emits, as OTLP has it.

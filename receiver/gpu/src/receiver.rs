@@ -306,7 +306,7 @@ mod tests {
     fn batch(is_repeated: bool) -> Batch {
         let scope_logs = ScopeLogs { log_records: vec![LogRecord::default()], ..ScopeLogs::default() };
         let resource_logs = ResourceLogs { scope_logs: vec![scope_logs], ..ResourceLogs::default() };
-        let data = Data::Logs(Shares::new(LogsData { resource_logs: vec![resource_logs] }));
+        let data = Data::Logs(Payload::new(LogsData { resource_logs: vec![resource_logs] }));
         Batch { data, is_repeated }
     }
 

@@ -1,6 +1,7 @@
 //! What a sender sees and what the pipeline gets. The senders here are tonic's generated clients and plain
 //! HTTP/1.1, not our own exporters.
 
+use component::Payload;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ fn data(signal: Signal) -> Data {
         let scope_profiles = vec![profiles::ScopeProfiles { profiles: vec![profile], ..Default::default() }];
         let resource = profiles::ResourceProfiles { scope_profiles, ..Default::default() };
         let batch = profiles::ProfilesData { resource_profiles: vec![resource], ..Default::default() };
-        return Data::Profiles(Arc::new(batch));
+        return Data::Profiles(Payload::new(batch));
     }
     otlp_json::decode(signal, json(signal).as_bytes()).unwrap()
 }

@@ -1,5 +1,6 @@
 //! What is kept, what is handed out, and that nothing is where nobody asks.
 
+use crate::Payload;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as OtlpSpan, TracesData};
 
 use super::*;
@@ -18,7 +19,7 @@ impl Consumer for Sink {
 fn two_spans() -> Data {
     let scope = ScopeSpans { spans: vec![OtlpSpan::default(), OtlpSpan::default()], ..Default::default() };
     let resource = ResourceSpans { scope_spans: vec![scope], ..Default::default() };
-    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource] }))
+    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }))
 }
 
 /// Sends one batch from a receiver to an exporter that answers so.

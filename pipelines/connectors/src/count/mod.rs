@@ -7,6 +7,7 @@ mod condition;
 mod tally;
 mod walk;
 
+use component::Payload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -203,7 +204,7 @@ impl Consumer for Counter {
             if counts.resource_metrics.is_empty() {
                 return Ok(());
             }
-            self.next.consume(Data::Metrics(Arc::new(counts))).await
+            self.next.consume(Data::Metrics(Payload::new(counts))).await
         })
     }
 }

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 
+use component::Payload;
 use component::{ComponentId, Data, Host};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
@@ -153,7 +153,7 @@ fn split(data: &Data, attribute: &str) -> (Vec<(String, Data)>, u64) {
                     None => parts.push((segment.to_owned(), $all { $list: vec![r.clone()] })),
                 }
             }
-            (parts.into_iter().map(|(s, part)| (s, Data::$wrap(Arc::new(part)))).collect(), dropped)
+            (parts.into_iter().map(|(s, part)| (s, Data::$wrap(Payload::new(part)))).collect(), dropped)
         }};
     }
     match data {

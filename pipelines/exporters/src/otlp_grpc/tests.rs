@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use component::Payload;
 use component::{Data, Refused, Signal};
 use prost::Message as _;
 use queue::Server;
@@ -228,7 +229,7 @@ async fn a_request_says_whom_it_is_for_and_who_sends_it() {
 async fn profiles_go_to_their_service() {
     let server = TestServer::answering(vec![taken()]).await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    exporter.front.consume(Data::Profiles(std::sync::Arc::default())).await.unwrap();
+    exporter.front.consume(Data::Profiles(Payload::default())).await.unwrap();
     let path = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
     assert_eq!(server.seen()[0].path, path);
 }

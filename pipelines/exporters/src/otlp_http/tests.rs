@@ -1,6 +1,6 @@
 //! What goes over the wire and what comes of the answers. Settings are the user's own, in JSON.
 
-use std::sync::Arc;
+use component::Payload;
 
 use component::{Data, Refused, Signal};
 
@@ -58,9 +58,9 @@ async fn every_signal_has_its_path_or_the_endpoint_that_is_set_for_it() {
     let own = format!(r#", "metrics_endpoint": "http://{}/push""#, server.address);
     let exporter = Started::by(&FACTORY, &settings(&server, &own)).await;
     exporter.front.consume(span("step")).await.unwrap();
-    exporter.front.consume(Data::Metrics(Arc::default())).await.unwrap();
-    exporter.front.consume(Data::Logs(Arc::default())).await.unwrap();
-    exporter.front.consume(Data::Profiles(Arc::default())).await.unwrap();
+    exporter.front.consume(Data::Metrics(Payload::default())).await.unwrap();
+    exporter.front.consume(Data::Logs(Payload::default())).await.unwrap();
+    exporter.front.consume(Data::Profiles(Payload::default())).await.unwrap();
     let paths: Vec<String> = server.seen().into_iter().map(|s| s.path).collect();
     assert_eq!(paths, ["/v1/traces", "/push", "/v1/logs", "/v1development/profiles"]);
 
@@ -68,7 +68,7 @@ async fn every_signal_has_its_path_or_the_endpoint_that_is_set_for_it() {
         format!(r#"{{"traces_endpoint": "http://{}/t", "sending_queue": null}}"#, server.address)
             .replace("null", r#"{"enabled": false}"#);
     let exporter = Started::by(&FACTORY, &only_traces).await;
-    let refused = exporter.front.consume(Data::Logs(Arc::default())).await.unwrap_err();
+    let refused = exporter.front.consume(Data::Logs(Payload::default())).await.unwrap_err();
     assert_eq!(refused, Refused::permanent("neither endpoint nor logs_endpoint is configured"));
 }
 

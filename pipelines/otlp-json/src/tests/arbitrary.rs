@@ -4,6 +4,7 @@
 #[path = "arbitrary/profiles.rs"] // Also where this file is included from elsewhere.
 mod profiles;
 
+use component::Payload;
 use std::sync::Arc;
 
 use component::{Data, Signal};
@@ -27,11 +28,11 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 pub(crate) fn data(signal: Signal, entropy: &[u8]) -> Data {
     let e = &mut Entropy(entropy);
     match signal {
-        Signal::Logs => Data::Logs(Arc::new(LogsData { resource_logs: e.list(resource_logs) })),
+        Signal::Logs => Data::Logs(Payload::new(LogsData { resource_logs: e.list(resource_logs) })),
         Signal::Metrics => {
-            Data::Metrics(Arc::new(MetricsData { resource_metrics: e.list(resource_metrics) }))
+            Data::Metrics(Payload::new(MetricsData { resource_metrics: e.list(resource_metrics) }))
         }
-        Signal::Traces => Data::Traces(Arc::new(TracesData { resource_spans: e.list(resource_spans) })),
+        Signal::Traces => Data::Traces(Payload::new(TracesData { resource_spans: e.list(resource_spans) })),
         Signal::Profiles => profiles::data(e),
     }
 }

@@ -206,7 +206,7 @@ impl Processor for CumulativeToDelta {
         let change = move |data: &mut Data| {
             if let Data::Metrics(d) = data {
                 let mut series = series.lock().unwrap_or_else(PoisonError::into_inner);
-                self.convert(Arc::make_mut(d), &mut series);
+                self.convert(d.make_mut(), &mut series);
             }
         };
         let (front, _) = change::filter(change, next);

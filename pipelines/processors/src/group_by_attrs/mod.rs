@@ -80,9 +80,9 @@ impl Keys {
 
     fn group(&self, data: &mut Data) {
         match data {
-            Data::Logs(d) => grouping::logs(Arc::make_mut(d), self),
-            Data::Metrics(d) => grouping::metrics(Arc::make_mut(d), self),
-            Data::Traces(d) => grouping::traces(Arc::make_mut(d), self),
+            Data::Logs(d) => grouping::logs(d.make_mut(), self),
+            Data::Metrics(d) => grouping::metrics(d.make_mut(), self),
+            Data::Traces(d) => grouping::traces(d.make_mut(), self),
             // No pipeline of profiles takes this processor.
             Data::Profiles(_) => {}
         }

@@ -154,7 +154,7 @@ impl Processor for ProbabilisticSampler {
             move |data| match data {
                 Data::Logs(d) => {
                     let counts = Counts { counter: &logs, whose: &whose };
-                    Arc::make_mut(d).resource_logs.retain_mut(|r| {
+                    d.make_mut().resource_logs.retain_mut(|r| {
                         r.scope_logs.retain_mut(|s| {
                             s.log_records.retain_mut(|item| self.keeps(item, &counts));
                             !s.log_records.is_empty()
@@ -164,7 +164,7 @@ impl Processor for ProbabilisticSampler {
                 }
                 Data::Traces(d) => {
                     let counts = Counts { counter: &traces, whose: &whose };
-                    Arc::make_mut(d).resource_spans.retain_mut(|r| {
+                    d.make_mut().resource_spans.retain_mut(|r| {
                         r.scope_spans.retain_mut(|s| {
                             s.spans.retain_mut(|item| self.keeps(item, &counts));
                             !s.spans.is_empty()

@@ -243,7 +243,7 @@ impl Consumer for Front {
 fn apply(found: &Found, data: &mut Data, overrides: bool) {
     macro_rules! each {
         ($data:expr, $list:ident) => {
-            for r in &mut Arc::make_mut($data).$list {
+            for r in &mut $data.make_mut().$list {
                 found.apply(&mut r.resource, &mut r.schema_url, overrides);
             }
         };

@@ -1,5 +1,6 @@
 //! A cut loses nothing, moves nothing and takes exactly what was asked for.
 
+use component::Payload;
 use component::{Data, Signal};
 use proptest::prelude::*;
 
@@ -82,7 +83,7 @@ fn flat(data: &Data) -> Vec<String> {
                 for s in &r.scope_metrics {
                     for m in &s.metrics {
                         // A metric of one point, for each of its points.
-                        let mut rest = Data::Metrics(std::sync::Arc::new(super::MetricsData {
+                        let mut rest = Data::Metrics(Payload::new(super::MetricsData {
                             resource_metrics: vec![super::ResourceMetrics {
                                 scope_metrics: vec![super::ScopeMetrics {
                                     metrics: vec![m.clone()],

@@ -1,6 +1,7 @@
 //! A queue with a storage, for tests: a disk that outlives the process, a backend that answers as told, and a
 //! process that is started, stopped and killed. Time is tokio's paused clock.
 
+use component::Payload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -201,7 +202,7 @@ pub fn request(ids: std::ops::Range<u64>) -> Data {
     let span = |id| Span { start_time_unix_nano: id, name: "x".repeat(id as usize % 50), ..Span::default() };
     let scope = ScopeSpans { spans: ids.map(span).collect(), ..ScopeSpans::default() };
     let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
-    Data::Traces(Arc::new(TracesData { resource_spans: vec![resource] }))
+    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }))
 }
 
 /// One run of the process: a queue on a disk, in front of a backend.

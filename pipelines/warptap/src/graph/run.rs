@@ -240,9 +240,12 @@ async fn start(
             Started { front: None, offer, running }
         }
         Part::Processor(processor, signal) => {
-            let next = counted("otelcol_processor_outgoing_items", next(), key, signal, host);
-            let (front, running) = processor.start(next, host, stop);
-            fed((counted("otelcol_processor_incoming_items", front, key, signal, host), running))
+            let counted = |direction: &Direction, next| match UNCOUNTED.contains(&key.id().kind()) {
+                true => next,
+                false => counted(direction, next, key, signal, host),
+            };
+            let (front, running) = processor.start(counted(&OUTGOING, next()), host, stop);
+            fed((counted(&INCOMING, front), running))
         }
         Part::Receiver(receiver) => {
             let traced =
@@ -253,15 +256,24 @@ async fn start(
     })
 }
 
-/// Counts what goes to `next` as the Collector does for every processor.
+/// A counter around processors: its name, and what it counts.
+type Direction = (&'static str, &'static str);
+
+const INCOMING: Direction = ("otelcol_processor_incoming_items", "Items that came to a processor [Alpha]");
+const OUTGOING: Direction = ("otelcol_processor_outgoing_items", "Items that left a processor [Alpha]");
+
+/// Processors that the Collector leaves out, since they hand on later what they took.
+const UNCOUNTED: [&str; 1] = ["batch"];
+
+/// Counts what goes to `next` as the Collector does.
 fn counted(
-    name: &'static str,
+    (name, means): &Direction,
     next: Arc<dyn Consumer>,
     key: &Key,
     signal: Signal,
     host: &Host,
 ) -> Arc<dyn Consumer> {
-    let items = host.meter().u64_counter(name).with_unit("{items}").build();
+    let items = host.meter().u64_counter(*name).with_unit("{items}").with_description(*means).build();
     let processor = KeyValue::new("processor", key.id().to_string());
     Arc::new(Counted { next, items, attributes: [processor, KeyValue::new("otel.signal", signal.name())] })
 }

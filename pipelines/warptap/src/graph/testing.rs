@@ -1,5 +1,6 @@
 //! Components that do nothing but write down what happens to them.
 
+use component::Payload;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -106,9 +107,9 @@ pub(crate) fn batch(signal: Signal, sender: &str) -> Data {
     match signal {
         Signal::Logs => {
             let logs = ResourceLogs { schema_url: sender.to_owned(), ..Default::default() };
-            Data::Logs(Arc::new(LogsData { resource_logs: vec![logs] }))
+            Data::Logs(Payload::new(LogsData { resource_logs: vec![logs] }))
         }
-        _ => Data::Traces(Arc::new(TracesData::default())),
+        _ => Data::Traces(Payload::new(TracesData::default())),
     }
 }
 
@@ -119,7 +120,7 @@ impl Consumer for Stamp {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         let data = match data {
             Data::Logs(mut logs) => {
-                Arc::make_mut(&mut logs).resource_logs[0].schema_url += &format!(" {}", self.0);
+                logs.make_mut().resource_logs[0].schema_url += &format!(" {}", self.0);
                 Data::Logs(logs)
             }
             other => other,

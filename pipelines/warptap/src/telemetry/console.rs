@@ -1,7 +1,7 @@
 //! The collector's telemetry on standard output: one line of OTLP's JSON per export.
 
+use component::Payload;
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use component::Data;
@@ -21,13 +21,13 @@ use opentelemetry_sdk::trace::SpanData;
 /// Writes metrics.
 pub(super) fn metrics(collected: &ResourceMetrics) -> OTelSdkResult {
     let ExportMetricsServiceRequest { resource_metrics } = collected.into();
-    write(&Data::Metrics(Arc::new(MetricsData { resource_metrics })))
+    write(&Data::Metrics(Payload::new(MetricsData { resource_metrics })))
 }
 
 /// Writes spans.
 pub(super) fn spans(spans: Vec<SpanData>, resource: &Resource) -> OTelSdkResult {
     let resource_spans = group_spans_by_resource_and_scope(spans, &resource.into());
-    write(&Data::Traces(Arc::new(TracesData { resource_spans })))
+    write(&Data::Traces(Payload::new(TracesData { resource_spans })))
 }
 
 fn write(data: &Data) -> OTelSdkResult {
@@ -47,7 +47,7 @@ pub(super) struct ConsoleLogs {
 impl LogExporter for ConsoleLogs {
     async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
         let resource_logs = group_logs_by_resource_and_scope(&batch, &self.resource);
-        write(&Data::Logs(Arc::new(LogsData { resource_logs })))
+        write(&Data::Logs(Payload::new(LogsData { resource_logs })))
     }
 
     fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {

@@ -1,5 +1,6 @@
 //! Any profiles at all.
 
+use component::Payload;
 use std::sync::Arc;
 
 use component::Data;
@@ -11,7 +12,7 @@ use opentelemetry_proto::tonic::profiles::v1development::{
 use super::{Entropy, any_value, resource, scope};
 
 pub(super) fn data(e: &mut Entropy<'_>) -> Data {
-    Data::Profiles(Arc::new(ProfilesData {
+    Data::Profiles(Payload::new(ProfilesData {
         resource_profiles: e.list(resource_profiles),
         dictionary: e.maybe(dictionary),
     }))

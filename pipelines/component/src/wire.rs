@@ -1,0 +1,168 @@
+//! Checks the protobuf of an OTLP message without building it, and counts its items.
+//!
+//! The one idea: the wire format is walked once, by tables of what each message may hold ([`schema`]), and what
+//! is taken here is exactly what the decoder takes: the same limits of depth, the same rules for lengths, kinds
+//! of fields and text. So bytes that passed can be decoded later, by whoever first looks into them, and never
+//! fail. The encoding is that of protobuf.dev/programming-guides/encoding.
+
+mod schema;
+
+use crate::Signal;
+use schema::{Kind, Schema};
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, thiserror::Error, Eq, PartialEq)]
+pub enum WireError {
+    /// A number does not end, or is larger than 64 bits.
+    #[error("invalid varint")]
+    Varint,
+    /// A field's number is 0 or larger than 29 bits, or its kind does not exist.
+    #[error("invalid field key {0}")]
+    Key(u64),
+    /// A field is of another kind than the message has it.
+    #[error("field {0} has an unexpected wire type")]
+    Kind(u64),
+    /// A field is longer than what holds it.
+    #[error("field {0} is truncated")]
+    Truncated(u64),
+    /// A text is not UTF-8.
+    #[error("field {0} is not UTF-8")]
+    Text(u64),
+    /// Messages are nested too deeply, or groups do not match.
+    #[error("nested too deeply")]
+    Depth,
+}
+
+/// How deeply messages may be nested: the decoder's limit.
+const DEPTH_MAX: u32 = 100;
+
+/// Checks the export request, or the data, of a signal; returns the number of its items. `None` is a signal that
+/// there is no table for.
+pub(crate) fn check(signal: Signal, bytes: &[u8]) -> Option<Result<usize, WireError>> {
+    let schema = match signal {
+        Signal::Logs => &schema::LOGS,
+        Signal::Metrics => &schema::METRICS,
+        Signal::Traces => &schema::TRACES,
+        Signal::Profiles => return None,
+    };
+    Some(walk(schema, bytes, DEPTH_MAX))
+}
+
+/// Walks one message. Where it is one of several that exclude each other, only the last kind counts.
+fn walk(schema: &'static Schema, bytes: &[u8], depth: u32) -> Result<usize, WireError> {
+    let (mut rest, mut items, mut last) = (bytes, 0, 0);
+    while !rest.is_empty() {
+        let (field, wire) = key(&mut rest)?;
+        let kind = schema.kind(field);
+        let found = value(kind, field, wire, &mut rest, depth)?;
+        if schema.is_one_of && matches!(kind, Kind::Part(_)) && field != last {
+            (items, last) = (0, field);
+        }
+        items += found;
+    }
+    Ok(items)
+}
+
+/// A field's number and its wire type.
+fn key(rest: &mut &[u8]) -> Result<(u64, u64), WireError> {
+    let key = varint(rest)?;
+    match (key >> 3, key & 7) {
+        (1.., 0..=5) if key <= u64::from(u32::MAX) => Ok((key >> 3, key & 7)),
+        _ => Err(WireError::Key(key)),
+    }
+}
+
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const LENGTH: u64 = 2;
+const GROUP: u64 = 3;
+const GROUP_END: u64 = 4;
+const FIXED32: u64 = 5;
+
+/// Takes the value of a field off `rest`; returns the items in it.
+fn value(kind: Kind, field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Result<usize, WireError> {
+    match (kind, wire) {
+        (Kind::Varint | Kind::Varints, VARINT) => varint(rest).map(|_| 0),
+        (Kind::Fixed64 | Kind::Fixed64s, FIXED64) => fixed(rest, 8, field),
+        (Kind::Fixed32, FIXED32) => fixed(rest, 4, field),
+        (Kind::Unknown, _) => skip(field, wire, rest, depth),
+        (Kind::Text, LENGTH) => match str::from_utf8(length(rest, field)?) {
+            Ok(_) => Ok(0),
+            Err(_) => Err(WireError::Text(field)),
+        },
+        (Kind::Bytes, LENGTH) => length(rest, field).map(|_| 0),
+        (Kind::Varints, LENGTH) => varints(length(rest, field)?),
+        (Kind::Fixed64s, LENGTH) => match length(rest, field)?.len() % 8 {
+            0 => Ok(0),
+            _ => Err(WireError::Truncated(field)),
+        },
+        (Kind::Part(schema), LENGTH) => {
+            let part = length(rest, field)?;
+            walk(schema, part, depth.checked_sub(1).ok_or(WireError::Depth)?)
+        }
+        (Kind::Item(schema), LENGTH) => {
+            let item = length(rest, field)?;
+            walk(schema, item, depth.checked_sub(1).ok_or(WireError::Depth)?).map(|_| 1)
+        }
+        _ => Err(WireError::Kind(field)),
+    }
+}
+
+/// A number of up to 64 bits: seven in each byte, the last of which has its high bit clear.
+fn varint(rest: &mut &[u8]) -> Result<u64, WireError> {
+    let mut number = 0;
+    for (index, byte) in rest.iter().take(10).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            if index == 9 && *byte > 1 {
+                return Err(WireError::Varint);
+            }
+            *rest = &rest[index + 1..];
+            return Ok(number);
+        }
+    }
+    Err(WireError::Varint)
+}
+
+fn varints(mut packed: &[u8]) -> Result<usize, WireError> {
+    while !packed.is_empty() {
+        varint(&mut packed)?;
+    }
+    Ok(0)
+}
+
+fn fixed(rest: &mut &[u8], bytes: usize, field: u64) -> Result<usize, WireError> {
+    *rest = rest.get(bytes..).ok_or(WireError::Truncated(field))?;
+    Ok(0)
+}
+
+fn length<'a>(rest: &mut &'a [u8], field: u64) -> Result<&'a [u8], WireError> {
+    let length = varint(rest)?;
+    let length = usize::try_from(length).map_err(|_| WireError::Truncated(field))?;
+    let (inside, behind) = rest.split_at_checked(length).ok_or(WireError::Truncated(field))?;
+    *rest = behind;
+    Ok(inside)
+}
+
+/// Passes over a field that is not known, whatever it is.
+fn skip(field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Result<usize, WireError> {
+    let depth = depth.checked_sub(1).ok_or(WireError::Depth)?;
+    match wire {
+        VARINT => varint(rest).map(|_| 0),
+        FIXED64 => fixed(rest, 8, field),
+        LENGTH => length(rest, field).map(|_| 0),
+        FIXED32 => fixed(rest, 4, field),
+        GROUP => loop {
+            match key(rest)? {
+                (inner, GROUP_END) if inner == field => return Ok(0),
+                (_, GROUP_END) => return Err(WireError::Kind(field)),
+                (inner, wire) => skip(inner, wire, rest, depth)?,
+            };
+        },
+        _ => Err(WireError::Kind(field)),
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

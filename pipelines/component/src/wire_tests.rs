@@ -1,0 +1,135 @@
+//! The walk takes what the decoder takes, and counts what it would build.
+
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, any_value};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::MetricsData;
+use opentelemetry_proto::tonic::trace::v1::TracesData;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use prost::Message;
+
+use super::{WireError, check};
+use crate::{Data, Signal};
+
+/// What the decoder makes of bytes: the number of items, or that they are wrong.
+fn decoded(signal: Signal, bytes: &[u8]) -> Option<usize> {
+    let data = match signal {
+        Signal::Logs => Data::Logs(LogsData::decode(bytes).ok()?.into()),
+        Signal::Metrics => Data::Metrics(MetricsData::decode(bytes).ok()?.into()),
+        _ => Data::Traces(TracesData::decode(bytes).ok()?.into()),
+    };
+    Some(data.items())
+}
+
+fn same(signal: Signal, bytes: &[u8]) {
+    let walked = check(signal, bytes).unwrap();
+    assert_eq!(walked.ok(), decoded(signal, bytes), "{signal:?} {bytes:02x?}: {walked:?}");
+}
+
+/// A field by its number and wire type, with bytes that fit or not.
+fn field(depth: u32) -> BoxedStrategy<Vec<u8>> {
+    let number = prop_oneof![8 => 1u64..17, 1 => Just(0), 1 => 17u64..40];
+    let varint = any::<u64>().prop_map(|n| {
+        let mut bytes = Vec::new();
+        prost::encoding::encode_varint(n, &mut bytes);
+        bytes
+    });
+    let scalar = (
+        number.clone(),
+        prop_oneof![
+            (Just(0u64), varint),
+            (Just(1u64), vec(any::<u8>(), 8..9)),
+            (Just(5u64), vec(any::<u8>(), 4..5)),
+            (0u64..8, vec(any::<u8>(), 0..10)),
+        ],
+    )
+        .prop_map(|(number, (wire, bytes))| tagged(number, wire, &bytes));
+    let text = (number.clone(), "[a-z]{0,9}").prop_map(|(number, text)| delimited(number, text.as_bytes()));
+    if depth == 0 {
+        return prop_oneof![scalar, text].boxed();
+    }
+    let nested = (number, vec(field(depth - 1), 0..4))
+        .prop_map(|(number, fields)| delimited(number, &fields.concat()));
+    prop_oneof![1 => scalar, 1 => text, 6 => nested].boxed()
+}
+
+fn tagged(number: u64, wire: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    prost::encoding::encode_varint(number << 3 | wire, &mut all);
+    all.extend(bytes);
+    all
+}
+
+fn delimited(number: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut inside = Vec::new();
+    prost::encoding::encode_varint(bytes.len() as u64, &mut inside);
+    inside.extend(bytes);
+    tagged(number, 2, &inside)
+}
+
+/// Within what every message of data begins with, so that the fields are those of the signal's own.
+fn wrapped(fields: &[u8]) -> Vec<u8> {
+    delimited(1, &delimited(2, &delimited(2, fields)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_walk_takes_what_the_decoder_takes(fields in vec(field(5), 0..4), is_wrapped: bool, cut: prop::sample::Index) {
+        let bytes = if is_wrapped { wrapped(&fields.concat()) } else { fields.concat() };
+        let cut = &bytes[..cut.index(bytes.len() + 1)];
+        for signal in Signal::STABLE {
+            same(signal, &bytes);
+            same(signal, cut);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_taken_or_refused_as_the_decoder_does(bytes in vec(any::<u8>(), 0..40)) {
+        for signal in Signal::STABLE {
+            same(signal, &bytes);
+            same(signal, &wrapped(&bytes));
+        }
+    }
+}
+
+/// A log record whose body is nested so often.
+fn nested(times: usize) -> Vec<u8> {
+    let array =
+        |value| AnyValue { value: Some(any_value::Value::ArrayValue(ArrayValue { values: vec![value] })) };
+    let body = (0..times).fold(AnyValue::default(), |value, _| array(value));
+    let log_records = vec![LogRecord { body: Some(body), ..LogRecord::default() }];
+    let scope_logs = vec![ScopeLogs { log_records, ..ScopeLogs::default() }];
+    LogsData { resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }] }.encode_to_vec()
+}
+
+#[test]
+fn the_limit_of_depth_is_the_decoders() {
+    (44..52).for_each(|times| same(Signal::Logs, &nested(times)));
+    assert_eq!(check(Signal::Logs, &nested(10)), Some(Ok(1)));
+    assert_eq!(check(Signal::Logs, &nested(60)), Some(Err(WireError::Depth)));
+}
+
+#[test]
+fn of_two_kinds_of_points_in_one_metric_the_last_one_counts() {
+    let point = delimited(1, &[]);
+    let (gauge, sum) = (delimited(5, &point), delimited(7, &[point.clone(), point].concat()));
+    for metric in [[gauge.clone(), sum.clone()], [sum.clone(), gauge.clone()], [gauge.clone(), gauge]] {
+        same(Signal::Metrics, &delimited(1, &delimited(2, &delimited(2, &metric.concat()))));
+    }
+}
+
+#[test]
+fn groups_are_passed_over_with_what_is_in_them() {
+    let group = |inner: &[u8], end| [tagged(9, 3, inner), tagged(end, 4, &[])].concat();
+    for bytes in [
+        group(&[], 9),
+        group(&delimited(3, b"x"), 9),
+        group(&group(&[], 9), 9),
+        group(&[], 8),
+        tagged(9, 3, &[]),
+    ] {
+        same(Signal::Logs, &bytes);
+    }
+}
