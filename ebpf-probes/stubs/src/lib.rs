@@ -16,6 +16,7 @@ pub mod nccl_calls;
 pub mod oracle;
 pub mod player;
 pub mod prototype;
+pub mod ranks;
 pub mod script;
 pub mod scripts;
 pub mod sentinel;

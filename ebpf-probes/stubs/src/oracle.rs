@@ -52,7 +52,7 @@ pub struct NcclLine {
     pub exit_ns: u64,
     /// What it returned.
     pub result: u32,
-    /// Name of the communicator in the script; empty for none.
+    /// Name of the communicator in the script, of a split with the color behind it: `pairs.1`; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub communicator: String,
     /// This rank in it.

@@ -19,6 +19,7 @@ mod nccl_sentinels;
 mod options;
 mod plan;
 mod protocol;
+mod ranks;
 mod replay;
 mod run;
 mod sentinels;
@@ -37,6 +38,7 @@ use crate::install::install;
 use crate::model::clock;
 use crate::nccl_calls::Nccl;
 use crate::oracle::{Line, Log, ProcessLine};
+use crate::ranks::{RankError, RankScript};
 use crate::script::parse::{ParseError, parse};
 use options::{Options, Source};
 
@@ -55,6 +57,14 @@ pub enum PlayError {
         name: String,
         /// What is wrong.
         source: ParseError,
+    },
+    /// A script of ranks.
+    #[error("{name}: {source}")]
+    Ranks {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: RankError,
     },
     /// A trace.
     #[error("{name}: {problem}")]
@@ -117,7 +127,9 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
     let stubs = StubDir::of(options)?;
     let functions = load(&stubs, &play, own)?;
     let nccl = match play {
-        Play::NcclSentinels => Some(Nccl::load(&crate::install::Paths::under(&stubs.dir).nccl)?),
+        Play::NcclSentinels | Play::Ranks(_) => {
+            Some(Nccl::load(&crate::install::Paths::under(&stubs.dir).nccl)?)
+        }
         _ => None,
     };
     let log = match &options.oracle {
@@ -125,6 +137,12 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
             .map_err(PlayError::file(format!("open oracle log {}", path.display())))?,
         None => Log::default(),
     };
+    if let (Play::Ranks(script), Some(nccl)) = (&play, &nccl) {
+        return match options.process {
+            Some(_) => ranks::play(script, options, &functions, nccl, &log),
+            None => ranks::lead(script, options, &stubs.dir),
+        };
+    }
     if !protocol::ready(options.wait_go) {
         return Ok(());
     }
@@ -141,7 +159,7 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
         Play::Sentinels => {
             sentinels::run(&functions, &log).map_err(PlayError::file("write the oracle log"))?
         }
-        Play::NcclSentinels => match &nccl {
+        Play::NcclSentinels | Play::Ranks(_) => match &nccl {
             Some(nccl) => nccl_sentinels::run(nccl, &log).map_err(PlayError::file("write the oracle log"))?,
             None => 0,
         },
@@ -158,6 +176,7 @@ enum Play {
     Script(Box<crate::script::Script>),
     Sentinels,
     NcclSentinels,
+    Ranks(RankScript),
     Trace(plan::Plan),
 }
 
@@ -169,6 +188,10 @@ impl Play {
             Source::Trace(path) => Ok(Play::Trace(plan::Plan::read(path)?)),
             source => {
                 let (name, text) = source.script()?;
+                if crate::ranks::is_ranks(&text) {
+                    let script = crate::ranks::parse(&text);
+                    return Ok(Play::Ranks(script.map_err(|source| PlayError::Ranks { name, source })?));
+                }
                 let script = parse(&text).map_err(|source| PlayError::Script { name, source })?;
                 Ok(Play::Script(Box::new(script)))
             }
@@ -181,6 +204,7 @@ impl Play {
             Play::Script(script) => script.api.libraries().to_vec(),
             Play::Sentinels => vec![Library::Cuda, Library::Cudart, Library::Amdhip],
             Play::NcclSentinels => Vec::new(),
+            Play::Ranks(_) => vec![Library::Cuda, Library::Cudart],
             Play::Trace(plan) => plan.libraries(),
         }
     }

@@ -159,11 +159,9 @@ fn waits_last_as_long_as_the_work_before_them() {
 }
 
 /// The functions that a library exports.
-fn symbols(library: table::Library) -> Vec<&'static str> {
+fn symbols(library: Library) -> Vec<&'static str> {
     match library {
-        table::Library::Nccl => {
-            table::PROBES.iter().filter(|p| p.library == library).map(|p| p.symbol).collect()
-        }
+        Library::Nccl => table::PROBES.iter().filter(|p| p.library == library).map(|p| p.symbol).collect(),
         _ => Function::all().filter(|(_, f)| f.probe.library == library).map(|(_, f)| f.symbol()).collect(),
     }
 }
@@ -185,7 +183,7 @@ fn every_exported_function_begins_with_a_frame() {
         for symbol in symbols(built.library) {
             let expected = match std::env::consts::ARCH {
                 "x86_64" => [0x55, 0x48, 0x89, 0xe5],
-                _ if built.library == table::Library::Nccl => continue, // its frames are the compiler's
+                _ if built.library == Library::Nccl => continue, // its frames are the compiler's
                 _ => [0xfd, 0x7b, 0xbb, 0xa9],
             };
             assert_eq!(first(symbol), expected, "{symbol}");

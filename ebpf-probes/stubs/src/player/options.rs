@@ -82,6 +82,8 @@ pub(super) struct Options {
     pub(super) wait_go: bool,
     /// Of a process started by a player: which of the script's processes it is.
     pub(super) process: Option<String>,
+    /// Of a rank's process: the directory where the ranks meet.
+    pub(super) meeting: Option<PathBuf>,
     /// Of a process that takes over: the oracle log and the stubs are there already.
     pub(super) goes_on: bool,
     /// Of a process that takes over: the stubs' directory ends with it.
@@ -142,6 +144,7 @@ impl Options {
             stubs: None,
             wait_go: false,
             process: None,
+            meeting: None,
             goes_on: false,
             remove_stubs: false,
             told,
@@ -161,6 +164,7 @@ impl Options {
                 "--sentinels" => source = Some(Source::Sentinels),
                 "--nccl-sentinels" => source = Some(Source::NcclSentinels),
                 "--process" => options.process = Some(value()?.to_string_lossy().into_owned()),
+                "--meeting" => options.meeting = Some(value()?.into()),
                 "--goes-on" => options.goes_on = true,
                 "--remove-stubs" => options.remove_stubs = true,
                 _ if name.starts_with("--") => {

@@ -32,6 +32,11 @@ pub(super) fn done(wait_go: bool, calls: u64) {
     }
 }
 
+/// All calls are made; how it goes on is the caller's business.
+pub(super) fn say_done(calls: u64) {
+    say(&format!("done {calls}"));
+}
+
 /// A player that could not be led.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {

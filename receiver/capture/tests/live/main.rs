@@ -10,6 +10,7 @@ mod libraries;
 mod nccl;
 mod nccl_real;
 mod nvidia;
+mod ranks;
 mod rig;
 mod rows;
 mod steps;

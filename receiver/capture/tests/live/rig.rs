@@ -97,6 +97,20 @@ impl Rig {
         assert!(!visible.is_empty(), "nothing is visible of the player: {blind:?}");
     }
 
+    /// Starts a player of a script of ranks, and attaches to it and to every rank; their processes come with it.
+    pub fn ranks(&mut self, script: &str) -> (Player, Vec<u32>) {
+        let path = self.dir.join("ranks");
+        std::fs::write(&path, script).unwrap();
+        let player = self.player(&[path.to_str().unwrap()]);
+        let threads = std::fs::read_dir(format!("/proc/{}/task", player.pid())).unwrap().flatten();
+        let children = threads.map(|t| std::fs::read_to_string(t.path().join("children")).unwrap());
+        let ranks: Vec<u32> = children
+            .flat_map(|c| c.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+            .collect();
+        ranks.iter().for_each(|pid| self.capture.trace(*pid).unwrap());
+        (player, ranks)
+    }
+
     /// Reads on until `holds`, or panics with what was seen.
     pub fn wait(&mut self, what: &str, mut holds: impl FnMut(&mut Rig) -> bool) {
         let began = Instant::now();
@@ -113,8 +127,13 @@ impl Rig {
     }
 
     /// Plays to the end, reading all the while: the process has ended and all its events are here.
-    pub fn play(&mut self, mut player: Player) -> u64 {
+    pub fn play(&mut self, player: Player) -> u64 {
         let pid = player.pid();
+        self.play_all(player, &[pid])
+    }
+
+    /// The same of a player whose calls are made by these processes.
+    pub fn play_all(&mut self, mut player: Player, pids: &[u32]) -> u64 {
         player.go().unwrap();
         let playing = std::thread::spawn(move || {
             let calls = player.done().unwrap();
@@ -122,8 +141,10 @@ impl Rig {
             calls
         });
         self.wait("the player's end", |rig| {
-            playing.is_finished()
-                && rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
+            let has_ended = |pid: &u32| {
+                rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == *pid))
+            };
+            playing.is_finished() && pids.iter().all(has_ended)
         });
         playing.join().unwrap()
     }

@@ -1,0 +1,118 @@
+//! Ranks in processes of their own: each call is told as it was made, and the wait of each shows who was late.
+
+use std::collections::BTreeMap;
+
+use event::{Event, StepRecord};
+use stubs::oracle::{Line, NcclLine, WaitLine, read};
+
+use crate::nccl::{compare, made, told};
+use crate::rig::{Rig, rig, settings};
+
+/// Everything that an NCCL program does, on four ranks, one of them late now and then.
+const JOB: &str = "\
+ranks 4
+seed 11
+comm world
+comm two of=1,3
+split pairs world color=rank/2
+ask pairs
+repeat 12
+  sleep 0us..500us
+  late 15ms only=2 every=3
+  allreduce world 4096 float16 sum
+  sync
+  reducescatter pairs 64 float32 avg stream=side
+  group
+    send world 10 uint8 peer=+1
+    recv world 10 uint8 peer=+3
+  end
+  bcast two 3 int64 root=1
+  eventsync
+  sync side
+end
+capture main
+  allgather world 128 bfloat16
+end
+replay main
+sync
+finalize two
+destroy two
+comm two of=1,3
+abort pairs
+destroy world
+";
+
+fn waits(rig: &Rig) -> Vec<WaitLine> {
+    let lines = read(&rig.oracle()).unwrap().into_iter();
+    lines.filter_map(|l| if let Line::Wait(wait) = l { Some(wait) } else { None }).collect()
+}
+
+fn steps(rig: &Rig) -> Vec<StepRecord> {
+    rig.events.iter().filter_map(|e| if let Event::Step(s) = e { Some(*s) } else { None }).collect()
+}
+
+/// Plays a job to its end.
+fn play(name: &str, job: &str) -> Option<(Rig, Vec<u32>)> {
+    let mut rig = rig(name, &settings())?;
+    let (player, ranks) = rig.ranks(job);
+    rig.play_all(player, &ranks);
+    Some((rig, ranks))
+}
+
+#[test]
+fn every_call_of_every_rank_is_told_once_and_as_it_was_made() {
+    let Some((rig, ranks)) = play("ranks", JOB) else { return };
+    let (told, made) = (told(&rig), made(&rig));
+    for pid in &ranks {
+        let key = |ns: u64, row: u16| (ns, row);
+        let mut seen: Vec<_> = told.iter().filter(|t| t.header.pid == *pid).collect();
+        let mut called: Vec<_> = made.iter().filter(|c| c.pid == *pid).collect();
+        seen.sort_by_key(|t| key(t.header.entry_ns, t.header.row));
+        called.sort_by_key(|c| key(c.entry_ns, c.row));
+        assert!(called.len() > 50, "rank {pid} made {} calls", called.len());
+        assert_eq!(seen.len(), called.len(), "rank {pid}");
+        seen.iter().zip(&called).for_each(|(told, call)| compare(told, call));
+    }
+    let account = rig.capture.account();
+    assert_eq!((account.lost(), account.unmatched), (0, 0), "{account:?}");
+    assert!(account.is_balanced(), "{account:?}");
+}
+
+/// The first entry of a collective and the last, by communicator and number, from what the kernel told.
+fn arrivals(rig: &Rig) -> BTreeMap<(String, u64), Vec<(u64, NcclLine)>> {
+    let told = told(rig);
+    let mut arrivals: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for call in made(rig).into_iter().filter(|c| c.seq.is_some() && !c.captured) {
+        let of_call = |t: &&event::Told| t.header.pid == call.pid && t.header.entry_ns >= call.entry_ns;
+        let entry_ns = told.iter().filter(of_call).map(|t| t.header.entry_ns).min().unwrap();
+        let key = (call.communicator.clone(), call.seq.unwrap());
+        arrivals.entry(key).or_default().push((entry_ns, call));
+    }
+    arrivals
+}
+
+#[test]
+fn a_rank_that_the_script_makes_late_comes_last_and_the_others_wait_for_it() {
+    let Some((rig, _)) = play("late", JOB) else { return };
+    let (arrivals, waits, steps) = (arrivals(&rig), waits(&rig), steps(&rig));
+    let late: Vec<_> = arrivals.values().filter(|all| all.iter().any(|(_, c)| c.late_ns > 0)).collect();
+    assert_eq!(late.len(), 4, "the script makes rank 2 late for every third of twelve");
+    for all in late {
+        let (last_ns, last) = all.iter().max_by_key(|(ns, _)| ns).unwrap();
+        let first_ns = all.iter().map(|(ns, _)| ns).min().unwrap();
+        assert_eq!((last.rank, last.communicator.as_str()), (2, "world"));
+        // Its lateness less the jitter of the others.
+        assert!(last_ns - first_ns >= 14_000_000, "{} ns", last_ns - first_ns);
+        let key = (last.communicator.clone(), last.seq.unwrap());
+        for wait in waits.iter().filter(|w| w.covers.contains(&key)) {
+            assert!(wait.exit_ns >= *last_ns, "nobody goes on before the last rank has come");
+            let closes = |s: &&StepRecord| {
+                s.header.pid == wait.pid
+                    && s.header.entry_ns >= wait.enter_ns
+                    && s.header.entry_ns + s.header.duration_ns <= wait.exit_ns
+            };
+            // NCCL's own launch by the driver is the stream's work: its wait is a step's.
+            assert_eq!(steps.iter().filter(closes).count(), 1, "{wait:?}");
+        }
+    }
+}
