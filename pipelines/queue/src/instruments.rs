@@ -20,6 +20,7 @@ pub(crate) struct Instruments {
     sent: Counter<u64>,
     send_failed: Counter<u64>,
     enqueue_failed: Counter<u64>,
+    rejected: Counter<u64>,
     in_flight: UpDownCounter<i64>,
     enqueue_size: Histogram<u64>,
     batch_send_size: Histogram<u64>,
@@ -49,6 +50,7 @@ impl Instruments {
             sent: counter("sent", "the destination took"),
             send_failed: counter("send_failed", "were given up or refused for good"),
             enqueue_failed: counter("enqueue_failed", "the sending queue had no room for"),
+            rejected: counter("rejected", "the destination left out of requests that it took"),
             in_flight: in_flight
                 .with_description("Requests that are being sent or tried again [Alpha]")
                 .build(),
@@ -74,6 +76,11 @@ impl Instruments {
 
     pub(crate) fn enqueue_failed(&self, items: u64) {
         self.enqueue_failed.add(items, std::slice::from_ref(&self.whose));
+    }
+
+    /// What a partial success left out. The Collector says it in its log alone.
+    pub(crate) fn rejected(&self, items: u64) {
+        self.rejected.add(items, &self.sending);
     }
 
     pub(crate) fn in_flight(&self, by: i64) {

@@ -84,6 +84,7 @@ impl Tally {
     /// Counts what a partial success rejected. It must not be sent again.
     pub fn rejected(&self, items: u64) {
         self.rejected.fetch_add(items, Ordering::Relaxed);
+        self.measure(|to| to.rejected(items));
     }
 
     /// Has the size of the queue exported as long as this is there.

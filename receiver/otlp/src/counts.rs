@@ -20,8 +20,13 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// The names of outcomes in the names of counters, and in the attribute of the counter of requests.
-const OUTCOMES: [(&str, &str); 3] = [("accepted", "success"), ("refused", "refused"), ("failed", "failure")];
+/// The names of outcomes in the names of counters, and in the attribute of the counter of requests, and what
+/// they mean.
+const OUTCOMES: [(&str, &str, &str); 3] = [
+    ("accepted", "success", "the pipelines took"),
+    ("refused", "refused", "the pipelines refused"),
+    ("failed", "failure", "came whose fate nobody waited for"),
+];
 
 /// The counters of one receiver for one protocol.
 #[derive(Debug)]
@@ -34,10 +39,10 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn new(host: &Host, receiver: &ComponentId, protocol: Protocol) -> Self {
-        let items = OUTCOMES.map(|(outcome, _)| {
+        let items = OUTCOMES.map(|(outcome, _, what)| {
             Signal::ALL.map(|signal| {
                 let items = items_of(signal);
-                let means = format!("How many {} were {outcome} [Alpha]", items.replace('_', " "));
+                let means = format!("How many {} {what} [Alpha]", items.replace('_', " "));
                 counter(host, format!("otelcol_receiver_{outcome}_{items}"), means)
             })
         });
@@ -55,7 +60,7 @@ impl Counts {
             counters[signal as usize].add(items, &self.attributes);
         }
         let [receiver, transport] = self.attributes.clone();
-        let (_, outcome) = OUTCOMES[outcome as usize];
+        let (_, outcome, _) = OUTCOMES[outcome as usize];
         self.requests.add(1, &[receiver, transport, KeyValue::new("outcome", outcome)]);
     }
 }

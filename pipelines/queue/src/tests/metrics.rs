@@ -65,6 +65,7 @@ async fn what_a_queue_counts_has_the_collectors_names() {
     stack.front.consume(spans(7)).await.unwrap();
     stack.front.consume(spans(13)).await.unwrap_err();
     let tallies = stack.tallies.clone();
+    tallies.of(Signal::Traces).rejected(2);
     stack.end().await;
     provider.force_flush().unwrap();
     let found = lines(&exporter.get_finished_metrics().unwrap());
@@ -83,6 +84,7 @@ async fn what_a_queue_counts_has_the_collectors_names() {
             "queue_batch_send_size{exporter=otlp_grpc/x}: 2, 12",
             "queue_capacity{data_type=traces,exporter=otlp_grpc/x}=12",
             "queue_size{data_type=traces,exporter=otlp_grpc/x}=0",
+            "rejected_spans{exporter=otlp_grpc/x,server.address=h,server.port=4317,url.path=/v1/traces}=2",
             "send_failed_spans{error.permanent=true,error.type=InvalidArgument,exporter=otlp_grpc/x,server.address=h,server.port=4317,url.path=/v1/traces}=5",
             "sent_spans{exporter=otlp_grpc/x,server.address=h,server.port=4317,url.path=/v1/traces}=7",
         ]
