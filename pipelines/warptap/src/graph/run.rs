@@ -266,6 +266,7 @@ const OUTGOING: Direction = ("otelcol_processor_outgoing_items", "Items that lef
 const UNCOUNTED: [&str; 1] = ["batch"];
 
 /// Counts what goes to `next` as the Collector does.
+#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
 fn counted(
     (name, means): &Direction,
     next: Arc<dyn Consumer>,
