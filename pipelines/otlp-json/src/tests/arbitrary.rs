@@ -5,8 +5,6 @@
 mod profiles;
 
 use component::Payload;
-use std::sync::Arc;
-
 use component::{Data, Signal};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{

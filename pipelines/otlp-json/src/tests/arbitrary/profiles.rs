@@ -1,9 +1,7 @@
 //! Any profiles at all.
 
-use component::Payload;
-use std::sync::Arc;
-
 use component::Data;
+use component::Payload;
 use opentelemetry_proto::tonic::profiles::v1development::{
     Function, KeyValueAndUnit, Line, Link, Location, Mapping, Profile, ProfilesData, ProfilesDictionary,
     ResourceProfiles, Sample, ScopeProfiles, Stack, ValueType,
