@@ -1,8 +1,12 @@
-"""An OTLP server on Google's protobuf and gRPC: takes everything, and writes a line of JSON for each request.
+"""An OTLP server on Google's protobuf and gRPC: writes a line of JSON for each request, and answers as told.
 
-The first line says the ports: {"grpc": N, "http": N}. Every other line is a request: its signal, protocol,
-compression, headers and, in base64, the message as it was decoded here and serialised again. An unknown field
-would be lost in a comparison, so a request that has one is refused.
+The first line says the ports: {"grpc": N, "http": N}. Every other line is a request: when it came, from which
+port, its signal, protocol, path, compression, headers and, in base64, the message as it was decoded here and
+serialised again. An unknown field would be lost in a comparison, so a request that has one is refused.
+
+The argument, a list in JSON, holds the answers to the first requests, in turn; all others are taken. An answer
+is a failure ({"code": N} over gRPC, {"status": N} over HTTP; "after_ms": RetryInfo, "after": Retry-After, or
+"after_date": that in seconds from now as a date) or a partial success ({"rejected": N, "message": "why"}).
 """
 
 import base64
@@ -12,9 +16,12 @@ import http.server
 import json
 import sys
 import threading
+import time
+from email.utils import formatdate
 
 import grpc
-from google.protobuf import json_format, unknown_fields
+from google.protobuf import any_pb2, json_format, unknown_fields
+from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
@@ -27,7 +34,10 @@ REQUESTS = {
     "traces": (trace_service_pb2.ExportTraceServiceRequest, trace_service_pb2.ExportTraceServiceResponse),
 }
 
+REJECTED = {"logs": "rejected_log_records", "metrics": "rejected_data_points", "traces": "rejected_spans"}
+
 OUT = threading.Lock()
+SCRIPT = json.loads(sys.argv[1]) if len(sys.argv) > 1 else []
 
 
 def say(line):
@@ -35,14 +45,30 @@ def say(line):
         print(json.dumps(line), flush=True)
 
 
-def received(signal, protocol, compression, headers, message):
+def next_answer():
+    with OUT:
+        return SCRIPT.pop(0) if SCRIPT else {}
+
+
+def response(signal, answer):
+    said = REQUESTS[signal][1]()
+    if "rejected" in answer:
+        setattr(said.partial_success, REJECTED[signal], answer["rejected"])
+        said.partial_success.error_message = answer["message"]
+    return said
+
+
+def received(signal, protocol, path, port, compression, headers, message):
     if len(unknown_fields.UnknownFieldSet(message)) > 0:
         raise ValueError("the request has fields that this schema does not know")
     request = base64.b64encode(message.SerializeToString(deterministic=True)).decode()
     say(
         {
+            "at_ns": time.monotonic_ns(),
+            "port": port,
             "signal": signal,
             "protocol": protocol,
+            "path": path,
             "compression": compression,
             "headers": headers,
             "request": request,
@@ -55,10 +81,28 @@ def servicer(base, signal):
         def Export(self, request, context):
             metadata = {pair.key: str(pair.value) for pair in context.invocation_metadata()}
             # The compression of a request is no metadata in Python's gRPC: it is handled below it.
-            received(signal, "grpc", "", metadata, request)
-            return REQUESTS[signal][1]()
+            port = int(context.peer().rsplit(":", 1)[1])
+            received(signal, "grpc", "", port, "", metadata, request)
+            answer = next_answer()
+            if "code" in answer:
+                fail(context, answer)
+            return response(signal, answer)
 
     return Servicer()
+
+
+CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def fail(context, answer):
+    if "after_ms" in answer:
+        info = error_details_pb2.RetryInfo()
+        info.retry_delay.FromMilliseconds(answer["after_ms"])
+        detail = any_pb2.Any()
+        detail.Pack(info)
+        status = status_pb2.Status(code=answer["code"], message="as told", details=[detail])
+        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(CODES[answer["code"]], "as told")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -70,20 +114,29 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(headers["content-length"]))
         if headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
-        request, response = (kind() for kind in REQUESTS[signal])
+        request = REQUESTS[signal][0]()
         content_type = headers["content-type"]
-        if content_type == "application/json":
+        is_json = content_type == "application/json"
+        if is_json:
             json_format.ParseDict(otlp_ids.to_base64(json.loads(body)), request)
-            protocol, answer = "http/json", json_format.MessageToJson(response).encode()
         else:
             request.ParseFromString(body)
-            protocol, answer = "http/protobuf", response.SerializeToString()
-        received(signal, protocol, headers.get("content-encoding", ""), headers, request)
-        self.send_response(200)
+        protocol = "http/json" if is_json else "http/protobuf"
+        encoding = headers.get("content-encoding", "")
+        received(signal, protocol, self.path, self.client_address[1], encoding, headers, request)
+        answer = next_answer()
+        status = answer.get("status", 200)
+        said = response(signal, answer) if status == 200 else status_pb2.Status(code=2, message="as told")
+        body = json_format.MessageToJson(said).encode() if is_json else said.SerializeToString()
+        self.send_response(status)
+        if "after" in answer:
+            self.send_header("Retry-After", str(answer["after"]))
+        if "after_date" in answer:
+            self.send_header("Retry-After", formatdate(time.time() + answer["after_date"], usegmt=True))
         self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(body)
 
     def log_message(self, *_):
         pass

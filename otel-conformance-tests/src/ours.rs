@@ -1,6 +1,8 @@
 //! Our own components, driven as a pipeline drives them. Settings are the user's, in JSON.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use component::config::{Node, Section};
 use component::{
@@ -42,21 +44,35 @@ impl Exporting {
     }
 }
 
-/// Keeps what it is given.
+/// Keeps what it is given, and when; answers as told.
 #[derive(Debug, Default)]
-pub struct Sink(Mutex<Vec<Data>>);
+pub struct Sink {
+    got: Mutex<Vec<(Instant, Data)>>,
+    answers: Mutex<VecDeque<Result<(), Refused>>>,
+}
 
 impl Sink {
-    /// What it was given.
+    /// One that answers what comes first so, in turn, and takes the rest.
+    pub fn answering(answers: impl IntoIterator<Item = Result<(), Refused>>) -> Self {
+        Sink { answers: Mutex::new(answers.into_iter().collect()), ..Sink::default() }
+    }
+
+    /// What it was given, refused or not.
     pub fn got(&self) -> Vec<Data> {
-        self.0.lock().expect("no one panics with it").clone()
+        self.with_times().into_iter().map(|(_, data)| data).collect()
+    }
+
+    /// What it was given, and when.
+    pub fn with_times(&self) -> Vec<(Instant, Data)> {
+        self.got.lock().expect("no one panics with it").clone()
     }
 }
 
 impl Consumer for Sink {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        self.0.lock().expect("no one panics with it").push(data);
-        Box::pin(std::future::ready(Ok(())))
+        self.got.lock().expect("no one panics with it").push((Instant::now(), data));
+        let answer = self.answers.lock().expect("no one panics with it").pop_front();
+        Box::pin(std::future::ready(answer.unwrap_or(Ok(()))))
     }
 }
 

@@ -1,11 +1,12 @@
-//! The OTLP server in Python, and Python's own idea of OTLP's JSON. The programs lie in `python`.
+//! Peers in Python: an OTLP server that answers as told, a client that asks what it is told to, the SDK as a
+//! sender, and protobuf's own idea of OTLP's JSON. The programs lie in `python`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,14 @@ use serde_json::Value;
 use crate::peers::{self, Skip};
 
 /// What the programs need.
-const PACKAGES: [&str; 2] = ["opentelemetry-proto>=1.30", "grpcio>=1.60"];
+const PACKAGES: [&str; 6] = [
+    "googleapis-common-protos>=1.63",
+    "grpcio>=1.60",
+    "opentelemetry-exporter-otlp-proto-grpc>=1.40",
+    "opentelemetry-exporter-otlp-proto-http>=1.40",
+    "opentelemetry-proto>=1.40",
+    "opentelemetry-sdk>=1.40",
+];
 
 /// How long anything that is waited for may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,6 +44,12 @@ pub enum Protocol {
 pub struct Received {
     /// What carried it.
     pub protocol: Protocol,
+    /// When it came, by the server's clock, which only ever goes forward.
+    pub at: Duration,
+    /// The port of the connection that it came by.
+    pub port: u64,
+    /// Where to, over HTTP.
+    pub path: String,
     /// Whether it was compressed.
     pub is_gzip: bool,
     /// Its headers, or its gRPC metadata, by lower-case name.
@@ -55,9 +69,15 @@ pub struct PythonServer {
     process: Child,
 }
 
-/// Starts a server on free ports.
+/// Starts a server on free ports, which takes everything.
 pub fn python_server() -> Result<PythonServer, Skip> {
+    python_server_answering(&[])
+}
+
+/// Starts a server on free ports, which answers the first requests as told, in the words of `server.py`.
+pub fn python_server_answering(answers: &[Value]) -> Result<PythonServer, Skip> {
     let mut process = command("server.py")?
+        .arg(Value::from(answers.to_vec()).to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -101,6 +121,9 @@ impl PythonServer {
                 "http/json" => Protocol::HttpJson,
                 other => panic!("unknown protocol {other:?}"),
             },
+            at: Duration::from_nanos(said["at_ns"].as_u64().expect("a time")),
+            port: said["port"].as_u64().expect("a port"),
+            path: text("path").to_owned(),
             is_gzip: text("compression") == "gzip",
             headers: said["headers"].as_object().into_iter().flatten().map(pair).collect(),
             data: from_base64(text("signal"), text("request")),
@@ -115,7 +138,69 @@ impl Drop for PythonServer {
     }
 }
 
-fn from_base64(signal: &str, base64: &str) -> Data {
+/// What Python's SDK gave to one of its exporters, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// As the exporter encodes it.
+    pub data: Data,
+    /// True where the SDK takes it for sent.
+    pub is_sent: bool,
+}
+
+/// Has Python's SDK send what its instruments make, by every exporter it has: all signals, or spans alone.
+pub fn python_sdk(spans_alone: bool, grpc: SocketAddr, http: SocketAddr) -> Result<Vec<Exported>, Skip> {
+    let [grpc, http] = [grpc, http].map(|to| to.port().to_string());
+    let lines = sdk(&[if spans_alone { "spans" } else { "send" }, &grpc, &http])?;
+    let exported = lines.into_iter().map(|said| {
+        let text = |key: &str| said[key].as_str().expect("a text");
+        Exported { data: from_base64(text("signal"), text("request")), is_sent: text("result") == "SUCCESS" }
+    });
+    Ok(exported.collect())
+}
+
+/// What the instruments of Python's SDK tell two readers from time to time: one of what is cumulative, and one
+/// of what is not.
+pub fn python_temporality() -> Result<Vec<[Data; 2]>, Skip> {
+    let metrics = |said: &Value, key: &str| from_base64("metrics", said[key].as_str().expect("a text"));
+    let lines = sdk(&["temporality"])?;
+    Ok(lines.iter().map(|said| ["cumulative", "delta"].map(|key| metrics(said, key))).collect())
+}
+
+/// The lines that the SDK's program says.
+fn sdk(arguments: &[&str]) -> Result<Vec<Value>, Skip> {
+    let output = command("sdk.py")?.args(arguments).output().map_err(|e| Skip(format!("python: {e}")))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(said.lines().map(|line| serde_json::from_str(line).expect("it speaks JSON")).collect())
+}
+
+/// Makes requests by Python's own clients, in the words of `client.py`; returns the answers.
+pub fn python_client(requests: &[Value]) -> Result<Vec<Value>, Skip> {
+    let lines: Vec<String> = requests.iter().map(Value::to_string).collect();
+    let answers = converse(&mut command("client.py")?, &lines)?;
+    assert_eq!(answers.len(), requests.len(), "each request has an answer");
+    Ok(answers.iter().map(|line| serde_json::from_str(line).expect("it answers in JSON")).collect())
+}
+
+/// Has a program read lines, and returns those that it answers.
+pub(crate) fn converse(command: &mut Command, lines: &[String]) -> Result<Vec<String>, Skip> {
+    let mut process = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Skip(format!("{command:?}: {e}")))?;
+    let stdin = process.stdin.take().expect("it is piped");
+    let stdout = process.stdout.take().expect("it is piped");
+    let lines = lines.to_vec();
+    let asking = std::thread::spawn(move || ask(stdin, &lines));
+    let answers = BufReader::new(stdout).lines().map(|line| line.expect("it writes UTF-8")).collect();
+    asking.join().expect("asking does not panic");
+    let status = process.wait().expect("it ends");
+    assert!(status.success(), "{command:?}: {status}");
+    Ok(answers)
+}
+
+pub(crate) fn from_base64(signal: &str, base64: &str) -> Data {
     let bytes = STANDARD.decode(base64).expect("it writes base64");
     from_proto(Signal::STABLE.into_iter().find(|s| s.name() == signal).expect("a signal"), &bytes)
 }
@@ -133,28 +218,14 @@ fn to_proto(data: &Data) -> Vec<u8> {
 /// Has Python read each JSON text and compare it with the data it stands for, and returns the JSON that Python
 /// writes for the same data; or says of which text they differ.
 pub fn json_by_python(cases: &[(Data, Vec<u8>)]) -> Result<Result<Vec<Vec<u8>>, String>, Skip> {
-    let mut process = command("json_check.py")?
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| Skip(format!("python: {e}")))?;
-    let stdin = process.stdin.take().expect("it is piped");
     let lines: Vec<String> = cases.iter().map(|(data, json)| question(data, json)).collect();
-    let asking = std::thread::spawn(move || ask(stdin, &lines));
-    let stdout = process.stdout.take().expect("it is piped");
-    let mut answers = Vec::new();
-    for (line, (_, json)) in BufReader::new(stdout).lines().zip(cases) {
-        let line = line.expect("it writes UTF-8");
-        let Some(answer) = line.strip_prefix("same ") else {
-            let _ = process.kill();
-            return Ok(Err(format!("{line}: {}", String::from_utf8_lossy(json))));
-        };
-        answers.push(answer.as_bytes().to_vec());
-    }
-    asking.join().expect("asking does not panic");
-    let status = process.wait().expect("it ends");
-    assert!(status.success() && answers.len() == cases.len(), "{status} after {} answers", answers.len());
-    Ok(Ok(answers))
+    let said = converse(&mut command("json_check.py")?, &lines)?;
+    assert_eq!(said.len(), cases.len(), "each text has an answer");
+    let same = said.iter().zip(cases).map(|(line, (_, json))| match line.strip_prefix("same ") {
+        Some(answer) => Ok(answer.as_bytes().to_vec()),
+        None => Err(format!("{line}: {}", String::from_utf8_lossy(json))),
+    });
+    Ok(same.collect())
 }
 
 fn question(data: &Data, json: &[u8]) -> String {
@@ -182,15 +253,12 @@ fn command(program: &str) -> Result<Command, Skip> {
 fn interpreter() -> Result<PathBuf, Skip> {
     let folder = peers::folder()?.join("python");
     let (interpreter, done) = (folder.join("bin/python3"), folder.join("installed"));
-    let begin = Instant::now();
+    let wanted = PACKAGES.join("\n");
     peers::once(
         "python",
-        || done.is_file(),
+        || std::fs::read_to_string(&done).is_ok_and(|installed| installed == wanted),
         || {
-            peers::run(
-                "python3 -m venv",
-                Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder),
-            )?;
+            peers::run("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
             let mut pip = Command::new(&interpreter);
             pip.args([
                 "-m",
@@ -202,7 +270,7 @@ fn interpreter() -> Result<PathBuf, Skip> {
                 ":all:",
             ]);
             peers::run("pip install", pip.args(["--retries", "1", "--timeout", "10"]).args(PACKAGES))?;
-            std::fs::write(&done, format!("in {:?}\n", begin.elapsed())).map_err(|e| Skip(e.to_string()))
+            std::fs::write(&done, &wanted).map_err(|e| Skip(e.to_string()))
         },
     )?;
     Ok(interpreter)

@@ -156,7 +156,7 @@ async fn batches_are_cut_where_the_collector_cuts() {
 fn without_metadata(data: &Data) -> Data {
     let mut data = data.clone();
     if let Data::Metrics(metrics) = &mut data {
-        let metrics = std::sync::metrics.make_mut();
+        let metrics = metrics.make_mut();
         let scopes = metrics.resource_metrics.iter_mut().flat_map(|r| &mut r.scope_metrics);
         scopes.flat_map(|s| &mut s.metrics).for_each(|m| m.metadata.clear());
     }

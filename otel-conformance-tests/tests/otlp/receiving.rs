@@ -1,0 +1,96 @@
+//! Our OTLP receiver on free ports of the loopback, before a sink, and requests for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use component::config::Optional;
+use component::{ComponentId, Consumer, Data, Host, Receiver as _, Running, Signal};
+use otel_conformance_tests::Sink;
+use otlp::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocols};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// A receiver that runs.
+pub struct Receiving {
+    pub grpc: SocketAddr,
+    pub http: SocketAddr,
+    stop: CancellationToken,
+    running: Running,
+}
+
+impl Receiving {
+    /// Before a sink, with the default limits.
+    pub async fn before(sink: &Arc<Sink>) -> Self {
+        Receiving::limited(sink, 0, 0).await
+    }
+
+    /// Before a sink, with limits in MiB of a message and in bytes of a body.
+    pub async fn limited(sink: &Arc<Sink>, message_mib: i64, body_bytes: i64) -> Self {
+        let endpoint = "127.0.0.1:0".to_owned();
+        let grpc = GrpcConfig {
+            endpoint: endpoint.clone(),
+            max_recv_msg_size_mib: message_mib,
+            ..GrpcConfig::default()
+        };
+        let http = HttpConfig { endpoint, max_request_body_size: body_bytes, ..HttpConfig::default() };
+        let protocols = Protocols { grpc: Optional::some(grpc), http: Optional::some(http) };
+        let (bound, mut told) = mpsc::unbounded_channel();
+        let id = ComponentId::parse("otlp").unwrap();
+        let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);
+        let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
+        let stop = CancellationToken::new();
+        let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();
+        let mut address = async || told.recv().await.unwrap().1.to_string().parse().unwrap();
+        Receiving { grpc: address().await, http: address().await, stop, running }
+    }
+
+    pub async fn end(self) {
+        self.stop.cancel();
+        self.running.await;
+    }
+}
+
+/// A request for Python's client over HTTP, in protobuf.
+pub fn over_http(port: u16, signal: Signal, body: &[u8]) -> Value {
+    json!({
+        "to": "http", "port": port, "path": format!("/v1/{}", signal.name()), "pad": 0, "compress": "",
+        "headers": {"Content-Type": "application/x-protobuf"}, "body": STANDARD.encode(body),
+    })
+}
+
+/// The same over gRPC.
+pub fn over_grpc(port: u16, signal: Signal, body: &[u8]) -> Value {
+    let (package, service) = match signal {
+        Signal::Logs => ("logs", "Logs"),
+        Signal::Metrics => ("metrics", "Metrics"),
+        _ => ("trace", "Trace"),
+    };
+    let path = format!("/opentelemetry.proto.collector.{package}.v1.{service}Service/Export");
+    json!({"to": "grpc", "port": port, "path": path, "pad": 0, "compress": "", "body": STANDARD.encode(body)})
+}
+
+/// A value with some fields set otherwise.
+pub fn but(mut value: Value, fields: Value) -> Value {
+    for (key, field) in fields.as_object().unwrap() {
+        value[key] = field.clone();
+    }
+    value
+}
+
+pub fn proto(data: &Data) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    data.encode(&mut bytes);
+    bytes
+}
+
+/// One log record whose body is a text of so many bytes.
+pub fn log_of(bytes: usize) -> Data {
+    let text = "x".repeat(bytes);
+    let json = format!(
+        r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{{"stringValue":"{text}"}}}}]}}]}}]}}"#
+    );
+    otlp_json::decode(Signal::Logs, json.as_bytes()).unwrap()
+}

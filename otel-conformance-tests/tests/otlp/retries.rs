@@ -1,0 +1,191 @@
+//! B1 and B2: which failures are tried again, and when; ours as Python's server sees it, theirs as we see it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use component::{ExporterFactory, Refused, Signal};
+use otel_conformance_tests::{
+    CollectorConfig, Exporting, PythonServer, Sink, python_sdk, python_server_answering, real_collector,
+};
+use serde_json::{Value, json};
+use tokio::task::block_in_place;
+
+use crate::common::batches_of;
+use crate::peer;
+use crate::receiving::{Receiving, but, log_of};
+
+/// The codes of gRPC after which a request may be sent again, whatever else is said.
+const TRIED_AGAIN: [i64; 6] = [1, 4, 10, 11, 14, 15];
+/// The one that may where the server says when.
+const RESOURCE_EXHAUSTED: i64 = 8;
+
+/// An exporter that retries at once, and answers when it is done.
+async fn retrying(factory: &ExporterFactory, endpoint: String) -> Exporting {
+    let settings = json!({
+        "endpoint": endpoint, "tls": {"insecure": true}, "sending_queue": {"enabled": false},
+        "retry_on_failure": {"initial_interval": "1ms", "max_interval": "1ms"},
+    });
+    Exporting::by(factory, &settings.to_string()).await
+}
+
+/// Has a batch sent for each answer, and checks whether it is sent again, and no earlier than told.
+async fn check(exporter: &Exporting, server: &PythonServer, cases: &[(Value, Option<Duration>)]) {
+    for (answer, again) in cases {
+        let outcome = exporter.send(log_of(3)).await;
+        assert_eq!(outcome.is_ok(), again.is_some(), "{answer}: {outcome:?}");
+        let first = block_in_place(|| server.next());
+        if let Some(least) = again {
+            let waited = block_in_place(|| server.next()).at - first.at;
+            assert!(waited >= *least, "{answer}: {waited:?}");
+        }
+        assert!(server.until(Duration::ZERO).is_none(), "{answer}: one time too many");
+    }
+}
+
+/// The answers, and a success behind each that is tried again.
+fn script(cases: &[(Value, Option<Duration>)]) -> Vec<Value> {
+    let with_success = |(answer, again): &(Value, Option<Duration>)| {
+        std::iter::once(answer.clone()).chain(again.map(|_| json!({}))).collect::<Vec<_>>()
+    };
+    cases.iter().flat_map(with_success).collect()
+}
+
+async fn check_grpc(after: Option<Duration>) {
+    let case = |code: i64| {
+        let is_again = TRIED_AGAIN.contains(&code) || (code == RESOURCE_EXHAUSTED && after.is_some());
+        let told = after.map_or(json!({}), |after| json!({"after_ms": after.as_millis() as u64}));
+        (but(json!({"code": code}), told), is_again.then_some(after.unwrap_or_default()))
+    };
+    let cases: Vec<_> = (1..=16).map(case).collect();
+    let Some(server) = peer(python_server_answering(&script(&cases))) else { return };
+    let exporter = retrying(&exporters::otlp_grpc::FACTORY, server.grpc.to_string()).await;
+    check(&exporter, &server, &cases).await;
+    exporter.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_only_the_codes_of_the_table_are_tried_again_over_grpc() {
+    check_grpc(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b02_retry_info_is_the_least_that_is_waited_and_makes_an_exhausted_server_worth_a_try() {
+    check_grpc(Some(Duration::from_millis(70))).await;
+}
+
+async fn check_http(cases: Vec<(Value, Option<Duration>)>) {
+    let Some(server) = peer(python_server_answering(&script(&cases))) else { return };
+    let exporter = retrying(&exporters::otlp_http::FACTORY, format!("http://{}", server.http)).await;
+    check(&exporter, &server, &cases).await;
+    exporter.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_only_the_statuses_of_the_table_are_tried_again_over_http() {
+    let statuses = [400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 500, 501, 502, 503, 504, 505];
+    let case = |status: i64| {
+        let is_again = [429, 502, 503, 504].contains(&status);
+        (json!({"status": status}), is_again.then_some(Duration::ZERO))
+    };
+    check_http(statuses.map(case).to_vec()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b02_retry_after_is_the_least_that_is_waited_in_seconds_and_as_a_date() {
+    let second = Some(Duration::from_secs(1));
+    check_http(vec![
+        (json!({"status": 429, "after": 1}), second),
+        (json!({"status": 503, "after": 1}), second),
+        // A date has no parts of a second: this one is more than one second away.
+        (json!({"status": 503, "after_date": 2}), second),
+        (json!({"status": 503, "after": "soon"}), Some(Duration::ZERO)),
+        (json!({"status": 400, "after": 1}), None),
+    ])
+    .await;
+}
+
+/// How long our receiver asks senders to wait.
+const AFTER: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_b02_a_collector_tries_again_what_we_refuse_for_now_and_nothing_else() {
+    for way in ["otlp_grpc", "otlp_http", "otlp_http json"] {
+        let later = Refused::Retryable { reason: "busy".to_owned(), after: Some(AFTER) };
+        let answers = [Err(Refused::retryable("full")), Err(later), Ok(()), Err(Refused::permanent("never"))];
+        let sink = Arc::new(Sink::answering(answers));
+        let receiving = Receiving::before(&sink).await;
+        let endpoint = match way {
+            "otlp_grpc" => receiving.grpc.to_string(),
+            _ => format!("http://{}", receiving.http),
+        };
+        let settings = json!({
+            "endpoint": endpoint, "tls": {"insecure": true}, "sending_queue": {"enabled": false},
+            "retry_on_failure": {"initial_interval": "1ms", "max_interval": "1ms"},
+        });
+        let encoding = if way.ends_with("json") { json!({"encoding": "json"}) } else { json!({}) };
+        let kind = if way == "otlp_grpc" { "otlp_grpc/ours" } else { "otlp_http/ours" };
+        let exporters = vec![(kind, but(settings, encoding).to_string())];
+        let config = CollectorConfig { exporters, only: Some(Signal::Logs), ..CollectorConfig::default() };
+        let Some(collector) = peer(real_collector(&config)) else { return };
+        let exporter = Exporting::by(&exporters::otlp_grpc::FACTORY, &once(collector.grpc)).await;
+        exporter.send(log_of(3)).await.unwrap();
+        let times: Vec<_> = sink.with_times().into_iter().map(|(at, _)| at).collect();
+        assert_eq!(times.len(), 3, "{way}");
+        assert!(times[2] - times[1] >= AFTER, "{way}: {:?}", times[2] - times[1]);
+        exporter.send(log_of(3)).await.unwrap_err();
+        assert_eq!(sink.got().len(), 4, "{way}: what is refused for good is not sent again");
+        exporter.end().await;
+        drop(collector);
+        receiving.end().await;
+    }
+}
+
+/// Settings of an exporter that tries once, and answers what came of it.
+fn once(to: std::net::SocketAddr) -> String {
+    json!({
+        "endpoint": to.to_string(), "tls": {"insecure": true}, "timeout": "30s",
+        "sending_queue": {"enabled": false}, "retry_on_failure": {"enabled": false},
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_b02_pythons_sdk_tries_again_what_we_refuse_for_now_and_nothing_else() {
+    let later = || Err(Refused::Retryable { reason: "busy".to_owned(), after: Some(AFTER) });
+    let never = || Err(Refused::permanent("never"));
+    // Each of its exporters is refused once, then taken.
+    let (ways, rounds) = (5, [(vec![later(), Ok(())], true), (vec![never()], false)]);
+    for (answers, is_sent) in rounds {
+        let tries = answers.len();
+        let sink = Arc::new(Sink::answering(std::iter::repeat_n(answers, ways).flatten()));
+        let receiving = Receiving::before(&sink).await;
+        let Some(exported) = peer(block_in_place(|| python_sdk(true, receiving.grpc, receiving.http))) else {
+            return;
+        };
+        assert_eq!(exported.iter().map(|e| e.is_sent).collect::<Vec<_>>(), vec![is_sent; ways]);
+        let got = sink.with_times();
+        assert_eq!(got.len(), ways * tries);
+        for pair in got.chunks(tries).filter(|pair| pair.len() == 2) {
+            assert!(pair[1].0 - pair[0].0 >= AFTER, "{:?}", pair[1].0 - pair[0].0);
+            assert_eq!(pair[1].1, pair[0].1, "the same again");
+        }
+        receiving.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b02_other_signals_are_tried_again_as_they_were() {
+    for signal in Signal::STABLE {
+        let Some(server) = peer(python_server_answering(&[json!({"code": 14}), json!({"code": 14})])) else {
+            return;
+        };
+        let exporter = retrying(&exporters::otlp_grpc::FACTORY, server.grpc.to_string()).await;
+        let data = batches_of(signal, 1).remove(0);
+        exporter.send(data.clone()).await.unwrap();
+        for _ in 0..3 {
+            let received = block_in_place(|| server.next());
+            assert_eq!(crate::common::json(&received.data), crate::common::json(&data));
+        }
+        exporter.end().await;
+    }
+}
