@@ -51,11 +51,13 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         Some(place) => place.durations.add(duration_ns, failed),
         None => count_duration(key.pid, key.row, duration_ns, failed),
     }
-    if !failed && frame.closing == 0 && !cookie.is_reported() && !cookie.changes_state() {
+    let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::tells(&task));
+    if !failed && frame.closing == 0 && !is_reported && !cookie.changes_state() {
         process::count_folded(&task);
         return Some(());
     }
-    settle(&Return { cookie, task, frame, device: thread.device as i32 - 1, result, failed, now_ns })
+    let device = thread.device as i32 - 1;
+    settle(&Return { cookie, task, frame, device, result, failed, is_reported, now_ns })
 }
 
 /// The duration of an operation without a place beside the map of durations.
@@ -111,6 +113,7 @@ struct Return<'a> {
     device: i32,
     result: u32,
     failed: bool,
+    is_reported: bool,
     now_ns: u64,
 }
 
@@ -157,7 +160,7 @@ fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
     if !r.failed {
         apply(r);
     }
-    if !r.failed && !r.cookie.is_reported() {
+    if !r.failed && !r.is_reported {
         return closed;
     }
     let handle = match r.cookie.writes_handle() && !r.failed {

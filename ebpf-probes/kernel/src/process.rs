@@ -38,11 +38,32 @@ pub fn is_traced(task: &Task) -> bool {
 #[inline(never)]
 fn is_adopted(pid: u32, tid: u32) -> bool {
     let task = &Task { pid, tid };
-    let is_traced = find(task).is_some() || adopt(task).is_some();
-    if is_traced && let Some(place) = maps::hot_process(pid) {
+    let Some(process) = find(task).or_else(|| adopt(task)) else { return false };
+    if let Some(place) = maps::hot_process(pid) {
         place.claim(pid);
+        if place.is_of(pid) {
+            place.tells.store(process.tells.load(Relaxed), Relaxed);
+        }
     }
-    is_traced
+    true
+}
+
+/// The process makes calls that are told.
+#[inline(always)]
+pub fn set_tells(process: &ProcessFold, pid: u32) {
+    process.tells.store(1, Relaxed);
+    if let Some(hot) = hot(pid) {
+        hot.tells.store(1, Relaxed);
+    }
+}
+
+/// True where the process makes calls that are told.
+#[inline(always)]
+pub fn tells(task: &Task) -> bool {
+    match hot(task.pid) {
+        Some(hot) => hot.tells.load(Relaxed) == 1,
+        None => find(task).is_some_and(|process| process.tells.load(Relaxed) == 1),
+    }
 }
 
 /// Counts a hit of the row with this id.

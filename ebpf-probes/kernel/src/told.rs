@@ -12,14 +12,15 @@ use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use table::counters::{Counters, Drop};
 use table::record::{
-    ARGUMENTS, Caller, FRAMES, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, ToldFrame, ToldRecord,
+    ARGUMENTS, Caller, FRAMES, Kind, LOOKS, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, OUTS, ToldFrame,
+    ToldRecord,
 };
 use table::{Cookie, Memory, Slot};
 
 use crate::emit;
 use crate::maps::{self, CALLERS, RING};
 use crate::process;
-use crate::regs::Regs;
+use crate::regs::{Regs, read_user_into};
 use crate::task::{Task, now_ns};
 
 /// The entry program.
@@ -39,8 +40,9 @@ pub fn enter(ctx: &ProbeContext) -> Option<()> {
         return None;
     };
     if caller.pid != u64::from(task.pid) {
-        let start_ns = process::find(&task)?.start_ns.load(Relaxed);
-        (caller.pid, caller.start_ns) = (u64::from(task.pid), start_ns);
+        let process = process::find(&task)?;
+        process::set_tells(process, task.pid);
+        (caller.pid, caller.start_ns) = (u64::from(task.pid), process.start_ns.load(Relaxed));
     }
     forget_left(caller, sp, counters);
     let depth = caller.depth as usize;
@@ -127,19 +129,21 @@ pub fn leave(ctx: &RetProbeContext) -> Option<()> {
         let is_suppressed = cookie.is_operation() && caller.depth != 0;
         return if is_suppressed { None } else { count_unmatched(&task, counters) };
     };
-    let frame = frame_at(caller, at);
     let now_ns = now_ns();
-    let call =
-        Call { cookie, task, frame, start_ns: caller.start_ns, result: regs.return_value() as u32, now_ns };
-    let told = if cookie.is_told_at_length() { call.tell_at_length() } else { call.tell() };
-    match told {
-        Some(()) => {
-            counters.delivered.fetch_add(1, Relaxed);
-            counters.records.fetch_add(1, Relaxed);
-        }
-        None => {
-            counters.dropped[Drop::RingFull as usize].fetch_add(1, Relaxed);
-        }
+    let result = regs.return_value() as u32;
+    let is_long = cookie.is_told_at_length() || (cookie.tells_written() && caller.waiting != 0);
+    let call = Call { cookie, task, frame: frame_at(caller, at), start_ns: caller.start_ns, result, now_ns };
+    let told = if is_long { call.tell_at_length() } else { call.tell() };
+    let Some(unwritten) = told else {
+        counters.dropped[Drop::RingFull as usize].fetch_add(1, Relaxed);
+        return None;
+    };
+    counters.delivered.fetch_add(1, Relaxed);
+    counters.records.fetch_add(1, Relaxed);
+    if unwritten != 0 {
+        caller.outs[caller.waiting as usize & (OUTS - 1)] = unwritten;
+        caller.waiting += 1;
+        caller.looks = 0;
     }
     Some(())
 }
@@ -186,9 +190,9 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The short record; `None` where the ring is full.
+    /// The short record; `None` where the ring is full. Where the call will have written what it had not, or 0.
     #[inline(always)]
-    fn tell(&self) -> Option<()> {
+    fn tell(&self) -> Option<u64> {
         let mut entry = RING.reserve::<ToldRecord>(0)?;
         // SAFETY: the ring's memory is ours until submitted, large enough and aligned; every field is written below.
         let out = unsafe { &mut *entry.as_mut_ptr() };
@@ -200,8 +204,20 @@ impl Call<'_> {
             Memory::Word => self.read_out(&mut out.out, 8),
             _ => 0,
         };
+        let unwritten = self.unwritten(out.exit_bytes, out.out);
         entry.submit(emit::QUIET);
-        Some(())
+        Some(unwritten)
+    }
+
+    /// The address of a handle that was not written yet, though the call was taken on (0, or 7: in progress).
+    #[inline(always)]
+    fn unwritten(&self, bytes: u32, handle: u64) -> u64 {
+        let wanted = self.cookie.told_at_exit();
+        let is_open = wanted.what as u8 == Memory::Word as u8 && bytes == 8 && handle == 0;
+        match is_open && (self.result == 0 || self.result == 7) {
+            true => argument(&self.frame.arguments, wanted.slot) & !7,
+            false => 0,
+        }
     }
 
     #[inline(always)]
@@ -213,9 +229,9 @@ impl Call<'_> {
         if failed == 0 { bytes } else { 0 }
     }
 
-    /// The long record; `None` where the ring is full.
+    /// The long record; else as above.
     #[inline(always)]
-    fn tell_at_length(&self) -> Option<()> {
+    fn tell_at_length(&self) -> Option<u64> {
         let mut entry = RING.reserve::<LongRecord>(0)?;
         // SAFETY: as above. What the two lists do not use is what the ring held before: user space reads their bytes.
         let out = unsafe { &mut *entry.as_mut_ptr() };
@@ -228,15 +244,18 @@ impl Call<'_> {
         }
         let wanted = self.cookie.told_at_exit();
         let bytes = bytes(wanted.what, self.cookie, &self.frame.arguments);
-        if bytes > 0 && bytes <= MEMORY_AT_EXIT as u64 {
+        if self.cookie.tells_written() {
+            out.told.exit_bytes = tell_written(self.task.tid, out);
+        } else if bytes > 0 && bytes <= MEMORY_AT_EXIT as u64 {
             let from = argument(&self.frame.arguments, wanted.slot);
             // SAFETY: the record has room for that many bytes; the helper checks the address itself.
             let failed =
                 unsafe { bpf_probe_read_user(out.exit.as_mut_ptr().cast(), bytes as u32, from as *const _) };
             out.told.exit_bytes = if failed == 0 { bytes as u32 } else { 0 };
         }
+        let unwritten = self.unwritten(out.told.exit_bytes, out.exit[0]);
         entry.submit(emit::QUIET);
-        Some(())
+        Some(unwritten)
     }
 
     #[inline(always)]
@@ -257,6 +276,27 @@ impl Call<'_> {
         out.entry_bytes = self.frame.entry_bytes as u32;
         out.exit_bytes = 0;
     }
+}
+
+/// Pairs of address and handle of what earlier calls have written by now; their bytes.
+#[inline(always)]
+fn tell_written(tid: u32, out: &mut LongRecord) -> u32 {
+    let Some(caller) = CALLERS.get_ptr_mut(&tid) else { return 0 };
+    // SAFETY: only the thread itself changes its entry, and it runs this program now.
+    let caller = unsafe { &mut *caller };
+    for at in 0..OUTS {
+        out.exit[2 * at] = caller.outs[at];
+        read_user_into(caller.outs[at], &mut out.exit[2 * at + 1]);
+        if out.exit[2 * at + 1] != 0 {
+            caller.outs[at] = 0;
+        }
+    }
+    caller.looks += 1;
+    if caller.looks >= LOOKS {
+        caller.outs = [0; OUTS];
+        caller.waiting = 0;
+    }
+    16 * OUTS as u32
 }
 
 /// The thread's current device, -1 where it was never set.

@@ -39,6 +39,7 @@ const fn memory(number: u64) -> Memory {
         3 => Memory::Id,
         4 => Memory::Ints,
         5 => Memory::Words,
+        6 => Memory::Written,
         _ => Memory::None,
     }
 }
@@ -229,7 +230,15 @@ impl Cookie {
     /// Of a row that is told: what it brings along is more than the short record holds.
     #[inline(always)]
     pub const fn is_told_at_length(self) -> bool {
-        field(self.0, 36, 3) != Memory::None as u64 || field(self.0, 43, 3) > Memory::Word as u64
+        let exit = field(self.0, 43, 3);
+        let is_long = exit > Memory::Word as u64 && exit != Memory::Written as u64;
+        field(self.0, 36, 3) != Memory::None as u64 || is_long
+    }
+
+    /// Of a row that is told: it ends what earlier calls began, and says what they wrote.
+    #[inline(always)]
+    pub const fn tells_written(self) -> bool {
+        field(self.0, 43, 3) == Memory::Written as u64
     }
 
     /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches do.

@@ -126,6 +126,8 @@ pub struct HotProcess {
     pub launches: AtomicU64,
     /// [`ProcessFold::enqueues`](crate::record::ProcessFold::enqueues).
     pub enqueues: AtomicU64,
+    /// [`ProcessFold::tells`](crate::record::ProcessFold::tells).
+    pub tells: AtomicU64,
     /// [`ProcessFold::calls`](crate::record::ProcessFold::calls).
     pub calls: [AtomicU64; ROWS],
 }

@@ -170,6 +170,9 @@ pub enum Memory {
     Ints = 4,
     /// As many pointers or handles as [`Told::count`] says.
     Words = 5,
+    /// What earlier calls of the thread had not yet written where their [`Memory::Word`] goes, and what stands there
+    /// now: pairs of address and handle, zeroes for none. A return without any is told briefly.
+    Written = 6,
 }
 
 impl Memory {
@@ -187,6 +190,7 @@ impl Memory {
             Memory::Id => 128,
             Memory::Ints => 4 * items,
             Memory::Words => 8 * items,
+            Memory::Written => 16 * crate::record::OUTS as u64,
         }
     }
 }

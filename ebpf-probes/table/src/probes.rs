@@ -213,7 +213,7 @@ pub static PROBES: &[Probe] = &[
     moves(207, "ncclGatherConfig", 7),
     moves(208, "ncclScatterConfig", 7),
     nccl(209, "ncclGroupStart", 0),
-    nccl(210, "ncclGroupEnd", 0),
+    nccl(210, "ncclGroupEnd", 0).exit(0, Memory::Written),
     // NCCL and RCCL: communicators.
     nccl(212, "ncclCommInitRank", 4).by_value().entry(3, Memory::Id).exit(1, Memory::Word),
     nccl(213, "ncclCommInitRankConfig", 5).by_value().entry(3, Memory::Id).exit(1, Memory::Word),

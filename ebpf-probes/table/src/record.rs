@@ -243,6 +243,8 @@ pub struct ProcessFold {
     pub enqueues: AtomicU64,
     /// The same at the last closer's return.
     pub seen: AtomicU64,
+    /// 1 once it has made a call that is told: then what orders its streams is reported too.
+    pub tells: AtomicU64,
     /// Streams with open work, for a device synchronisation; entry 0 of a free place.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
@@ -322,9 +324,21 @@ pub struct Caller {
     pub pid: u64,
     /// When its process began, CLOCK_BOOTTIME ns.
     pub start_ns: u64,
+    /// Addresses put into `outs` since it was empty.
+    pub waiting: u64,
+    /// Ends of groups since the last of them was.
+    pub looks: u64,
+    /// Where calls will have written what they had not at their return, as inside a group; 0 for none. Full: the oldest
+    /// is forgotten.
+    pub outs: [u64; OUTS],
     /// Calls under way, outermost first.
     pub frames: [ToldFrame; FRAMES],
 }
+
+/// Places that a thread's group is still to write; a power of two.
+pub const OUTS: usize = 16;
+/// Ends of groups, inner ones too, after which nobody looks at such a place again.
+pub const LOOKS: u64 = 4;
 
 /// A call under way that will be told. Only its own thread touches it.
 #[derive(Debug)]

@@ -31,6 +31,8 @@ const CHANGING: Set = Set::of(&[
     Action::EventDestroy,
 ]);
 
+const ORDERING: Set = Set::of(&[Action::EventRecord, Action::EventDestroy, Action::CaptureBegin]);
+
 impl Set {
     const fn of(actions: &[Action]) -> Set {
         let (mut bits, mut at) = (0, 0);
@@ -77,6 +79,14 @@ impl Cookie {
         CHANGING.holds(self.action())
     }
 
+    /// True where the call makes one stream wait for another, or ends what did: worth a record each in a process
+    /// whose collectives are told, since they run on streams of their own.
+    #[inline(always)]
+    pub const fn orders_streams(self) -> bool {
+        let waits = self.is(Action::Time) && self.stream().0 != 0 && self.handle().0 != 0;
+        ORDERING.holds(self.action()) || waits
+    }
+
     /// [`Action::is_reported`] of the row.
     #[inline(always)]
     pub const fn is_reported(self) -> bool {
@@ -111,6 +121,25 @@ mod tests {
                 assert_eq!(cookie.has_failed(result), action.has_failed(result), "{} {result}", probe.symbol);
             }
         }
+    }
+
+    #[test]
+    fn what_orders_streams_is_told_by_its_row() {
+        let ordering = PROBES.iter().filter(|p| p.api == crate::Api::Runtime);
+        let ordering = ordering.filter(|p| Cookie::pack(p, false, true).orders_streams()).map(|p| p.symbol);
+        let expected = [
+            "cudaEventRecord",
+            "cudaEventRecordWithFlags",
+            "cudaStreamWaitEvent",
+            "cudaStreamBeginCapture",
+            "cudaEventDestroy",
+            "hipEventRecord",
+            "hipEventRecordWithFlags",
+            "hipStreamWaitEvent",
+            "hipStreamBeginCapture",
+            "hipEventDestroy",
+        ];
+        assert!(ordering.eq(expected));
     }
 
     #[test]

@@ -37,7 +37,14 @@ replay main
 sync
 finalize two
 destroy two
-comm two of=1,3
+group
+  comm first
+  group
+    comm two of=1,3
+  end
+end
+allreduce first 1 int32 max
+sync
 abort pairs
 destroy world
 ";
@@ -76,6 +83,31 @@ fn every_call_of_every_rank_is_told_once_and_as_it_was_made() {
     let account = rig.capture.account();
     assert_eq!((account.lost(), account.unmatched), (0, 0), "{account:?}");
     assert!(account.is_balanced(), "{account:?}");
+}
+
+/// Without them a wait for the compute stream covers nothing of the stream that the collectives run on.
+#[test]
+fn what_orders_the_streams_of_a_process_with_collectives_is_reported_call_by_call() {
+    let Some((rig, _)) = play("ordering", JOB) else { return };
+    let ordering = ["cudaEventRecord", "cudaStreamBeginCapture"];
+    let lines = read(&rig.oracle()).unwrap().into_iter();
+    let calls = lines.filter_map(|l| if let Line::Call(call) = l { Some(call) } else { None });
+    let calls: Vec<_> = calls.filter(|c| ordering.contains(&c.symbol.as_ref())).collect();
+    assert!(calls.len() >= 4 * 12 + 4, "{}", calls.len());
+    for call in calls {
+        let is_it = |e: &&Event| match e {
+            Event::Call(c) => {
+                let places = (c.header.pid, c.header.row, c.stream) == (call.pid, call.row, call.stream);
+                places && c.header.entry_ns >= call.entry_ns && c.header.entry_ns <= call.exit_ns
+            }
+            _ => false,
+        };
+        let of_call: Vec<_> = rig.events.iter().filter(is_it).collect();
+        assert_eq!(of_call.len(), 1, "{call:?}");
+        let Event::Call(record) = of_call[0] else { unreachable!() };
+        let handle = if call.symbol == "cudaEventRecord" { call.handle } else { 0 };
+        assert_eq!(record.handle, handle, "{call:?}");
+    }
 }
 
 /// The first entry of a collective and the last, by communicator and number, from what the kernel told.

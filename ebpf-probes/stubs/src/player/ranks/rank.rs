@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use table::PROBES;
 use table::record::ARGUMENTS;
 
+use super::super::lines::call_line;
 use super::super::nccl_sentinels::hex;
 use super::super::protocol;
 use super::super::{PlayError, options::Options};
@@ -20,6 +22,7 @@ use crate::oracle::{Line, Log, NcclLine, WaitLine};
 use crate::ranks::{Color, Operation, Peer, RankScript, Statement, What};
 use crate::script::Times;
 use crate::script::value::{Random, Span};
+use crate::sentinel;
 
 /// How often a rank looks for an id that another is to write.
 const LOOK_NS: u64 = 200_000;
@@ -63,6 +66,8 @@ struct Rank<'a> {
     /// How often a communicator of a name was made.
     generations: BTreeMap<String, u32>,
     streams: BTreeMap<String, Stream>,
+    /// Communicators whose handle is written when their group ends, and where.
+    unwritten: Vec<(String, &'static AtomicU64)>,
     lines: Vec<Line>,
     calls: u64,
     late_ns: u64,
@@ -103,6 +108,7 @@ pub(in super::super) fn play(
         members: BTreeMap::new(),
         generations: BTreeMap::new(),
         streams: BTreeMap::new(),
+        unwritten: Vec::new(),
         lines: Vec::new(),
         calls: 0,
         late_ns: 0,
@@ -237,11 +243,16 @@ impl Rank<'_> {
         let of: Vec<usize> = of.map_or_else(|| (0..self.script.ranks).collect(), <[usize]>::to_vec);
         let Some(rank) = of.iter().position(|rank| *rank == self.rank) else { return };
         let id = self.id(name, rank == 0);
-        let mut handle = 0u64;
-        let (symbol, out) = ("ncclCommInitRankConfig", &raw mut handle as u64);
-        // SAFETY: the handle outlives the call, and the stub looks at no configuration.
+        // For ever: a group writes it when it ends.
+        let place: &'static AtomicU64 = Box::leak(Box::default());
+        let (symbol, out) = ("ncclCommInitRankConfig", place.as_ptr() as u64);
+        // SAFETY: the place is there for ever, and the stub looks at no configuration.
         let made = unsafe { self.nccl.init(symbol, out, of.len() as i32, &id, rank as i32, 0) };
+        let handle = place.load(Relaxed);
         self.join(name, name.into(), handle, rank, of.len());
+        if handle == 0 {
+            self.unwritten.push((name.into(), place));
+        }
         let line = self.line(symbol, vec![out, of.len() as u64, 0, rank as u64, 0], made);
         let line = NcclLine { entry: hex(&id.0), exit: hex(&handle.to_le_bytes()), ..line };
         let line = self.of_member(line, name);
@@ -326,16 +337,39 @@ impl Rank<'_> {
         self.depth += 1;
         let flow = self.all(body, turn);
         self.depth -= 1;
-        let line = self.words("ncclGroupEnd", &[]);
+        let mut line = self.words("ncclGroupEnd", &[]);
+        if self.depth == 0 {
+            line.exit = self.take_written();
+        }
         self.lines.push(Line::Nccl(line));
         flow
+    }
+
+    /// The handles that the end of a group wrote: address and handle of each, as hexadecimal digits.
+    fn take_written(&mut self) -> String {
+        let mut written = String::new();
+        for (name, place) in std::mem::take(&mut self.unwritten) {
+            let handle = place.load(Relaxed);
+            written += &hex(&[place.as_ptr() as u64, handle].map(u64::to_le_bytes).concat());
+            if let Some(member) = self.members.get_mut(&name) {
+                member.handle = handle;
+            }
+        }
+        written
     }
 
     /// A call of the runtime.
     fn runtime(&mut self, symbol: &str, stream: u64, handle: u64, order: &Order) -> Outcome {
         let Some((index, function)) = by_symbol(symbol) else { return Outcome::default() };
+        self.request(&Request { stream, handle, ..Request::new(index, function) }, order)
+    }
+
+    fn request(&mut self, request: &Request, order: &Order) -> Outcome {
         self.calls += 1;
-        self.functions.call(&Request { stream, handle, ..Request::new(index, function) }, order)
+        let made = self.functions.call(request, order);
+        let meaning = sentinel::meaning(request, &made);
+        self.lines.push(Line::Call(call_line(thread::tid(), request, &made, &meaning)));
+        made
     }
 
     fn stream(&mut self, name: &str) -> u64 {
@@ -400,8 +434,7 @@ impl Rank<'_> {
         self.nccl.set_capturing(stream, false);
         let graph = self.runtime("cudaStreamEndCapture", stream, 0, &Order::NONE).written;
         let Some((index, function)) = by_symbol("cudaGraphInstantiate") else { return flow };
-        self.calls += 1;
-        let made = self.functions.call(&Request { graph, ..Request::new(index, function) }, &Order::NONE);
+        let made = self.request(&Request { graph, ..Request::new(index, function) }, &Order::NONE);
         if let Some(stream) = self.streams.get_mut(name) {
             stream.graph = made.written;
         }
