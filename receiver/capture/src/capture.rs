@@ -19,6 +19,7 @@ use crate::maps::{self, Mapping};
 use crate::processes::Processes;
 use crate::settings::Settings;
 use crate::totals::{self, Share};
+use crate::under_way::Watch;
 use crate::{CaptureError, clock, cost, proc, unfinished};
 
 /// Records taken from the ring in one call.
@@ -27,6 +28,7 @@ const RECORDS_PER_READ: usize = 8_192;
 const LOOKS_PER_READ: usize = 32;
 const LIST_EVERY_NS: u64 = 2_000_000_000;
 const LOSS_EVERY_NS: u64 = 100_000_000;
+const WATCH_EVERY_NS: u64 = 1_000_000_000;
 const CLOCK_EVERY_NS: u64 = 10_000_000_000;
 
 /// The live source.
@@ -47,6 +49,8 @@ pub struct Capture {
     loss: Every,
     clock: Every,
     totals: Every,
+    watch: Watch,
+    watch_every: Every,
 }
 
 impl Capture {
@@ -73,6 +77,8 @@ impl Capture {
             loss: Every::new(LOSS_EVERY_NS),
             clock: Every::new(CLOCK_EVERY_NS),
             totals: Every::new(settings.totals_every_ns),
+            watch: Watch::default(),
+            watch_every: Every::new(WATCH_EVERY_NS),
         };
         for pid in &settings.pids {
             capture.trace(*pid)?;
@@ -359,6 +365,9 @@ impl EventSource for Capture {
             self.look(pid, now_ns, into);
         }
         self.drain(now_ns, into);
+        if self.watch_every.is_due(now_ns) {
+            self.watch.look(&self.kernel, now_ns, into);
+        }
         if self.loss.is_due(now_ns) {
             self.tell_loss(now_ns, into);
         }

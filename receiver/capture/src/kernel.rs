@@ -9,7 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use table::counters::Counters;
 use table::fold::StreamFold;
 use table::hot::{HotDurations, HotProcess, HotStream};
-use table::record::{Caller, OperationFold, ProcessFold, RuntimeCode, Settings};
+use table::record::{Caller, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
 
 use crate::CaptureError;
 use crate::btf::Btf;
@@ -27,6 +27,7 @@ pub(crate) const HOT_DURATION_WORDS: usize = size_of::<HotDurations>() / 8;
 pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
 pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
 pub(crate) const CALLER_WORDS: usize = size_of::<Caller>() / 8;
+pub(crate) const THREAD_WORDS: usize = size_of::<ThreadFold>() / 8;
 const SETTING_WORDS: usize = size_of::<Settings>() / 8;
 
 /// How large the maps are that the user may size.
@@ -69,6 +70,8 @@ pub struct Kernel {
     pub hot_processes: Array<MapData, Words<HOT_PROCESS_WORDS>>,
     /// [`Caller`]s by thread id.
     pub callers: HashMap<MapData, u32, Words<CALLER_WORDS>>,
+    /// [`ThreadFold`]s by thread id.
+    pub threads: HashMap<MapData, u32, Words<THREAD_WORDS>>,
     /// Named processes: 1 to trace, 0 not to.
     pub filter: HashMap<MapData, u32, u64>,
     /// Where the runtime lies in each process.
@@ -128,6 +131,7 @@ impl Kernel {
             hot_durations: take(&mut ebpf, "HOT_DURATIONS")?,
             hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
             callers: take(&mut ebpf, "CALLERS")?,
+            threads: take(&mut ebpf, "THREADS")?,
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
             multi: multi.ok(),
@@ -218,7 +222,6 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
 #[cfg(test)]
 mod tests {
     use table::fold::Snapshot;
-    use table::record::ThreadFold;
 
     use super::*;
 

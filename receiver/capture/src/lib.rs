@@ -23,6 +23,7 @@ mod readiness;
 mod settings;
 mod sys;
 mod totals;
+mod under_way;
 mod unfinished;
 
 pub use capture::Capture;

@@ -50,6 +50,8 @@ pub enum Event {
     Call(CallRecord),
     /// One call with its arguments, of a library whose calls are told whole: NCCL.
     Told(Told),
+    /// A call that is under way, and was when it was looked for before.
+    UnderWay(UnderWay),
     /// What one function of one process amounts to since the process was first seen.
     Operation(Box<OperationTotal>),
     /// The probes' own account since they were attached.
@@ -68,6 +70,21 @@ pub enum Event {
         /// Now.
         at_ns: u64,
     },
+}
+
+/// A call that has not returned, of a thread whose calls are told: who waits, as long as it lasts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct UnderWay {
+    /// When it was seen not to have returned.
+    pub at_ns: u64,
+    /// Which process.
+    pub process: ProcessId,
+    /// Which thread.
+    pub tid: u32,
+    /// The row's id in [`table::PROBES`].
+    pub row: u16,
+    /// When the call began.
+    pub entry_ns: u64,
 }
 
 /// What to add to a CLOCK_MONOTONIC instant, sampled at `at_ns`.
@@ -169,6 +186,7 @@ impl Event {
             Event::Step(s) => Some(s.header.entry_ns.saturating_add(s.header.duration_ns)),
             Event::Call(c) => Some(c.header.entry_ns.saturating_add(c.header.duration_ns)),
             Event::Told(t) => Some(t.exit_ns()),
+            Event::UnderWay(u) => Some(u.at_ns),
             Event::Operation(o) => Some(o.at_ns),
             Event::Account(a) => Some(a.at_ns),
         }

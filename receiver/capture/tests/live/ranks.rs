@@ -148,3 +148,36 @@ fn a_rank_that_the_script_makes_late_comes_last_and_the_others_wait_for_it() {
         }
     }
 }
+
+/// A rank that never arrives: its peers are seen inside the wait, as long as it lasts.
+#[test]
+fn a_call_that_does_not_return_is_told_while_it_lasts() {
+    let Some(mut rig) = rig("hang", &settings()) else { return };
+    let script =
+        "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=2\nallreduce world 8 float32 sum\nsync\nend\n";
+    let (mut player, ranks) = rig.ranks(script);
+    player.go().unwrap();
+    let wait = table::PROBES.iter().find(|p| p.symbol == "cudaStreamSynchronize").unwrap().id;
+    let seen = |rig: &Rig| -> BTreeMap<u32, Vec<u64>> {
+        let mut seen: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for event in &rig.events {
+            if let Event::UnderWay(call) = event {
+                assert_eq!(call.row, wait, "{call:?}");
+                assert!(call.at_ns > call.entry_ns, "{call:?}");
+                seen.entry(call.process.pid).or_default().push(call.entry_ns);
+            }
+        }
+        seen
+    };
+    rig.wait("two looks at two ranks", |rig| {
+        let seen = seen(rig);
+        seen.len() == 2 && seen.values().all(|looks| looks.len() >= 2)
+    });
+    let seen = seen(&rig);
+    let stuck: Vec<u32> = seen.keys().copied().collect();
+    assert!(stuck.iter().all(|pid| ranks.contains(pid)));
+    assert!(seen.values().all(|looks| looks.iter().all(|entry| *entry == looks[0])), "{seen:?}");
+    let last: Vec<NcclLine> = made(&rig).into_iter().filter(|c| c.seq == Some(2)).collect();
+    assert_eq!(last.iter().map(|c| c.pid).collect::<std::collections::BTreeSet<_>>().len(), 2);
+    assert!(last.iter().all(|c| stuck.contains(&c.pid)), "those that came wait, the other is gone: {last:?}");
+}

@@ -19,6 +19,7 @@ pub(super) mod kind {
     pub(crate) const LOST: u16 = 23;
     pub(crate) const TICK: u16 = 24;
     pub(crate) const TOLD: u16 = 25;
+    pub(crate) const UNDER_WAY: u16 = 26;
 }
 
 /// Writes an event's fields, and says which kind it is.
@@ -30,6 +31,7 @@ pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
         Event::Step(step) => fields(kind::STEP, step, out),
         Event::Call(call) => fields(kind::CALL, call, out),
         Event::Told(told) => fields(kind::TOLD, told, out),
+        Event::UnderWay(call) => fields(kind::UNDER_WAY, call, out),
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
         Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
@@ -64,6 +66,7 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::STEP => Field::take(from).map(Event::Step),
         kind::CALL => Field::take(from).map(Event::Call),
         kind::TOLD => Field::take(from).map(Event::Told),
+        kind::UNDER_WAY => Field::take(from).map(Event::UnderWay),
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
         kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
         kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),

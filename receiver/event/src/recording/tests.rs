@@ -10,7 +10,7 @@ use table::record::{CallRecord, Header, StepRecord};
 
 use super::frames::kind;
 use super::*;
-use crate::{Account, Event, EventSource, OperationTotal, ProcessId, ProcessInfo, Told};
+use crate::{Account, Event, EventSource, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
 
 fn info() -> Info {
     Info::here("0.1.0", ClockOffsets { at_ns: 5, to_unix_ns: 7, to_boottime_ns: -3 })
@@ -82,6 +82,12 @@ fn told() -> impl Strategy<Value = Event> {
             Event::Told(Told { header, result, device, arguments, entry, exit })
         },
     )
+}
+
+fn under_way() -> impl Strategy<Value = Event> {
+    (process(), any::<(u64, u32, u16, u64)>()).prop_map(|(process, (at_ns, tid, row, entry_ns))| {
+        Event::UnderWay(UnderWay { at_ns, process, tid, row, entry_ns })
+    })
 }
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
@@ -170,6 +176,7 @@ fn event() -> impl Strategy<Value = Event> {
         step(),
         call(),
         told(),
+        under_way(),
         operation(),
         account(),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
