@@ -42,6 +42,10 @@ const TRACES_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/
 const TO_POINTS: &[u64] = &[1, 2, 2, 5, 1];
 const TO_SPANS: &[u64] = &[1, 2, 2];
 
+/// Requests per second, of all senders together: what every peer can keep up with, so that none measures how much
+/// its queue holds.
+const REQUESTS_PER_SECOND: u32 = 150;
+
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
@@ -218,7 +222,9 @@ impl Target {
 
 async fn send(channel: Channel, load: Load, request: Bytes, requests: usize) -> anyhow::Result<()> {
     let mut client = Grpc::new(channel);
+    let mut pace = tokio::time::interval(Duration::from_secs(1) * SENDERS as u32 / REQUESTS_PER_SECOND);
     for _ in 0..requests {
+        pace.tick().await;
         loop {
             client.ready().await?;
             match client.unary(Request::new(request.clone()), load.path(), Raw).await {

@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::logs::v1::LogsData;
 use opentelemetry_proto::tonic::metrics::v1::{MetricsData, metric};
 use opentelemetry_proto::tonic::profiles::v1development::ProfilesData;
 use opentelemetry_proto::tonic::trace::v1::TracesData;
-use prost::bytes::{Buf, BufMut};
+use prost::bytes::{Buf, BufMut, Bytes};
 use prost::{DecodeError, Message as _};
 
 use crate::payload::Payload;
@@ -130,6 +130,16 @@ impl Data {
             Data::Metrics(d) => d.encode(out),
             Data::Traces(d) => d.encode(out),
             Data::Profiles(d) => d.encode(out),
+        }
+    }
+
+    /// It as protobuf, in parts to be written one behind the other: those it came in, where nobody changed it.
+    pub fn to_parts(&self) -> Vec<Bytes> {
+        match self {
+            Data::Logs(d) => d.to_parts(),
+            Data::Metrics(d) => d.to_parts(),
+            Data::Traces(d) => d.to_parts(),
+            Data::Profiles(d) => d.to_parts(),
         }
     }
 

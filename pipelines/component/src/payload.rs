@@ -104,10 +104,25 @@ impl<T: Message + Default + Clone> Payload<T> {
         }
     }
 
+    /// It as protobuf, in parts to be written one behind the other.
+    pub(crate) fn to_parts(&self) -> Vec<Bytes> {
+        match &self.0.wire {
+            Some(wire) if wire.bytes >= wire.parts.len() * PART_BYTES_MIN => wire.parts.clone(),
+            _ => {
+                let mut out = Vec::with_capacity(self.encoded_len());
+                self.encode(&mut out);
+                vec![out.into()]
+            }
+        }
+    }
+
     fn decoded(&self) -> &T {
         self.0.message.get_or_init(|| self.0.wire.as_ref().map(Wire::decode).unwrap_or_default())
     }
 }
+
+/// Parts that are smaller than this on average are put together: each is written on its own.
+const PART_BYTES_MIN: usize = 4096;
 
 impl Wire {
     fn append(&mut self, mut more: Wire) {

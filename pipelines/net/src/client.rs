@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
-use http_body_util::Full;
+
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use crate::Parts;
 use crate::connect::{Connector, Dial};
 use crate::proxy::Proxy;
 
@@ -48,7 +48,7 @@ pub struct ClientSettings {
 /// A client. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct HttpClient {
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<Connector, Parts>,
     proxy: Proxy,
     closes_connections: bool,
 }
@@ -78,7 +78,7 @@ impl HttpClient {
     }
 
     /// Sends a request. The error says that it cannot be known whether the other side got it.
-    pub async fn request(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, CallError> {
+    pub async fn request(&self, mut request: Request<Parts>) -> Result<Response<Incoming>, CallError> {
         if let Some(value) = self.proxy.authorization(request.uri()) {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, value);
         }

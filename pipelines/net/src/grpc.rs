@@ -13,6 +13,7 @@ use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use tonic::{Code, Status};
 
+use crate::Parts;
 use crate::compress::{Compression, DecompressError, Level};
 
 /// The names of gRPC's compressions. What it calls snappy is framed.
@@ -54,19 +55,32 @@ pub fn frame(bytes: usize, compression: Compression, write: impl FnOnce(&mut Vec
     if compression == Compression::None {
         out.extend([0; HEAD_BYTES]);
         write(&mut out);
-        return with_head(0, out);
+        return with_head(0, out.len() - HEAD_BYTES, out);
     }
     write(&mut out);
     let packed = compression.compress(Level::default(), &out);
     let mut out = Vec::with_capacity(HEAD_BYTES + packed.len());
     out.extend([0; HEAD_BYTES]);
-    out.extend(packed);
-    with_head(1, out)
+    out.extend(&packed);
+    with_head(1, packed.len(), out)
+}
+
+/// A message in parts, as it goes out: as they are, where nothing is to be compressed.
+pub fn frame_parts(parts: Vec<Bytes>, compression: Compression) -> Parts {
+    let bytes = parts.iter().map(Bytes::len).sum();
+    if compression != Compression::None {
+        return frame(bytes, compression, |out| parts.iter().for_each(|part| out.extend(part))).into();
+    }
+    let head = with_head(0, bytes, vec![0; HEAD_BYTES]);
+    let mut framed = Vec::with_capacity(1 + parts.len());
+    framed.push(head);
+    framed.extend(parts);
+    framed.into()
 }
 
 /// Fills in the head, for which there is room in front.
-fn with_head(flag: u8, mut framed: Vec<u8>) -> Bytes {
-    let length = u32::try_from(framed.len() - HEAD_BYTES).expect("messages are bounded far below 4 GiB");
+fn with_head(flag: u8, bytes: usize, mut framed: Vec<u8>) -> Bytes {
+    let length = u32::try_from(bytes).expect("messages are bounded far below 4 GiB");
     framed[0] = flag;
     framed[1..HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
     framed.into()

@@ -12,12 +12,14 @@ pub mod connect;
 pub mod endpoint;
 pub mod grpc;
 pub mod listen;
+mod parts;
 mod proxy;
 pub mod serve;
 mod stream;
 pub mod tls;
 pub mod unused;
 
+pub use parts::Parts;
 pub use proxy::Proxy;
 pub use stream::Stream;
 

@@ -84,7 +84,7 @@ fn client(dial: Dial, is_http2: bool) -> HttpClient {
 }
 
 async fn get(client: &HttpClient, uri: &str) -> Result<String, String> {
-    let request = Request::get(uri).body(Full::default()).unwrap();
+    let request = Request::get(uri).body(crate::Parts::default()).unwrap();
     let answer = client.request(request).await.map_err(|e| e.to_string())?;
     let body = answer.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes();
     Ok(String::from_utf8_lossy(&body).into_owned())

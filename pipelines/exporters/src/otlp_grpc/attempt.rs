@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version};
-use http_body_util::Full;
 use net::client::{CallError, HttpClient};
-use net::grpc;
+use net::{Parts, grpc};
 use prost::Message as _;
 use queue::Tallies;
 use tonic::{Code, Status};
@@ -71,7 +69,7 @@ impl Attempt {
         let signal = data.signal();
         let mut headers = self.exporter.headers.clone();
         self.signer.sign(&mut headers)?;
-        let message = grpc::frame(bytes, self.exporter.compression, |out| data.encode(out));
+        let message = grpc::frame_parts(data.to_parts(), self.exporter.compression);
         drop(data);
         let called = self.call(signal, headers, message);
         let response = match self.exporter.timeout {
@@ -87,10 +85,10 @@ impl Attempt {
         &self,
         signal: Signal,
         headers: HeaderMap,
-        message: Bytes,
+        message: Parts,
     ) -> Result<ExportResponse, Status> {
         let request = || {
-            let mut request = Request::new(Full::new(message.clone()));
+            let mut request = Request::new(message.clone());
             *request.method_mut() = http::Method::POST;
             *request.uri_mut() = self.uris[signal as usize].clone();
             *request.version_mut() = Version::HTTP_2;
@@ -124,7 +122,7 @@ impl Consumer for Attempt {
 /// Sends a request. The outer error says that there was no answer.
 async fn answer(
     client: &HttpClient,
-    request: Request<Full<Bytes>>,
+    request: Request<Parts>,
 ) -> Result<Result<ExportResponse, Status>, CallError> {
     let (parts, body) = client.request(request).await?.into_parts();
     let is_whole = parts.status != StatusCode::OK || parts.headers.contains_key(Status::GRPC_STATUS);

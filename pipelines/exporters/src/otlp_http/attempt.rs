@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use net::Parts;
 use net::client::HttpClient;
 use net::compress::Compression;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
@@ -66,7 +67,7 @@ impl Attempt {
 
     async fn post(&self, uri: &Uri, signal: Signal, data: &Data) -> Result<ExportResponse, Refused> {
         let mut request = Request::post(uri.clone())
-            .body(Full::new(self.body(data)?))
+            .body(self.body(data)?)
             .map_err(|e| Refused::permanent(format!("no request can be made for {uri}: {e}")))?;
         *request.headers_mut() = self.exporter.headers.clone();
         self.signer.sign(request.headers_mut())?;
@@ -84,21 +85,18 @@ impl Attempt {
         Err(refused(uri, status, &headers, &message))
     }
 
-    fn body(&self, data: &Data) -> Result<Bytes, Refused> {
-        let body = match self.exporter.encoding {
-            Encoding::Json => otlp_json::encode(data),
-            Encoding::Proto => {
-                let bytes = data.encoded_len();
-                wire::check_size(bytes)?;
-                let mut body = Vec::with_capacity(bytes);
-                data.encode(&mut body);
-                body
+    fn body(&self, data: &Data) -> Result<Parts, Refused> {
+        let (parts, bytes) = match self.exporter.encoding {
+            Encoding::Json => {
+                let json = Bytes::from(otlp_json::encode(data));
+                (vec![json.clone()], json.len())
             }
+            Encoding::Proto => (data.to_parts(), data.encoded_len()),
         };
-        wire::check_size(body.len())?;
+        wire::check_size(bytes)?;
         Ok(match self.exporter.compression {
-            Compression::None => body.into(),
-            compression => compression.compress(self.exporter.level, &body).into(),
+            Compression::None => parts.into(),
+            compression => Bytes::from(compression.compress(self.exporter.level, &parts.concat())).into(),
         })
     }
 }

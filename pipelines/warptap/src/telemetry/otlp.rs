@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Limited};
+use net::Parts;
 use net::Proxy;
 use net::client::{ClientSettings, HttpClient};
 use net::connect::{Connector, Dial, UseTls};
@@ -184,7 +185,7 @@ impl Sender {
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let exchange = async {
-            let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
+            let (head, body) = self.client.request(request.map(Parts::from)).await?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok(Response::from_parts(head, body))
         };
