@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use event::{Account, Event, EventSource, ProcessId};
+use event::{Account, Event, EventSource, Launched, ProcessId};
 use table::counters::Drop;
 use table::record::{Kind, RANGES, RuntimeCode};
 
@@ -204,6 +204,10 @@ impl Capture {
             (info.visible, info.blind) = (followed.visible.clone(), followed.blind.clone());
         }
         into.push(Event::Process(Box::new(info)));
+        let variables = proc::launched(process.pid);
+        if !variables.is_empty() {
+            into.push(Event::Launched(Box::new(Launched { process, at_ns, variables })));
+        }
     }
 
     /// A record names a process: makes sure that it was described first.

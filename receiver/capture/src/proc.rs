@@ -68,6 +68,39 @@ fn command(bytes: &[u8]) -> Vec<String> {
     arguments.map(|a| String::from_utf8_lossy(&a[..a.len().min(ARGUMENT_BYTES_MAX)]).into_owned()).collect()
 }
 
+/// By which torchrun, mpirun and srun tell a process who it is in its job. Nothing else of an environment leaves it.
+const LAUNCHERS: [&str; 14] = [
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_NAMESPACE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "RANK",
+    "SLURM_JOB_ID",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "TORCHELASTIC_RUN_ID",
+    "WORLD_SIZE",
+];
+
+/// What a launcher told the process, sorted by name.
+pub fn launched(pid: u32) -> Vec<(String, String)> {
+    let mut told = launchers(&read(format!("/proc/{pid}/environ")).unwrap_or_default());
+    told.sort();
+    told
+}
+
+fn launchers(environment: &[u8]) -> Vec<(String, String)> {
+    let all = environment.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
+    let all = all.filter_map(|entry| entry.split_once('='));
+    all.filter(|(name, _)| LAUNCHERS.contains(name))
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
+}
+
 /// The resource attributes that a process's environment asks for.
 fn environment(bytes: &[u8]) -> Vec<(String, String)> {
     let mut attributes = Vec::new();
@@ -130,6 +163,13 @@ mod tests {
         let uids: Vec<_> = paths.iter().map(|p| pod_uid(p)).collect();
         assert_eq!(uids, [Some(uid.to_owned()), Some(uid.to_owned()), None]);
         assert_eq!(container_id("0::/user.slice/user-0.slice"), None);
+    }
+
+    #[test]
+    fn of_an_environment_only_what_launchers_say_is_read() {
+        let found = launchers(b"RANK=3\0AWS_SECRET=x\0WORLD_SIZE=8\0MY_RANK=4\0\xff=1\0PATH");
+        let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(found, [("RANK", "3"), ("WORLD_SIZE", "8")]);
     }
 
     #[test]

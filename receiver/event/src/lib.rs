@@ -37,6 +37,8 @@ pub enum Event {
     Clock(ClockOffsets),
     /// A process is seen, or is described anew. Comes before anything else of that process.
     Process(Box<ProcessInfo>),
+    /// What the launcher of a distributed job told a process. Comes behind its [`Event::Process`].
+    Launched(Box<Launched>),
     /// A process ended, or runs another program from here on; its last [`Event::Operation`]s came before.
     Exit {
         /// Which process.
@@ -85,6 +87,25 @@ pub struct UnderWay {
     pub row: u16,
     /// When the call began.
     pub entry_ns: u64,
+}
+
+/// Variables of a process's environment by which a launcher (torchrun, mpirun, srun) tells it who it is in its job.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Launched {
+    /// Which process.
+    pub process: ProcessId,
+    /// When they were read.
+    pub at_ns: u64,
+    /// Name and value, sorted by name.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Launched {
+    /// The value of the first of these variables that is there.
+    pub fn first(&self, names: &[&str]) -> Option<&str> {
+        let find = |name: &&str| self.variables.iter().find(|(n, _)| n == name);
+        names.iter().find_map(find).map(|(_, value)| value.as_str())
+    }
 }
 
 /// What to add to a CLOCK_MONOTONIC instant, sampled at `at_ns`.
@@ -187,6 +208,7 @@ impl Event {
             Event::Call(c) => Some(c.header.entry_ns.saturating_add(c.header.duration_ns)),
             Event::Told(t) => Some(t.exit_ns()),
             Event::UnderWay(u) => Some(u.at_ns),
+            Event::Launched(l) => Some(l.at_ns),
             Event::Operation(o) => Some(o.at_ns),
             Event::Account(a) => Some(a.at_ns),
         }

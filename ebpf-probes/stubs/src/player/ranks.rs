@@ -20,7 +20,7 @@ pub(super) fn lead(script: &RankScript, options: &Options, stubs: &Path) -> Resu
     let led = |e: ProtocolError| PlayError::Usage(format!("a rank could not be led: {e}"));
     let mut ranks = Vec::new();
     for rank in 0..script.ranks {
-        ranks.push(Player::start(command(options, stubs, &meeting.0, rank)).map_err(led)?);
+        ranks.push(Player::start(command(options, stubs, &meeting.0, rank, script.ranks)).map_err(led)?);
     }
     if !protocol::ready(options.wait_go) {
         return Ok(());
@@ -37,13 +37,25 @@ pub(super) fn lead(script: &RankScript, options: &Options, stubs: &Path) -> Resu
     Ok(())
 }
 
-fn command(options: &Options, stubs: &Path, meeting: &Path, rank: usize) -> std::process::Command {
+fn command(
+    options: &Options,
+    stubs: &Path,
+    meeting: &Path,
+    rank: usize,
+    ranks: usize,
+) -> std::process::Command {
     let mut arguments = options.again(&options.source.name().into());
     let own: [(&str, std::ffi::OsString); 3] =
         [("--stubs", stubs.into()), ("--process", rank.to_string().into()), ("--meeting", meeting.into())];
     arguments.extend(own.into_iter().flat_map(|(name, value)| [name.into(), value]));
     arguments.push("--wait-go".into());
-    options.told.again(&arguments)
+    let mut command = options.told.again(&arguments);
+    // As torchrun tells its workers who they are.
+    command
+        .env("RANK", rank.to_string())
+        .env("WORLD_SIZE", ranks.to_string())
+        .env("MASTER_ADDR", "localhost");
+    command
 }
 
 /// The directory where the ranks meet; it ends with us.

@@ -85,6 +85,31 @@ fn every_call_of_every_rank_is_told_once_and_as_it_was_made() {
     assert!(account.is_balanced(), "{account:?}");
 }
 
+/// A communicator that was there before us says nothing of its ranks: the launcher's variables do.
+#[test]
+fn each_rank_is_told_with_what_its_launcher_told_it() {
+    let Some(mut rig) = rig("launched", &settings()) else { return };
+    let (mut player, ranks) = rig.ranks("ranks 3\ncomm world\nallreduce world 1 int8 sum\nsync\n");
+    player.go().unwrap();
+    // While they live: of a process that is gone nothing can be read any more.
+    let launched = |rig: &Rig, pid: u32| {
+        rig.events.iter().find_map(|e| match e {
+            Event::Launched(l) if l.process.pid == pid => Some(l.clone()),
+            _ => None,
+        })
+    };
+    rig.wait("every rank", |rig| ranks.iter().all(|pid| launched(rig, *pid).is_some()));
+    player.done().unwrap();
+    let made = made(&rig);
+    for pid in ranks {
+        let (launched, call) =
+            (launched(&rig, pid).unwrap(), made.iter().find(|c| c.pid == pid && c.seq.is_some()));
+        let rank = call.unwrap().rank.to_string();
+        assert_eq!(launched.first(&["SLURM_PROCID", "RANK"]), Some(rank.as_str()));
+        assert_eq!(launched.first(&["WORLD_SIZE"]), Some("3"));
+    }
+}
+
 /// Without them a wait for the compute stream covers nothing of the stream that the collectives run on.
 #[test]
 fn what_orders_the_streams_of_a_process_with_collectives_is_reported_call_by_call() {

@@ -7,7 +7,7 @@ use table::fold::COUNTERS;
 use table::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
-use crate::{Account, ClockOffsets, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
+use crate::{Account, ClockOffsets, Launched, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
 
 /// Bytes being written.
 #[derive(Debug, Default)]
@@ -71,6 +71,7 @@ structs! {
     CallRecord { header, result, device, handle, bytes, stream }
     Told { header, result, device, arguments, entry, exit }
     UnderWay { at_ns, process, tid, row, entry_ns }
+    Launched { process, at_ns, variables }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
     Account {
         at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,

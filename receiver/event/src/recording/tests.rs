@@ -10,7 +10,7 @@ use table::record::{CallRecord, Header, StepRecord};
 
 use super::frames::kind;
 use super::*;
-use crate::{Account, Event, EventSource, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
+use crate::{Account, Event, EventSource, Launched, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
 
 fn info() -> Info {
     Info::here("0.1.0", ClockOffsets { at_ns: 5, to_unix_ns: 7, to_boottime_ns: -3 })
@@ -82,6 +82,13 @@ fn told() -> impl Strategy<Value = Event> {
             Event::Told(Told { header, result, device, arguments, entry, exit })
         },
     )
+}
+
+fn launched() -> impl Strategy<Value = Event> {
+    let variables = prop::collection::vec(("[A-Z_]{1,9}", ".{0,9}"), 0..4);
+    (process(), any::<u64>(), variables).prop_map(|(process, at_ns, variables)| {
+        Event::Launched(Box::new(Launched { process, at_ns, variables }))
+    })
 }
 
 fn under_way() -> impl Strategy<Value = Event> {
@@ -177,6 +184,7 @@ fn event() -> impl Strategy<Value = Event> {
         call(),
         told(),
         under_way(),
+        launched(),
         operation(),
         account(),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
