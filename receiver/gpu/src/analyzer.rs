@@ -124,7 +124,12 @@ impl Analyzer {
             }
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
-            Event::Told(_) | Event::UnderWay(_) | Event::Launched(_) | Event::Clock(_) | Event::Exit { .. } | Event::Tick { .. } => {}
+            Event::Told(_)
+            | Event::UnderWay(_)
+            | Event::Launched(_)
+            | Event::Clock(_)
+            | Event::Exit { .. }
+            | Event::Tick { .. } => {}
         }
         self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
         if let Event::Exit { process, at_ns } = event {

@@ -299,6 +299,7 @@ impl Delivery {
 mod tests {
     use std::sync::Arc as Shares;
 
+    use component::Payload;
     use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
 
     use super::*;

@@ -737,7 +737,7 @@ async fn both_protocols_are_protected_and_ask_for_certificates_where_told() {
         let post = |at: SocketAddr, path: &str, content_type: &str, body: Bytes| {
             Request::post(format!("https://{at}{path}"))
                 .header("content-type", content_type)
-                .body(Full::new(body))
+                .body(net::Parts::from(body))
                 .unwrap()
         };
         let request = post(receiver.http, "/v1/traces", "application/json", TRACES.into());
