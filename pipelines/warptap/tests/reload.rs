@@ -1,6 +1,8 @@
 //! SIGHUP against the real binary: a bad configuration changes nothing, a good one what it says, and a component
 //! that is the same in both goes on without a gap.
 
+#![allow(clippy::unwrap_used, reason = "whatever fails here fails the test")]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -31,7 +31,7 @@ fn outside() -> Made {
 /// What a component's section is printed as, as one line.
 fn print(section: &str, mode: Mode) -> String {
     let locations = [format!("yaml:receivers::x: {section}")];
-    let loaded = load(&Sources::from(&locations), &outside()).unwrap();
+    let loaded = load(Sources::from(&locations), &outside()).unwrap();
     let seen = Seen::default();
     let node = loaded.root.get("receivers").unwrap().get("x").unwrap();
     // A section that does not decode is printed all the same.
