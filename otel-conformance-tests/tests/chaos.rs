@@ -225,6 +225,13 @@ fn what_was_acknowledged_survives_a_full_disk() {
     judge("full disk", &report);
 }
 
+/// Waits for the first acknowledgement: a kill before it would show nothing.
+fn until_acknowledged(world: &World) {
+    while world.senders.acknowledged() == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn garbage_in_the_database_is_set_aside_and_never_stops_the_start() {
     if let Some(why) = agent::missing() {
@@ -237,14 +244,13 @@ fn garbage_in_the_database_is_set_aside_and_never_stops_the_start() {
         let mut world = World::new(folder.path());
         let agent = world.start();
         std::thread::sleep(dice.millis(200));
+        until_acknowledged(&world);
         world.kill(agent);
         judge("before the garbage", &world.end());
         disk::spoil(folder.path(), &mut dice);
         let mut world = World::new(folder.path());
         let agent = world.start();
-        while world.senders.acknowledged() == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until_acknowledged(&world);
         world.kill(agent);
         judge("after the garbage", &world.end());
         assert!(disk::set_aside(folder.path()) > 0, "in round {round} nothing was set aside");
