@@ -48,14 +48,14 @@ pub(crate) fn check(signal: Signal, bytes: &[u8]) -> Option<Result<usize, WireEr
     Some(walk(schema, bytes, DEPTH_MAX))
 }
 
-/// Walks one message. Where it is one of several that exclude each other, only the last kind counts.
+/// Walks one message. Of parts that exclude each other only the last kind counts.
 fn walk(schema: &'static Schema, bytes: &[u8], depth: u32) -> Result<usize, WireError> {
     let (mut rest, mut items, mut last) = (bytes, 0, 0);
     while !rest.is_empty() {
         let (field, wire) = key(&mut rest)?;
         let kind = schema.kind(field);
         let found = value(kind, field, wire, &mut rest, depth)?;
-        if schema.is_one_of && matches!(kind, Kind::Part(_)) && field != last {
+        if matches!(kind, Kind::Choice(_)) && field != last {
             (items, last) = (0, field);
         }
         items += found;
@@ -96,7 +96,7 @@ fn value(kind: Kind, field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Res
             0 => Ok(0),
             _ => Err(WireError::Truncated(field)),
         },
-        (Kind::Part(schema), LENGTH) => {
+        (Kind::Part(schema) | Kind::Choice(schema), LENGTH) => {
             let part = length(rest, field)?;
             walk(schema, part, depth.checked_sub(1).ok_or(WireError::Depth)?)
         }

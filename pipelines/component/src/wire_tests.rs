@@ -73,7 +73,7 @@ fn wrapped(fields: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_walk_takes_what_the_decoder_takes(fields in vec(field(5), 0..4), is_wrapped: bool, cut: prop::sample::Index) {
@@ -116,8 +116,10 @@ fn of_two_kinds_of_points_in_one_metric_the_last_one_counts() {
     let point = delimited(1, &[]);
     let (gauge, sum) = (delimited(5, &point), delimited(7, &[point.clone(), point].concat()));
     for metric in [[gauge.clone(), sum.clone()], [sum.clone(), gauge.clone()], [gauge.clone(), gauge]] {
-        same(Signal::Metrics, &delimited(1, &delimited(2, &delimited(2, &metric.concat()))));
+        same(Signal::Metrics, &wrapped(&metric.concat()));
     }
+    // What belongs to the metric itself excludes nothing.
+    same(Signal::Metrics, &wrapped(&[delimited(5, &delimited(1, &[])), delimited(12, &[])].concat()));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Bytes,
     /// A message that holds others.
     Part(&'static Schema),
+    /// One of several such that exclude each other: the last kind of them holds.
+    Choice(&'static Schema),
     /// A message that counts as an item.
     Item(&'static Schema),
 }
@@ -31,11 +33,7 @@ pub(super) enum Kind {
 const FIELD_MAX: usize = 16;
 
 /// What a message holds.
-pub(super) struct Schema {
-    fields: [Kind; FIELD_MAX + 1],
-    /// Its parts exclude each other: the last kind of them holds.
-    pub(super) is_one_of: bool,
-}
+pub(super) struct Schema([Kind; FIELD_MAX + 1]);
 
 impl Schema {
     const fn of<const N: usize>(fields: [(usize, Kind); N]) -> Schema {
@@ -45,19 +43,15 @@ impl Schema {
             all[fields[index].0] = fields[index].1;
             index += 1;
         }
-        Schema { fields: all, is_one_of: false }
-    }
-
-    const fn one_of(self) -> Schema {
-        Schema { is_one_of: true, ..self }
+        Schema(all)
     }
 
     pub(super) fn kind(&self, field: u64) -> Kind {
-        usize::try_from(field).ok().and_then(|f| self.fields.get(f)).copied().unwrap_or(Kind::Unknown)
+        usize::try_from(field).ok().and_then(|f| self.0.get(f)).copied().unwrap_or(Kind::Unknown)
     }
 }
 
-use Kind::{Bytes, Fixed32, Fixed64, Fixed64s, Item, Part, Text, Varint, Varints};
+use Kind::{Bytes, Choice, Fixed32, Fixed64, Fixed64s, Item, Part, Text, Varint, Varints};
 
 pub(super) static LOGS: Schema = Schema::of([(1, Part(&RESOURCE_LOGS))]);
 pub(super) static METRICS: Schema = Schema::of([(1, Part(&RESOURCE_METRICS))]);
@@ -131,14 +125,13 @@ static METRIC: Schema = Schema::of([
     (1, Text),
     (2, Text),
     (3, Text),
-    (5, Part(&GAUGE)),
-    (7, Part(&SUM)),
-    (9, Part(&HISTOGRAM)),
-    (10, Part(&EXPONENTIAL_HISTOGRAM)),
-    (11, Part(&SUMMARY)),
+    (5, Choice(&GAUGE)),
+    (7, Choice(&SUM)),
+    (9, Choice(&HISTOGRAM)),
+    (10, Choice(&EXPONENTIAL_HISTOGRAM)),
+    (11, Choice(&SUMMARY)),
     (12, Part(&KEY_VALUE)),
-])
-.one_of();
+]);
 static GAUGE: Schema = Schema::of([(1, Item(&NUMBER_POINT))]);
 static SUM: Schema = Schema::of([(1, Item(&NUMBER_POINT)), (2, Varint), (3, Varint)]);
 static HISTOGRAM: Schema = Schema::of([(1, Item(&HISTOGRAM_POINT)), (2, Varint)]);
