@@ -7,12 +7,12 @@ use component::{
 };
 use http::StatusCode;
 use net::listen::Transport;
-use net::unused::Unused;
+use net::unused::{self, Unused};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{
-    Asked, Bound, CorsConfig, DialerConfig, Ignored, JSON, Page, Pages, TEXT, served_section,
+    Asked, Bound, CorsConfig, DialerConfig, JSON, Page, Pages, TEXT, served_section, warn_unused,
 };
 use crate::time::rfc3339;
 
@@ -127,8 +127,9 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extensi
     let mut problems = section.problems();
     config.check(&mut problems);
     problems.finish()?;
-    let ignored = Ignored::of(&section, &UNUSED);
-    Ok(Box::new(HealthCheck { name: context.id.to_string(), config, ignored }))
+    unused::warn(&section, &UNUSED);
+    warn_unused(&section);
+    Ok(Box::new(HealthCheck { name: context.id.to_string(), config }))
 }
 
 /// What is accepted and changes nothing, beside what every server has of that.
@@ -140,7 +141,6 @@ const UNUSED: [Unused; 2] = [
 struct HealthCheck {
     name: String,
     config: HealthCheckConfig,
-    ignored: Ignored,
 }
 
 impl Extension for HealthCheck {
@@ -151,7 +151,6 @@ impl Extension for HealthCheck {
     ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
         let host = host.clone();
         Box::pin(async move {
-            self.ignored.tell(&self.name);
             let bound = Bound::open(self.config.server(), &self.name, &host).await?;
             let running: Running = Box::pin(bound.run(Health { config: self.config, host }, stop));
             Ok((Offer::default(), running))

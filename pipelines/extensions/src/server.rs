@@ -16,7 +16,7 @@ use net::auth::metadata;
 use net::listen::{Listener, Transport};
 use net::serve::{Handler, ServerSettings};
 use net::tls::{ServerTls, ServerTlsConfig};
-use net::unused::{Unused, written};
+use net::unused::{self, Unused};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -94,21 +94,9 @@ const UNUSED: [Unused; 6] = [
     ("write_timeout", "answers are at hand at once"),
 ];
 
-/// Keys that were written and change nothing, to be told when logs are written: by the start, not by the build.
-pub(crate) struct Ignored(Vec<Unused>);
-
-impl Ignored {
-    /// Those of every server, and those of `own`.
-    pub(crate) fn of(section: &Section<'_>, own: &[Unused]) -> Self {
-        Ignored(written(section, &UNUSED).chain(written(section, own)).copied().collect())
-    }
-
-    /// Warns of each.
-    pub(crate) fn tell(&self, extension: &str) {
-        for (key, why) in &self.0 {
-            tracing::warn!(extension, key, "accepted without effect: {why}");
-        }
-    }
+/// Warns of the keys that every server is given and that change nothing here.
+pub(crate) fn warn_unused(section: &Section<'_>) {
+    unused::warn(section, &UNUSED);
 }
 
 /// The section `dialer`.

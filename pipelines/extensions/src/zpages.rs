@@ -20,7 +20,7 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{
-    Asked, Bound, CorsConfig, DialerConfig, HTML, Ignored, JSON, Page, Pages, served_section,
+    Asked, Bound, CorsConfig, DialerConfig, HTML, JSON, Page, Pages, served_section, warn_unused,
 };
 
 /// The row of this extension.
@@ -90,14 +90,13 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extensi
     let mut problems = section.problems();
     config.check(&mut problems);
     problems.finish()?;
-    let ignored = Ignored::of(&section, &[]);
-    Ok(Box::new(ZPages { context: context.clone(), config, ignored }))
+    warn_unused(&section);
+    Ok(Box::new(ZPages { context: context.clone(), config }))
 }
 
 struct ZPages {
     context: BuildContext,
     config: ZPagesConfig,
-    ignored: Ignored,
 }
 
 impl Extension for ZPages {
@@ -109,7 +108,6 @@ impl Extension for ZPages {
         let host = host.clone();
         Box::pin(async move {
             let name = self.context.id.to_string();
-            self.ignored.tell(&name);
             let bound = Bound::open(self.config.server(), &name, &host).await?;
             let shown = Shown::new(host, self.context.version, self.config.expvar.enabled);
             Ok((Offer::default(), Box::pin(bound.run(shown, stop)) as Running))

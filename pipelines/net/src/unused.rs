@@ -14,7 +14,7 @@ pub fn warn(section: &Section<'_>, table: &[Unused]) {
 }
 
 /// The rows whose key was written, with something in it.
-pub fn written<'a>(section: &Section<'_>, table: &'a [Unused]) -> impl Iterator<Item = &'a Unused> {
+fn written<'a>(section: &Section<'_>, table: &'a [Unused]) -> impl Iterator<Item = &'a Unused> {
     table.iter().filter(|(key, _)| {
         let found = key.split("::").try_fold(section.node(), |node, step| node.get(step));
         found.is_some_and(says_something)
