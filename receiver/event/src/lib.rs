@@ -11,11 +11,14 @@
 //! | [`trace`] | a PyTorch profiler trace | [`Call`]s, annotations, and events |
 //! | [`recording`] | events | bytes, and back |
 //! | [`replay`] | a recording or a trace, whichever it is | events |
+//!
+//! Beside events, [`kept`] is what records share that analyses leave behind for their next run.
 
 pub mod call;
 pub mod decode;
 pub mod fold;
 mod input;
+pub mod kept;
 mod process;
 pub mod recording;
 pub mod replay;
