@@ -6,6 +6,7 @@ use event::Account as Probes;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use sdk::{Undelivered, Window};
 use semconv::value::{
     WarptapAnalysisMemory, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide,
     WarptapSignal,
@@ -14,18 +15,7 @@ use semconv::{attribute, metric};
 use steps::Tally;
 use table::counters::Drop;
 
-use crate::points::{Window, count, gauges, seconds, sums, text};
-
-/// Items that no pipeline took, by signal: told by whoever delivers.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Undelivered {
-    /// Log records.
-    pub logs: u64,
-    /// Last points of ended processes.
-    pub metrics: u64,
-    /// Spans.
-    pub traces: u64,
-}
+use crate::points::{count, gauges, seconds, sums, text};
 
 /// What became of everything.
 #[derive(Debug, Default)]

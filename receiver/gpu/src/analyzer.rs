@@ -17,17 +17,15 @@ use std::collections::{BTreeMap, VecDeque};
 use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
 use steps::{Engine, Finding, Outlier, Step};
 
-use crate::account::{Account, State, Undelivered};
+use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
-use crate::limit::Limit;
-use crate::points::Window;
-use crate::records::Records;
-use crate::tidy::{overflowing, tidy};
+use crate::instruments::scope;
+use crate::tell;
 use crate::traced::Traced;
-use crate::{resource, tell};
 
 /// Ended processes that are remembered, so that a late event does not begin them again.
 const ENDED_MAX: usize = 1024;
@@ -86,7 +84,7 @@ impl Analyzer {
     pub fn new(settings: Settings) -> Analyzer {
         Analyzer {
             engine: Engine::new(settings.steps),
-            receiver: resource::encoded(&resource::receiver(&settings.host)),
+            receiver: sdk::encoded(&sdk::receiver(&settings.host)),
             settings,
             clock: Clock::default(),
             start_unix: None,
@@ -95,7 +93,7 @@ impl Analyzer {
             processes: BTreeMap::new(),
             ended: VecDeque::new(),
             evicted: VecDeque::new(),
-            records: Records::new(),
+            records: Records::new(scope()),
             account: Account::default(),
         }
     }

@@ -1,76 +1,12 @@
-//! Telemetry that is ready, as pipelines take it.
+//! Telemetry that is ready, under this receiver's scope.
 
-use component::Payload;
-
-use component::Data;
-use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
-use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
-use opentelemetry_proto::tonic::metrics::v1::{Metric, MetricsData, ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+pub(crate) use sdk::{Sink, hand_over, metrics};
 
 use crate::instruments::scope;
-use crate::records::Records;
-
-/// Telemetry that is ready.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
-    /// What to hand on.
-    pub data: Data,
-    /// True where a later batch says the same again, and this one may be dropped.
-    pub is_repeated: bool,
-}
-
-/// Where batches go.
-pub type Sink<'a> = &'a mut dyn FnMut(Batch);
-
-/// Points of several resources; `is_repeated` where the next collection says the same again.
-pub(crate) fn metrics(resource_metrics: Vec<ResourceMetrics>, is_repeated: bool) -> Batch {
-    Batch { data: Data::Metrics(Payload::new(MetricsData { resource_metrics })), is_repeated }
-}
 
 /// Metrics of one resource.
 pub(crate) fn of_resource(resource: Resource, metrics: Vec<Metric>) -> ResourceMetrics {
-    let scope_metrics = ScopeMetrics { scope: Some(encoded_scope()), metrics, schema_url: String::new() };
-    ResourceMetrics {
-        resource: Some(resource),
-        scope_metrics: vec![scope_metrics],
-        schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
-    }
-}
-
-/// Hands over what the SDK finished, as the telemetry of `resource`.
-pub(crate) fn hand_over(resource: &Resource, records: &Records, sink: Sink<'_>) {
-    let (spans, logs) = (records.take_spans(), records.take_logs());
-    if !spans.is_empty() {
-        sink(Batch { data: traces(resource, spans), is_repeated: false });
-    }
-    if !logs.is_empty() {
-        sink(Batch { data: log_records(resource, logs), is_repeated: false });
-    }
-}
-
-fn traces(resource: &Resource, spans: Vec<Span>) -> Data {
-    let scope_spans = ScopeSpans { scope: Some(encoded_scope()), spans, schema_url: String::new() };
-    let resource_spans = ResourceSpans {
-        resource: Some(resource.clone()),
-        scope_spans: vec![scope_spans],
-        schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
-    };
-    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource_spans] }))
-}
-
-fn log_records(resource: &Resource, log_records: Vec<LogRecord>) -> Data {
-    let scope_logs = ScopeLogs { scope: Some(encoded_scope()), log_records, schema_url: String::new() };
-    let resource_logs = ResourceLogs {
-        resource: Some(resource.clone()),
-        scope_logs: vec![scope_logs],
-        schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
-    };
-    Data::Logs(Payload::new(LogsData { resource_logs: vec![resource_logs] }))
-}
-
-/// The scope of everything that this receiver emits, as OTLP has it.
-fn encoded_scope() -> InstrumentationScope {
-    (scope(), None).into()
+    sdk::of_resource(&scope(), resource, metrics)
 }

@@ -1,103 +1,20 @@
-//! The OpenTelemetry SDK behind one process: its meter, and instruments of the registry alone.
-//!
-//! The one idea: everything that creates an instrument takes a value of [`semconv`], and no other place may create
-//! one (`clippy.toml`). A provider costs no thread: it is read when the analysis collects. Times that the SDK takes
-//! from the wall are replaced by event time in [`crate::tidy`].
-
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+//! The instruments of one process, as this receiver has them: their scope, and how many values their attributes may have.
 
 use opentelemetry::InstrumentationScope;
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, MeterProvider};
-use opentelemetry_proto::tonic::metrics::v1::Metric;
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::metrics::data::ResourceMetrics;
-use opentelemetry_sdk::metrics::reader::MetricReader;
-use opentelemetry_sdk::metrics::{
-    Aggregation, Instrument, InstrumentKind, ManualReader, Pipeline, SdkMeterProvider, Stream, Temporality,
-};
+use sdk::Instruments;
 use semconv::attribute;
 
 /// The name of the scope of everything that this receiver emits.
 pub(crate) const SCOPE: &str = "warptap/receiver/gpu";
-/// Buckets of a histogram: OpenTelemetry's default.
-const BUCKETS_MAX: u32 = 160;
-/// The finest scale: 256 buckets for each doubling, the most that Prometheus' native histograms have.
-const SCALE_MAX: i8 = 8;
 
-/// A meter of one process, and the reader of its instruments. The process's resource is added where points leave.
-#[derive(Debug)]
-pub(crate) struct Instruments {
-    meter: Meter,
-    reader: Arc<ManualReader>,
-    read: ResourceMetrics,
-    _provider: SdkMeterProvider,
-}
-
-impl Instruments {
-    /// A provider without instruments.
-    pub(crate) fn new() -> Instruments {
-        let reader = Arc::new(ManualReader::builder().build());
-        let nobody = Resource::builder_empty().build();
-        let builder = SdkMeterProvider::builder().with_resource(nobody).with_view(view);
-        let provider = builder.with_reader(Shared(Arc::clone(&reader))).build();
-        let meter = provider.meter_with_scope(scope());
-        Instruments { meter, reader, read: ResourceMetrics::default(), _provider: provider }
-    }
-
-    /// A counter of whole things.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub(crate) fn counter(&self, metric: semconv::Counter) -> Counter<u64> {
-        let builder = self.meter.u64_counter(metric.name());
-        builder.with_unit(metric.unit()).with_description(metric.description()).build()
-    }
-
-    /// A gauge of whole things.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub(crate) fn level(&self, metric: semconv::Gauge) -> Gauge<u64> {
-        let builder = self.meter.u64_gauge(metric.name());
-        builder.with_unit(metric.unit()).with_description(metric.description()).build()
-    }
-
-    /// A gauge of a quantity.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub(crate) fn gauge(&self, metric: semconv::Gauge) -> Gauge<f64> {
-        let builder = self.meter.f64_gauge(metric.name());
-        builder.with_unit(metric.unit()).with_description(metric.description()).build()
-    }
-
-    /// An exponential histogram.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub(crate) fn histogram(&self, metric: semconv::Histogram) -> Histogram<f64> {
-        let builder = self.meter.f64_histogram(metric.name());
-        builder.with_unit(metric.unit()).with_description(metric.description()).build()
-    }
-
-    /// Everything recorded so far, as OTLP.
-    pub(crate) fn collect(&mut self) -> Vec<Metric> {
-        self.reader.collect(&mut self.read).expect("the provider lives as long as its reader");
-        self.read.scope_metrics().flat_map(|scope| scope.metrics()).map(Metric::from).collect()
-    }
+/// A meter of one process. The process's resource is added where points leave.
+pub(crate) fn instruments() -> Instruments {
+    Instruments::new(scope(), values_expected)
 }
 
 /// The scope of everything that this receiver emits.
 pub(crate) fn scope() -> InstrumentationScope {
-    InstrumentationScope::builder(SCOPE).with_version(crate::resource::VERSION).build()
-}
-
-/// How each instrument aggregates, and how many series it may have: the SDK allocates for all of them at once.
-fn view(instrument: &Instrument) -> Option<Stream> {
-    let metric = semconv::metric_of(instrument.name())?;
-    let mut stream = Stream::builder().with_cardinality_limit(metric.series_max(values_expected));
-    if instrument.kind() == InstrumentKind::Histogram {
-        stream = stream.with_aggregation(Aggregation::Base2ExponentialHistogram {
-            max_size: BUCKETS_MAX,
-            max_scale: SCALE_MAX,
-            record_min_max: true,
-        });
-    }
-    stream.build().ok()
+    sdk::scope(SCOPE)
 }
 
 /// Values that one process is expected to give to an attribute without a fixed set. Further ones share a series.
@@ -107,31 +24,5 @@ fn values_expected(key: &str) -> usize {
         attribute::GPU_CUDA_OPERATION_NAME => 16,
         attribute::GEN_AI_REQUEST_MODEL => 2,
         _ => 1,
-    }
-}
-
-/// A reader that stays in our hands after the provider took it.
-#[derive(Debug)]
-struct Shared(Arc<ManualReader>);
-
-impl MetricReader for Shared {
-    fn register_pipeline(&self, pipeline: Weak<Pipeline>) {
-        self.0.register_pipeline(pipeline);
-    }
-
-    fn collect(&self, into: &mut ResourceMetrics) -> OTelSdkResult {
-        self.0.collect(into)
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
-    }
-
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(timeout)
-    }
-
-    fn temporality(&self, kind: InstrumentKind) -> Temporality {
-        self.0.temporality(kind)
     }
 }

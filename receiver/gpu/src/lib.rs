@@ -12,31 +12,26 @@ mod batch;
 mod clock;
 mod config;
 mod errors;
-mod ids;
 mod instruments;
-mod limit;
 mod memory;
 mod meters;
 mod operations;
 mod outlier;
 mod points;
 mod receiver;
-mod records;
 mod replay;
 mod resource;
 mod service;
 mod source;
 mod tell;
-mod tidy;
 mod traced;
 mod words;
 
-pub use account::Undelivered;
 pub use analyzer::{Analyzer, Settings};
-pub use batch::{Batch, Sink};
 pub use config::{
     CaptureConfig, ClassifierConfig, Config, OutliersConfig, PhasesConfig, RulesConfig, SourceConfig,
 };
 pub use receiver::{FACTORY, receiver};
 pub use replay::replay;
-pub use source::{AnySource, Open, Pace, SourceError};
+pub use sdk::{Batch, Pace, Sink, Undelivered};
+pub use source::{AnySource, Open, SourceError};

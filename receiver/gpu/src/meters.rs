@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
+use sdk::Instruments;
 use semconv::value::{CudaMemcpyKind, GpuApiVendor, GpuStepOutlier, GpuStepPhase, GpuStepStatistic};
 use semconv::{attribute, metric};
 use steps::{Level, Outlier, Step};
 use table::fold::Counter as Work;
 use table::record::StepRecord;
 
-use crate::instruments::Instruments;
+use crate::instruments::instruments;
 use crate::points::seconds;
 use crate::words;
 
@@ -54,7 +55,7 @@ pub(crate) struct Meters {
 impl Meters {
     /// Instruments that know nothing yet.
     pub(crate) fn new() -> Meters {
-        let instruments = Instruments::new();
+        let instruments = instruments();
         Meters {
             duration: instruments.histogram(metric::GPU_STEP_DURATION),
             enqueue: instruments.histogram(metric::GPU_STEP_ENQUEUE_DURATION),

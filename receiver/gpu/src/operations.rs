@@ -10,10 +10,11 @@ use event::OperationTotal;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use sdk::Window;
 use semconv::{attribute, metric, value};
 use table::{Action, Api, Library, Probe};
 
-use crate::points::{self, Durations, Window, text};
+use crate::points::{self, Durations, text};
 
 /// Failed calls of one function that wait for a total. Full: the next ones stay in the total.
 const WAITING_MAX: usize = 1024;

@@ -10,14 +10,13 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_sdk::logs::SdkLogRecord;
 use opentelemetry_sdk::trace::SdkTracer;
+use sdk::{Hash, Records, instant};
 use semconv::value::{GpuApiVendor, GpuStepPhase};
 use semconv::{attribute, event, span};
 use steps::{Level, Step};
 use table::fold::Counter;
 
-use crate::ids::Hash;
 use crate::points::seconds;
-use crate::records::{Records, instant};
 use crate::words;
 
 /// A step that took far longer than its baseline, and what is known beside it.

@@ -9,16 +9,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, Sum, metric,
 };
+use sdk::Window;
 use table::histogram::{BUCKETS, OFFSET, SCALE, ZERO_NS};
-
-/// What all points of one collection share, in nanoseconds since 1970.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    /// Since when sums add up.
-    pub(crate) start: u64,
-    /// The collection.
-    pub(crate) time: u64,
-}
 
 /// An attribute with a text.
 pub(crate) fn text(key: &str, value: impl Into<String>) -> KeyValue {

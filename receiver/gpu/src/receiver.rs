@@ -1,44 +1,30 @@
 //! The `gpu` component: a thread that reads and analyses, a task that hands on, a bounded channel between them.
 //!
-//! The one idea: a pipeline that is slow or refuses must not hold up the ring. What the next collection says again
-//! is dropped; spans, log records and the last points of ended processes wait in bounded buffers, are tried again,
-//! and are counted where they have to go ([`crate::account`]). A recording has time, and waits.
+//! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`sdk::Outlet`] and [`sdk::Delivery`] stand
+//! between them. What they could not deliver is told in [`crate::account`].
 //!
 //! ```text
-//!  thread `gpu`: source -> Analyzer --- channel, 64 batches --> task: pipelines --- refused, 256 --> again, later
+//!  thread `gpu`: source -> Analyzer -> Outlet --- channel --> task: Delivery -> pipelines
 //! ```
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Thread;
 use std::time::Duration;
 
 use component::config::{ConfigError, Section};
 use component::{
-    BoxFuture, BuildContext, Consumer, Data, Host, Receiver, ReceiverFactory, Refused, Running, Signal,
-    Stability, StartResult,
+    BoxFuture, BuildContext, Consumer, Host, Receiver, ReceiverFactory, Running, Signal, Stability,
+    StartResult,
 };
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use sdk::{Outlet, Pace};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::account::Undelivered;
 use crate::analyzer::{Analyzer, Settings};
-use crate::batch::Batch;
 use crate::config::Config;
-use crate::source::{AnySource, Open, Origin, Pace, SourceError, host};
+use crate::source::{AnySource, Open, Origin, SourceError};
 
-/// Batches between the thread and the task.
-const CHANNEL: usize = 64;
-/// Batches that wait on the thread's side while the channel is full. Full: the oldest goes.
-const WAITING_MAX: usize = 256;
-/// Batches that a pipeline refused and that are tried again. Full: the oldest goes.
-const REFUSED_MAX: usize = 256;
 /// How often the source is read.
 const POLL: Duration = Duration::from_millis(5);
-/// When a refused batch is tried again, where the refuser named no time.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The row of the receivers' table.
 pub const FACTORY: ReceiverFactory = ReceiverFactory {
@@ -78,38 +64,17 @@ impl Receiver for GpuReceiver {
         Box::pin(async move {
             let GpuReceiver { mut settings, origin } = *self;
             if matches!(origin, Origin::Kernel(_)) {
-                settings.host.extend(host());
+                settings.host.extend(sdk::host());
             }
-            let shared = Arc::new(Shared::default());
-            let (sender, batches) = mpsc::channel(CHANNEL);
+            let (outlet, delivery) = sdk::channel(origin.pace(), next);
             let (opened, is_open) = oneshot::channel();
-            let pump = Pump::new(settings, origin.pace(), sender, Arc::clone(&shared));
+            let pump = Pump { analyzer: Analyzer::new(settings), outlet };
             let thread = std::thread::Builder::new().name("gpu".to_owned());
             let thread = thread.spawn(move || pump.run(origin, opened))?;
             is_open.await??;
-            let delivery = Delivery { next, refused: VecDeque::new(), retry_at: None, shared };
-            let running: Running = Box::pin(delivery.run(batches, thread.thread().clone(), stop));
+            let running: Running = Box::pin(delivery.run(thread.thread().clone(), stop));
             Ok(running)
         })
-    }
-}
-
-/// What thread and task share.
-#[derive(Debug, Default)]
-struct Shared {
-    is_stopping: AtomicBool,
-    lost: [AtomicU64; 3],
-}
-
-impl Shared {
-    fn lose(&self, data: &Data) {
-        let items = u64::try_from(data.items()).unwrap_or(u64::MAX);
-        self.lost[data.signal() as usize].fetch_add(items, Ordering::Relaxed);
-    }
-
-    fn undelivered(&self) -> Undelivered {
-        let of = |signal: Signal| self.lost[signal as usize].load(Ordering::Relaxed);
-        Undelivered { logs: of(Signal::Logs), metrics: of(Signal::Metrics), traces: of(Signal::Traces) }
     }
 }
 
@@ -120,11 +85,6 @@ struct Pump {
 }
 
 impl Pump {
-    fn new(settings: Settings, pace: Pace, sender: mpsc::Sender<Batch>, shared: Arc<Shared>) -> Pump {
-        let outlet = Outlet { pace, sender, waiting: VecDeque::new(), shared };
-        Pump { analyzer: Analyzer::new(settings), outlet }
-    }
-
     fn run(mut self, origin: Origin, opened: oneshot::Sender<Result<(), SourceError>>) {
         let mut source = match origin.open() {
             Ok(source) => source,
@@ -142,12 +102,12 @@ impl Pump {
     fn read_all(&mut self, source: &mut dyn AnySource) {
         let mut events = Vec::new();
         let Pump { analyzer, outlet } = self;
-        while !outlet.shared.is_stopping.load(Ordering::Relaxed) {
+        while !outlet.is_stopping() {
             let is_more = source.read(&mut events).unwrap_or_else(|error| {
                 tracing::error!(%error, "the source of GPU events cannot be read any further");
                 false
             });
-            analyzer.set_undelivered(outlet.shared.undelivered());
+            analyzer.set_undelivered(outlet.undelivered());
             let was_idle = events.is_empty();
             for event in events.drain(..) {
                 analyzer.observe(&event, &mut |batch| outlet.push(batch));
@@ -156,192 +116,10 @@ impl Pump {
             if !is_more {
                 return;
             }
-            outlet.rest(was_idle);
-        }
-    }
-}
-
-/// Batches on their way from the thread to the task.
-struct Outlet {
-    pace: Pace,
-    sender: mpsc::Sender<Batch>,
-    waiting: VecDeque<Batch>,
-    shared: Arc<Shared>,
-}
-
-impl Outlet {
-    fn push(&mut self, batch: Batch) {
-        if self.pace == Pace::Recorded {
-            return self.send(batch);
-        }
-        self.flush();
-        if batch.is_repeated && !self.waiting.is_empty() {
-            return;
-        }
-        self.waiting.push_back(batch);
-        self.flush();
-        if self.waiting.len() > WAITING_MAX
-            && let Some(oldest) = self.waiting.pop_front()
-        {
-            self.shared.lose(&oldest.data);
-        }
-    }
-
-    /// Sends what the channel has room for.
-    fn flush(&mut self) {
-        while let Some(batch) = self.waiting.pop_front() {
-            match self.sender.try_send(batch) {
-                Ok(()) => {}
-                Err(mpsc::error::TrySendError::Full(batch)) => return self.waiting.push_front(batch),
-                Err(mpsc::error::TrySendError::Closed(batch)) => self.shared.lose(&batch.data),
+            // What is recorded is read as fast as it is taken.
+            if was_idle || outlet.pace() == Pace::Live {
+                std::thread::park_timeout(POLL);
             }
         }
-    }
-
-    /// What is recorded is read as fast as it is taken.
-    fn rest(&self, was_idle: bool) {
-        if was_idle || self.pace == Pace::Live {
-            std::thread::park_timeout(POLL);
-        }
-    }
-
-    /// Sends, however long that takes.
-    fn send(&self, batch: Batch) {
-        if let Err(mpsc::error::SendError(batch)) = self.sender.blocking_send(batch) {
-            self.shared.lose(&batch.data);
-        }
-    }
-
-    /// Sends everything that waits.
-    fn close(mut self) {
-        for batch in std::mem::take(&mut self.waiting) {
-            self.send(batch);
-        }
-    }
-}
-
-/// The task's side.
-struct Delivery {
-    next: Vec<(Signal, Arc<dyn Consumer>)>,
-    refused: VecDeque<Data>,
-    retry_at: Option<Instant>,
-    shared: Arc<Shared>,
-}
-
-impl Delivery {
-    /// Hands on until the thread has nothing more and the program stops. A source that ends leaves it waiting: what
-    /// was refused may still be taken.
-    async fn run(mut self, mut batches: mpsc::Receiver<Batch>, thread: Thread, stop: CancellationToken) {
-        let (mut is_drained, mut is_stopping) = (false, false);
-        while !(is_drained && is_stopping) {
-            let retry_at = self.retry_at.unwrap_or_else(Instant::now);
-            tokio::select! {
-                batch = batches.recv(), if !is_drained => match batch {
-                    Some(batch) => self.take(batch).await,
-                    None => is_drained = true,
-                },
-                () = stop.cancelled(), if !is_stopping => {
-                    is_stopping = true;
-                    self.shared.is_stopping.store(true, Ordering::Relaxed);
-                    thread.unpark();
-                }
-                () = sleep_until(retry_at), if self.retry_at.is_some() => self.retry().await,
-            }
-        }
-        self.retry().await;
-        self.refused.iter().for_each(|data| self.shared.lose(data));
-    }
-
-    async fn take(&mut self, batch: Batch) {
-        if batch.is_repeated {
-            // The next one says it again: whoever takes this one may have it to himself.
-            let _ = self.hand_on(batch.data).await;
-        } else if let Err(refused) = self.hand_on(batch.data.clone()).await {
-            self.keep(batch.data, &refused);
-        }
-    }
-
-    async fn hand_on(&self, data: Data) -> Result<(), Refused> {
-        match self.next.iter().find(|(signal, _)| *signal == data.signal()) {
-            Some((_, consumer)) => consumer.consume(data).await,
-            // No pipeline asks for this signal.
-            None => Ok(()),
-        }
-    }
-
-    fn keep(&mut self, data: Data, refused: &Refused) {
-        let Refused::Retryable { after, .. } = refused else {
-            tracing::warn!(signal = data.signal().name(), items = data.items(), %refused, "telemetry is lost");
-            return self.shared.lose(&data);
-        };
-        if self.refused.len() == REFUSED_MAX
-            && let Some(oldest) = self.refused.pop_front()
-        {
-            self.shared.lose(&oldest);
-        }
-        self.refused.push_back(data);
-        self.retry_at = Some(Instant::now() + after.unwrap_or(RETRY));
-    }
-
-    /// Tries everything again, until the first refusal.
-    async fn retry(&mut self) {
-        self.retry_at = None;
-        for data in std::mem::take(&mut self.refused) {
-            match self.retry_at {
-                None => self.take(Batch { data, is_repeated: false }).await,
-                Some(_) => self.refused.push_back(data),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc as Shares;
-
-    use component::Payload;
-    use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
-
-    use super::*;
-
-    fn batch(is_repeated: bool) -> Batch {
-        let scope_logs = ScopeLogs { log_records: vec![LogRecord::default()], ..ScopeLogs::default() };
-        let resource_logs = ResourceLogs { scope_logs: vec![scope_logs], ..ResourceLogs::default() };
-        let data = Data::Logs(Payload::new(LogsData { resource_logs: vec![resource_logs] }));
-        Batch { data, is_repeated }
-    }
-
-    fn outlet(room: usize) -> (Outlet, mpsc::Receiver<Batch>) {
-        let (sender, batches) = mpsc::channel(room);
-        let pace = Pace::Live;
-        (Outlet { pace, sender, waiting: VecDeque::new(), shared: Shares::default() }, batches)
-    }
-
-    #[test]
-    fn a_pipeline_that_takes_nothing_costs_bounded_memory_and_every_loss_is_counted() {
-        let (mut outlet, _batches) = outlet(4);
-        (0..1_000).for_each(|_| outlet.push(batch(false)));
-        assert_eq!(outlet.waiting.len(), WAITING_MAX);
-        assert_eq!(outlet.shared.undelivered().logs, 1_000 - 4 - WAITING_MAX as u64);
-    }
-
-    #[test]
-    fn what_is_said_again_does_not_wait() {
-        let (mut outlet, mut batches) = outlet(1);
-        outlet.push(batch(false));
-        outlet.push(batch(false));
-        (0..10).for_each(|_| outlet.push(batch(true)));
-        assert_eq!(outlet.waiting.len(), 1);
-        batches.try_recv().unwrap();
-        outlet.flush();
-        assert_eq!((outlet.waiting.len(), outlet.shared.undelivered()), (0, Undelivered::default()));
-    }
-
-    #[test]
-    fn what_nobody_will_take_any_more_is_lost_and_counted() {
-        let (mut outlet, batches) = outlet(1);
-        drop(batches);
-        outlet.push(batch(false));
-        assert_eq!(outlet.shared.undelivered().logs, 1);
     }
 }

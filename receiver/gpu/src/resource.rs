@@ -1,25 +1,15 @@
-//! Who sends a signal: the resource of a traced process, and that of the receiver.
+//! Who sends a signal: the resource of a traced process.
 //!
 //! The one idea: identity is said once, here, so that no point carries a pid. What is already known of a process
 //! (`k8s.*`, a service name it was given) wins over what is guessed. The host's own attributes are given by whoever
 //! knows the host; a replay has none.
 
-use std::collections::BTreeMap;
-
 use event::ProcessInfo;
-use opentelemetry::{KeyValue, Value};
-use opentelemetry_proto::tonic::resource::v1::Resource as Encoded;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
+use sdk::{built, common, instance};
 use semconv::attribute;
 
-use crate::ids::Hash;
 use crate::service;
-
-/// The name of this program, where telemetry speaks of the program that made it.
-const DISTRO: &str = "warptap";
-/// Its version.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The resource of a traced process.
 pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource {
@@ -42,50 +32,17 @@ pub(crate) fn process(info: &ProcessInfo, host: &[(String, String)]) -> Resource
     built(all)
 }
 
-/// The resource of the receiver itself.
-pub(crate) fn receiver(host: &[(String, String)]) -> Resource {
-    let mut all = common(host);
-    all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance("receiver", host).uuid().into());
-    all.insert(attribute::SERVICE_NAME.to_owned(), DISTRO.into());
-    all.insert(attribute::SERVICE_VERSION.to_owned(), VERSION.into());
-    built(all)
-}
-
 /// The value of an attribute that is known of a process.
 pub(crate) fn known<'a>(info: &'a ProcessInfo, key: &str) -> Option<&'a str> {
     info.attributes.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
-}
-
-/// As OTLP has it, sorted by key: the SDK keeps attributes in no order.
-pub(crate) fn encoded(resource: &Resource) -> Encoded {
-    let mut encoded = Encoded::from(resource);
-    encoded.attributes.sort_by(|a, b| a.key.cmp(&b.key));
-    encoded
-}
-
-fn common(host: &[(String, String)]) -> BTreeMap<String, Value> {
-    let sdk = TelemetryResourceDetector.detect();
-    let mut all: BTreeMap<String, Value> = sdk.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
-    all.extend(host.iter().map(|(key, value)| (key.clone(), value.clone().into())));
-    all.insert(attribute::TELEMETRY_DISTRO_NAME.to_owned(), DISTRO.into());
-    all.insert(attribute::TELEMETRY_DISTRO_VERSION.to_owned(), VERSION.into());
-    all
-}
-
-fn built(all: BTreeMap<String, Value>) -> Resource {
-    let attributes = all.into_iter().map(|(key, value)| KeyValue::new(key, value));
-    Resource::builder_empty().with_schema_url(attributes, semconv::UPSTREAM_SCHEMA_URL).build()
-}
-
-/// The beginning of an id that is the same each time: what kind of thing, and on which machine.
-fn instance(kind: &str, host: &[(String, String)]) -> Hash {
-    host.iter().fold(Hash::of(kind), |hash, (key, value)| hash.with(key.as_bytes()).with(value.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
     use event::ProcessId;
     use opentelemetry_proto::tonic::common::v1::any_value;
+
+    use sdk::encoded;
 
     use super::*;
 

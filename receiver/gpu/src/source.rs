@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use event::replay::Replay;
 use event::trace::Limits;
 use event::{ClockOffsets, Event, EventSource};
+use sdk::Pace;
 
 /// Why a source cannot be opened, or read on.
 pub type SourceError = Box<dyn Error + Send + Sync>;
@@ -29,15 +30,6 @@ impl<S: EventSource> AnySource for S {
 
 /// Opens a source, on the thread that will read it.
 pub type Open = Box<dyn FnOnce() -> Result<Box<dyn AnySource>, SourceError> + Send>;
-
-/// Whether a source can wait.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Pace {
-    /// It fills while nobody reads: what pipelines do not take in time is dropped and counted.
-    Live,
-    /// It has time: pipelines are waited for.
-    Recorded,
-}
 
 /// Where a receiver's events come from.
 pub(crate) enum Origin {
@@ -99,28 +91,6 @@ impl AnySource for Idle {
     }
 }
 
-/// What is known of this machine, for the resource of everything that is seen on it.
-pub(crate) fn host() -> Vec<(String, String)> {
-    let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let rows = [
-        (semconv::attribute::HOST_ARCH, Some(architecture().to_owned())),
-        (semconv::attribute::HOST_ID, read("/etc/machine-id")),
-        (semconv::attribute::HOST_NAME, read("/proc/sys/kernel/hostname")),
-        (semconv::attribute::OS_TYPE, Some(std::env::consts::OS.to_owned())),
-    ];
-    let known = rows.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-    known.filter(|(_, value)| !value.is_empty()).collect()
-}
-
-/// `host.arch` in the words of OpenTelemetry's conventions.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use event::recording::{Info, Writer};
@@ -152,12 +122,5 @@ mod tests {
         let mut events = Vec::new();
         assert!(Idle.read(&mut events).unwrap());
         assert!(matches!(events[..], [Event::Clock(_), Event::Tick { .. }]));
-    }
-
-    #[test]
-    fn this_machine_says_what_it_is() {
-        let host = host();
-        assert!(host.iter().any(|(key, _)| key == "host.arch"));
-        assert!(host.iter().any(|(key, value)| key == "os.type" && value == "linux"));
     }
 }

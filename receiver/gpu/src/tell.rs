@@ -2,6 +2,7 @@
 
 use event::ProcessInfo;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
+use sdk::{Records, instant};
 use semconv::{attribute, event as event_name};
 use steps::{BaselineShift, Step};
 
@@ -9,7 +10,6 @@ use crate::account::Account;
 use crate::batch::{Sink, hand_over};
 use crate::clock::Clock;
 use crate::outlier::{Outlier, Times, texts};
-use crate::records::{Records, instant};
 use crate::traced::Traced;
 use crate::words;
 

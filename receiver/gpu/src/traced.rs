@@ -6,6 +6,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     Exemplar, ExponentialHistogramDataPoint, Metric, ResourceMetrics, metric::Data,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use sdk::{Limit, Window, tidy};
 use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
 use semconv::{attribute, metric};
 use steps::{Level, Step};
@@ -14,13 +15,11 @@ use table::{Action, Probe};
 use crate::batch::of_resource;
 use crate::clock::Clock;
 use crate::errors::error_type;
-use crate::limit::Limit;
 use crate::memory::Memory;
 use crate::meters::Meters;
 use crate::operations::{Operations, vendor};
 use crate::outlier::SpanIds;
-use crate::points::{Window, seconds, text};
-use crate::tidy::tidy;
+use crate::points::{seconds, text};
 use crate::{resource, service, words};
 
 /// Exemplars kept until the next collection. Full: the oldest makes room.
@@ -85,7 +84,7 @@ impl Traced {
     /// Takes over what is known of the process.
     pub(crate) fn describe(&mut self, info: &ProcessInfo) {
         self.info = info.clone();
-        self.resource = resource::encoded(&resource::process(info, &self.host));
+        self.resource = sdk::encoded(&resource::process(info, &self.host));
         let known = |key| resource::known(info, key).map(str::to_owned);
         self.provider = known(attribute::GEN_AI_PROVIDER_NAME);
         self.model = known(attribute::GEN_AI_REQUEST_MODEL).or(service::model(info).map(str::to_owned));

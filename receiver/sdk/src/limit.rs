@@ -2,7 +2,7 @@
 
 /// Tokens.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub struct Limit {
     per_minute: u64,
     /// One token is [`MINUTE_NS`] of these.
     full: u64,
@@ -14,13 +14,13 @@ const MINUTE_NS: u64 = 60_000_000_000;
 
 impl Limit {
     /// A full bucket of `burst` tokens that `per_minute` tokens flow into.
-    pub(crate) fn new(per_minute: u32, burst: u32) -> Limit {
+    pub fn new(per_minute: u32, burst: u32) -> Limit {
         let full = u64::from(burst).saturating_mul(MINUTE_NS);
         Limit { per_minute: u64::from(per_minute), full, filled: full, at_ns: 0 }
     }
 
     /// Takes a token, if there is one.
-    pub(crate) fn take(&mut self, now_ns: u64) -> bool {
+    pub fn take(&mut self, now_ns: u64) -> bool {
         let passed = now_ns.saturating_sub(self.at_ns);
         let flown = passed.saturating_mul(self.per_minute);
         self.filled = self.filled.saturating_add(flown).min(self.full);

@@ -7,16 +7,16 @@ use table::fold::mix;
 
 /// A hash of a sequence of parts, in which `["ab", "c"]` is not `["a", "bc"]`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hash(u64, u64);
+pub struct Hash(u64, u64);
 
 impl Hash {
     /// A hash for one kind of id.
-    pub(crate) fn of(kind: &str) -> Hash {
+    pub fn of(kind: &str) -> Hash {
         Hash(0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03).with(kind.as_bytes())
     }
 
     /// With one more part.
-    pub(crate) fn with(self, part: &[u8]) -> Hash {
+    pub fn with(self, part: &[u8]) -> Hash {
         let hash = part.chunks(8).fold(self, |hash, chunk| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -26,23 +26,23 @@ impl Hash {
     }
 
     /// With one more number.
-    pub(crate) fn with_word(self, word: u64) -> Hash {
+    pub fn with_word(self, word: u64) -> Hash {
         let Hash(a, b) = self;
         Hash(mix((a ^ word).wrapping_add(b)), mix((b.rotate_left(29) ^ word).wrapping_mul(a | 1)))
     }
 
     /// 64 bits of it, never 0.
-    pub(crate) fn id64(self) -> u64 {
+    pub fn id64(self) -> u64 {
         mix(self.0 ^ self.1.rotate_left(17)).max(1)
     }
 
     /// All of it, never 0.
-    pub(crate) fn id128(self) -> u128 {
+    pub fn id128(self) -> u128 {
         (u128::from(mix(self.0)) << 64 | u128::from(mix(self.1))).max(1)
     }
 
     /// As a UUID of version 8, whose bits are for the maker to choose (RFC 9562, section 5.8).
-    pub(crate) fn uuid(self) -> String {
+    pub fn uuid(self) -> String {
         let id = self.id128() & !(0xf << 76) | (0x8 << 76);
         let id = id & !(0x3 << 62) | (0x2 << 62);
         let hex = format!("{id:032x}");

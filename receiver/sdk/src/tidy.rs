@@ -10,28 +10,41 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric,
 };
 
-use crate::points::Window;
+/// What all points of one collection share, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Since when sums add up.
+    pub start: u64,
+    /// The collection.
+    pub time: u64,
+}
 
 /// The key of the series that stands for all that are beyond a metric's bound (metrics SDK, "Overflow attribute").
-pub(crate) const OVERFLOW: &str = "otel.metric.overflow";
+pub const OVERFLOW: &str = "otel.metric.overflow";
 
 /// Sorts metrics, their points and their attributes, and puts them into `window`.
-pub(crate) fn tidy(metrics: &mut [Metric], window: Window) {
+pub fn tidy(metrics: &mut [Metric], window: Window) {
+    tidy_each(metrics, window.time, &|_| window.start);
+}
+
+/// The same where sums began to add up at different times: `start` says it of a series by its attributes.
+pub fn tidy_each(metrics: &mut [Metric], time: u64, start: Start<'_>) {
     metrics.sort_by(|a, b| a.name.cmp(&b.name));
     for metric in metrics {
         match metric.data.as_mut() {
-            Some(metric::Data::Gauge(gauge)) => {
-                numbers(&mut gauge.data_points, Window { start: 0, ..window });
-            }
-            Some(metric::Data::Sum(sum)) => numbers(&mut sum.data_points, window),
-            Some(metric::Data::ExponentialHistogram(h)) => distributions(&mut h.data_points, window),
+            Some(metric::Data::Gauge(gauge)) => numbers(&mut gauge.data_points, time, &|_| 0),
+            Some(metric::Data::Sum(sum)) => numbers(&mut sum.data_points, time, start),
+            Some(metric::Data::ExponentialHistogram(h)) => distributions(&mut h.data_points, time, start),
             _ => {}
         }
     }
 }
 
+/// Since when the sum of the series with these attributes adds up, in nanoseconds since 1970.
+type Start<'a> = &'a dyn Fn(&[KeyValue]) -> u64;
+
 /// How many of the series stand for others.
-pub(crate) fn overflowing(metrics: &[Metric]) -> u64 {
+pub fn overflowing(metrics: &[Metric]) -> u64 {
     let overflows = |attributes: &[KeyValue]| attributes.iter().any(|a| a.key == OVERFLOW);
     let count = |metric: &Metric| match metric.data.as_ref() {
         Some(metric::Data::Gauge(g)) => g.data_points.iter().filter(|p| overflows(&p.attributes)).count(),
@@ -44,18 +57,18 @@ pub(crate) fn overflowing(metrics: &[Metric]) -> u64 {
     metrics.iter().map(|m| count(m) as u64).sum()
 }
 
-fn numbers(points: &mut [NumberDataPoint], window: Window) {
+fn numbers(points: &mut [NumberDataPoint], time: u64, start: Start<'_>) {
     for point in points.iter_mut() {
         point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
-        (point.start_time_unix_nano, point.time_unix_nano) = (window.start, window.time);
+        (point.start_time_unix_nano, point.time_unix_nano) = (start(&point.attributes), time);
     }
     points.sort_by(|a, b| order(&a.attributes, &b.attributes));
 }
 
-fn distributions(points: &mut [ExponentialHistogramDataPoint], window: Window) {
+fn distributions(points: &mut [ExponentialHistogramDataPoint], time: u64, start: Start<'_>) {
     for point in points.iter_mut() {
         point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
-        (point.start_time_unix_nano, point.time_unix_nano) = (window.start, window.time);
+        (point.start_time_unix_nano, point.time_unix_nano) = (start(&point.attributes), time);
         // Durations are never below zero; an empty half says nothing.
         point.negative.take_if(|b| *b == Buckets::default());
     }

@@ -21,14 +21,14 @@ use opentelemetry_sdk::trace::{
 };
 
 use crate::ids::Hash;
-use crate::instruments::scope;
 
 /// Attributes of one span: more than the registry has.
 const ATTRIBUTES_MAX: u32 = 128;
 
 /// A tracer, a logger, and what they finished.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub struct Records {
+    scope: InstrumentationScope,
     tracer: SdkTracer,
     logger: SdkLogger,
     spans: Arc<Mutex<Vec<SpanData>>>,
@@ -38,8 +38,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Providers without a resource of their own.
-    pub(crate) fn new() -> Records {
+    /// Providers of `scope` without a resource of their own.
+    pub fn new(scope: InstrumentationScope) -> Records {
         let (spans, logs, ids) = (Arc::default(), Arc::default(), Ids::default());
         let tracers = SdkTracerProvider::builder()
             .with_span_processor(Spans(Arc::clone(&spans)))
@@ -52,24 +52,24 @@ impl Records {
             .with_log_processor(Logs(Arc::clone(&logs)))
             .with_resource(Resource::builder_empty().build())
             .build();
-        let tracer = tracers.tracer_with_scope(scope());
-        let logger = loggers.logger_with_scope(scope());
-        Records { tracer, logger, spans, logs, ids, _providers: (tracers, loggers) }
+        let tracer = tracers.tracer_with_scope(scope.clone());
+        let logger = loggers.logger_with_scope(scope.clone());
+        Records { scope, tracer, logger, spans, logs, ids, _providers: (tracers, loggers) }
+    }
+
+    /// The scope of everything that it gives.
+    pub fn scope(&self) -> &InstrumentationScope {
+        &self.scope
     }
 
     /// The tracer, whose next ids are made from `seed`.
-    pub(crate) fn tracer(&self, seed: Hash) -> &SdkTracer {
+    pub fn tracer(&self, seed: Hash) -> &SdkTracer {
         *lock(&self.ids.0) = (seed, 0);
         &self.tracer
     }
 
     /// Emits a log record at `at`, belonging to a span where one is given.
-    pub(crate) fn log(
-        &self,
-        at: SystemTime,
-        span: Option<(TraceId, SpanId)>,
-        fill: impl FnOnce(&mut SdkLogRecord),
-    ) {
+    pub fn log(&self, at: SystemTime, span: Option<(TraceId, SpanId)>, fill: impl FnOnce(&mut SdkLogRecord)) {
         let mut record = self.logger.create_log_record();
         record.set_timestamp(at);
         record.set_observed_timestamp(at);
@@ -81,18 +81,18 @@ impl Records {
     }
 
     /// The spans that ended since the last call, in the order of their ends.
-    pub(crate) fn take_spans(&self) -> Vec<EncodedSpan> {
+    pub fn take_spans(&self) -> Vec<EncodedSpan> {
         take(&mut *lock(&self.spans)).into_iter().map(EncodedSpan::from).collect()
     }
 
     /// The log records emitted since the last call, in their order.
-    pub(crate) fn take_logs(&self) -> Vec<LogRecord> {
+    pub fn take_logs(&self) -> Vec<LogRecord> {
         take(&mut *lock(&self.logs)).iter().map(LogRecord::from).collect()
     }
 }
 
 /// An instant for the SDK.
-pub(crate) fn instant(unix_ns: u64) -> SystemTime {
+pub fn instant(unix_ns: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(unix_ns)
 }
 

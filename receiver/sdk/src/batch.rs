@@ -1,0 +1,78 @@
+//! Telemetry that is ready, as pipelines take it.
+
+use component::{Data, Payload};
+use opentelemetry::InstrumentationScope;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope as EncodedScope;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, MetricsData, ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+
+use crate::records::Records;
+
+/// Telemetry that is ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// What to hand on.
+    pub data: Data,
+    /// True where a later batch says the same again, and this one may be dropped.
+    pub is_repeated: bool,
+}
+
+/// Where batches go.
+pub type Sink<'a> = &'a mut dyn FnMut(Batch);
+
+/// Points of several resources; `is_repeated` where the next collection says the same again.
+pub fn metrics(resource_metrics: Vec<ResourceMetrics>, is_repeated: bool) -> Batch {
+    Batch { data: Data::Metrics(Payload::new(MetricsData { resource_metrics })), is_repeated }
+}
+
+/// Metrics of one scope and resource.
+pub fn of_resource(
+    scope: &InstrumentationScope,
+    resource: Resource,
+    metrics: Vec<Metric>,
+) -> ResourceMetrics {
+    let scope_metrics = ScopeMetrics { scope: Some(encoded(scope)), metrics, schema_url: String::new() };
+    ResourceMetrics {
+        resource: Some(resource),
+        scope_metrics: vec![scope_metrics],
+        schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
+    }
+}
+
+/// Hands over what the SDK finished, as the telemetry of `resource`.
+pub fn hand_over(resource: &Resource, records: &Records, sink: Sink<'_>) {
+    let (spans, logs) = (records.take_spans(), records.take_logs());
+    if !spans.is_empty() {
+        sink(Batch { data: traces(records.scope(), resource, spans), is_repeated: false });
+    }
+    if !logs.is_empty() {
+        sink(Batch { data: log_records(records.scope(), resource, logs), is_repeated: false });
+    }
+}
+
+fn traces(scope: &InstrumentationScope, resource: &Resource, spans: Vec<Span>) -> Data {
+    let scope_spans = ScopeSpans { scope: Some(encoded(scope)), spans, schema_url: String::new() };
+    let resource_spans = ResourceSpans {
+        resource: Some(resource.clone()),
+        scope_spans: vec![scope_spans],
+        schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
+    };
+    Data::Traces(Payload::new(TracesData { resource_spans: vec![resource_spans] }))
+}
+
+fn log_records(scope: &InstrumentationScope, resource: &Resource, log_records: Vec<LogRecord>) -> Data {
+    let scope_logs = ScopeLogs { scope: Some(encoded(scope)), log_records, schema_url: String::new() };
+    let resource_logs = ResourceLogs {
+        resource: Some(resource.clone()),
+        scope_logs: vec![scope_logs],
+        schema_url: semconv::UPSTREAM_SCHEMA_URL.to_owned(),
+    };
+    Data::Logs(Payload::new(LogsData { resource_logs: vec![resource_logs] }))
+}
+
+/// A scope as OTLP has it.
+fn encoded(scope: &InstrumentationScope) -> EncodedScope {
+    (scope.clone(), None).into()
+}
