@@ -11,9 +11,9 @@ use net::unused::{self, Unused};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::{
-    Asked, Bound, CorsConfig, DialerConfig, JSON, Page, Pages, TEXT, served_section, warn_unused,
-};
+use net::keys::{CorsConfig, DialerConfig};
+
+use crate::server::{Asked, Bound, JSON, Page, Pages, TEXT, served_section, warn_unused};
 use crate::time::rfc3339;
 
 /// The row of this extension.

@@ -13,11 +13,11 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use net::auth::metadata;
+use net::keys::{self, Middleware};
 use net::listen::{Listener, Transport};
 use net::serve::{Handler, ServerSettings};
 use net::tls::{ServerTls, ServerTlsConfig};
 use net::unused::{self, Unused};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 /// Defines the section of an extension that serves pages: its own keys and those of every server. serde's
@@ -34,11 +34,11 @@ macro_rules! served_section {
             /// What to listen at.
             pub transport: net::listen::Transport,
             /// Unused: it is a client's.
-            pub dialer: $crate::server::DialerConfig,
+            pub dialer: net::keys::DialerConfig,
             /// Protection of the connections.
             pub tls: component::config::Optional<net::tls::ServerTlsConfig, component::config::NullIsNone>,
             /// Unused: no page here is for other sites.
-            pub cors: component::config::Optional<$crate::server::CorsConfig, component::config::NullIsNone>,
+            pub cors: component::config::Optional<net::keys::CorsConfig, component::config::NullIsNone>,
             /// Who may ask.
             pub auth: component::config::Optional<net::auth::HttpAuthConfig, component::config::NullIsNone>,
             /// Unused: no body is read.
@@ -60,7 +60,7 @@ macro_rules! served_section {
             /// False: a connection serves one request.
             pub keep_alives_enabled: bool,
             /// Refused where there are any.
-            pub middlewares: Vec<$crate::server::Middleware>,
+            pub middlewares: Vec<net::keys::Middleware>,
         }
 
         impl $section {
@@ -99,36 +99,6 @@ pub(crate) fn warn_unused(section: &Section<'_>) {
     unused::warn(section, &UNUSED);
 }
 
-/// The section `dialer`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct DialerConfig {
-    /// Unused.
-    pub timeout: GoDuration,
-}
-
-/// The section `cors`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct CorsConfig {
-    /// Unused.
-    pub allowed_origins: Vec<String>,
-    /// Unused.
-    pub allowed_headers: Vec<String>,
-    /// Unused.
-    pub exposed_headers: Vec<String>,
-    /// Unused.
-    pub max_age: i64,
-}
-
-/// One of the list `middlewares`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct Middleware {
-    /// The extension that would do it.
-    pub id: String,
-}
-
 /// The keys that every server has.
 #[derive(Debug)]
 pub(crate) struct ServerConfig<'a> {
@@ -159,11 +129,9 @@ impl ServerConfig<'_> {
         }
         for (name, value) in self.response_headers.iter() {
             let told = format!("header {name:?} cannot be sent");
-            problems.require(header_of(name, value).is_some(), "response_headers", told);
+            problems.require(keys::header(name, value).is_some(), "response_headers", told);
         }
-        for Middleware { id } in self.middlewares {
-            problems.add("middlewares", format!("middleware {id:?} is not supported: expected none"));
-        }
+        Middleware::refuse(self.middlewares, "middlewares", problems);
     }
 
     fn settings(&self, name: &str) -> ServerSettings {
@@ -175,10 +143,6 @@ impl ServerConfig<'_> {
             ..ServerSettings::named(name)
         }
     }
-}
-
-fn header_of(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
-    Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
 }
 
 /// What is asked for.
@@ -245,7 +209,7 @@ impl Bound {
         let tls = config.tls.map(|tls| ServerTls::open(tls, &["h2", "http/1.1"])).transpose()?;
         let listener = Listener::bind(config.endpoint, config.transport).await?;
         tracing::info!(extension = name, endpoint = %listener.address(), "Starting HTTP server");
-        let headers = config.response_headers.iter().filter_map(|(name, value)| header_of(name, value));
+        let headers = config.response_headers.iter().filter_map(|(name, value)| keys::header(name, value));
         let door = Door { auth, request_params: config.request_params.to_vec(), headers: headers.collect() };
         Ok(Bound { listener, tls, settings: config.settings(name), door })
     }

@@ -19,9 +19,9 @@ use net::listen::Transport;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::{
-    Asked, Bound, CorsConfig, DialerConfig, HTML, JSON, Page, Pages, served_section, warn_unused,
-};
+use net::keys::{CorsConfig, DialerConfig};
+
+use crate::server::{Asked, Bound, HTML, JSON, Page, Pages, served_section, warn_unused};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {

@@ -11,6 +11,7 @@ pub mod compress;
 pub mod connect;
 pub mod endpoint;
 pub mod grpc;
+pub mod keys;
 pub mod listen;
 mod parts;
 mod proxy;

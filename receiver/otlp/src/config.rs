@@ -4,10 +4,13 @@ use component::config::{ConfigError, GoDuration, Headers, NullIsNone, Optional, 
 use component::{ComponentId, Signal};
 use net::auth::{AuthConfig, HttpAuthConfig, authenticator};
 use net::compress::Compression;
+use net::keys::{self, CorsConfig, DialerConfig, Middleware};
 use net::listen::Transport;
 use net::tls::ServerTlsConfig;
 use net::unused::{self, Unused};
 use serde::Deserialize;
+
+use crate::{Opening, Protocol};
 
 /// The section of the receiver.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -139,36 +142,6 @@ pub struct EnforcementPolicy {
     pub permit_without_stream: bool,
 }
 
-/// The section `cors`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct CorsConfig {
-    /// Sites that may send; `*` stands for any text. Without any, nothing else of the section counts.
-    pub allowed_origins: Vec<String>,
-    /// Headers that their requests may have beside the harmless ones; `*` alone is any.
-    pub allowed_headers: Vec<String>,
-    /// Headers of answers that their pages may look at.
-    pub exposed_headers: Vec<String>,
-    /// How long a browser may remember all this, in seconds.
-    pub max_age: i64,
-}
-
-/// The section `dialer`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct DialerConfig {
-    /// Unused.
-    pub timeout: GoDuration,
-}
-
-/// One of the list `middlewares`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct Middleware {
-    /// The extension that would do it.
-    pub id: String,
-}
-
 /// What is accepted and changes nothing, by its path in the section of the receiver.
 const UNUSED: [Unused; 7] = [
     ("protocols::grpc::dialer", "it is a client's"),
@@ -243,8 +216,16 @@ impl GrpcConfig {
         }
     }
 
-    pub(crate) fn authenticator(&self) -> Option<ComponentId> {
-        self.auth.get().and_then(|auth| ComponentId::parse(&auth.authenticator).ok())
+    pub(crate) fn opening(&self) -> Opening<'_> {
+        Opening {
+            protocol: Protocol::Grpc,
+            alpn: &["h2"],
+            endpoint: &self.endpoint,
+            transport: self.transport,
+            tls: self.tls.get(),
+            authenticator: self.auth.get().and_then(|auth| ComponentId::parse(&auth.authenticator).ok()),
+            includes_metadata: self.include_metadata,
+        }
     }
 
     fn check(&self, problems: &mut Problems<'_>) {
@@ -268,7 +249,7 @@ impl GrpcConfig {
         if let Some(auth) = self.auth.get() {
             authenticator(&key("auth"), &auth.authenticator, problems);
         }
-        refuse(&self.middlewares, &key("middlewares"), problems);
+        Middleware::refuse(&self.middlewares, &key("middlewares"), problems);
     }
 }
 
@@ -277,8 +258,16 @@ impl HttpConfig {
         usize::try_from(self.max_request_body_size).ok().filter(|n| *n > 0).unwrap_or(HTTP_BYTES_MAX)
     }
 
-    pub(crate) fn authenticator(&self) -> Option<ComponentId> {
-        self.auth.get().and_then(|auth| ComponentId::parse(&auth.authenticator).ok())
+    pub(crate) fn opening(&self) -> Opening<'_> {
+        Opening {
+            protocol: Protocol::Http,
+            alpn: &["h2", "http/1.1"],
+            endpoint: &self.endpoint,
+            transport: self.transport,
+            tls: self.tls.get(),
+            authenticator: self.auth.get().and_then(|auth| ComponentId::parse(&auth.authenticator).ok()),
+            includes_metadata: self.include_metadata,
+        }
     }
 
     /// The path of a signal, with a slash in front.
@@ -310,7 +299,7 @@ impl HttpConfig {
             });
         }
         for (name, value) in self.response_headers.iter() {
-            let fits = http::HeaderName::try_from(name).is_ok() && http::HeaderValue::try_from(value).is_ok();
+            let fits = keys::header(name, value).is_some();
             problems.require(fits, &key("response_headers"), format!("header {name:?} cannot be sent"));
         }
         if let Some(tls) = self.tls.get() {
@@ -319,13 +308,7 @@ impl HttpConfig {
         if let Some(auth) = self.auth.get() {
             authenticator(&key("auth"), &auth.authenticator, problems);
         }
-        refuse(&self.middlewares, &key("middlewares"), problems);
-    }
-}
-
-fn refuse(middlewares: &[Middleware], key: &str, problems: &mut Problems<'_>) {
-    for Middleware { id } in middlewares {
-        problems.add(key, format!("middleware {id:?} is not supported: expected none"));
+        Middleware::refuse(&self.middlewares, &key("middlewares"), problems);
     }
 }
 

@@ -19,16 +19,15 @@ use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
     Stability, StartResult,
 };
-use net::listen::{Address, Listener};
+use net::listen::{Address, Listener, Transport};
 use net::serve;
-use net::tls::ServerTls;
+use net::tls::{ServerTls, ServerTlsConfig};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{
-    CorsConfig, DialerConfig, EnforcementPolicy, GrpcConfig, HttpConfig, KeepaliveConfig, Middleware,
-    OtlpConfig, Protocols, ServerParameters,
+    EnforcementPolicy, GrpcConfig, HttpConfig, KeepaliveConfig, OtlpConfig, Protocols, ServerParameters,
 };
 
 use counts::Counts;
@@ -129,7 +128,36 @@ impl Receiver for OtlpReceiver {
 /// What a receiver is wired to, by signal.
 type Next = [(Signal, Arc<dyn Consumer>)];
 
+/// What every protocol's server is opened with.
+struct Opening<'a> {
+    protocol: Protocol,
+    /// What TLS offers to speak.
+    alpn: &'static [&'static str],
+    endpoint: &'a str,
+    transport: Transport,
+    tls: Option<&'a ServerTlsConfig>,
+    authenticator: Option<ComponentId>,
+    includes_metadata: bool,
+}
+
+/// A server that listens and does not answer yet.
+struct Bound {
+    listener: Listener,
+    tls: Option<ServerTls>,
+    sink: Sink,
+}
+
 impl OtlpReceiver {
+    async fn open(&self, opening: Opening<'_>, next: &Next, host: &Host) -> StartResult<Bound> {
+        let auth = authenticator(opening.authenticator, host)?;
+        let tls = opening.tls.map(|tls| ServerTls::open(tls, opening.alpn)).transpose()?;
+        let counts = Counts::new(host, &self.id, opening.protocol);
+        let sink = Sink::new(next, counts, auth, opening.includes_metadata);
+        let listener = Listener::bind(opening.endpoint, opening.transport).await?;
+        self.listening(opening.protocol, &listener);
+        Ok(Bound { listener, tls, sink })
+    }
+
     async fn start_grpc(
         &self,
         next: &Next,
@@ -138,12 +166,7 @@ impl OtlpReceiver {
         servers: &mut JoinSet<()>,
     ) -> StartResult<()> {
         let Some(config) = self.config.protocols.grpc.get() else { return Ok(()) };
-        let auth = authenticator(config.authenticator(), host)?;
-        let tls = config.tls.get().map(|tls| ServerTls::open(tls, &["h2"])).transpose()?;
-        let sink =
-            Sink::new(next, Counts::new(host, &self.id, Protocol::Grpc), auth, config.include_metadata);
-        let listener = Listener::bind(&config.endpoint, config.transport).await?;
-        self.listening(Protocol::Grpc, &listener);
+        let Bound { listener, tls, sink } = self.open(config.opening(), next, host).await?;
         let settings = grpc::settings(self.name(Protocol::Grpc), config);
         let service = grpc::Service::new(config, sink);
         servers.spawn(serve::run(listener, tls, settings, service, stop.clone()));
@@ -158,12 +181,7 @@ impl OtlpReceiver {
         servers: &mut JoinSet<()>,
     ) -> StartResult<()> {
         let Some(config) = self.config.protocols.http.get() else { return Ok(()) };
-        let auth = authenticator(config.authenticator(), host)?;
-        let tls = config.tls.get().map(|tls| ServerTls::open(tls, &["h2", "http/1.1"])).transpose()?;
-        let sink =
-            Sink::new(next, Counts::new(host, &self.id, Protocol::Http), auth, config.include_metadata);
-        let listener = Listener::bind(&config.endpoint, config.transport).await?;
-        self.listening(Protocol::Http, &listener);
+        let Bound { listener, tls, sink } = self.open(config.opening(), next, host).await?;
         let settings = http::settings(self.name(Protocol::Http), config);
         let service = http::Service::new(config, sink);
         servers.spawn(serve::run(listener, tls, settings, service, stop.clone()));

@@ -1,10 +1,11 @@
 //! What the user writes in the section of `otlp_grpc`: the Collector's keys, and what it refuses.
 
 use component::config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use net::auth::AuthConfig;
 use net::compress::Compression;
 use net::grpc;
+use net::keys::{self, Middleware};
 use net::tls::ClientTlsConfig;
 use net::unused::{self, Unused};
 use queue::{QueueConfig, RetryConfig};
@@ -67,14 +68,6 @@ impl Default for KeepaliveConfig {
     }
 }
 
-/// One of the list `middlewares`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct Middleware {
-    /// The extension that would do it.
-    pub id: String,
-}
-
 /// What is accepted and changes nothing.
 const UNUSED: [Unused; 3] = [
     ("read_buffer_size", "buffers are sized as needed"),
@@ -118,9 +111,7 @@ impl OtlpGrpcConfig {
         problems.require(BALANCERS.contains(&balancer), "balancer_name", {
             format!("invalid balancer_name: {balancer}: expected round_robin or pick_first")
         });
-        for Middleware { id } in &self.middlewares {
-            problems.add("middlewares", format!("middleware {id:?} is not supported: expected none"));
-        }
+        Middleware::refuse(&self.middlewares, "middlewares", problems);
     }
 
     /// The headers of every request: gRPC's, those that say who we are, and the user's.
@@ -134,15 +125,7 @@ impl OtlpGrpcConfig {
             Ok(value) => drop(headers.insert(http::header::USER_AGENT, value)),
             Err(_) => problems.add("user_agent", "the value cannot be sent in a header"),
         }
-        for (name, value) in self.headers.iter() {
-            match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-                (Ok(name), Ok(value)) => drop(headers.insert(name, value)),
-                (Err(_), _) => problems.add("headers", format!("{name:?} is no name of a gRPC header")),
-                (_, Err(_)) => {
-                    problems.add("headers", format!("the value of header {name:?} cannot be sent"))
-                }
-            }
-        }
+        keys::add_headers(&mut headers, &self.headers, "a gRPC", problems);
         headers.insert(http::header::CONTENT_TYPE, grpc::CONTENT_TYPE);
         headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
         headers.insert(grpc::ACCEPT_ENCODING, grpc::ACCEPTED);

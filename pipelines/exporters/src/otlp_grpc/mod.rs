@@ -28,7 +28,7 @@ use net::tls::{ClientTls, ClientTlsConfig};
 use queue::{Server, Stages, Tallies};
 use tokio_util::sync::CancellationToken;
 
-pub use config::{KeepaliveConfig, Middleware, OtlpGrpcConfig};
+pub use config::{KeepaliveConfig, OtlpGrpcConfig};
 
 use crate::wire::Signer;
 use attempt::Attempt;

@@ -2,17 +2,17 @@
 
 use component::Signal;
 use component::config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use net::auth::AuthConfig;
 use net::compress::{Compression, Level};
 use net::endpoint::HttpEndpoint;
+use net::keys::{self, Middleware};
 use net::tls::ClientTlsConfig;
 use net::unused::{self, Unused};
 use queue::{QueueConfig, RetryConfig};
 use serde::Deserialize;
 
 use super::Encoding;
-use crate::otlp_grpc::Middleware;
 
 /// The section of the exporter.
 #[derive(Clone, Debug, Deserialize)]
@@ -150,9 +150,7 @@ impl OtlpHttpConfig {
             let key = "compression_params::level";
             section.warn(key, "accepted without effect: zstd is always written at its fastest");
         }
-        for Middleware { id } in &self.middlewares {
-            problems.add("middlewares", format!("middleware {id:?} is not supported: expected none"));
-        }
+        Middleware::refuse(&self.middlewares, "middlewares", problems);
     }
 
     /// Where each signal goes, in the order of [`Signal::ALL`].
@@ -200,15 +198,7 @@ impl OtlpHttpConfig {
         if self.compression != Compression::None {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(self.compression.name()));
         }
-        for (name, value) in self.headers.iter() {
-            match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-                (Ok(name), Ok(value)) => drop(headers.insert(name, value)),
-                (Err(_), _) => problems.add("headers", format!("{name:?} is no name of an HTTP header")),
-                (_, Err(_)) => {
-                    problems.add("headers", format!("the value of header {name:?} cannot be sent"))
-                }
-            }
-        }
+        keys::add_headers(&mut headers, &self.headers, "an HTTP", problems);
         headers
     }
 }

@@ -10,7 +10,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::config::CorsConfig;
+use net::keys::CorsConfig;
 
 /// The methods that a page may use.
 const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::HEAD];
