@@ -126,6 +126,10 @@ pub mod attribute {
     pub const THREAD_ID: &str = upstream::THREAD_ID;
     /// What kind of thing was forgotten.
     pub const WARPTAP_ANALYSIS_MEMORY: &str = "warptap.analysis.memory";
+    /// Why a record is not kept.
+    pub const WARPTAP_KEEP_LOSS: &str = "warptap.keep.loss";
+    /// How many records.
+    pub const WARPTAP_KEEP_RECORDS: &str = "warptap.keep.records";
     /// Why a call or a record was lost.
     pub const WARPTAP_LOSS_REASON: &str = "warptap.loss.reason";
     /// What became of a call that was seen.
@@ -389,6 +393,34 @@ pub mod value {
         }
     }
 
+    /// Values of `warptap.keep.loss`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapKeepLoss {
+        /// It is there and cannot be read.
+        Damaged,
+        /// The storage had not taken it when the receiver stopped.
+        Failed,
+        /// There are more records, or more bytes on their way, than are kept.
+        Full,
+        /// It is larger than a record may be.
+        Large,
+    }
+
+    impl WarptapKeepLoss {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapKeepLoss; 4] = [WarptapKeepLoss::Damaged, WarptapKeepLoss::Failed, WarptapKeepLoss::Full, WarptapKeepLoss::Large];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapKeepLoss::Damaged => "damaged",
+                WarptapKeepLoss::Failed => "failed",
+                WarptapKeepLoss::Full => "full",
+                WarptapKeepLoss::Large => "large",
+            }
+        }
+    }
+
     /// Values of `warptap.loss.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapLossReason {
@@ -602,40 +634,42 @@ pub mod metric {
     pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[22]);
     /// Events of processes whose series had ended.
     pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[23]);
+    /// Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.
+    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[24]);
     /// Hits that were not lost, by what became of them.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[24]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[25]);
     /// Calls seen less than whole.
-    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[25]);
+    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[26]);
     /// Functions attached now.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[26]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[27]);
     /// Calls of traced processes seen to begin.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[27]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[28]);
     /// Libraries attached now, a file counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[28]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[29]);
     /// Hits that left no trace in the figures.
-    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[29]);
+    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[30]);
     /// Calls that were seen and are no hits.
-    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[30]);
+    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[31]);
     /// Runs of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[31]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[32]);
     /// What the probes cost the traced threads, runs times the cost of one measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[32]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[33]);
     /// Processes whose series ended because more are traced than are kept.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[33]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[34]);
     /// Processes that have series now.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[34]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[35]);
     /// Records put into and taken out of the ring between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[35]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[36]);
     /// Stretches of work that belong to no step, because their process ended before the bulk of it.
-    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[36]);
+    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[37]);
     /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[37]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[38]);
     /// Series that stand for all attribute values beyond a metric's bound.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[38]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[39]);
     /// Outliers whose span and log record were left out by the rate limit.
-    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[39]);
+    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[40]);
     /// Steps left out of the durations, because nobody waited for them or their beginning is forgotten.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[40]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[41]);
 }
 
 /// Spans, by their names.
@@ -654,6 +688,8 @@ pub mod event {
     pub const GPU_STEP_BASELINE_SHIFT: &str = "gpu.step.baseline.shift";
     /// Why a step took far longer than its baseline.
     pub const GPU_STEP_OUTLIER: &str = "gpu.step.outlier";
+    /// Records that an earlier run of the receiver left cannot be read. What they held is begun anew.
+    pub const WARPTAP_KEEP_DAMAGED: &str = "warptap.keep.damaged";
     /// What can and what cannot be seen of a process, whenever that changes.
     pub const WARPTAP_PROCESS_SEEN: &str = "warptap.process.seen";
 }
@@ -718,6 +754,8 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "telemetry.sdk.version", values: &[], is_upstream: true },
     Attribute { key: "thread.id", values: &[], is_upstream: true },
     Attribute { key: "warptap.analysis.memory", values: &["class", "cluster", "process", "stream"], is_upstream: false },
+    Attribute { key: "warptap.keep.loss", values: &["damaged", "failed", "full", "large"], is_upstream: false },
+    Attribute { key: "warptap.keep.records", values: &[], is_upstream: false },
     Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.probe.fate", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
     Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unmatched_return", "untimed"], is_upstream: false },
@@ -728,7 +766,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static ROWS: [Metric; 41] = [
+static ROWS: [Metric; 42] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -978,6 +1016,16 @@ static ROWS: [Metric; 41] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.keep.lost",
+        unit: "{record}",
+        instrument: Instrument::Counter,
+        description: "Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_KEEP_LOSS, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.probe.calls",
         unit: "{call}",
         instrument: Instrument::Counter,
@@ -1195,6 +1243,9 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_RATIO, level: Level::Required },
         Use { key: attribute::GPU_STEP_RUN_QUEUE_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Required },
+    ] },
+    Event { name: "warptap.keep.damaged", attributes: &[
+        Use { key: attribute::WARPTAP_KEEP_RECORDS, level: Level::Required },
     ] },
     Event { name: "warptap.process.seen", attributes: &[
         Use { key: attribute::WARPTAP_PROCESS_BLIND, level: Level::Required },

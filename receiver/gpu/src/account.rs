@@ -8,13 +8,14 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use sdk::{Undelivered, Window};
 use semconv::value::{
-    WarptapAnalysisMemory, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide,
-    WarptapSignal,
+    WarptapAnalysisMemory, WarptapKeepLoss, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass,
+    WarptapRingSide, WarptapSignal,
 };
 use semconv::{attribute, metric};
 use steps::Tally;
 use table::counters::Drop;
 
+use crate::keep::Unkept;
 use crate::points::{count, gauges, seconds, sums, text};
 
 /// What became of everything.
@@ -36,6 +37,10 @@ pub(crate) struct Account {
     pub(crate) unmeasured: u64,
     /// What no pipeline took.
     pub(crate) undelivered: Undelivered,
+    /// Records that were to outlive the receiver and are not kept.
+    pub(crate) unkept: Unkept,
+    /// Records of an earlier run that cannot be read.
+    pub(crate) damaged: u64,
 }
 
 /// What is so now.
@@ -70,6 +75,9 @@ impl Account {
             (WarptapSignal::Traces, self.undelivered.traces),
         ];
         let undelivered = by(attribute::WARPTAP_SIGNAL, undelivered.map(|(s, n)| (s.as_str(), n)));
+        let unkept = self.unkept.with(WarptapKeepLoss::Damaged, self.damaged);
+        let unkept = WarptapKeepLoss::ALL.map(|loss| (loss.as_str(), unkept.of(loss)));
+        let unkept = by(attribute::WARPTAP_KEEP_LOSS, unkept);
         let tally = &state.tally;
         let forgotten = [
             (WarptapAnalysisMemory::Class, tally.classes_evicted),
@@ -85,6 +93,7 @@ impl Account {
             sums(metric::WARPTAP_DELIVERY_LOST, window, undelivered),
             sums(metric::WARPTAP_EVENT_LOST, window, by_reason(self.lost)),
             sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
+            sums(metric::WARPTAP_KEEP_LOST, window, unkept),
             sums(metric::WARPTAP_PROCESS_EVICTED, window, alone(self.evicted)),
             gauges(metric::WARPTAP_PROCESS_TRACKED, window, tracked),
             sums(metric::WARPTAP_SEGMENT_LEFTOVER, window, alone(tally.leftover)),

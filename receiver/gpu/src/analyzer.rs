@@ -12,6 +12,8 @@
 //! Bounded: processes ([`Settings::processes_max`], the one unseen for longest makes room), spans (a limit for each
 //! process), series, allocations and exemplars. What is left out is counted in [`crate::account`].
 
+mod recall;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord};
@@ -24,6 +26,7 @@ use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
 use crate::instruments::scope;
+use crate::keep::Unkept;
 use crate::tell;
 use crate::traced::Traced;
 
@@ -77,6 +80,8 @@ pub struct Analyzer {
     records: Records,
     account: Account,
     receiver: Resource,
+    /// Keys of kept records that are to go.
+    gone: Vec<String>,
 }
 
 impl Analyzer {
@@ -95,6 +100,7 @@ impl Analyzer {
             evicted: VecDeque::new(),
             records: Records::new(scope()),
             account: Account::default(),
+            gone: Vec::new(),
         }
     }
 
@@ -138,6 +144,11 @@ impl Analyzer {
     /// What whoever delivers could not deliver, since the beginning.
     pub fn set_undelivered(&mut self, undelivered: Undelivered) {
         self.account.undelivered = undelivered;
+    }
+
+    /// What could not be kept of what is to outlive the receiver, since the beginning.
+    pub fn set_unkept(&mut self, unkept: Unkept) {
+        self.account.unkept = unkept;
     }
 
     /// Collects everything recorded up to `at_ns`.

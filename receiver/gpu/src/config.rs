@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use component::ComponentId;
 use component::config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 use steps::{BaselineSettings, Classifier, Rules, Thresholds};
@@ -28,6 +29,9 @@ pub struct Config {
     pub capture: CaptureConfig,
     /// Processes that have series at a time.
     pub processes_max: usize,
+    /// The extension that keeps what is to outlive the receiver: what was outstanding on each communicator, and what
+    /// steps usually take. Without one nothing is written, and every start begins anew.
+    pub storage: Option<String>,
 }
 
 /// Where events come from: the kernel, unless a recording is named.
@@ -107,6 +111,7 @@ impl Default for Config {
             outliers: OutliersConfig::default(),
             capture: CaptureConfig::default(),
             processes_max: settings.processes_max,
+            storage: None,
         }
     }
 }
@@ -165,6 +170,14 @@ impl Config {
                 pids.len()
             ),
         );
+        if let Some(Err(e)) = config.storage.as_deref().map(ComponentId::parse) {
+            problems.add("storage", e.to_string());
+        }
+        problems.require(
+            config.storage.is_none() || config.source.recording.is_empty(),
+            "storage",
+            "a recording is replayed, and nothing is kept of it: expected `storage` or `source::recording`",
+        );
         problems.finish()?;
         Ok(config)
     }
@@ -196,6 +209,11 @@ impl Config {
             "" => Origin::Kernel(self.capture()),
             path => Origin::File(PathBuf::from(path)),
         }
+    }
+
+    /// The extension that keeps what is to outlive the receiver.
+    pub(crate) fn storage(&self) -> Option<ComponentId> {
+        self.storage.as_deref().and_then(|storage| ComponentId::parse(storage).ok())
     }
 
     fn capture(&self) -> capture::Settings {
@@ -284,6 +302,11 @@ mod tests {
                 "phases::rules: decode_threads_per_launch_max is 9",
             ),
             (r#"{"capture": {"pids": [1]}}"#, "capture::pids: 1 processes are named and trace_all is true"),
+            (r#"{"storage": "file storage"}"#, "storage: "),
+            (
+                r#"{"storage": "file_storage", "source": {"recording": "x"}}"#,
+                "expected `storage` or `source::recording`",
+            ),
             (r#"{"capture": {"trace_all": false}}"#, "capture::pids: 0 processes are named"),
         ] {
             let told = read(json).unwrap_err();

@@ -13,6 +13,7 @@ mod clock;
 mod config;
 mod errors;
 mod instruments;
+mod keep;
 mod memory;
 mod meters;
 mod operations;
@@ -31,7 +32,8 @@ pub use analyzer::{Analyzer, Settings};
 pub use config::{
     CaptureConfig, ClassifierConfig, Config, OutliersConfig, PhasesConfig, RulesConfig, SourceConfig,
 };
-pub use receiver::{FACTORY, receiver};
+pub use keep::{Change, Kept, Left, Unkept};
+pub use receiver::{FACTORY, receiver, receiver_with_storage};
 pub use replay::replay;
 pub use sdk::{Batch, Pace, Sink, Undelivered};
 pub use source::{AnySource, Open, SourceError};

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use component::config::{ConfigError, Section};
 use component::{
-    BoxFuture, BuildContext, Consumer, Host, Receiver, ReceiverFactory, Running, Signal, Stability,
-    StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
+    Stability, StartResult,
 };
 use sdk::{Outlet, Pace};
 use tokio::sync::oneshot;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::analyzer::{Analyzer, Settings};
 use crate::config::Config;
+use crate::keep::{self, Keeper, Keeping};
 use crate::source::{AnySource, Open, Origin, SourceError};
 
 /// How often the source is read.
@@ -35,44 +36,66 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
     about: "Watches CUDA and HIP calls of every process from the kernel: steps, phases, baselines, outliers and their causes.",
     example: "\
 collection_interval: 10s
+# An extension that keeps what is to outlive a restart or a crash of this receiver: what was outstanding on each NCCL
+# communicator, and what steps usually take. Without one nothing is written, and every start begins anew.
+storage: file_storage
 ",
     build,
 };
 
-fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
+fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
     let config = Config::read(section)?;
-    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin() }))
+    let keeping = config.storage().map(|storage| Keeping { receiver: context.id.clone(), storage });
+    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(), keeping }))
 }
 
 /// A receiver of the events of a source of one's own.
 pub fn receiver(settings: Settings, pace: Pace, open: Open) -> Box<dyn Receiver> {
-    Box::new(GpuReceiver { settings, origin: Origin::Given(pace, open) })
+    Box::new(GpuReceiver { settings, origin: Origin::Given(pace, open), keeping: None })
+}
+
+/// The same, called `id`, which keeps what is to outlive it in the extension `storage`.
+pub fn receiver_with_storage(
+    settings: Settings,
+    (pace, open): (Pace, Open),
+    id: ComponentId,
+    storage: ComponentId,
+) -> Box<dyn Receiver> {
+    let keeping = Some(Keeping { receiver: id, storage });
+    Box::new(GpuReceiver { settings, origin: Origin::Given(pace, open), keeping })
 }
 
 struct GpuReceiver {
     settings: Settings,
     origin: Origin,
+    /// None: nothing is kept.
+    keeping: Option<Keeping>,
 }
 
 impl Receiver for GpuReceiver {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
-        _: &Host,
+        host: &Host,
         stop: CancellationToken,
     ) -> BoxFuture<'static, StartResult<Running>> {
+        let host = host.clone();
         Box::pin(async move {
-            let GpuReceiver { mut settings, origin } = *self;
+            let GpuReceiver { mut settings, origin, keeping } = *self;
             if matches!(origin, Origin::Kernel(_)) {
                 settings.host.extend(sdk::host());
             }
             let (outlet, delivery) = sdk::channel(origin.pace(), next);
             let (opened, is_open) = oneshot::channel();
-            let pump = Pump { analyzer: Analyzer::new(settings), outlet };
+            let (keeper, storing) = keep::open(keeping, &host, &stop).await?;
+            let pump = Pump { analyzer: Analyzer::new(settings), outlet, keeper };
             let thread = std::thread::Builder::new().name("gpu".to_owned());
             let thread = thread.spawn(move || pump.run(origin, opened))?;
             is_open.await??;
-            let running: Running = Box::pin(delivery.run(thread.thread().clone(), stop));
+            let delivering = delivery.run(thread.thread().clone(), stop);
+            let running: Running = Box::pin(async move {
+                tokio::join!(delivering, storing);
+            });
             Ok(running)
         })
     }
@@ -82,6 +105,7 @@ impl Receiver for GpuReceiver {
 struct Pump {
     analyzer: Analyzer,
     outlet: Outlet,
+    keeper: Option<Keeper>,
 }
 
 impl Pump {
@@ -92,16 +116,27 @@ impl Pump {
         };
         // Nobody waits for the answer any more: the program is going down.
         if opened.send(Ok(())).is_ok() {
+            self.recall();
             self.read_all(source.as_mut());
         }
-        let Pump { analyzer, outlet } = &mut self;
+        let Pump { analyzer, outlet, keeper } = &mut self;
         analyzer.finish(&mut |batch| outlet.push(batch));
+        if let Some(keeper) = keeper.take() {
+            keeper.close(analyzer);
+        }
         self.outlet.close();
+    }
+
+    fn recall(&mut self) {
+        let Pump { analyzer, outlet, keeper } = self;
+        if let Some(keeper) = keeper {
+            keeper.recall(analyzer, &mut |batch| outlet.push(batch));
+        }
     }
 
     fn read_all(&mut self, source: &mut dyn AnySource) {
         let mut events = Vec::new();
-        let Pump { analyzer, outlet } = self;
+        let Pump { analyzer, outlet, keeper } = self;
         while !outlet.is_stopping() {
             let is_more = source.read(&mut events).unwrap_or_else(|error| {
                 tracing::error!(%error, "the source of GPU events cannot be read any further");
@@ -113,6 +148,9 @@ impl Pump {
                 analyzer.observe(&event, &mut |batch| outlet.push(batch));
             }
             outlet.flush();
+            if let Some(keeper) = keeper {
+                keeper.look(analyzer);
+            }
             if !is_more {
                 return;
             }

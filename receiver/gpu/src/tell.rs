@@ -2,6 +2,7 @@
 
 use event::ProcessInfo;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use sdk::{Records, instant};
 use semconv::{attribute, event as event_name};
 use steps::{BaselineShift, Step};
@@ -75,6 +76,21 @@ pub(crate) fn shift(
         ]);
     });
     hand_over(traced.resource(), records, sink);
+}
+
+/// What an earlier run left cannot be read.
+pub(crate) fn damaged(resource: &Resource, count: u64, records: &Records, clock: &Clock, sink: Sink<'_>) {
+    records.log(instant(clock.unix(clock.now_ns())), None, |log| {
+        log.set_event_name(event_name::WARPTAP_KEEP_DAMAGED);
+        log.set_severity_number(Severity::Warn);
+        log.set_severity_text("WARN");
+        log.set_body(
+            format!("{count} records of an earlier run cannot be read: what they held is begun anew").into(),
+        );
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        log.add_attribute(attribute::WARPTAP_KEEP_RECORDS, count);
+    });
+    hand_over(resource, records, sink);
 }
 
 /// What can be seen of a process, and what cannot.

@@ -50,7 +50,16 @@ fn seen() -> Seen {
         }
     }
     seen.check(&analysed(&events, settings()));
+    seen.check(&recalled());
     seen
+}
+
+/// An analysis to which an earlier run left what nobody can read.
+fn recalled() -> Output {
+    let mut output = Output { batches: Vec::new() };
+    let left = gpu::Left { damaged: 1, ..gpu::Left::default() };
+    gpu::Analyzer::new(settings()).recall(&left, &|_| true, &mut |batch| output.batches.push(batch));
+    output
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! A record as bytes: what stands in a slot of the storage.
+//!
+//! The frame is [`event::kept`]'s; in it, little endian:
+//!
+//! ```text
+//!  0             16             24             26       26 + length
+//!  +-------------+--------------+--------------+--------+-------+
+//!  | boot id, 16 | to Unix, i64 | length, u16  | key    | bytes |
+//!  +-------------+--------------+--------------+--------+-------+
+//! ```
+//!
+//! The key is UTF-8. The clock stands beside every record, since times inside are CLOCK_MONOTONIC, which a restart of
+//! the machine begins anew.
+
+use event::kept::{Field, Format};
+
+use super::{Change, Kept};
+
+const FORMAT: Format = Format { name: "kept record", magic: *b"WTKR", version: 1 };
+
+/// The clock that records are written by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Clock {
+    pub(super) boot: [u8; 16],
+    pub(super) to_unix_ns: i64,
+}
+
+/// A record and its clock.
+struct Slot {
+    clock: Clock,
+    key: String,
+    bytes: Vec<u8>,
+}
+
+impl Field for Slot {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.clock.boot);
+        out.extend(self.clock.to_unix_ns.to_le_bytes());
+        (self.key.len() as u16).put(out);
+        out.extend(self.key.as_bytes());
+        out.extend(&self.bytes);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Slot> {
+        let boot = part(from)?;
+        let to_unix_ns = i64::from_le_bytes(part(from)?);
+        let length = u16::take(from)?;
+        let (key, bytes) = from.split_at_checked(length.into())?;
+        *from = &[];
+        let key = std::str::from_utf8(key).ok()?.to_owned();
+        Some(Slot { clock: Clock { boot, to_unix_ns }, key, bytes: bytes.to_vec() })
+    }
+}
+
+fn part<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(*first)
+}
+
+/// A record as bytes; `None` for one that is gone, and for a key too long to be one of ours.
+pub(super) fn encode(change: &Change, clock: Clock) -> Option<Vec<u8>> {
+    let (key, bytes) = (change.key.clone(), change.bytes.clone()?);
+    (key.len() <= usize::from(u16::MAX)).then(|| FORMAT.encode(&Slot { clock, key, bytes }))
+}
+
+/// The record of bytes, read in the boot `boot`.
+pub(super) fn decode(bytes: &[u8], boot: [u8; 16]) -> Option<Kept> {
+    let Slot { clock, key, bytes } = FORMAT.decode(bytes).ok()?;
+    Some(Kept { key, bytes, is_this_boot: clock.boot == boot, to_unix_ns: clock.to_unix_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCK: Clock = Clock { boot: [3; 16], to_unix_ns: -5 };
+
+    fn slot() -> Vec<u8> {
+        encode(&Change { key: "kind/name".to_owned(), bytes: Some(vec![1, 2, 3]) }, CLOCK).unwrap()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_another_boot_is_known() {
+        let kept = |is_this_boot| Kept {
+            key: "kind/name".to_owned(),
+            bytes: vec![1, 2, 3],
+            is_this_boot,
+            to_unix_ns: -5,
+        };
+        assert_eq!(decode(&slot(), [3; 16]), Some(kept(true)));
+        assert_eq!(decode(&slot(), [4; 16]), Some(kept(false)));
+    }
+
+    #[test]
+    fn what_is_cut_short_or_changed_is_no_record() {
+        let slot = slot();
+        (0..slot.len()).for_each(|length| assert_eq!(decode(&slot[..length], [3; 16]), None, "{length}"));
+        for at in 0..slot.len() {
+            let mut other = slot.clone();
+            other[at] ^= 1;
+            assert_eq!(decode(&other, [3; 16]), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_gone_takes_no_slot() {
+        assert_eq!(encode(&Change { key: "a".to_owned(), bytes: None }, CLOCK), None);
+    }
+}
