@@ -8,6 +8,7 @@
 mod account;
 mod libraries;
 mod nccl;
+mod nccl_hash;
 mod nccl_real;
 mod nvidia;
 mod ranks;
