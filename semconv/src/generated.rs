@@ -368,6 +368,8 @@ pub mod value {
     /// Values of `warptap.analysis.memory`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapAnalysisMemory {
+        /// A baseline, of a workload or kept for one whose process is not there.
+        Baseline,
         /// A class of step sizes.
         Class,
         /// A cluster of step shapes.
@@ -380,11 +382,12 @@ pub mod value {
 
     impl WarptapAnalysisMemory {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapAnalysisMemory; 4] = [WarptapAnalysisMemory::Class, WarptapAnalysisMemory::Cluster, WarptapAnalysisMemory::Process, WarptapAnalysisMemory::Stream];
+        pub const ALL: [WarptapAnalysisMemory; 5] = [WarptapAnalysisMemory::Baseline, WarptapAnalysisMemory::Class, WarptapAnalysisMemory::Cluster, WarptapAnalysisMemory::Process, WarptapAnalysisMemory::Stream];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
+                WarptapAnalysisMemory::Baseline => "baseline",
                 WarptapAnalysisMemory::Class => "class",
                 WarptapAnalysisMemory::Cluster => "cluster",
                 WarptapAnalysisMemory::Process => "process",
@@ -753,7 +756,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "telemetry.sdk.name", values: &[], is_upstream: true },
     Attribute { key: "telemetry.sdk.version", values: &[], is_upstream: true },
     Attribute { key: "thread.id", values: &[], is_upstream: true },
-    Attribute { key: "warptap.analysis.memory", values: &["class", "cluster", "process", "stream"], is_upstream: false },
+    Attribute { key: "warptap.analysis.memory", values: &["baseline", "class", "cluster", "process", "stream"], is_upstream: false },
     Attribute { key: "warptap.keep.loss", values: &["damaged", "failed", "full", "large"], is_upstream: false },
     Attribute { key: "warptap.keep.records", values: &[], is_upstream: false },
     Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },

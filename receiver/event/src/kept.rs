@@ -168,7 +168,7 @@ numbers!(u8, u16, u32, u64, i32, f32, f64);
 /// [`Field`]: crate::kept::Field
 #[macro_export]
 macro_rules! kept_fields {
-    ($($name:ident { $($field:ident),* $(,)? })*) => {$(
+    ($($name:ident { $($field:tt),* $(,)? })*) => {$(
         impl $crate::kept::Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $($crate::kept::Field::put(&self.$field, out);)*
@@ -185,13 +185,15 @@ kept_fields! {
     ProcessId { pid, start_ns }
 }
 
-impl Field for [u8; 4] {
+/// As many as there are, without a count.
+impl<T: Field, const N: usize> Field for [T; N] {
     fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
+        self.iter().for_each(|item| item.put(out));
     }
 
     fn take(from: &mut &[u8]) -> Option<Self> {
-        u32::take(from).map(u32::to_le_bytes)
+        let items: Option<Vec<T>> = (0..N).map(|_| T::take(from)).collect();
+        items?.try_into().ok()
     }
 }
 

@@ -80,6 +80,7 @@ impl Account {
         let unkept = by(attribute::WARPTAP_KEEP_LOSS, unkept);
         let tally = &state.tally;
         let forgotten = [
+            (WarptapAnalysisMemory::Baseline, tally.baselines_evicted),
             (WarptapAnalysisMemory::Class, tally.classes_evicted),
             (WarptapAnalysisMemory::Cluster, tally.clusters_evicted),
             (WarptapAnalysisMemory::Process, tally.processes_evicted),

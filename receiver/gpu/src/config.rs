@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use component::ComponentId;
 use component::config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
-use steps::{BaselineSettings, Classifier, Rules, Thresholds};
+use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
 
 use crate::analyzer::Settings;
 use crate::source::Origin;
@@ -23,6 +23,8 @@ pub struct Config {
     pub source: SourceConfig,
     /// How phases are told apart.
     pub phases: PhasesConfig,
+    /// Which steps are compared with each other.
+    pub baselines: BaselinesConfig,
     /// When a step is an outlier, and how many of them are told one by one.
     pub outliers: OutliersConfig,
     /// What is watched.
@@ -75,6 +77,24 @@ pub struct RulesConfig {
     pub prefill_threads_per_launch_min: u64,
 }
 
+/// Which steps are compared with each other.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct BaselinesConfig {
+    /// What the steps of one baseline have in common.
+    pub key: Vec<BaselineKeyConfig>,
+}
+
+/// Something that the steps of one baseline have in common.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum BaselineKeyConfig {
+    /// The phase: always.
+    Phase,
+    /// The kernels and graphs that they launch.
+    Fingerprint,
+}
+
 /// When a step is an outlier, and how many of them are told one by one.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
@@ -108,6 +128,7 @@ impl Default for Config {
             collection_interval: GoDuration::from_secs(10),
             source: SourceConfig::default(),
             phases: PhasesConfig::default(),
+            baselines: BaselinesConfig::default(),
             outliers: OutliersConfig::default(),
             capture: CaptureConfig::default(),
             processes_max: settings.processes_max,
@@ -124,6 +145,12 @@ impl Default for RulesConfig {
             decode_threads_per_launch_max: preset.decode_threads_per_launch_max,
             prefill_threads_per_launch_min: preset.prefill_threads_per_launch_min,
         }
+    }
+}
+
+impl Default for BaselinesConfig {
+    fn default() -> Self {
+        BaselinesConfig { key: vec![BaselineKeyConfig::Phase] }
     }
 }
 
@@ -158,6 +185,11 @@ impl Config {
         );
         problems.require(config.processes_max > 0, "processes_max", "0 processes: expected at least 1");
         problems.require(config.outliers.warm_up > 0, "outliers::warm_up", "0 steps: expected at least 1");
+        problems.require(
+            config.baselines.key.contains(&BaselineKeyConfig::Phase),
+            "baselines::key",
+            format!("{:?}: expected `phase` among them", config.baselines.key),
+        );
         if let Err(error) = Rules::try_from(config.phases.rules.thresholds()) {
             problems.add("phases::rules", error.to_string());
         }
@@ -193,6 +225,7 @@ impl Config {
             steps: steps::Settings {
                 classifier: self.phases.classifier(),
                 baseline: BaselineSettings {
+                    key: self.baselines.key(),
                     warm_up: self.outliers.warm_up,
                     excess_min_ns: nanoseconds(self.outliers.excess_min),
                 },
@@ -236,6 +269,15 @@ impl PhasesConfig {
     }
 }
 
+impl BaselinesConfig {
+    fn key(&self) -> BaselineKey {
+        match self.key.contains(&BaselineKeyConfig::Fingerprint) {
+            true => BaselineKey::PhaseAndFingerprint,
+            false => BaselineKey::Phase,
+        }
+    }
+}
+
 impl RulesConfig {
     fn thresholds(&self) -> Thresholds {
         Thresholds {
@@ -273,13 +315,14 @@ mod tests {
     fn what_is_written_is_what_runs() {
         let config = read(
             r#"{"collection_interval": "2s", "phases": {"classifier": "rules",
-                "rules": {"decode_graph_launches_max": 3}},
+                "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
                 "outliers": {"warm_up": 7, "spans_per_minute": 5}, "capture": {"trace_all": false, "pids": [7]}}"#,
         );
         let config = config.unwrap();
         let settings = config.settings();
         assert_eq!(settings.collection_interval_ns, 2_000_000_000);
         assert_eq!((settings.steps.baseline.warm_up, settings.spans_per_minute), (7, 5));
+        assert_eq!(settings.steps.baseline.key, BaselineKey::PhaseAndFingerprint);
         let thresholds = Thresholds { decode_graph_launches_max: 3, ..Thresholds::default() };
         let rules = Classifier::Rules(Rules::try_from(thresholds).unwrap());
         assert_eq!(settings.steps.classifier, rules);
@@ -297,6 +340,8 @@ mod tests {
             (r#"{"processes_max": 0}"#, "processes_max: 0 processes"),
             (r#"{"outliers": {"warm_up": 0}}"#, "outliers::warm_up: 0 steps"),
             (r#"{"phases": {"classifier": "guess"}}"#, "phases::classifier"),
+            (r#"{"baselines": {"key": ["fingerprint"]}}"#, "baselines::key: [Fingerprint]: expected `phase`"),
+            (r#"{"baselines": {"key": ["pid"]}}"#, "baselines::key"),
             (
                 r#"{"phases": {"rules": {"decode_threads_per_launch_max": 9, "prefill_threads_per_launch_min": 9}}}"#,
                 "phases::rules: decode_threads_per_launch_max is 9",

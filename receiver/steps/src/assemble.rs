@@ -248,6 +248,8 @@ impl Assembler {
             take(self.pending.remove(0), self.mode);
         }
         self.iteration.last_end_ns = group.end_ns;
+        // One step is held back, rarely two: no room for four.
+        self.pending.reserve_exact(1);
         self.pending.push(group);
     }
 

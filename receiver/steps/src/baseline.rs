@@ -10,18 +10,20 @@
 
 mod class;
 mod digest;
+mod kept;
 mod window;
 
-use self::class::{CLASSES, Classes};
-use self::digest::{BUFFER, CENTROIDS, Digest};
+use self::class::Classes;
+use self::digest::Digest;
 use self::window::{Sample, WINDOW, Window};
 
 pub use self::class::Class;
 
 /// Steps after which a step weighs half in the level.
 const HALF_LIFE: f64 = 4096.0;
-/// A step takes this much longer than its class before it can be an outlier.
-const CLASS_RATIO: f64 = 1.5;
+/// A step takes this much longer than its class before it can be an outlier: a little less than the lowest bucket,
+/// since what the class usually takes is an estimate too.
+const CLASS_RATIO: f64 = 1.45;
 /// A class that is not known yet cannot vouch for a step: only the highest bucket is believed.
 const COLD_RATIO: f64 = 3.0;
 /// Beyond this many mean deviations (5 standard deviations of a normal distribution) a step is strange.
@@ -46,9 +48,21 @@ const WARM_UP_REJECTED_MAX: f64 = 1.0 / 3.0;
 /// A standard deviation is this many median absolute deviations, for a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
 
+/// Which steps of a workload share a baseline.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum BaselineKey {
+    /// Those of a phase.
+    #[default]
+    Phase,
+    /// Those of a phase that launch the same kernels and graphs.
+    PhaseAndFingerprint,
+}
+
 /// How a baseline is learnt and applied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BaselineSettings {
+    /// Which steps share one.
+    pub key: BaselineKey,
     /// Steps before anything is judged; 0 counts as 1.
     pub warm_up: u32,
     /// A step is no outlier for less than this over the p95, ns: microseconds lost are not worth a span.
@@ -57,7 +71,7 @@ pub struct BaselineSettings {
 
 impl Default for BaselineSettings {
     fn default() -> Self {
-        BaselineSettings { warm_up: 30, excess_min_ns: 50_000 }
+        BaselineSettings { key: BaselineKey::Phase, warm_up: 30, excess_min_ns: 50_000 }
     }
 }
 
@@ -138,7 +152,7 @@ pub struct Verdict {
 }
 
 /// The baseline of one workload and phase.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
     settings: BaselineSettings,
     warm_up: Vec<(f64, Class)>,
@@ -160,8 +174,8 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// The most memory that a baseline takes with a warm-up of up to 64 steps, in bytes.
-    pub const BYTES_MAX: usize = 8 * 1024;
+    /// The most memory that a baseline takes with a warm-up of up to 32 steps, in bytes.
+    pub const BYTES_MAX: usize = 5 * 512;
 
     /// A baseline that knows nothing.
     pub fn new(settings: BaselineSettings) -> Baseline {
@@ -278,7 +292,7 @@ impl Baseline {
         self.mean_ns += (ns - self.mean_ns) / self.mean_weight;
         self.count += 1;
         if self.digest.add(ns) {
-            self.p95_ns = self.digest.quantile(0.95).unwrap_or(ns);
+            self.p95_ns = self.digest.quantile().unwrap_or(ns);
         }
     }
 
@@ -343,10 +357,9 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-const _: () = assert!(
-    size_of::<Baseline>() + (CENTROIDS + BUFFER) * 16 + BUFFER * 8 + CLASSES * 64 + 64 * 24
-        <= Baseline::BYTES_MAX
-);
+// Classes come after the warm-up, and take more.
+const _: () = assert!(size_of::<Baseline>() + Digest::BYTES_MAX + Classes::BYTES_MAX <= Baseline::BYTES_MAX);
+const _: () = assert!(32 * size_of::<(f64, Class)>() <= Classes::BYTES_MAX);
 const _: () = assert!((SHIFTED_MIN as usize) < WINDOW);
 
 #[cfg(test)]

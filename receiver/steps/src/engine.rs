@@ -13,6 +13,9 @@ use crate::finding::{Finding, Tally};
 use crate::mode::Mode;
 use crate::process::{Out, Process};
 use crate::settings::Settings;
+use crate::shelf::Shelf;
+
+mod keep;
 
 /// One process, as the engine sees it now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,12 +37,20 @@ pub struct Engine {
     /// Nothing that is held back is due before; `u64::MAX` where nothing is.
     due_ns: u64,
     ended: Tally,
+    shelf: Shelf,
 }
 
 impl Engine {
     /// An engine that has seen nothing.
     pub fn new(settings: Settings) -> Engine {
-        Engine { settings, processes: BTreeMap::new(), tick: 0, due_ns: u64::MAX, ended: Tally::default() }
+        Engine {
+            settings,
+            processes: BTreeMap::new(),
+            tick: 0,
+            due_ns: u64::MAX,
+            ended: Tally::default(),
+            shelf: Shelf::new(settings.processes_max),
+        }
     }
 
     /// Takes the next event, and gives what it brings to light to `out`.
@@ -50,6 +61,8 @@ impl Engine {
         match event {
             Event::Step(record) => self.step(record, out),
             Event::Call(call) => self.call(call, out),
+            Event::Process(info) => self.describe(info, out),
+            Event::Launched(launched) => self.launched(launched),
             Event::Exit { process, .. } => self.exit(*process, out),
             _ => {}
         }
@@ -57,8 +70,8 @@ impl Engine {
 
     /// The source has ended: gives out all that is held back, and forgets every process.
     pub fn finish(&mut self, out: &mut impl FnMut(Finding)) {
-        while let Some((_, process)) = self.processes.pop_first() {
-            self.end(process, out);
+        while let Some((id, process)) = self.processes.pop_first() {
+            self.end(id, process, out);
         }
         self.due_ns = u64::MAX;
     }
@@ -67,6 +80,7 @@ impl Engine {
     pub fn tally(&self) -> Tally {
         let mut sum = self.ended;
         self.processes.values().for_each(|p| sum.add(&p.tally()));
+        sum.baselines_evicted += self.shelf.evicted();
         sum
     }
 
@@ -75,9 +89,9 @@ impl Engine {
         self.processes.iter().map(|(id, p)| WorkloadState { process: *id, mode: p.mode(), tally: p.tally() })
     }
 
-    /// Bytes held for processes.
+    /// Bytes held for processes, and for workloads whose processes are not there.
     pub fn size_bytes(&self) -> usize {
-        self.processes.values().map(Process::size_bytes).sum()
+        self.processes.values().map(Process::size_bytes).sum::<usize>() + self.shelf.heap_bytes()
     }
 
     fn advance(&mut self, now_ns: u64, out: Out<'_>) {
@@ -92,15 +106,21 @@ impl Engine {
     }
 
     fn step(&mut self, record: &StepRecord, out: Out<'_>) {
-        let id = ProcessId::from(&record.header);
+        let process = self.process(ProcessId::from(&record.header), out);
+        process.observe(record, out);
+        let due_ns = process.due_ns().unwrap_or(u64::MAX);
+        self.due_ns = self.due_ns.min(due_ns);
+    }
+
+    /// The process, heard of just now; begun where it is not known.
+    fn process(&mut self, id: ProcessId, out: Out<'_>) -> &mut Process {
         self.tick += 1;
         if !self.processes.contains_key(&id) {
             self.make_room(out);
         }
         let process = self.processes.entry(id).or_insert_with(|| Process::new(id, &self.settings));
         process.used = self.tick;
-        process.observe(record, out);
-        self.due_ns = self.due_ns.min(process.due_ns().unwrap_or(u64::MAX));
+        process
     }
 
     fn call(&mut self, call: &CallRecord, out: Out<'_>) {
@@ -114,7 +134,7 @@ impl Engine {
 
     fn exit(&mut self, id: ProcessId, out: Out<'_>) {
         if let Some(process) = self.processes.remove(&id) {
-            self.end(process, out);
+            self.end(id, process, out);
         }
     }
 
@@ -129,8 +149,9 @@ impl Engine {
         }
     }
 
-    fn end(&mut self, mut process: Process, out: Out<'_>) {
+    fn end(&mut self, id: ProcessId, mut process: Process, out: Out<'_>) {
         process.finish(out);
+        self.shelve(id, &mut process);
         self.ended.add(&process.tally());
     }
 }

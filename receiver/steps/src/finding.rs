@@ -160,6 +160,8 @@ pub struct Tally {
     pub clusters_evicted: u64,
     /// Classes of sizes forgotten to make room.
     pub classes_evicted: u64,
+    /// Baselines forgotten to make room: of a workload, or kept for one whose process is not there.
+    pub baselines_evicted: u64,
     /// Processes forgotten to make room; a workload's own tally has none.
     pub processes_evicted: u64,
 }
@@ -176,6 +178,7 @@ impl Tally {
         self.streams_evicted += other.streams_evicted;
         self.clusters_evicted += other.clusters_evicted;
         self.classes_evicted += other.classes_evicted;
+        self.baselines_evicted += other.baselines_evicted;
         self.processes_evicted += other.processes_evicted;
     }
 }

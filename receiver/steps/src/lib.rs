@@ -22,6 +22,10 @@
 //! engine.finish(&mut print);
 //! ```
 //!
+//! What is learnt outlives a process and the agent: [`Engine::take_changed`] names the workloads whose baselines
+//! changed, [`Engine::baseline_record`] gives each as a [`BaselineRecord`], which is bytes and back, and
+//! [`Engine::restore`] takes it over again. Whoever keeps the bytes is not here.
+//!
 //! Pure: no clock, no file, no thread, no order that depends on hashing. Everything it remembers is bounded, and
 //! what is forgotten to stay within bounds is counted in [`Tally`]. What a span or an instrument is, it must not
 //! know: that is `gpu`'s.
@@ -30,22 +34,28 @@ mod assemble;
 pub mod baseline;
 mod engine;
 mod finding;
+mod habit;
+mod identity;
 mod mode;
 pub mod phase;
 mod process;
+pub mod record;
 mod segment;
 mod settings;
 pub mod shape;
+mod shelf;
 mod stream;
 #[cfg(test)]
 mod testing;
 mod workload;
 
-pub use crate::baseline::{BaselineSettings, Level, Outlier};
+pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier};
 pub use crate::engine::{Engine, WorkloadState};
 pub use crate::finding::{BaselineShift, EventId, Finding, RunQueue, Step, Tally};
+pub use crate::identity::WorkloadId;
 pub use crate::mode::Mode;
 pub use crate::phase::{Classifier, Label, Phase, Rules, RulesError, Thresholds};
+pub use crate::record::BaselineRecord;
 pub use crate::settings::{Joining, STREAMS_MAX, Settings};
 pub use crate::shape::Work;
 pub use causes::{Cause, Kind as CauseKind, Severity};

@@ -5,8 +5,10 @@ use table::record::StepRecord;
 
 use crate::assemble::Assembler;
 use crate::finding::{Finding, Tally};
+use crate::identity::{Identity, WorkloadId};
 use crate::mode::Mode;
 use crate::phase::{Label, Phase};
+use crate::record::BaselineRecord;
 use crate::segment::{Group, Segment};
 use crate::settings::Settings;
 use crate::shape::Shape;
@@ -39,6 +41,10 @@ impl Judge {
 pub(crate) struct Process {
     assembler: Assembler,
     judge: Judge,
+    /// Which workload it is.
+    pub(crate) identity: Identity,
+    /// Nobody has been asked yet for what is kept of that.
+    pub(crate) is_wanted: bool,
     /// When it was last heard of, in events of the engine.
     pub(crate) used: u64,
 }
@@ -52,6 +58,8 @@ impl Process {
                 workload: Workload::new(id, settings.baseline),
                 tally: Tally::default(),
             },
+            identity: Identity::default(),
+            is_wanted: false,
             used: 0,
         }
     }
@@ -92,6 +100,23 @@ impl Process {
         self.judge.tally.leftover += leftover;
     }
 
+    /// What is to be kept of it; `None` where nothing is known, or not whose.
+    pub(crate) fn record(&self, process: ProcessId) -> Option<BaselineRecord> {
+        let (workload, habits) = (self.identity.workload()?, self.judge.workload.habits().kept());
+        (!habits.is_empty()).then_some(BaselineRecord { workload, process, habits })
+    }
+
+    /// Takes over what was kept.
+    pub(crate) fn restore(&mut self, record: BaselineRecord) {
+        self.is_wanted = false;
+        self.judge.workload.restore(record);
+    }
+
+    /// The workload, where something was learnt of it since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> Option<WorkloadId> {
+        self.judge.workload.take_changed().then(|| self.identity.workload())?
+    }
+
     pub(crate) fn mode(&self) -> Mode {
         self.assembler.mode()
     }
@@ -100,7 +125,8 @@ impl Process {
         Tally {
             streams_evicted: self.judge.streams.evicted(),
             clusters_evicted: self.judge.streams.clusters_evicted(),
-            classes_evicted: self.judge.workload.classes_evicted(),
+            classes_evicted: self.judge.workload.habits().classes_evicted(),
+            baselines_evicted: self.judge.workload.habits().evicted(),
             ..self.judge.tally
         }
     }
@@ -109,7 +135,7 @@ impl Process {
         size_of::<Self>()
             + self.assembler.heap_bytes()
             + self.judge.streams.heap_bytes()
-            + self.judge.workload.heap_bytes()
+            + self.judge.workload.habits().heap_bytes()
     }
 
     /// Runs the assembler with the judge behind it.

@@ -43,10 +43,12 @@ impl Rng {
     }
 }
 
-/// How far the rank of `value` among sorted `values` is from `q`; 0 where equal values span `q`.
+/// How far the rank of `value` among sorted `values` is from `q`; 0 where equal values span `q`. Values are equal to
+/// one part in a million: a nanosecond of a millisecond.
 pub(crate) fn rank_error(values: &[f64], value: f64, q: f64) -> f64 {
     let n = values.len() as f64;
-    let below = values.partition_point(|v| *v < value) as f64 / n;
-    let up_to = values.partition_point(|v| *v <= value) as f64 / n;
+    let near = value.abs() * 1e-6;
+    let below = values.partition_point(|v| *v < value - near) as f64 / n;
+    let up_to = values.partition_point(|v| *v <= value + near) as f64 / n;
     (below - q).max(q - up_to).max(0.0)
 }

@@ -1,14 +1,17 @@
 //! One workload: what its steps usually are, by phase, and the verdict on each new one.
 //!
 //! The one idea: the verdict is a comparison with the past, so it is made before the step becomes part of it.
-//! A workload is a process; what would outlive it stands here together, so that it can be kept.
+//! A workload is a process; what outlives it stands in its [`Habits`].
 
 use causes::{StepFacts, Usual};
 use event::ProcessId;
+use table::fold::{Counter, mix};
 
-use crate::baseline::{Baseline, BaselineSettings, Class, Observed, Outlier, Verdict};
+use crate::baseline::{BaselineKey, BaselineSettings, Class, Observed, Outlier, Verdict};
 use crate::finding::{BaselineShift, EventId, Finding, Step, Tally};
+use crate::habit::{Habits, Key};
 use crate::phase::{Label, Phase};
+use crate::record::BaselineRecord;
 use crate::segment::Group;
 use crate::shape::Shape;
 
@@ -17,24 +20,17 @@ const USUAL_MEMORY: u64 = 128;
 /// From this share of the usual duration on, time lost is a disturbance and not noise.
 const DISTURBED_EXCESS: f64 = 0.25;
 
-#[derive(Clone, Debug)]
-struct Habit {
-    baseline: Baseline,
-    usual: Usual,
-}
-
 /// What is usual for one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
-    settings: BaselineSettings,
     process: ProcessId,
-    /// By [`Phase::ALL`].
-    habits: [Option<Box<Habit>>; Phase::ALL.len()],
+    habits: Habits,
+    is_changed: bool,
 }
 
 impl Workload {
     pub(crate) fn new(process: ProcessId, settings: BaselineSettings) -> Workload {
-        Workload { settings, process, habits: Default::default() }
+        Workload { process, habits: Habits::new(settings), is_changed: false }
     }
 
     /// The verdict on a step.
@@ -59,21 +55,24 @@ impl Workload {
         }
     }
 
-    /// Classes of sizes forgotten to make room.
-    pub(crate) fn classes_evicted(&self) -> u64 {
-        self.habits.iter().flatten().map(|h| h.baseline.classes_evicted()).sum()
+    /// What is usual for it.
+    pub(crate) fn habits(&self) -> &Habits {
+        &self.habits
     }
 
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let habit = |h: &Habit| size_of::<Habit>() - size_of::<Baseline>() + h.baseline.size_bytes();
-        self.habits.iter().flatten().map(|h| habit(h)).sum()
+    /// Takes over what was usual before, as far as it is not known better by now.
+    pub(crate) fn restore(&mut self, record: BaselineRecord) {
+        record.for_process(self.process).habits.iter().for_each(|habit| self.habits.restore(habit));
+    }
+
+    /// True where something was learnt since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
     }
 
     fn compare(&mut self, step: &mut Step) -> Option<BaselineShift> {
-        let settings = self.settings;
-        let new = || Box::new(Habit { baseline: Baseline::new(settings), usual: Usual::default() });
-        let habit = self.habits[step.phase as usize].get_or_insert_with(new);
+        let fingerprint = fingerprint(step, self.habits.key());
+        let habit = self.habits.of(Key { phase: step.phase, fingerprint });
         let facts = facts(step);
         let is_disturbed = is_disturbed(&facts, &habit.usual);
         let observed = Observed { duration_ns: step.duration_ns, class: class(step), is_disturbed };
@@ -89,6 +88,7 @@ impl Workload {
         }
         if verdict.is_learnt || verdict.shift.is_some() {
             learn(&mut habit.usual, &facts);
+            self.is_changed = true;
         }
         self.shift(step, &verdict)
     }
@@ -128,6 +128,16 @@ fn step(process: ProcessId, group: &Group, label: Label) -> Step {
         ratio: 0.0,
         outlier: Outlier::None,
         causes: Vec::new(),
+    }
+}
+
+/// What kernels and graphs it launched, where that counts; 0 for none.
+fn fingerprint(step: &Step, key: BaselineKey) -> u64 {
+    match key {
+        BaselineKey::Phase => 0,
+        BaselineKey::PhaseAndFingerprint => {
+            mix(step.work.of(Counter::Functions) ^ mix(step.work.of(Counter::Graphs)))
+        }
     }
 }
 

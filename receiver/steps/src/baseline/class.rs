@@ -5,12 +5,17 @@
 //! duration; each class remembers its typical duration, and a step is compared with its own kind before it is
 //! called slow. Bounded: of [`CLASSES`] the one unused longest makes room, counted.
 
+use event::kept::Field;
+use event::kept_fields;
+
 /// Classes remembered for one baseline.
-pub(super) const CLASSES: usize = 24;
+const CLASSES: usize = 24;
 /// Steps after which a class is known.
 const KNOWN: usize = 5;
 /// Steps that a class's typical duration averages over.
-const MEMORY: f32 = 64.0;
+const MEMORY: u8 = 64;
+/// What the first logarithms are counted in: a twentieth of a percent.
+const UNIT: f32 = 1.0 / 2048.0;
 
 /// Which steps of a phase are alike: the same graphs, and work of the same half octave.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -19,6 +24,11 @@ pub struct Class {
     pub graphs: u64,
     /// Work in half octaves; 0 where the graphs alone say it.
     pub half_octaves: u32,
+}
+
+kept_fields! {
+    Class { graphs, half_octaves }
+    Entry { class, log_mean, first, seen }
 }
 
 impl Class {
@@ -40,44 +50,49 @@ impl Class {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Entry {
     class: Class,
-    used: u64,
-    seen: u32,
     /// Mean logarithm of the duration in ns, once known.
     log_mean: f32,
-    first: [f32; KNOWN],
+    /// Logarithms of the first durations, in units of [`UNIT`].
+    first: [u16; KNOWN],
+    /// Steps, up to [`MEMORY`].
+    seen: u8,
 }
 
 impl Entry {
     fn is_known(&self) -> bool {
-        self.seen as usize >= KNOWN
+        usize::from(self.seen) >= KNOWN
     }
 
     fn learn(&mut self, log: f32) {
-        if !self.is_known() {
-            self.first[self.seen as usize] = log;
-            self.seen += 1;
-            // The median: one slow step among the first must not become what is usual.
-            self.first[..self.seen as usize].sort_by(f32::total_cmp);
-            self.log_mean = self.first[self.seen as usize / 2];
+        if self.is_known() {
+            self.seen = (self.seen + 1).min(MEMORY);
+            self.log_mean += (log - self.log_mean) / f32::from(self.seen);
             return;
         }
-        self.seen = self.seen.saturating_add(1);
-        self.log_mean += (log - self.log_mean) / MEMORY.min(self.seen as f32);
+        let first = &mut self.first[..=usize::from(self.seen)];
+        first[usize::from(self.seen)] = (log / UNIT).round() as u16;
+        self.seen += 1;
+        // The median: one slow step among the first must not become what is usual.
+        first.sort_unstable();
+        self.log_mean = f32::from(first[first.len() / 2]) * UNIT;
     }
 }
 
 /// The classes of one baseline.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Classes {
+    /// The one used last comes first.
     entries: Vec<Entry>,
-    tick: u64,
     evicted: u64,
 }
 
 impl Classes {
+    /// Bytes on the heap.
+    pub(super) const BYTES_MAX: usize = CLASSES * size_of::<Entry>();
+
     /// Logarithm of the duration (ns) that a step of this class should take. Of a class not yet known, what
     /// known classes of the same graphs let expect: in proportion for more work, no less for less.
     pub(super) fn expected_log(&self, class: &Class) -> Option<f32> {
@@ -93,19 +108,22 @@ impl Classes {
 
     /// A step of this class took `log` (logarithm of ns), and that was nothing strange.
     pub(super) fn learn(&mut self, class: &Class, log: f32) {
-        self.tick += 1;
         let at = self.place(class);
-        let entry = &mut self.entries[at];
-        entry.used = self.tick;
-        entry.learn(log);
+        self.entries[..=at].rotate_right(1);
+        self.entries[0].learn(log);
     }
 
     /// Everything takes `by` (difference of logarithms) longer from here on.
     pub(super) fn shift(&mut self, by: f32) {
         for entry in &mut self.entries {
             entry.log_mean += by;
-            entry.first.iter_mut().for_each(|log| *log += by);
+            entry.first.iter_mut().for_each(|log| *log = (f32::from(*log) + by / UNIT).round() as u16);
         }
+    }
+
+    /// Forgets classes by graphs, whose fingerprints are those of one process.
+    pub(super) fn forget_graphs(&mut self) {
+        self.entries.retain(|entry| entry.class.graphs == 0);
     }
 
     /// Classes forgotten to make room.
@@ -118,22 +136,41 @@ impl Classes {
         self.entries.capacity() * size_of::<Entry>()
     }
 
+    /// Takes memory in thirds: most baselines need few classes.
+    fn reserve(&mut self) {
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact(CLASSES / 3);
+        }
+    }
+
     fn place(&mut self, class: &Class) -> usize {
         if let Some(at) = self.entries.iter().position(|e| e.class == *class) {
             return at;
         }
-        let new = Entry { class: *class, used: 0, seen: 0, log_mean: 0.0, first: [0.0; KNOWN] };
-        if self.entries.len() < CLASSES {
-            if self.entries.len() == self.entries.capacity() {
-                self.entries.reserve_exact(CLASSES / 3);
-            }
-            self.entries.push(new);
-            return self.entries.len() - 1;
+        if self.entries.len() == CLASSES {
+            self.entries.pop();
+            self.evicted += 1;
         }
-        let oldest = (0..CLASSES).min_by_key(|at| self.entries[*at].used).expect("CLASSES > 0");
-        self.evicted += 1;
-        self.entries[oldest] = new;
-        oldest
+        self.reserve();
+        self.entries.push(Entry { class: *class, log_mean: 0.0, first: [0; KNOWN], seen: 0 });
+        self.entries.len() - 1
+    }
+}
+
+impl Field for Classes {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.entries.put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let entries = Vec::<Entry>::take(from).filter(|entries| entries.len() <= CLASSES)?;
+        let is_sound = |e: &Entry| e.seen > 0 && e.seen <= MEMORY && e.log_mean.is_finite();
+        let mut classes = Classes::default();
+        for entry in entries.into_iter().filter(is_sound) {
+            classes.reserve();
+            classes.entries.push(entry);
+        }
+        Some(classes)
     }
 }
 
@@ -200,6 +237,6 @@ mod tests {
         assert_eq!(classes.evicted(), 10_001 - CLASSES as u64);
         assert!(classes.expected_log(&Class::of_graphs(u64::MAX)).is_some());
         assert!(classes.expected_log(&Class::of_graphs(0)).is_none());
-        assert_eq!(classes.heap_bytes(), CLASSES * size_of::<Entry>());
+        assert_eq!(classes.heap_bytes(), Classes::BYTES_MAX);
     }
 }

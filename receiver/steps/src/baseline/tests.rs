@@ -168,9 +168,12 @@ fn a_lasting_slowdown_stops_being_flagged_within_200_steps_and_is_told_once() {
 fn a_lasting_speedup_is_learnt_and_told_once_too() {
     let (baseline, verdicts) = fed((0..3_000).map(|k| if k < 2_000 { 20.0 * MS } else { 10.0 * MS }));
     assert_eq!((outliers(&verdicts), shifts(&verdicts)), (0, 1));
-    assert_eq!(baseline.level().unwrap().p95_ns, 10.0 * MS);
     let (before, after) = verdicts.iter().find_map(|v| v.shift).unwrap();
-    assert_eq!((before.p95_ns, after.p95_ns), (20.0 * MS, 10.0 * MS));
+    assert_eq!(before.p95_ns, 20.0 * MS);
+    // What is learnt anew comes out of the window, which is less exact.
+    for level in [after, baseline.level().unwrap()] {
+        assert!((level.p95_ns / (10.0 * MS) - 1.0).abs() < 0.001, "{level:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use table::record::{NOT_SEEN, flag};
 use super::*;
 use crate::baseline::{Baseline, Outlier};
 use crate::finding::{BaselineShift, Step};
-use crate::phase::Phase;
+use crate::phase::{Classifier, Phase, Rules};
 use crate::settings::STREAMS_MAX;
 use crate::testing::Rng;
 
@@ -361,18 +361,38 @@ fn ten_thousand_streams_and_processes_leave_bounded_memory_and_are_counted() {
     assert_eq!(tally.processes_evicted, 10_001 - 16);
 }
 
+/// All that is held for it: four baselines with as many classes as they hold, the streams' clusters, what is held
+/// back. Rules give four phases in any mixture, which is the most.
 #[test]
-fn a_workload_of_two_phases_takes_at_most_16_kilobytes() {
-    let (mut engine, mut server, mut rng) = (Engine::new(Settings::default()), Server::new(1), Rng::new(2));
-    for _ in 0..5_000 {
-        let batch = 1 << rng.below(6);
-        let record = match rng.chance(0.2) {
-            true => server.prefill(64 << rng.below(6), 90e6 * rng.uniform(0.9, 1.1)),
-            false => server.decode(batch, 10e6 * rng.uniform(0.9, 1.1)),
-        };
-        engine.observe(&Event::Step(record), &mut |_| ());
+fn a_workload_takes_at_most_16_kilobytes_whatever_its_phases() {
+    let rules = Classifier::Rules(Rules::default());
+    for classifier in [Classifier::Adaptive, rules] {
+        let mut engine = Engine::new(Settings { classifier, ..Settings::default() });
+        let (mut server, mut rng, mut found) = (Server::new(1), Rng::new(2), Found::default());
+        for _ in 0..20_000 {
+            let (size, jitter) = (rng.below(64), rng.uniform(0.9, 1.1));
+            let threads_per_launch = [500_000, 70_000][rng.below(2) as usize];
+            let work = [
+                (Counter::Launches, 128),
+                (Counter::Threads, (128 * threads_per_launch) << (size % 8)),
+                (Counter::GraphLaunches, 30 * rng.below(2)),
+                (Counter::Graphs, 0x4000 + size % 8),
+            ];
+            let record = match rng.below(3) {
+                0 => server.decode(size, 10e6 * jitter),
+                1 => server.prefill(64 << (size % 12), 90e6 * jitter),
+                _ => server.step(&work, 2 * MS, (30e6 * jitter) as u64),
+            };
+            engine.observe(&Event::Step(record), &mut |f| found.take(f));
+        }
+        let mut phases: Vec<Phase> = found.steps.iter().map(|s| s.phase).collect();
+        phases.sort();
+        phases.dedup();
+        assert!(classifier == Classifier::Adaptive || phases.len() == 4, "{phases:?}");
+        let judged = found.steps.iter().rev().take(1_000).filter(|s| s.baseline.is_some()).count();
+        assert_eq!(judged, 1_000, "no phase makes room for another");
+        assert!(engine.size_bytes() <= 16 * 1024, "{} bytes for {phases:?}", engine.size_bytes());
     }
-    assert!(engine.size_bytes() <= 16 * 1024, "{}", engine.size_bytes());
 }
 
 #[test]

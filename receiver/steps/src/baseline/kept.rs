@@ -1,0 +1,74 @@
+//! What is kept of a baseline across restarts: all that it has learnt, and nothing of what was under way.
+//!
+//! The one idea: a warm-up, runs of strange or disturbed steps and the window of a change belong to the moment;
+//! after a restart they begin again.
+
+use event::kept::Field;
+
+use super::class::Classes;
+use super::digest::Digest;
+use super::{Baseline, BaselineSettings};
+
+impl Field for Baseline {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.numbers().put(out);
+        self.count.put(out);
+        self.digest.put(out);
+        self.classes.put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let mut baseline = Baseline::new(BaselineSettings::default());
+        baseline.set_numbers(Field::take(from)?);
+        baseline.count = u64::take(from)?;
+        baseline.digest = Digest::take(from)?;
+        baseline.classes = Classes::take(from)?;
+        baseline.is_sound().then_some(baseline)
+    }
+}
+
+impl Baseline {
+    /// A baseline with what this one has learnt, for whoever is set in this way.
+    pub(crate) fn kept(&self, settings: BaselineSettings) -> Baseline {
+        let mut kept = Baseline::new(settings);
+        kept.set_numbers(self.numbers());
+        kept.count = self.count;
+        kept.digest = self.digest.clone();
+        kept.classes = self.classes.clone();
+        kept
+    }
+
+    /// Forgets what is so of one process only: the fingerprints of its graphs.
+    pub(crate) fn forget_process(&mut self) {
+        self.classes.forget_graphs();
+    }
+
+    fn numbers(&self) -> [f64; 6] {
+        [
+            self.p95_ns,
+            self.mean_ns,
+            self.mean_weight,
+            self.deviation,
+            self.deviation_count,
+            self.strange_share,
+        ]
+    }
+
+    fn set_numbers(&mut self, numbers: [f64; 6]) {
+        [
+            self.p95_ns,
+            self.mean_ns,
+            self.mean_weight,
+            self.deviation,
+            self.deviation_count,
+            self.strange_share,
+        ] = numbers;
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_finite = self.numbers().iter().all(|number| number.is_finite() && *number >= 0.0);
+        let is_level =
+            self.count == 0 || (self.p95_ns >= 1.0 && self.mean_ns >= 1.0 && self.mean_weight >= 1.0);
+        is_finite && is_level && self.strange_share <= 1.0
+    }
+}

@@ -1,0 +1,193 @@
+//! What is usual for the steps of one workload: a few habits, each of them a baseline and the parts that its steps
+//! usually have.
+//!
+//! The one idea: bounded by how many, whatever they are keyed by: of [`Habits::most`] the one unused longest makes
+//! room, counted. Four phases are all that an inference server has; 16 KiB hold them.
+
+use causes::Usual;
+use event::kept::Field;
+use event::kept_fields;
+
+use crate::baseline::{Baseline, BaselineKey, BaselineSettings, Level};
+use crate::phase::Phase;
+
+/// Habits of a workload that has one for each phase.
+pub(crate) const PHASES_MAX: usize = 4;
+/// Habits of a workload that has one for each fingerprint.
+const FINGERPRINTS_MAX: usize = 16;
+
+/// Which steps share a habit.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) phase: Phase,
+    /// Of kernels and graphs; 0 where it does not count.
+    pub(crate) fingerprint: u64,
+}
+
+/// What is usual for steps of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Habit {
+    pub(crate) key: Key,
+    pub(crate) baseline: Baseline,
+    pub(crate) usual: Usual,
+}
+
+impl Habit {
+    fn new(key: Key, settings: BaselineSettings) -> Habit {
+        Habit { key, baseline: Baseline::new(settings), usual: Usual::default() }
+    }
+
+    /// What is to be kept of it; nothing before its warm-up is over.
+    fn kept(&self, settings: BaselineSettings) -> Option<Habit> {
+        self.baseline.level()?;
+        Some(Habit { key: self.key, baseline: self.baseline.kept(settings), usual: self.usual })
+    }
+
+    fn size_bytes(&self) -> usize {
+        size_of::<Self>() - size_of::<Baseline>() + self.baseline.size_bytes()
+    }
+}
+
+/// The habits of one workload.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::vec_box,
+    reason = "they change places at every use, and a place without a habit costs nothing"
+)]
+pub(crate) struct Habits {
+    settings: BaselineSettings,
+    /// The one used last comes first.
+    habits: Vec<Box<Habit>>,
+    evicted: u64,
+    /// Classes forgotten by habits that are forgotten themselves.
+    classes_evicted: u64,
+}
+
+impl Habits {
+    pub(crate) fn new(settings: BaselineSettings) -> Habits {
+        Habits { settings, habits: Vec::new(), evicted: 0, classes_evicted: 0 }
+    }
+
+    /// Which steps share a baseline.
+    pub(crate) fn key(&self) -> BaselineKey {
+        self.settings.key
+    }
+
+    /// The habit of this key, begun where there is none.
+    pub(crate) fn of(&mut self, key: Key) -> &mut Habit {
+        let at = self.find(key).unwrap_or_else(|| self.insert(Box::new(Habit::new(key, self.settings))));
+        self.habits[..=at].rotate_right(1);
+        &mut self.habits[0]
+    }
+
+    /// What is to be kept of all of them.
+    pub(crate) fn kept(&self) -> Vec<Habit> {
+        self.habits.iter().filter_map(|habit| habit.kept(self.settings)).collect()
+    }
+
+    /// Takes over a habit, unless the steps seen so far have made one of their own.
+    pub(crate) fn restore(&mut self, habit: &Habit) {
+        let Some(kept) = habit.kept(self.settings) else { return };
+        match self.find(habit.key) {
+            Some(at) if self.habits[at].baseline.level().is_some() => {}
+            Some(at) => *self.habits[at] = kept,
+            None => _ = self.insert(Box::new(kept)),
+        }
+    }
+
+    /// Habits forgotten to make room.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Classes of sizes forgotten to make room.
+    pub(crate) fn classes_evicted(&self) -> u64 {
+        self.classes_evicted + self.habits.iter().map(|h| h.baseline.classes_evicted()).sum::<u64>()
+    }
+
+    /// Bytes held beside the struct itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.habits.capacity() * size_of::<usize>()
+            + self.habits.iter().map(|h| h.size_bytes()).sum::<usize>()
+    }
+
+    fn find(&self, key: Key) -> Option<usize> {
+        self.habits.iter().position(|habit| habit.key == key)
+    }
+
+    fn most(&self) -> usize {
+        match self.settings.key {
+            BaselineKey::Phase => PHASES_MAX,
+            BaselineKey::PhaseAndFingerprint => FINGERPRINTS_MAX,
+        }
+    }
+
+    fn insert(&mut self, habit: Box<Habit>) -> usize {
+        if self.habits.len() >= self.most()
+            && let Some(unused) = self.habits.pop()
+        {
+            self.evicted += 1;
+            self.classes_evicted += unused.baseline.classes_evicted();
+        }
+        self.habits.push(habit);
+        self.habits.len() - 1
+    }
+}
+
+kept_fields! {
+    Key { phase, fingerprint }
+}
+
+/// Its place among all phases, which stays what it is.
+impl Field for Phase {
+    fn put(&self, out: &mut Vec<u8>) {
+        (*self as u8).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Phase::ALL.get(usize::from(u8::take(from)?)).copied()
+    }
+}
+
+impl Field for Habit {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.key.put(out);
+        self.baseline.put(out);
+        self.usual.count.put(out);
+        means(&self.usual).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (key, baseline) = (Key::take(from)?, Baseline::take(from)?);
+        let count = u64::take(from)?;
+        let [duration_ns, enqueue_ns, wait_ns, runq_enqueue_ns, runq_wait_ns, copied_bytes] =
+            <[f64; 6]>::take(from)?;
+        let usual =
+            Usual { count, duration_ns, enqueue_ns, wait_ns, runq_enqueue_ns, runq_wait_ns, copied_bytes };
+        means(&usual).iter().all(|mean| mean.is_finite()).then_some(Habit { key, baseline, usual })
+    }
+}
+
+fn means(usual: &Usual) -> [f64; 6] {
+    [
+        usual.duration_ns,
+        usual.enqueue_ns,
+        usual.wait_ns,
+        usual.runq_enqueue_ns,
+        usual.runq_wait_ns,
+        usual.copied_bytes,
+    ]
+}
+
+impl Habit {
+    /// The phase and its level, for whoever reads a record.
+    pub(crate) fn level(&self) -> Option<(Phase, Level)> {
+        self.baseline.level().map(|level| (self.key.phase, level))
+    }
+
+    /// Forgets what is so of one process only; false where nothing is left.
+    pub(crate) fn forget_process(&mut self) -> bool {
+        self.baseline.forget_process();
+        self.key.fingerprint == 0
+    }
+}

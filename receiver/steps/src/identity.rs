@@ -1,0 +1,208 @@
+//! Which workload a process is: what stays the same when it is started anew, and the agent as well.
+//!
+//! The one idea: a workload is *what is run, with which arguments, for whom, as which of its ranks*. Left out is all
+//! that another start changes though the steps stay what they were: pids, container and pod ids, ports, addresses,
+//! file descriptors, seeds, folders of logs. The device is left out too: the scheduler may give another one of the
+//! same node, and where that is slower for good, the baseline says so and is learnt anew.
+//!
+//! Processes that cannot be told apart (replicas on one node without a rank) are one workload: they share what is
+//! kept, and the one that was heard of last writes it. A guess, as far as arguments go: an option that is missing
+//! from [`PASSING`] costs a warm-up, no more.
+
+use std::fmt;
+
+use event::{Launched, ProcessInfo};
+use table::fold::mix;
+
+/// Attributes that name a workload and outlive its processes.
+const NAMES: [&str; 10] = [
+    "gen_ai.request.model",
+    "k8s.container.name",
+    "k8s.cronjob.name",
+    "k8s.daemonset.name",
+    "k8s.deployment.name",
+    "k8s.job.name",
+    "k8s.namespace.name",
+    "k8s.statefulset.name",
+    "service.name",
+    "service.namespace",
+];
+/// Which rank of its job a process is, the best first: by node, then of all.
+const RANKS: [&str; 5] = ["LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
+/// Words in the name of an option whose value changes from start to start.
+const PASSING: [&str; 14] = [
+    "addr", "address", "dir", "endpoint", "fd", "file", "handle", "host", "id", "log", "port", "seed",
+    "socket", "url",
+];
+
+/// Names a workload across restarts.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct WorkloadId(pub u64);
+
+impl WorkloadId {
+    /// The workload of this process, given what its launcher told it, if there is one.
+    pub fn of(info: &ProcessInfo, launched: Option<&Launched>) -> WorkloadId {
+        let mut identity = Identity::default();
+        identity.describe(info);
+        launched.into_iter().for_each(|launched| identity.launched(launched));
+        identity.workload().unwrap_or_default()
+    }
+}
+
+/// What is known so far of who a process is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity {
+    program: Option<u64>,
+    rank: u64,
+}
+
+impl Identity {
+    /// The process was described, perhaps anew.
+    pub(crate) fn describe(&mut self, info: &ProcessInfo) {
+        let path = [&info.executable_path, &info.executable].into_iter().find(|text| !text.is_empty());
+        let names = info.attributes.iter().filter(|(key, _)| NAMES.contains(&key.as_str()));
+        let mut hash = Hash::default();
+        hash.list(path.into_iter().map(String::as_str));
+        hash.list(lasting(&info.command).iter().map(String::as_str));
+        hash.list(names.flat_map(|(key, value)| [key.as_str(), value]));
+        self.program = Some(hash.0);
+    }
+
+    /// Its launcher told it who it is.
+    pub(crate) fn launched(&mut self, launched: &Launched) {
+        let mut hash = Hash::default();
+        hash.list(launched.first(&RANKS));
+        self.rank = hash.0;
+    }
+
+    /// Its workload; `None` before it was described.
+    pub(crate) fn workload(&self) -> Option<WorkloadId> {
+        self.program.map(|program| WorkloadId(mix(program ^ self.rank)))
+    }
+}
+
+impl fmt::Display for WorkloadId {
+    /// Sixteen hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The arguments without what another start changes.
+fn lasting(command: &[String]) -> Vec<String> {
+    let mut kept = Vec::with_capacity(command.len());
+    let mut is_passing_value = false;
+    for argument in command {
+        let is_option = argument.starts_with('-');
+        if is_passing_value && !is_option {
+            is_passing_value = false;
+            continue;
+        }
+        let (name, value) = argument.split_once('=').map_or((&**argument, None), |(n, v)| (n, Some(v)));
+        is_passing_value = is_option && value.is_none() && is_passing(name);
+        match value {
+            Some(_) if is_option && is_passing(name) => kept.push(name.to_owned()),
+            _ => kept.push(without_handles(argument)),
+        }
+    }
+    kept
+}
+
+/// `--master-port`, `--log_dir`: one of the words of the name is a [`PASSING`] one.
+fn is_passing(option: &str) -> bool {
+    option.split(['-', '_', '.']).any(|word| PASSING.contains(&word))
+}
+
+/// Code on a command line, such as Python's for a child process, carries numbers of descriptors.
+fn without_handles(argument: &str) -> String {
+    match argument.contains('(') {
+        true => argument.chars().filter(|c| !c.is_ascii_digit()).collect(),
+        false => argument.to_owned(),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Hash(u64);
+
+impl Hash {
+    /// Lists do not run into each other, nor do texts.
+    fn list<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) {
+        let mut count = 0;
+        for text in texts {
+            text.bytes().for_each(|byte| self.word(u64::from(byte)));
+            self.word(0x100 + text.len() as u64);
+            count += 1;
+        }
+        self.word(count);
+    }
+
+    fn word(&mut self, word: u64) {
+        self.0 = mix(self.0.rotate_left(5) ^ word.wrapping_add(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use event::ProcessId;
+
+    use super::*;
+
+    fn process(pid: u32, command: &str) -> ProcessInfo {
+        ProcessInfo {
+            process: ProcessId { pid, start_ns: u64::from(pid) },
+            at_ns: u64::from(pid),
+            executable: "python3.12".to_owned(),
+            executable_path: "/usr/bin/python3.12".to_owned(),
+            command: command.split_whitespace().map(str::to_owned).collect(),
+            container_id: format!("{pid:064x}"),
+            attributes: vec![("k8s.pod.uid".to_owned(), pid.to_string())],
+            ..ProcessInfo::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(one: &str, other: &str, is_same: bool) {
+        let (one, other) = (process(1, one), process(2, other));
+        let ids = (WorkloadId::of(&one, None), WorkloadId::of(&other, None));
+        assert_eq!(ids.0 == ids.1, is_same, "{:?} and {:?}", one.command, other.command);
+    }
+
+    #[test]
+    fn another_start_of_the_same_is_the_same() {
+        check("vllm serve meta/llama --port 8000", "vllm serve meta/llama --port 8001", true);
+        check("vllm serve m --port=8000 -tp 2", "vllm serve m --port=9000 -tp 2", true);
+        check("sglang --nccl-port 1 --model-path m", "sglang --nccl-port 2 --model-path m", true);
+        check("train.py --seed 1 --log_dir /a", "train.py --seed 2 --log_dir /b", true);
+        check(
+            "python -c spawn_main(tracker_fd=5,pipe_handle=7)",
+            "python -c spawn_main(tracker_fd=9,pipe_handle=11)",
+            true,
+        );
+        check("VLLM::Worker_TP0", "VLLM::Worker_TP0", true);
+    }
+
+    #[test]
+    fn another_model_size_or_rank_is_another_workload() {
+        check("vllm serve meta/llama", "vllm serve meta/other", false);
+        check("vllm serve m --max-model-len 8192", "vllm serve m --max-model-len 4096", false);
+        check("VLLM::Worker_TP0", "VLLM::Worker_TP1", false);
+        check("serve --port 1 --verbose", "serve --port 1", false);
+        check("a b", "ab", false);
+        let info = process(1, "train.py");
+        let launched = |rank: &str| Launched {
+            variables: vec![("LOCAL_RANK".to_owned(), rank.to_owned()), ("RANK".to_owned(), "9".to_owned())],
+            ..Launched::default()
+        };
+        let ids = ["0", "1"].map(|rank| WorkloadId::of(&info, Some(&launched(rank))));
+        assert_ne!(ids[0], ids[1]);
+        assert_ne!(ids[0], WorkloadId::of(&info, None));
+    }
+
+    #[test]
+    fn the_names_that_a_workload_was_given_count() {
+        let (mut one, other) = (process(1, "serve"), process(1, "serve"));
+        one.attributes.push(("k8s.deployment.name".to_owned(), "chat".to_owned()));
+        assert_ne!(WorkloadId::of(&one, None), WorkloadId::of(&other, None));
+        assert_eq!(WorkloadId::of(&one, None).to_string().len(), 16);
+    }
+}

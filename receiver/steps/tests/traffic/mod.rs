@@ -1,0 +1,105 @@
+//! Servers whose every step is known, as the kernel would tell of them.
+//!
+//! The one idea: what a step does and how long it takes are made here, by a seed, so that a test knows the truth of
+//! every step that the engine judges.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+#[path = "../../src/testing.rs"]
+mod testing;
+
+use event::{Event, ProcessId, ProcessInfo, StepRecord};
+use table::fold::Counter;
+
+pub(crate) use testing::Rng;
+
+pub const MS: f64 = 1e6;
+/// `cudaStreamSynchronize`.
+const STREAM_SYNC: u16 = 30;
+
+/// What a step launches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// Tokens for so many requests, by the graph captured for that many.
+    Decode { batch: u64 },
+    /// A prompt of so many tokens, kernel by kernel.
+    Prefill { tokens: u64 },
+}
+
+/// An inference server that works on one stream.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub process: ProcessId,
+    /// Addresses of this start of the process: fingerprints are made of them.
+    pub addresses: u64,
+    pub now_ns: u64,
+    sequence: u64,
+}
+
+impl Server {
+    pub fn new(pid: u32) -> Server {
+        let process = ProcessId { pid, start_ns: 5 };
+        Server { process, addresses: 0x9000, now_ns: 10_000_000_000, sequence: 0 }
+    }
+
+    /// The program that it runs: the same for all servers of this model.
+    pub fn info(&self, model: &str) -> Event {
+        Event::Process(Box::new(ProcessInfo {
+            process: self.process,
+            executable: "python3.12".to_owned(),
+            executable_path: "/usr/bin/python3.12".to_owned(),
+            command: ["python3", "vllm", "serve", model, "--port", &self.process.pid.to_string()]
+                .map(str::to_owned)
+                .to_vec(),
+            ..ProcessInfo::default()
+        }))
+    }
+
+    /// The next step, of `ns`: a tenth of it, a millisecond at most, is the host's.
+    pub fn step(&mut self, shape: Shape, ns: f64) -> Event {
+        let enqueue_ns = (ns / 10.0).min(MS) as u64;
+        let mut record = StepRecord {
+            stream: 0xbeef_0000,
+            sequence: self.sequence,
+            previous_exit_ns: if self.sequence == 0 { 0 } else { self.now_ns },
+            first_ns: self.now_ns + 1_000_000,
+            runq_gap_ns: 0,
+            runq_enqueue_ns: 0,
+            runq_wait_ns: 0,
+            first_tid: self.process.pid,
+            ..StepRecord::default()
+        };
+        let header = &mut record.header;
+        (header.row, header.pid, header.tid) = (STREAM_SYNC, self.process.pid, self.process.pid);
+        header.process_start_ns = self.process.start_ns;
+        (header.entry_ns, header.duration_ns) = (record.first_ns + enqueue_ns, ns as u64 - enqueue_ns);
+        self.now_ns = header.entry_ns + header.duration_ns;
+        self.sequence += 1;
+        for (counter, value) in self.work(shape) {
+            record.work[counter as usize] = value;
+        }
+        let enqueues = [Counter::Launches, Counter::GraphLaunches, Counter::Copies];
+        let enqueues: u64 = enqueues.into_iter().map(|c| record.work[c as usize]).sum();
+        record.work[Counter::Enqueues as usize] = enqueues;
+        (record.fresh, record.process_fresh) = (enqueues, enqueues);
+        Event::Step(record)
+    }
+
+    fn work(&self, shape: Shape) -> Vec<(Counter, u64)> {
+        match shape {
+            Shape::Decode { batch } => vec![
+                (Counter::GraphLaunches, 1),
+                (Counter::Graphs, self.addresses + batch),
+                (Counter::Copies, 9),
+                (Counter::Launches, 4),
+                (Counter::Functions, self.addresses + 7),
+                (Counter::Threads, 920_000 * batch),
+            ],
+            Shape::Prefill { tokens } => vec![
+                (Counter::Launches, 768),
+                (Counter::Functions, self.addresses + tokens.ilog2() as u64),
+                (Counter::Threads, 768 * 440 * tokens),
+                (Counter::Copies, 20),
+            ],
+        }
+    }
+}
