@@ -98,6 +98,78 @@ pub mod attribute {
     pub const HOST_ID: &str = upstream::HOST_ID;
     /// `host.name`, as OpenTelemetry defines it.
     pub const HOST_NAME: &str = upstream::HOST_NAME;
+    /// Payload in bytes, elements times their size; of an all-gather what one rank gives.
+    pub const NCCL_BYTES: &str = "nccl.bytes";
+    /// What the rank called.
+    pub const NCCL_CALL: &str = "nccl.call";
+    /// What the rank that came first called.
+    pub const NCCL_CALL_FIRST: &str = "nccl.call_first";
+    /// The communicator, by NCCL's own commHash where nccl.communicator.source is nccl.
+    pub const NCCL_COMMUNICATOR_HASH: &str = "nccl.communicator.hash";
+    /// Where the communicator's hash is from.
+    pub const NCCL_COMMUNICATOR_SOURCE: &str = "nccl.communicator.source";
+    /// The elements' type.
+    pub const NCCL_DATATYPE: &str = "nccl.datatype";
+    /// What two sources or ranks say differently of a communicator.
+    pub const NCCL_DISPUTE: &str = "nccl.dispute";
+    /// Why a rank is gone.
+    pub const NCCL_END: &str = "nccl.end";
+    /// The called function of NCCL, by its exported name.
+    pub const NCCL_FUNCTION: &str = "nccl.function";
+    /// For how long the first rank has waited, in seconds.
+    pub const NCCL_HANG_DURATION: &str = "nccl.hang.duration";
+    /// What keeps the communicator from going on.
+    pub const NCCL_HANG_KIND: &str = "nccl.hang.kind";
+    /// The ranks that have not come, a sentence each.
+    pub const NCCL_HANG_MISSING: &str = "nccl.hang.missing";
+    /// The ranks of this node that wait.
+    pub const NCCL_HANG_WAITING: &str = "nccl.hang.waiting";
+    /// How far the rank comes behind the middle of its peers, the median over the window, in seconds.
+    pub const NCCL_LATENESS: &str = "nccl.lateness";
+    /// Ranks of the communicator, on all nodes.
+    pub const NCCL_NRANKS: &str = "nccl.nranks";
+    /// The operation, as NCCL's logs name it.
+    pub const NCCL_OPERATION: &str = "nccl.operation";
+    /// The first operations that the rank had enqueued and nobody had waited for, oldest first.
+    pub const NCCL_OUTSTANDING: &str = "nccl.outstanding";
+    /// How many there were.
+    pub const NCCL_OUTSTANDING_COUNT: &str = "nccl.outstanding_count";
+    /// The rank on the other side of a send or receive.
+    pub const NCCL_PEER: &str = "nccl.peer";
+    /// The rank in its communicator.
+    pub const NCCL_RANK: &str = "nccl.rank";
+    /// Where the rank's number is from.
+    pub const NCCL_RANK_SOURCE: &str = "nccl.rank_source";
+    /// The rank's last operations, oldest first.
+    pub const NCCL_RECENT: &str = "nccl.recent";
+    /// The reduction.
+    pub const NCCL_REDUCTION: &str = "nccl.reduction";
+    /// Collectives in the window of the verdict.
+    pub const NCCL_ROUNDS: &str = "nccl.rounds";
+    /// Those of them in which the rank was late.
+    pub const NCCL_ROUNDS_LATE: &str = "nccl.rounds_late";
+    /// What else was said.
+    pub const NCCL_SAID: &str = "nccl.said";
+    /// The usual scatter of its peers' arrivals, in seconds.
+    pub const NCCL_SCATTER: &str = "nccl.scatter";
+    /// Collectives of the communicator before this one; with the communicator's hash the collective's name on every rank and node.
+    pub const NCCL_SEQUENCE: &str = "nccl.sequence";
+    /// From the first rank of this node to the last, in seconds.
+    pub const NCCL_SKEW: &str = "nccl.skew";
+    /// From the first rank of this node to this one, in seconds.
+    pub const NCCL_SKEW_BEHIND_FIRST: &str = "nccl.skew_behind_first";
+    /// The last steps of the rank's process, oldest first.
+    pub const NCCL_STEPS: &str = "nccl.steps";
+    /// What keeps the late rank, as far as its host shows it.
+    pub const NCCL_STRAGGLER_CAUSE: &str = "nccl.straggler.cause";
+    /// Why the collective is traced.
+    pub const NCCL_TRACE_REASON: &str = "nccl.trace.reason";
+    /// What the rank waits in this communicator's collectives lately, in seconds; a straggler waits least.
+    pub const NCCL_WAIT: &str = "nccl.wait";
+    /// What its peers wait on average, in seconds.
+    pub const NCCL_WAIT_PEERS: &str = "nccl.wait_peers";
+    /// How much longer than its peers the rank's process had waited for something else before it came, in seconds.
+    pub const NCCL_WAITED: &str = "nccl.waited";
     /// `os.type`, as OpenTelemetry defines it.
     pub const OS_TYPE: &str = upstream::OS_TYPE;
     /// `process.executable.name`, as OpenTelemetry defines it.
@@ -126,6 +198,12 @@ pub mod attribute {
     pub const THREAD_ID: &str = upstream::THREAD_ID;
     /// What kind of thing was forgotten.
     pub const WARPTAP_ANALYSIS_MEMORY: &str = "warptap.analysis.memory";
+    /// What became of an operation.
+    pub const WARPTAP_COLLECTIVE_FATE: &str = "warptap.collective.fate";
+    /// How collectives were seen less than whole, or not as they should be.
+    pub const WARPTAP_COLLECTIVE_FLAW: &str = "warptap.collective.flaw";
+    /// What was not told.
+    pub const WARPTAP_COLLECTIVE_PART: &str = "warptap.collective.part";
     /// Why a record is not kept.
     pub const WARPTAP_KEEP_LOSS: &str = "warptap.keep.loss";
     /// How many records.
@@ -365,6 +443,325 @@ pub mod value {
         }
     }
 
+    /// Values of `nccl.communicator.source`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclCommunicatorSource {
+        /// NCCL's hash, by a rule that was not seen at work for this version or function.
+        Expected,
+        /// A hash of ours that only this process has; other ranks of the communicator have other ones.
+        Local,
+        /// NCCL's own commHash.
+        Nccl,
+        /// A hash of ours, the same on every rank, but not NCCL's.
+        Ours,
+    }
+
+    impl NcclCommunicatorSource {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclCommunicatorSource; 4] = [NcclCommunicatorSource::Expected, NcclCommunicatorSource::Local, NcclCommunicatorSource::Nccl, NcclCommunicatorSource::Ours];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclCommunicatorSource::Expected => "expected",
+                NcclCommunicatorSource::Local => "local",
+                NcclCommunicatorSource::Nccl => "nccl",
+                NcclCommunicatorSource::Ours => "ours",
+            }
+        }
+    }
+
+    /// Values of `nccl.datatype`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclDatatype {
+        /// ncclBfloat16.
+        Bfloat16,
+        /// ncclFloat16.
+        Float16,
+        /// ncclFloat32.
+        Float32,
+        /// ncclFloat64.
+        Float64,
+        /// ncclFloat8e4m3.
+        Float8e4m3,
+        /// ncclFloat8e5m2.
+        Float8e5m2,
+        /// ncclInt32.
+        Int32,
+        /// ncclInt64.
+        Int64,
+        /// ncclInt8.
+        Int8,
+        /// ncclUint32.
+        Uint32,
+        /// ncclUint64.
+        Uint64,
+        /// ncclUint8.
+        Uint8,
+        /// A number that no header has.
+        Unknown,
+    }
+
+    impl NcclDatatype {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclDatatype; 13] = [NcclDatatype::Bfloat16, NcclDatatype::Float16, NcclDatatype::Float32, NcclDatatype::Float64, NcclDatatype::Float8e4m3, NcclDatatype::Float8e5m2, NcclDatatype::Int32, NcclDatatype::Int64, NcclDatatype::Int8, NcclDatatype::Uint32, NcclDatatype::Uint64, NcclDatatype::Uint8, NcclDatatype::Unknown];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclDatatype::Bfloat16 => "bfloat16",
+                NcclDatatype::Float16 => "float16",
+                NcclDatatype::Float32 => "float32",
+                NcclDatatype::Float64 => "float64",
+                NcclDatatype::Float8e4m3 => "float8e4m3",
+                NcclDatatype::Float8e5m2 => "float8e5m2",
+                NcclDatatype::Int32 => "int32",
+                NcclDatatype::Int64 => "int64",
+                NcclDatatype::Int8 => "int8",
+                NcclDatatype::Uint32 => "uint32",
+                NcclDatatype::Uint64 => "uint64",
+                NcclDatatype::Uint8 => "uint8",
+                NcclDatatype::Unknown => "unknown",
+            }
+        }
+    }
+
+    /// Values of `nccl.dispute`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclDispute {
+        /// The number of ranks.
+        Nranks,
+        /// A rank's number.
+        Rank,
+        /// Two ranks of this node have one number.
+        SameRank,
+    }
+
+    impl NcclDispute {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclDispute; 3] = [NcclDispute::Nranks, NcclDispute::Rank, NcclDispute::SameRank];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclDispute::Nranks => "nranks",
+                NcclDispute::Rank => "rank",
+                NcclDispute::SameRank => "same_rank",
+            }
+        }
+    }
+
+    /// Values of `nccl.end`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclEnd {
+        /// ncclCommAbort.
+        Aborted,
+        /// Its process ended.
+        Exited,
+        /// A signal killed its process.
+        Killed,
+    }
+
+    impl NcclEnd {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclEnd; 3] = [NcclEnd::Aborted, NcclEnd::Exited, NcclEnd::Killed];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclEnd::Aborted => "aborted",
+                NcclEnd::Exited => "exited",
+                NcclEnd::Killed => "killed",
+            }
+        }
+    }
+
+    /// Values of `nccl.hang.kind`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclHangKind {
+        /// Ranks of this node have not come to a collective that others wait in.
+        Missing,
+        /// The other side of a send or receive has not come.
+        Peer,
+        /// All ranks of this node have come, and none goes on; another node, or the network, is waited for.
+        Stuck,
+    }
+
+    impl NcclHangKind {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclHangKind; 3] = [NcclHangKind::Missing, NcclHangKind::Peer, NcclHangKind::Stuck];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclHangKind::Missing => "missing",
+                NcclHangKind::Peer => "peer",
+                NcclHangKind::Stuck => "stuck",
+            }
+        }
+    }
+
+    /// Values of `nccl.operation`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclOperation {
+        /// ncclAllGather.
+        AllGather,
+        /// ncclAllReduce.
+        AllReduce,
+        /// ncclAlltoAll.
+        AllToAll,
+        /// ncclBroadcast.
+        Broadcast,
+        /// ncclGather.
+        Gather,
+        /// ncclRecv.
+        Recv,
+        /// ncclReduce.
+        Reduce,
+        /// ncclReduceScatter.
+        ReduceScatter,
+        /// ncclScatter.
+        Scatter,
+        /// ncclSend.
+        Send,
+    }
+
+    impl NcclOperation {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclOperation; 10] = [NcclOperation::AllGather, NcclOperation::AllReduce, NcclOperation::AllToAll, NcclOperation::Broadcast, NcclOperation::Gather, NcclOperation::Recv, NcclOperation::Reduce, NcclOperation::ReduceScatter, NcclOperation::Scatter, NcclOperation::Send];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclOperation::AllGather => "AllGather",
+                NcclOperation::AllReduce => "AllReduce",
+                NcclOperation::AllToAll => "AlltoAll",
+                NcclOperation::Broadcast => "Broadcast",
+                NcclOperation::Gather => "Gather",
+                NcclOperation::Recv => "Recv",
+                NcclOperation::Reduce => "Reduce",
+                NcclOperation::ReduceScatter => "ReduceScatter",
+                NcclOperation::Scatter => "Scatter",
+                NcclOperation::Send => "Send",
+            }
+        }
+    }
+
+    /// Values of `nccl.rank_source`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclRankSource {
+        /// NCCL's answer to the program.
+        Asked,
+        /// The launcher's variables.
+        Environment,
+        /// An argument of the call that made the communicator.
+        Init,
+        /// Reckoned from what all ranks passed to a split or shrink.
+        Reckoned,
+        /// What an earlier run of this agent knew.
+        Restored,
+        /// Nobody told.
+        Unknown,
+    }
+
+    impl NcclRankSource {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclRankSource; 6] = [NcclRankSource::Asked, NcclRankSource::Environment, NcclRankSource::Init, NcclRankSource::Reckoned, NcclRankSource::Restored, NcclRankSource::Unknown];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclRankSource::Asked => "asked",
+                NcclRankSource::Environment => "environment",
+                NcclRankSource::Init => "init",
+                NcclRankSource::Reckoned => "reckoned",
+                NcclRankSource::Restored => "restored",
+                NcclRankSource::Unknown => "unknown",
+            }
+        }
+    }
+
+    /// Values of `nccl.reduction`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclReduction {
+        /// ncclAvg.
+        Avg,
+        /// ncclMax.
+        Max,
+        /// ncclMin.
+        Min,
+        /// ncclProd.
+        Prod,
+        /// ncclSum.
+        Sum,
+        /// A program's own.
+        User,
+    }
+
+    impl NcclReduction {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclReduction; 6] = [NcclReduction::Avg, NcclReduction::Max, NcclReduction::Min, NcclReduction::Prod, NcclReduction::Sum, NcclReduction::User];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclReduction::Avg => "avg",
+                NcclReduction::Max => "max",
+                NcclReduction::Min => "min",
+                NcclReduction::Prod => "prod",
+                NcclReduction::Sum => "sum",
+                NcclReduction::User => "user",
+            }
+        }
+    }
+
+    /// Values of `nccl.straggler.cause`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclStragglerCause {
+        /// Its thread was ready to run and had no CPU.
+        Cpu,
+        /// It waited for its GPU, or for another communicator.
+        Device,
+        /// It did something else on its host.
+        Host,
+    }
+
+    impl NcclStragglerCause {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclStragglerCause; 3] = [NcclStragglerCause::Cpu, NcclStragglerCause::Device, NcclStragglerCause::Host];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclStragglerCause::Cpu => "cpu",
+                NcclStragglerCause::Device => "device",
+                NcclStragglerCause::Host => "host",
+            }
+        }
+    }
+
+    /// Values of `nccl.trace.reason`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum NcclTraceReason {
+        /// Its hash chose it, on every rank and node.
+        Rate,
+        /// Its skew on this node is large.
+        Skew,
+    }
+
+    impl NcclTraceReason {
+        /// Every value, in the order of the registry.
+        pub const ALL: [NcclTraceReason; 2] = [NcclTraceReason::Rate, NcclTraceReason::Skew];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                NcclTraceReason::Rate => "rate",
+                NcclTraceReason::Skew => "skew",
+            }
+        }
+    }
+
     /// Values of `warptap.analysis.memory`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapAnalysisMemory {
@@ -374,15 +771,27 @@ pub mod value {
         Class,
         /// A cluster of step shapes.
         Cluster,
+        /// A stream that waits for another.
+        Edge,
+        /// An event of the GPU runtime.
+        Event,
+        /// A communicator whose handle was not written yet.
+        Handle,
+        /// A send or receive without its other side.
+        Pair,
         /// A process.
         Process,
+        /// A rank of a communicator.
+        Rank,
         /// A stream.
         Stream,
+        /// A thread with its open group.
+        Thread,
     }
 
     impl WarptapAnalysisMemory {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapAnalysisMemory; 5] = [WarptapAnalysisMemory::Baseline, WarptapAnalysisMemory::Class, WarptapAnalysisMemory::Cluster, WarptapAnalysisMemory::Process, WarptapAnalysisMemory::Stream];
+        pub const ALL: [WarptapAnalysisMemory; 11] = [WarptapAnalysisMemory::Baseline, WarptapAnalysisMemory::Class, WarptapAnalysisMemory::Cluster, WarptapAnalysisMemory::Edge, WarptapAnalysisMemory::Event, WarptapAnalysisMemory::Handle, WarptapAnalysisMemory::Pair, WarptapAnalysisMemory::Process, WarptapAnalysisMemory::Rank, WarptapAnalysisMemory::Stream, WarptapAnalysisMemory::Thread];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -390,8 +799,131 @@ pub mod value {
                 WarptapAnalysisMemory::Baseline => "baseline",
                 WarptapAnalysisMemory::Class => "class",
                 WarptapAnalysisMemory::Cluster => "cluster",
+                WarptapAnalysisMemory::Edge => "edge",
+                WarptapAnalysisMemory::Event => "event",
+                WarptapAnalysisMemory::Handle => "handle",
+                WarptapAnalysisMemory::Pair => "pair",
                 WarptapAnalysisMemory::Process => "process",
+                WarptapAnalysisMemory::Rank => "rank",
                 WarptapAnalysisMemory::Stream => "stream",
+                WarptapAnalysisMemory::Thread => "thread",
+            }
+        }
+    }
+
+    /// Values of `warptap.collective.fate`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapCollectiveFate {
+        /// It went into a graph, whose replays are not seen.
+        Captured,
+        /// A call waited for it.
+        Completed,
+        /// Its rank, stream or process ended first.
+        Ended,
+        /// Nobody waited for it in too long a time.
+        Expired,
+        /// NCCL refused it, alone or with its group.
+        Failed,
+        /// It was given up to make room.
+        Forgotten,
+        /// NCCL made it itself, of one that was counted.
+        Nested,
+        /// A query found it done, and nobody waited.
+        Polled,
+    }
+
+    impl WarptapCollectiveFate {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapCollectiveFate; 8] = [WarptapCollectiveFate::Captured, WarptapCollectiveFate::Completed, WarptapCollectiveFate::Ended, WarptapCollectiveFate::Expired, WarptapCollectiveFate::Failed, WarptapCollectiveFate::Forgotten, WarptapCollectiveFate::Nested, WarptapCollectiveFate::Polled];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapCollectiveFate::Captured => "captured",
+                WarptapCollectiveFate::Completed => "completed",
+                WarptapCollectiveFate::Ended => "ended",
+                WarptapCollectiveFate::Expired => "expired",
+                WarptapCollectiveFate::Failed => "failed",
+                WarptapCollectiveFate::Forgotten => "forgotten",
+                WarptapCollectiveFate::Nested => "nested",
+                WarptapCollectiveFate::Polled => "polled",
+            }
+        }
+    }
+
+    /// Values of `warptap.collective.flaw`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapCollectiveFlaw {
+        /// Two sources or ranks said different things of a communicator.
+        Disagreement,
+        /// A wait for an event whose record was not seen.
+        EventUnknown,
+        /// An operation in a group whose end was not seen.
+        GroupOpen,
+        /// An operation in a group that holds more than are followed.
+        GroupOverflow,
+        /// A group's end whose beginning was not seen.
+        GroupUnmatched,
+        /// A rank that was first seen in the middle of its work.
+        LateAttached,
+        /// A collective known to have been lost.
+        Lost,
+        /// A rank whose end was not seen.
+        Replaced,
+        /// A collective given up before every rank of this node had come.
+        RoundGivenUp,
+        /// A rank that came to a collective that was given up.
+        RoundStale,
+        /// An operation whose payload is not known, because its elements' size is not.
+        SizeUnknown,
+        /// A collective that is not compared between ranks, because which belong together is not known.
+        Unaligned,
+    }
+
+    impl WarptapCollectiveFlaw {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapCollectiveFlaw; 12] = [WarptapCollectiveFlaw::Disagreement, WarptapCollectiveFlaw::EventUnknown, WarptapCollectiveFlaw::GroupOpen, WarptapCollectiveFlaw::GroupOverflow, WarptapCollectiveFlaw::GroupUnmatched, WarptapCollectiveFlaw::LateAttached, WarptapCollectiveFlaw::Lost, WarptapCollectiveFlaw::Replaced, WarptapCollectiveFlaw::RoundGivenUp, WarptapCollectiveFlaw::RoundStale, WarptapCollectiveFlaw::SizeUnknown, WarptapCollectiveFlaw::Unaligned];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapCollectiveFlaw::Disagreement => "disagreement",
+                WarptapCollectiveFlaw::EventUnknown => "event_unknown",
+                WarptapCollectiveFlaw::GroupOpen => "group_open",
+                WarptapCollectiveFlaw::GroupOverflow => "group_overflow",
+                WarptapCollectiveFlaw::GroupUnmatched => "group_unmatched",
+                WarptapCollectiveFlaw::LateAttached => "late_attached",
+                WarptapCollectiveFlaw::Lost => "lost",
+                WarptapCollectiveFlaw::Replaced => "replaced",
+                WarptapCollectiveFlaw::RoundGivenUp => "round_given_up",
+                WarptapCollectiveFlaw::RoundStale => "round_stale",
+                WarptapCollectiveFlaw::SizeUnknown => "size_unknown",
+                WarptapCollectiveFlaw::Unaligned => "unaligned",
+            }
+        }
+    }
+
+    /// Values of `warptap.collective.part`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapCollectivePart {
+        /// A log record about a straggler or the like, by the rate limit.
+        Record,
+        /// Series of its own of a rank, beyond the bound of communicators.
+        Series,
+        /// A rank's part in a collective of a large skew, by the rate limit.
+        Trace,
+    }
+
+    impl WarptapCollectivePart {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapCollectivePart; 3] = [WarptapCollectivePart::Record, WarptapCollectivePart::Series, WarptapCollectivePart::Trace];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapCollectivePart::Record => "record",
+                WarptapCollectivePart::Series => "series",
+                WarptapCollectivePart::Trace => "trace",
             }
         }
     }
@@ -627,52 +1159,86 @@ pub mod metric {
     pub const GPU_STEP_OUTLIERS: Counter = Counter(&ROWS[17]);
     /// From a step's closer entered to its return.
     pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&ROWS[18]);
+    /// From the first rank of this node to the last to come to a collective.
+    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&ROWS[19]);
+    /// From the return of a collective's enqueueing to the return of the call that waited for it.
+    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&ROWS[20]);
+    /// Operations that went into a graph.
+    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&ROWS[21]);
+    /// Collectives, sends and receives that were enqueued.
+    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&ROWS[22]);
+    /// What the host spent in the call that enqueues a collective.
+    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[23]);
+    /// Payload of collectives, sends and receives, elements times their size.
+    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&ROWS[24]);
+    /// From the return of a collective's enqueueing to the entry of the call that waits for it.
+    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&ROWS[25]);
+    /// What the host spent in the call that waited for a collective, from the collective's enqueueing on.
+    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&ROWS[26]);
+    /// Calls of NCCL that failed.
+    pub const NCCL_ERRORS: Counter = Counter(&ROWS[27]);
+    /// Times that a communicator did not go on.
+    pub const NCCL_HANGS: Counter = Counter(&ROWS[28]);
+    /// Since the rank's last collective, where its peers on this node have moved on.
+    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&ROWS[29]);
+    /// How far the rank comes behind the first of this node, the mean over its last collectives.
+    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&ROWS[30]);
+    /// Verdicts that the rank is late again and again.
+    pub const NCCL_STRAGGLERS: Counter = Counter(&ROWS[31]);
     /// Allocations left out of the live ones because a process holds more than are tracked.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[19]);
-    /// What the step analysis forgot to stay within its bounds.
-    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[20]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[32]);
+    /// What the analyses of steps and collectives forgot to stay within their bounds.
+    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[33]);
+    /// What was seen of collectives less than whole, or not as it should be.
+    pub const WARPTAP_COLLECTIVE_FLAWS: Counter = Counter(&ROWS[34]);
+    /// What was not told of collectives to stay within bounds.
+    pub const WARPTAP_COLLECTIVE_LEFT_OUT: Counter = Counter(&ROWS[35]);
+    /// Collectives, sends and receives that were seen, by what became of them.
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[36]);
+    /// Operations enqueued that nobody has waited for yet.
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[37]);
     /// Spans, log records and last points of ended processes that no pipeline took.
-    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[21]);
+    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[38]);
     /// Records or calls whose loss was noticed on the way to the analysis.
-    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[22]);
+    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[39]);
     /// Events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[23]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[40]);
     /// Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.
-    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[24]);
+    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[41]);
     /// Hits that were not lost, by what became of them.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[25]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[42]);
     /// Calls seen less than whole.
-    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[26]);
+    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[43]);
     /// Functions attached now.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[27]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[44]);
     /// Calls of traced processes seen to begin.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[28]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[45]);
     /// Libraries attached now, a file counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[29]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[46]);
     /// Hits that left no trace in the figures.
-    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[30]);
+    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[47]);
     /// Calls that were seen and are no hits.
-    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[31]);
+    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[48]);
     /// Runs of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[32]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[49]);
     /// What the probes cost the traced threads, runs times the cost of one measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[33]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[50]);
     /// Processes whose series ended because more are traced than are kept.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[34]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[51]);
     /// Processes that have series now.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[35]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[52]);
     /// Records put into and taken out of the ring between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[36]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[53]);
     /// Stretches of work that belong to no step, because their process ended before the bulk of it.
-    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[37]);
+    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[54]);
     /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[38]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[55]);
     /// Series that stand for all attribute values beyond a metric's bound.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[39]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[56]);
     /// Outliers whose span and log record were left out by the rate limit.
-    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[40]);
+    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[57]);
     /// Steps left out of the durations, because nobody waited for them or their beginning is forgotten.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[41]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[58]);
 }
 
 /// Spans, by their names.
@@ -683,6 +1249,16 @@ pub mod span {
     pub const GPU_STEP_WAIT: &str = "gpu.step.wait";
     /// A step that took far longer than its baseline.
     pub const INFER_OUTLIER: &str = "infer.outlier";
+    /// One collective, from the first rank of this node to come until rank 0 had waited for it.
+    pub const NCCL_COLLECTIVE: &str = "nccl.collective";
+    /// A rank's part in a collective, from its call to the return of the call that waited for it.
+    pub const NCCL_RANK: &str = "nccl.rank";
+    /// The call that enqueued the collective.
+    pub const NCCL_RANK_ENQUEUE: &str = "nccl.rank.enqueue";
+    /// The call that waited for the collective, from the collective's enqueueing on.
+    pub const NCCL_RANK_WAIT: &str = "nccl.rank.wait";
+    /// How far a rank that is late again and again came behind its peers.
+    pub const NCCL_STRAGGLER: &str = "nccl.straggler";
 }
 
 /// Events, by their names.
@@ -691,6 +1267,22 @@ pub mod event {
     pub const GPU_STEP_BASELINE_SHIFT: &str = "gpu.step.baseline.shift";
     /// Why a step took far longer than its baseline.
     pub const GPU_STEP_OUTLIER: &str = "gpu.step.outlier";
+    /// Two sources or ranks say different things of a communicator.
+    pub const NCCL_DISAGREEMENT: &str = "nccl.disagreement";
+    /// What a rank of a communicator that hangs, or of a process that is gone, had under way.
+    pub const NCCL_FLIGHT_RECORD: &str = "nccl.flight_record";
+    /// A communicator does not go on.
+    pub const NCCL_HANG: &str = "nccl.hang";
+    /// A communicator that hung goes on.
+    pub const NCCL_HANG_OVER: &str = "nccl.hang.over";
+    /// Ranks called different things at one place of the sequence.
+    pub const NCCL_MISMATCH: &str = "nccl.mismatch";
+    /// A rank was aborted, or its process ended, while its communicator was in use.
+    pub const NCCL_RANK_ENDED: &str = "nccl.rank.ended";
+    /// A rank is late, again and again.
+    pub const NCCL_STRAGGLER: &str = "nccl.straggler";
+    /// A rank that was late is no longer.
+    pub const NCCL_STRAGGLER_RECOVERED: &str = "nccl.straggler.recovered";
     /// Records that an earlier run of the receiver left cannot be read. What they held is begun anew.
     pub const WARPTAP_KEEP_DAMAGED: &str = "warptap.keep.damaged";
     /// What can and what cannot be seen of a process, whenever that changes.
@@ -743,6 +1335,42 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "host.arch", values: &[], is_upstream: true },
     Attribute { key: "host.id", values: &[], is_upstream: true },
     Attribute { key: "host.name", values: &[], is_upstream: true },
+    Attribute { key: "nccl.bytes", values: &[], is_upstream: false },
+    Attribute { key: "nccl.call", values: &[], is_upstream: false },
+    Attribute { key: "nccl.call_first", values: &[], is_upstream: false },
+    Attribute { key: "nccl.communicator.hash", values: &[], is_upstream: false },
+    Attribute { key: "nccl.communicator.source", values: &["expected", "local", "nccl", "ours"], is_upstream: false },
+    Attribute { key: "nccl.datatype", values: &["bfloat16", "float16", "float32", "float64", "float8e4m3", "float8e5m2", "int32", "int64", "int8", "uint32", "uint64", "uint8", "unknown"], is_upstream: false },
+    Attribute { key: "nccl.dispute", values: &["nranks", "rank", "same_rank"], is_upstream: false },
+    Attribute { key: "nccl.end", values: &["aborted", "exited", "killed"], is_upstream: false },
+    Attribute { key: "nccl.function", values: &[], is_upstream: false },
+    Attribute { key: "nccl.hang.duration", values: &[], is_upstream: false },
+    Attribute { key: "nccl.hang.kind", values: &["missing", "peer", "stuck"], is_upstream: false },
+    Attribute { key: "nccl.hang.missing", values: &[], is_upstream: false },
+    Attribute { key: "nccl.hang.waiting", values: &[], is_upstream: false },
+    Attribute { key: "nccl.lateness", values: &[], is_upstream: false },
+    Attribute { key: "nccl.nranks", values: &[], is_upstream: false },
+    Attribute { key: "nccl.operation", values: &["AllGather", "AllReduce", "AlltoAll", "Broadcast", "Gather", "Recv", "Reduce", "ReduceScatter", "Scatter", "Send"], is_upstream: false },
+    Attribute { key: "nccl.outstanding", values: &[], is_upstream: false },
+    Attribute { key: "nccl.outstanding_count", values: &[], is_upstream: false },
+    Attribute { key: "nccl.peer", values: &[], is_upstream: false },
+    Attribute { key: "nccl.rank", values: &[], is_upstream: false },
+    Attribute { key: "nccl.rank_source", values: &["asked", "environment", "init", "reckoned", "restored", "unknown"], is_upstream: false },
+    Attribute { key: "nccl.recent", values: &[], is_upstream: false },
+    Attribute { key: "nccl.reduction", values: &["avg", "max", "min", "prod", "sum", "user"], is_upstream: false },
+    Attribute { key: "nccl.rounds", values: &[], is_upstream: false },
+    Attribute { key: "nccl.rounds_late", values: &[], is_upstream: false },
+    Attribute { key: "nccl.said", values: &[], is_upstream: false },
+    Attribute { key: "nccl.scatter", values: &[], is_upstream: false },
+    Attribute { key: "nccl.sequence", values: &[], is_upstream: false },
+    Attribute { key: "nccl.skew", values: &[], is_upstream: false },
+    Attribute { key: "nccl.skew_behind_first", values: &[], is_upstream: false },
+    Attribute { key: "nccl.steps", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.cause", values: &["cpu", "device", "host"], is_upstream: false },
+    Attribute { key: "nccl.trace.reason", values: &["rate", "skew"], is_upstream: false },
+    Attribute { key: "nccl.wait", values: &[], is_upstream: false },
+    Attribute { key: "nccl.wait_peers", values: &[], is_upstream: false },
+    Attribute { key: "nccl.waited", values: &[], is_upstream: false },
     Attribute { key: "os.type", values: &[], is_upstream: true },
     Attribute { key: "process.executable.name", values: &[], is_upstream: true },
     Attribute { key: "process.executable.path", values: &[], is_upstream: true },
@@ -756,7 +1384,10 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "telemetry.sdk.name", values: &[], is_upstream: true },
     Attribute { key: "telemetry.sdk.version", values: &[], is_upstream: true },
     Attribute { key: "thread.id", values: &[], is_upstream: true },
-    Attribute { key: "warptap.analysis.memory", values: &["baseline", "class", "cluster", "process", "stream"], is_upstream: false },
+    Attribute { key: "warptap.analysis.memory", values: &["baseline", "class", "cluster", "edge", "event", "handle", "pair", "process", "rank", "stream", "thread"], is_upstream: false },
+    Attribute { key: "warptap.collective.fate", values: &["captured", "completed", "ended", "expired", "failed", "forgotten", "nested", "polled"], is_upstream: false },
+    Attribute { key: "warptap.collective.flaw", values: &["disagreement", "event_unknown", "group_open", "group_overflow", "group_unmatched", "late_attached", "lost", "replaced", "round_given_up", "round_stale", "size_unknown", "unaligned"], is_upstream: false },
+    Attribute { key: "warptap.collective.part", values: &["record", "series", "trace"], is_upstream: false },
     Attribute { key: "warptap.keep.loss", values: &["damaged", "failed", "full", "large"], is_upstream: false },
     Attribute { key: "warptap.keep.records", values: &[], is_upstream: false },
     Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
@@ -769,7 +1400,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static ROWS: [Metric; 42] = [
+static ROWS: [Metric; 59] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -973,6 +1604,162 @@ static ROWS: [Metric; 42] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "nccl.collective.arrival.skew",
+        unit: "s",
+        instrument: Instrument::Histogram,
+        description: "From the first rank of this node to the last to come to a collective.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.barrier.wait",
+        unit: "s",
+        instrument: Instrument::Histogram,
+        description: "From the return of a collective's enqueueing to the return of the call that waited for it.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.captured",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Operations that went into a graph.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.count",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Collectives, sends and receives that were enqueued.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_REDUCTION, level: Level::Conditional },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.enqueue.duration",
+        unit: "s",
+        instrument: Instrument::Histogram,
+        description: "What the host spent in the call that enqueues a collective.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.io",
+        unit: "By",
+        instrument: Instrument::Counter,
+        description: "Payload of collectives, sends and receives, elements times their size.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_REDUCTION, level: Level::Conditional },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.issue_gap.duration",
+        unit: "s",
+        instrument: Instrument::Histogram,
+        description: "From the return of a collective's enqueueing to the entry of the call that waits for it.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.collective.wait.duration",
+        unit: "s",
+        instrument: Instrument::Histogram,
+        description: "What the host spent in the call that waited for a collective, from the collective's enqueueing on.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.errors",
+        unit: "{error}",
+        instrument: Instrument::Counter,
+        description: "Calls of NCCL that failed.",
+        attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::NCCL_FUNCTION, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.hangs",
+        unit: "{hang}",
+        instrument: Instrument::Counter,
+        description: "Times that a communicator did not go on.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_KIND, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.rank.idle.duration",
+        unit: "s",
+        instrument: Instrument::Gauge,
+        description: "Since the rank's last collective, where its peers on this node have moved on.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.rank.lateness",
+        unit: "s",
+        instrument: Instrument::Gauge,
+        description: "How far the rank comes behind the first of this node, the mean over its last collectives.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "nccl.stragglers",
+        unit: "{verdict}",
+        instrument: Instrument::Counter,
+        description: "Verdicts that the rank is late again and again.",
+        attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.allocation.untracked",
         unit: "{allocation}",
         instrument: Instrument::Counter,
@@ -984,10 +1771,48 @@ static ROWS: [Metric; 42] = [
         name: "warptap.analysis.forgotten",
         unit: "{item}",
         instrument: Instrument::Counter,
-        description: "What the step analysis forgot to stay within its bounds.",
+        description: "What the analyses of steps and collectives forgot to stay within their bounds.",
         attributes: &[
         Use { key: attribute::WARPTAP_ANALYSIS_MEMORY, level: Level::Required },
     ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.collective.flaws",
+        unit: "{item}",
+        instrument: Instrument::Counter,
+        description: "What was seen of collectives less than whole, or not as it should be.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_COLLECTIVE_FLAW, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.collective.left_out",
+        unit: "{item}",
+        instrument: Instrument::Counter,
+        description: "What was not told of collectives to stay within bounds.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_COLLECTIVE_PART, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.collective.operations",
+        unit: "{operation}",
+        instrument: Instrument::Counter,
+        description: "Collectives, sends and receives that were seen, by what became of them.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_COLLECTIVE_FATE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.collective.outstanding",
+        unit: "{operation}",
+        instrument: Instrument::Gauge,
+        description: "Operations enqueued that nobody has waited for yet.",
+        attributes: &[],
         stability: Stability::Development,
     },
     Metric {
@@ -1219,6 +2044,65 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STREAM_ORDINAL, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
+    Span { name: "nccl.collective", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+        Use { key: attribute::NCCL_SKEW, level: Level::Recommended },
+        Use { key: attribute::NCCL_TRACE_REASON, level: Level::Required },
+    ] },
+    Span { name: "nccl.rank", attributes: &[
+        Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
+        Use { key: attribute::NCCL_BYTES, level: Level::Recommended },
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_REDUCTION, level: Level::Conditional },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+        Use { key: attribute::NCCL_SKEW, level: Level::Recommended },
+        Use { key: attribute::NCCL_SKEW_BEHIND_FIRST, level: Level::Recommended },
+        Use { key: attribute::NCCL_TRACE_REASON, level: Level::Required },
+        Use { key: attribute::THREAD_ID, level: Level::Required },
+    ] },
+    Span { name: "nccl.rank.enqueue", attributes: &[
+        Use { key: attribute::THREAD_ID, level: Level::Required },
+    ] },
+    Span { name: "nccl.rank.wait", attributes: &[
+        Use { key: attribute::THREAD_ID, level: Level::Required },
+    ] },
+    Span { name: "nccl.straggler", attributes: &[
+        Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
+        Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
+        Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_ENQUEUE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_PHASE, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_RUN_QUEUE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Recommended },
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_LATENESS, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_ROUNDS, level: Level::Required },
+        Use { key: attribute::NCCL_ROUNDS_LATE, level: Level::Required },
+        Use { key: attribute::NCCL_SCATTER, level: Level::Required },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_CAUSE, level: Level::Required },
+        Use { key: attribute::NCCL_WAIT, level: Level::Recommended },
+        Use { key: attribute::NCCL_WAIT_PEERS, level: Level::Recommended },
+        Use { key: attribute::NCCL_WAITED, level: Level::Required },
+        Use { key: attribute::THREAD_ID, level: Level::Required },
+    ] },
 ];
 
 /// Every event, sorted by name.
@@ -1246,6 +2130,101 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_RATIO, level: Level::Required },
         Use { key: attribute::GPU_STEP_RUN_QUEUE_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Required },
+    ] },
+    Event { name: "nccl.disagreement", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_DISPUTE, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_SAID, level: Level::Recommended },
+    ] },
+    Event { name: "nccl.flight_record", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OUTSTANDING, level: Level::Required },
+        Use { key: attribute::NCCL_OUTSTANDING_COUNT, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_RECENT, level: Level::Required },
+        Use { key: attribute::NCCL_STEPS, level: Level::Required },
+    ] },
+    Event { name: "nccl.hang", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_DURATION, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_KIND, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_MISSING, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_WAITING, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_PEER, level: Level::Recommended },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+    ] },
+    Event { name: "nccl.hang.over", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_DURATION, level: Level::Required },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+    ] },
+    Event { name: "nccl.mismatch", attributes: &[
+        Use { key: attribute::NCCL_CALL, level: Level::Required },
+        Use { key: attribute::NCCL_CALL_FIRST, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+    ] },
+    Event { name: "nccl.rank.ended", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_END, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OUTSTANDING, level: Level::Required },
+        Use { key: attribute::NCCL_OUTSTANDING_COUNT, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_RECENT, level: Level::Required },
+        Use { key: attribute::NCCL_STEPS, level: Level::Required },
+    ] },
+    Event { name: "nccl.straggler", attributes: &[
+        Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
+        Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
+        Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_ENQUEUE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_PHASE, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_RUN_QUEUE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Recommended },
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_LATENESS, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_ROUNDS, level: Level::Required },
+        Use { key: attribute::NCCL_ROUNDS_LATE, level: Level::Required },
+        Use { key: attribute::NCCL_SCATTER, level: Level::Required },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_CAUSE, level: Level::Required },
+        Use { key: attribute::NCCL_WAIT, level: Level::Recommended },
+        Use { key: attribute::NCCL_WAIT_PEERS, level: Level::Recommended },
+        Use { key: attribute::NCCL_WAITED, level: Level::Required },
+        Use { key: attribute::THREAD_ID, level: Level::Required },
+    ] },
+    Event { name: "nccl.straggler.recovered", attributes: &[
+        Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
+        Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK, level: Level::Recommended },
+        Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
     Event { name: "warptap.keep.damaged", attributes: &[
         Use { key: attribute::WARPTAP_KEEP_RECORDS, level: Level::Required },

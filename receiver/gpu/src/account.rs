@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use sdk::{Undelivered, Window};
 use semconv::value::{
-    WarptapAnalysisMemory, WarptapKeepLoss, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass,
-    WarptapRingSide, WarptapSignal,
+    WarptapAnalysisMemory, WarptapCollectiveFate, WarptapCollectiveFlaw, WarptapCollectivePart,
+    WarptapKeepLoss, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide, WarptapSignal,
 };
 use semconv::{attribute, metric};
 use steps::Tally;
@@ -41,6 +41,19 @@ pub(crate) struct Account {
     pub(crate) unkept: Unkept,
     /// Records of an earlier run that cannot be read.
     pub(crate) damaged: u64,
+    /// What was left out of collectives.
+    pub(crate) collectives: LeftOut,
+}
+
+/// What was left out of collectives to stay within bounds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct LeftOut {
+    /// Ranks of communicators without series of their own.
+    pub(crate) folded: u64,
+    /// Log records.
+    pub(crate) unsaid: u64,
+    /// Parts in collectives that were to be traced.
+    pub(crate) untraced: u64,
 }
 
 /// What is so now.
@@ -49,6 +62,8 @@ pub(crate) struct State {
     pub(crate) processes: usize,
     pub(crate) overflowing: u64,
     pub(crate) tally: Tally,
+    /// What was counted of collectives, and operations that nobody has waited for yet.
+    pub(crate) collectives: Option<(nccl::Tally, u64)>,
 }
 
 impl Account {
@@ -79,18 +94,16 @@ impl Account {
         let unkept = WarptapKeepLoss::ALL.map(|loss| (loss.as_str(), unkept.of(loss)));
         let unkept = by(attribute::WARPTAP_KEEP_LOSS, unkept);
         let tally = &state.tally;
-        let forgotten = [
-            (WarptapAnalysisMemory::Baseline, tally.baselines_evicted),
-            (WarptapAnalysisMemory::Class, tally.classes_evicted),
-            (WarptapAnalysisMemory::Cluster, tally.clusters_evicted),
-            (WarptapAnalysisMemory::Process, tally.processes_evicted),
-            (WarptapAnalysisMemory::Stream, tally.streams_evicted),
-        ];
-        let forgotten = by(attribute::WARPTAP_ANALYSIS_MEMORY, forgotten.map(|(m, n)| (m.as_str(), n)));
+        let (of_collectives, outstanding) = state.collectives.unwrap_or_default();
+        let forgotten = forgotten(tally, &of_collectives);
         let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
         vec![
             sums(metric::WARPTAP_ALLOCATION_UNTRACKED, window, alone(self.untracked)),
             sums(metric::WARPTAP_ANALYSIS_FORGOTTEN, window, forgotten),
+            sums(metric::WARPTAP_COLLECTIVE_FLAWS, window, flaws(&of_collectives)),
+            sums(metric::WARPTAP_COLLECTIVE_LEFT_OUT, window, self.collectives.points()),
+            sums(metric::WARPTAP_COLLECTIVE_OPERATIONS, window, fates(&of_collectives)),
+            gauges(metric::WARPTAP_COLLECTIVE_OUTSTANDING, window, alone(outstanding)),
             sums(metric::WARPTAP_DELIVERY_LOST, window, undelivered),
             sums(metric::WARPTAP_EVENT_LOST, window, by_reason(self.lost)),
             sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
@@ -104,6 +117,71 @@ impl Account {
             sums(metric::WARPTAP_STEP_UNMEASURED, window, alone(self.unmeasured)),
         ]
     }
+}
+
+impl LeftOut {
+    fn points(&self) -> Vec<(Vec<KeyValue>, Value)> {
+        let rows = [
+            (WarptapCollectivePart::Record, self.unsaid),
+            (WarptapCollectivePart::Series, self.folded),
+            (WarptapCollectivePart::Trace, self.untraced),
+        ];
+        by(attribute::WARPTAP_COLLECTIVE_PART, rows.map(|(part, n)| (part.as_str(), n)))
+    }
+}
+
+/// What both analyses forgot.
+fn forgotten(steps: &Tally, collectives: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+    use WarptapAnalysisMemory as Memory;
+    let (s, c) = (steps, collectives);
+    let rows = [
+        (Memory::Baseline, s.baselines_evicted),
+        (Memory::Class, s.classes_evicted),
+        (Memory::Cluster, s.clusters_evicted),
+        (Memory::Edge, c.edges_evicted),
+        (Memory::Event, c.events_evicted),
+        (Memory::Handle, c.unwritten_evicted),
+        (Memory::Pair, c.pairs_overflow),
+        (Memory::Process, s.processes_evicted.saturating_add(c.processes_evicted)),
+        (Memory::Rank, c.members_evicted),
+        (Memory::Stream, s.streams_evicted.saturating_add(c.streams_evicted)),
+        (Memory::Thread, c.threads_evicted),
+    ];
+    by(attribute::WARPTAP_ANALYSIS_MEMORY, rows.map(|(memory, n)| (memory.as_str(), n)))
+}
+
+fn fates(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+    use WarptapCollectiveFate as Fate;
+    let rows = [
+        (Fate::Captured, tally.captured),
+        (Fate::Completed, tally.completed),
+        (Fate::Ended, tally.ended),
+        (Fate::Expired, tally.expired),
+        (Fate::Failed, tally.failed),
+        (Fate::Forgotten, tally.forgotten),
+        (Fate::Nested, tally.nested),
+        (Fate::Polled, tally.polled),
+    ];
+    by(attribute::WARPTAP_COLLECTIVE_FATE, rows.map(|(fate, n)| (fate.as_str(), n)))
+}
+
+fn flaws(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+    use WarptapCollectiveFlaw as Flaw;
+    let rows = [
+        (Flaw::Disagreement, tally.disagreements),
+        (Flaw::EventUnknown, tally.events_unknown),
+        (Flaw::GroupOpen, tally.groups_open),
+        (Flaw::GroupOverflow, tally.groups_overflow),
+        (Flaw::GroupUnmatched, tally.groups_unmatched),
+        (Flaw::LateAttached, tally.late_attached),
+        (Flaw::Lost, tally.collectives_lost),
+        (Flaw::Replaced, tally.replaced),
+        (Flaw::RoundGivenUp, tally.rounds_given_up),
+        (Flaw::RoundStale, tally.rounds_stale),
+        (Flaw::SizeUnknown, tally.sizes_unknown),
+        (Flaw::Unaligned, tally.unaligned),
+    ];
+    by(attribute::WARPTAP_COLLECTIVE_FLAW, rows.map(|(flaw, n)| (flaw.as_str(), n)))
 }
 
 fn of_probes(probes: &Probes, window: Window) -> Vec<Metric> {

@@ -16,7 +16,7 @@ mod recall;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord};
+use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, Told};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
@@ -25,10 +25,12 @@ use steps::{Engine, Finding, Outlier, Step};
 use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
+use crate::collectives::tell::Teller;
+use crate::collectives::{CollectiveSettings, Collectives};
 use crate::instruments::scope;
 use crate::keep::Unkept;
 use crate::tell;
-use crate::traced::Traced;
+use crate::traced::{Bounds, Traced};
 
 /// Ended processes that are remembered, so that a late event does not begin them again.
 const ENDED_MAX: usize = 1024;
@@ -48,6 +50,8 @@ pub struct Settings {
     pub spans_per_minute: u32,
     /// How steps are classified and judged.
     pub steps: steps::Settings,
+    /// How collectives are analysed and told.
+    pub collectives: CollectiveSettings,
 }
 
 impl Default for Settings {
@@ -59,6 +63,7 @@ impl Default for Settings {
             spans_burst: 10,
             spans_per_minute: 30,
             steps: steps::Settings::default(),
+            collectives: CollectiveSettings::default(),
         }
     }
 }
@@ -68,6 +73,8 @@ impl Default for Settings {
 pub struct Analyzer {
     settings: Settings,
     engine: Engine,
+    /// None where nobody looks at them.
+    collectives: Option<Collectives>,
     clock: Clock,
     /// When collecting began, since 1970, fixed at the first collection.
     start_unix: Option<u64>,
@@ -89,6 +96,7 @@ impl Analyzer {
     pub fn new(settings: Settings) -> Analyzer {
         Analyzer {
             engine: Engine::new(settings.steps),
+            collectives: settings.collectives.is_enabled.then(|| Collectives::new(&settings.collectives)),
             receiver: sdk::encoded(&sdk::receiver(&settings.host)),
             settings,
             clock: Clock::default(),
@@ -128,14 +136,16 @@ impl Analyzer {
             }
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
-            Event::Told(_)
-            | Event::UnderWay(_)
+            Event::Told(told) => self.told(told, sink),
+            Event::UnderWay(_)
             | Event::Launched(_)
             | Event::Clock(_)
             | Event::Exit { .. }
             | Event::Tick { .. } => {}
         }
+        self.collectives.iter_mut().for_each(|collectives| collectives.observe(event));
         self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
+        self.tell_collectives(sink);
         if let Event::Exit { process, at_ns } = event {
             self.end(*process, *at_ns, sink);
         }
@@ -179,7 +189,9 @@ impl Analyzer {
             let due_ns = self.collect_at_ns + missed * interval;
             self.collect_at_ns = due_ns.saturating_add(interval);
             let tick = Event::Tick { at_ns: due_ns };
+            self.collectives.iter_mut().for_each(|collectives| collectives.observe(&tick));
             self.find(|engine, out| engine.observe(&tick, &mut |finding| out(finding)), sink, look);
+            self.tell_collectives(sink);
             self.collect(due_ns, sink);
         }
         self.clock.see(at_ns);
@@ -192,16 +204,21 @@ impl Analyzer {
             traced.describe(info);
         } else {
             self.make_room(sink);
-            let (now_ns, limit) = (self.clock.now_ns(), self.limit());
-            self.processes.insert(info.process, Traced::new(info, &self.settings.host, now_ns, limit));
+            let (now_ns, bounds) = (self.clock.now_ns(), self.bounds());
+            self.processes.insert(info.process, Traced::new(info, &self.settings.host, now_ns, bounds));
         }
         if let Some(traced) = self.processes.get(&info.process) {
             tell::seen(traced, info, &self.records, &self.clock, sink);
         }
     }
 
-    fn limit(&self) -> Limit {
-        Limit::new(self.settings.spans_per_minute, self.settings.spans_burst)
+    fn bounds(&self) -> Bounds {
+        let of_collectives = &self.settings.collectives;
+        Bounds {
+            spans: Limit::new(self.settings.spans_per_minute, self.settings.spans_burst),
+            notices: Limit::new(of_collectives.notices_per_minute, of_collectives.notices_burst),
+            ranks: of_collectives.communicators_max,
+        }
     }
 
     /// The process of an event, begun where it was never described; none where it has ended.
@@ -211,9 +228,9 @@ impl Analyzer {
                 self.account.orphaned += 1;
                 return None;
             }
-            let (info, now_ns, limit) = (self.recalled(process), self.clock.now_ns(), self.limit());
+            let (info, now_ns, bounds) = (self.recalled(process), self.clock.now_ns(), self.bounds());
             self.make_room(sink);
-            self.processes.insert(process, Traced::new(&info, &self.settings.host, now_ns, limit));
+            self.processes.insert(process, Traced::new(&info, &self.settings.host, now_ns, bounds));
         }
         let now_ns = self.clock.now_ns();
         let traced = self.processes.get_mut(&process)?;
@@ -242,6 +259,21 @@ impl Analyzer {
         }
     }
 
+    fn told(&mut self, told: &Told, sink: Sink<'_>) {
+        let Some(row) = table::row(told.header.row) else { return };
+        if let Some(traced) = self.traced((&told.header).into(), sink) {
+            traced.told(row, told.result);
+        }
+    }
+
+    /// Takes over what was found of collectives.
+    fn tell_collectives(&mut self, sink: Sink<'_>) {
+        let Analyzer { collectives, processes, records, account, clock, .. } = self;
+        if let Some(collectives) = collectives {
+            collectives.tell(&mut Teller { processes, records, account, clock, sink });
+        }
+    }
+
     fn make_room(&mut self, sink: Sink<'_>) {
         while self.processes.len() >= self.settings.processes_max.max(1) {
             let idle = self.processes.iter().min_by_key(|(id, traced)| (traced.last_seen_ns, **id));
@@ -266,7 +298,7 @@ impl Analyzer {
     /// A process's last values; its series end.
     fn flush(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
         let Some(mut traced) = self.processes.remove(&process) else { return };
-        let last = traced.collect(&self.clock, at_ns);
+        let (last, _) = traced.collect(&self.clock, at_ns);
         if last.scope_metrics.iter().any(|s| !s.metrics.is_empty()) {
             sink(metrics(vec![last], false));
         }
@@ -279,9 +311,12 @@ impl Analyzer {
         sink: Sink<'_>,
         look: &mut dyn FnMut(&Finding),
     ) {
-        let Analyzer { engine, processes, records, account, clock, .. } = self;
+        let Analyzer { engine, collectives, processes, records, account, clock, .. } = self;
         told(engine, &mut |finding| {
             look(&finding);
+            if let (Finding::Step(step), Some(collectives)) = (&finding, &mut *collectives) {
+                collectives.note(step);
+            }
             let process = match &finding {
                 Finding::Step(step) => step.process,
                 Finding::BaselineShift(shift) => shift.process,
@@ -301,20 +336,40 @@ impl Analyzer {
     }
 
     fn emit_metrics(&mut self, at_ns: u64, is_repeated: bool, sink: Sink<'_>) {
-        let clock = &self.clock;
-        let mut all: Vec<ResourceMetrics> =
-            self.processes.values_mut().map(|traced| traced.collect(clock, at_ns)).collect();
+        self.look_at_ranks();
+        let (clock, mut is_last) = (&self.clock, false);
+        let collect = |traced: &mut Traced| {
+            let (collected, ends) = traced.collect(clock, at_ns);
+            is_last |= ends;
+            collected
+        };
+        let mut all: Vec<ResourceMetrics> = self.processes.values_mut().map(collect).collect();
         all.retain(|r| r.scope_metrics.iter().any(|s| !s.metrics.is_empty()));
         let overflowing = all.iter().flat_map(|r| &r.scope_metrics).map(|s| overflowing(&s.metrics)).sum();
         all.insert(0, self.about_itself(at_ns, overflowing));
-        sink(metrics(all, is_repeated));
+        sink(metrics(all, is_repeated && !is_last));
+    }
+
+    /// What is so now of each rank, for its process's gauges.
+    fn look_at_ranks(&mut self) {
+        let ranks = self.collectives.iter().flat_map(Collectives::ranks);
+        for rank in ranks {
+            if let Some(traced) = self.processes.get_mut(&rank.who.process) {
+                traced.collectives().see(rank);
+            }
+        }
     }
 
     fn about_itself(&mut self, at_ns: u64, overflowing: u64) -> ResourceMetrics {
         let first_ns = self.first_ns.unwrap_or(at_ns);
         let start = *self.start_unix.get_or_insert(self.clock.unix(first_ns));
         let window = Window { start, time: self.clock.unix(at_ns).max(start) };
-        let state = State { processes: self.processes.len(), overflowing, tally: self.engine.tally() };
+        let state = State {
+            processes: self.processes.len(),
+            overflowing,
+            tally: self.engine.tally(),
+            collectives: self.collectives.as_ref().map(Collectives::tally),
+        };
         let mut own = self.account.metrics(window, state);
         tidy(&mut own, window);
         of_resource(self.receiver.clone(), own)

@@ -10,6 +10,7 @@ mod account;
 mod analyzer;
 mod batch;
 mod clock;
+mod collectives;
 mod config;
 mod errors;
 mod instruments;
@@ -29,6 +30,7 @@ mod traced;
 mod words;
 
 pub use analyzer::{Analyzer, Settings};
+pub use collectives::CollectiveSettings;
 pub use config::{
     CaptureConfig, ClassifierConfig, Config, OutliersConfig, PhasesConfig, RulesConfig, SourceConfig,
 };

@@ -166,13 +166,13 @@ impl Outlier<'_> {
 }
 
 /// A cause as a sentence.
-fn explanation(cause: &steps::Cause) -> String {
+pub(crate) fn explanation(cause: &steps::Cause) -> String {
     let (percent, kind, severity) = (cause.share * 100.0, cause.kind.name(), cause.severity.name());
     format!("{percent:.0} % {kind} ({severity}): {}; {}", cause.evidence, cause.advice)
 }
 
 /// Time waited for a CPU in all parts; none where the kernel tells of none.
-fn run_queue_s(step: &Step) -> Option<f64> {
+pub(crate) fn run_queue_s(step: &Step) -> Option<f64> {
     let parts = [step.run_queue.gap_ns, step.run_queue.enqueue_ns, step.run_queue.wait_ns];
     let seen = parts.into_iter().flatten();
     seen.reduce(u64::saturating_add).map(seconds)

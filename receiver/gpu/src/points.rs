@@ -18,6 +18,18 @@ pub(crate) fn text(key: &str, value: impl Into<String>) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
 }
 
+/// An attribute with a whole number.
+pub(crate) fn integer(key: &str, value: i64) -> KeyValue {
+    let value = AnyValue { value: Some(any_value::Value::IntValue(value)) };
+    KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
+}
+
+/// An attribute that says that something is so.
+pub(crate) fn truth(key: &str) -> KeyValue {
+    let value = AnyValue { value: Some(any_value::Value::BoolValue(true)) };
+    KeyValue { key: key.to_owned(), value: Some(value), key_strindex: 0 }
+}
+
 /// A sum of each set of attributes.
 pub(crate) fn sums(metric: semconv::Counter, window: Window, values: Vec<(Vec<KeyValue>, Value)>) -> Metric {
     let data_points =

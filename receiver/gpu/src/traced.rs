@@ -1,6 +1,7 @@
 //! One traced process: its resource, everything recorded of it, and how that becomes points.
 
 use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
+use nccl::observe::IN_PROGRESS;
 use opentelemetry_proto::tonic::metrics::v1::exemplar::Value;
 use opentelemetry_proto::tonic::metrics::v1::{
     Exemplar, ExponentialHistogramDataPoint, Metric, ResourceMetrics, metric::Data,
@@ -14,6 +15,7 @@ use table::{Action, Probe};
 
 use crate::batch::of_resource;
 use crate::clock::Clock;
+use crate::collectives::meters::Meters as CollectiveMeters;
 use crate::errors::error_type;
 use crate::memory::Memory;
 use crate::meters::Meters;
@@ -25,6 +27,17 @@ use crate::{resource, service, words};
 /// Exemplars kept until the next collection. Full: the oldest makes room.
 const EXEMPLARS_MAX: usize = 16;
 const PHASES: usize = GpuStepPhase::ALL.len();
+
+/// What a process may have and emit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Spans of its outliers.
+    pub(crate) spans: Limit,
+    /// Log records about its collectives.
+    pub(crate) notices: Limit,
+    /// Ranks of communicators with series of their own.
+    pub(crate) ranks: usize,
+}
 
 /// What is so of one phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,16 +62,20 @@ pub(crate) struct Traced {
     start_unix: Option<u64>,
     pub(crate) last_seen_ns: u64,
     pub(crate) limit: Limit,
+    pub(crate) notices: Limit,
     pub(crate) memory: Memory,
     operations: Operations,
     meters: Option<Meters>,
+    ranks_max: usize,
+    collectives: Option<Box<CollectiveMeters>>,
+    last_step: Option<Box<Step>>,
     phases: [Phase; PHASES],
     exemplars: Vec<(GpuStepOutlier, GpuStepPhase, Exemplar)>,
 }
 
 impl Traced {
     /// A process of which nothing is recorded yet.
-    pub(crate) fn new(info: &ProcessInfo, host: &[(String, String)], now_ns: u64, limit: Limit) -> Traced {
+    pub(crate) fn new(info: &ProcessInfo, host: &[(String, String)], now_ns: u64, bounds: Bounds) -> Traced {
         let first_seen_ns = if info.at_ns == 0 { now_ns } else { info.at_ns };
         let mut traced = Traced {
             host: host.to_vec(),
@@ -70,10 +87,14 @@ impl Traced {
             first_seen_ns,
             start_unix: None,
             last_seen_ns: first_seen_ns,
-            limit,
+            limit: bounds.spans,
+            notices: bounds.notices,
             memory: Memory::default(),
             operations: Operations::default(),
             meters: None,
+            ranks_max: bounds.ranks,
+            collectives: None,
+            last_step: None,
             phases: [Phase::default(); PHASES],
             exemplars: Vec::new(),
         };
@@ -164,6 +185,25 @@ impl Traced {
         phase.steps_ns = phase.steps_ns.saturating_add(step.duration_ns);
         phase.host_bound_ns = phase.host_bound_ns.saturating_add(step.enqueue_ns);
         self.meters().step(step);
+        self.last_step = Some(Box::new(step.clone()));
+    }
+
+    /// The last one.
+    pub(crate) fn last_step(&self) -> Option<&Step> {
+        self.last_step.as_deref()
+    }
+
+    /// What is recorded of its collectives.
+    pub(crate) fn collectives(&mut self) -> &mut CollectiveMeters {
+        let ranks_max = self.ranks_max;
+        self.collectives.get_or_insert_with(|| Box::new(CollectiveMeters::new(ranks_max)))
+    }
+
+    /// A call of NCCL.
+    pub(crate) fn told(&mut self, row: &'static Probe, result: u32) {
+        if let Some(error) = error_type(row, result).filter(|_| result != IN_PROGRESS) {
+            self.collectives().error(row.symbol, error);
+        }
     }
 
     /// An outlier has a span: its duration's bucket will point to it.
@@ -181,15 +221,18 @@ impl Traced {
         self.exemplars.push((words::outlier(step.outlier), words::phase(step.phase), exemplar));
     }
 
-    /// Everything recorded of it so far.
-    pub(crate) fn collect(&mut self, clock: &Clock, at_ns: u64) -> ResourceMetrics {
+    /// Everything recorded of it so far, and whether some of it is said for the last time.
+    pub(crate) fn collect(&mut self, clock: &Clock, at_ns: u64) -> (ResourceMetrics, bool) {
         let start = *self.start_unix.get_or_insert_with(|| clock.unix(self.first_seen_ns));
         let window = Window { start, time: clock.unix(at_ns).max(start) };
         let mut metrics = self.recorded(at_ns);
         metrics.extend(self.operations.metrics(window));
+        let (of_collectives, is_last) =
+            self.collectives.as_mut().map(|meters| meters.collect(window)).unwrap_or_default();
+        metrics.extend(of_collectives);
         tidy(&mut metrics, window);
         self.attach_exemplars(&mut metrics);
-        of_resource(self.resource.clone(), metrics)
+        (of_resource(self.resource.clone(), metrics), is_last)
     }
 
     fn recorded(&mut self, at_ns: u64) -> Vec<Metric> {

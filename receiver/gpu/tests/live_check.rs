@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use common::job::{Job, Rank, told};
 use common::registry::Seen;
 use common::*;
 use event::{Account, Event};
@@ -34,13 +35,68 @@ fn everything() -> Vec<Event> {
     events
 }
 
+/// Ranks that do everything that is told of.
+fn collectives() -> Vec<Event> {
+    let mut job = Job::new(4, 1_000);
+    let version =
+        job.ranks[0].told("ncclGetVersion", SECOND, US, |t| t.exit = 22_304u32.to_le_bytes().to_vec());
+    job.events.push(version);
+    job.rounds(60, |_| Some(0));
+    // A straggler, whose steps are outliers; and then no more.
+    job.rounds(20, |rank| Some(if rank == 2 { 30 * MS } else { 0 }));
+    job.rounds(80, |_| Some(0));
+    let [first, second, third, last] = job.ranks[..] else { panic!("four ranks") };
+    let mut at_ns = job.now_ns;
+    let mut then = || {
+        at_ns += MS;
+        at_ns
+    };
+    // Into a graph.
+    job.events.extend([
+        first.call("cudaStreamBeginCapture", then(), 0),
+        first.all_reduce(then(), US),
+        first.call("cudaStreamEndCapture", then(), 0),
+    ]);
+    // Wrong, in three ways.
+    job.events.extend([
+        first.told("ncclAllReduce", then(), US, |t| (t.result, t.arguments[5]) = (4, first.comm)),
+        first
+            .told("ncclCommCount", then(), US, |t| (t.arguments[0], t.exit) = (first.comm, vec![8, 0, 0, 0])),
+        first.all_reduce(then(), US),
+        second.all_gather(then(), US),
+        third.all_reduce(then(), US),
+        last.all_reduce(then(), US),
+    ]);
+    let mut ranks = job.ranks.clone();
+    let (before_ns, exit_ns) = (then(), then());
+    job.events.extend(ranks.iter_mut().map(|r| r.sync(before_ns - 5 * MS, before_ns, exit_ns)));
+    // A receive that nobody makes.
+    let pair = [first.of(0x6000_0000), second.of(0x6000_0000)];
+    let init_ns = then();
+    job.events.extend(pair.iter().map(|r| r.init(init_ns, US, 2, &[9; 128])));
+    job.events.push(pair[0].send(then(), 1));
+    // A rank that does not come for a minute.
+    job.events.extend([first, second, third].map(|r| r.all_reduce(then(), US)));
+    let hung_ns = then();
+    let back_ns = hung_ns + 60 * SECOND;
+    job.events.push(last.all_reduce(back_ns, US));
+    job.events.extend(ranks.iter_mut().map(|r| r.sync(hung_ns, back_ns + MS, back_ns + 2 * MS)));
+    // And one that is gone in the middle of it.
+    job.events.push(last.all_reduce(back_ns + 5 * MS, US));
+    job.events.push(Event::Exit { process: last.process, at_ns: back_ns + 10 * MS });
+    told(job.ranks.iter().map(Rank::info).collect(), job.events, back_ns + SECOND)
+}
+
 fn settings() -> Settings {
     let host = ["host.arch", "host.id", "host.name", "os.type"].map(|key| (key.to_owned(), "x".to_owned()));
-    Settings { host: host.to_vec(), ..Settings::default() }
+    let mut settings = Settings { host: host.to_vec(), ..Settings::default() };
+    settings.collectives.engine.trace.rate = 0.1;
+    settings
 }
 
 fn seen() -> Seen {
     let mut seen = Seen::default();
+    seen.check(&analysed(&collectives(), settings()));
     let mut events = everything();
     seen.check(&analysed(&events, settings()));
     // A kernel that tells of run queues, on every step.

@@ -64,7 +64,13 @@ impl Records {
 
     /// The tracer, whose next ids are made from `seed`.
     pub fn tracer(&self, seed: Hash) -> &SdkTracer {
-        *lock(&self.ids.0) = (seed, 0);
+        *lock(&self.ids.0) = Next::Made(seed, 0);
+        &self.tracer
+    }
+
+    /// The tracer, whose next span has these ids. Those of a parent win, as ever.
+    pub fn tracer_of(&self, trace: TraceId, span: SpanId) -> &SdkTracer {
+        *lock(&self.ids.0) = Next::Given(trace, span);
         &self.tracer
     }
 
@@ -101,24 +107,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where the next ids come from.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Made of a seed, and how many spans were made of it before.
+    Made(Hash, u64),
+    /// Known already.
+    Given(TraceId, SpanId),
+}
+
 #[derive(Clone, Debug)]
-struct Ids(Arc<Mutex<(Hash, u64)>>);
+struct Ids(Arc<Mutex<Next>>);
 
 impl Default for Ids {
     fn default() -> Self {
-        Ids(Arc::new(Mutex::new((Hash::of("span"), 0))))
+        Ids(Arc::new(Mutex::new(Next::Made(Hash::of("span"), 0))))
     }
 }
 
 impl IdGenerator for Ids {
     fn new_trace_id(&self) -> TraceId {
-        TraceId::from(lock(&self.0).0.id128())
+        match &*lock(&self.0) {
+            Next::Made(seed, _) => TraceId::from(seed.id128()),
+            Next::Given(trace, _) => *trace,
+        }
     }
 
     fn new_span_id(&self) -> SpanId {
-        let mut next = lock(&self.0);
-        next.1 += 1;
-        SpanId::from(next.0.with_word(next.1).id64())
+        match &mut *lock(&self.0) {
+            Next::Made(seed, made) => {
+                *made += 1;
+                SpanId::from(seed.with_word(*made).id64())
+            }
+            Next::Given(_, span) => *span,
+        }
     }
 }
 

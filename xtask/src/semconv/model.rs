@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
 /// Namespaces that are ours or that we share with OBI. A reference to anything else is a reference to upstream.
-const OURS: [&str; 3] = ["cuda.", "gpu.", "warptap."];
+const OURS: [&str; 4] = ["cuda.", "gpu.", "nccl.", "warptap."];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -34,7 +34,7 @@ impl Seen {
         }
         for (_, span) in output.spans() {
             let name = span.name.as_str();
-            let row = semconv::SPANS.iter().find(|s| name == s.name || is_outlier(name, s.name));
+            let row = semconv::SPANS.iter().find(|s| name == s.name || is_one_of(name, s.name));
             let row = row.unwrap_or_else(|| panic!("span {name} is not in the registry"));
             self.spans.insert(row.name.to_owned());
             self.attributes(row.name, row.attributes, &span.attributes);
@@ -81,9 +81,17 @@ impl Seen {
     }
 }
 
-fn is_outlier(name: &str, row: &str) -> bool {
-    let bucket = name.strip_prefix(row).and_then(|rest| rest.strip_prefix('.'));
-    bucket.is_some_and(|b| semconv::value::GpuStepOutlier::ALL.iter().any(|o| o.as_str() == b))
+/// Names that go on with a value.
+fn is_one_of(name: &str, row: &str) -> bool {
+    let values: Vec<&str> = match row {
+        "infer.outlier" => semconv::value::GpuStepOutlier::ALL.iter().map(|o| o.as_str()).collect(),
+        "nccl.collective" | "nccl.rank" => {
+            semconv::value::NcclOperation::ALL.iter().map(|o| o.as_str()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let rest = name.strip_prefix(row).and_then(|rest| rest.strip_prefix('.'));
+    rest.is_some_and(|rest| values.contains(&rest))
 }
 
 fn points(metric: &Metric) -> (Instrument, Vec<&[KeyValue]>) {

@@ -1,0 +1,188 @@
+//! Each row's record is observed as what it is.
+
+use event::StepRecord;
+use nccl::Operation;
+use nccl::observe::Arguments;
+use table::Library;
+
+use super::*;
+
+const PROCESS: ProcessId = ProcessId { pid: 7, start_ns: 5 };
+
+fn header(symbol: &str) -> Header {
+    let row = table::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id;
+    Header {
+        row,
+        pid: PROCESS.pid,
+        tid: 8,
+        process_start_ns: PROCESS.start_ns,
+        entry_ns: 100,
+        duration_ns: 5,
+        ..Header::default()
+    }
+}
+
+fn observed(event: &Event) -> Vec<Observation> {
+    let mut all = Vec::new();
+    Bridge::new().cross(event, &mut |observation| all.push(observation));
+    all
+}
+
+fn functions(symbol: &str, change: impl FnOnce(&mut Told)) -> Vec<Function> {
+    let mut told = Told { header: header(symbol), device: -1, ..Told::default() };
+    told.arguments = [11, 12, 13, 14, 15, 16, 17, 18];
+    change(&mut told);
+    let functions = observed(&Event::Told(told)).into_iter().map(|o| match o {
+        Observation::Call(call) => {
+            let times = (call.tid, call.entry_ns, call.exit_ns());
+            assert_eq!((call.process, times), (PROCESS, (8, 100, 105)));
+            call.function
+        }
+        other => panic!("{other:?}"),
+    });
+    functions.collect()
+}
+
+fn key(stream: u64) -> StreamKey {
+    StreamKey { pid: PROCESS.pid, tid: 0, stream }
+}
+
+#[test]
+fn every_row_of_nccl_is_observed() {
+    for row in table::PROBES.iter().filter(|p| p.library == Library::Nccl) {
+        let written = vec![0; row.wiring.told.exit.what.bytes(2) as usize];
+        let told = Told { header: header(row.symbol), entry: vec![0; 128], exit: written, ..Told::default() };
+        assert_eq!(observed(&Event::Told(told)).len(), 1, "{}", row.symbol);
+    }
+}
+
+#[test]
+fn an_operation_brings_its_arguments() {
+    let expected = Arguments {
+        operation: Operation::Reduce,
+        comm: 17,
+        stream: key(18),
+        count: 13,
+        datatype: 14,
+        reduction: 15,
+        peer: 16,
+        ordinal: None,
+    };
+    assert_eq!(functions("ncclReduce", |_| {}), [Function::Operation(expected)]);
+}
+
+/// ncclUniqueId read as a pointer: rank, number of ranks and communicator were 0 for every collective.
+#[test]
+fn the_rank_stands_behind_the_id_that_goes_by_value() {
+    let id: UniqueId = std::array::from_fn(|at| at as u8);
+    let of = |t: &mut Told| (t.entry, t.exit) = (id.to_vec(), vec![0, 0x50, 0, 0, 0, 0, 0, 0]);
+    let out = Out { at: 11, handle: 0x5000 };
+    let made = Function::Init { out, nranks: 12, rank: 14, id: Some(Box::new(id)) };
+    assert_eq!(functions("ncclCommInitRank", of), [made]);
+}
+
+#[test]
+fn what_could_not_be_read_is_not_made_up() {
+    let out = Out { at: 11, handle: 0 };
+    let made = Function::Init { out, nranks: 12, rank: 14, id: None };
+    assert_eq!(functions("ncclCommInitRankConfig", |_| {}), [made]);
+    assert_eq!(functions("ncclGetUniqueId", |_| {}), []);
+    assert_eq!(functions("ncclCommCount", |_| {}), []);
+}
+
+#[test]
+fn lists_of_devices_and_of_handles_are_read_to_their_ends() {
+    let words = |all: &[u64]| all.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let ints = |all: &[i32]| all.iter().flat_map(|i| i.to_le_bytes()).collect::<Vec<u8>>();
+    let all = functions("ncclCommInitAll", |t| (t.entry, t.exit) = (ints(&[3, 1]), words(&[0x30, 0x31])));
+    assert_eq!(all, [Function::InitAll { handles: vec![0x30, 0x31], count: 12, devices: vec![3, 1] }]);
+    let child = Out { at: 14, handle: 0x40 };
+    let shrunk = functions("ncclCommShrink", |t| (t.entry, t.exit) = (ints(&[5]), words(&[0x40])));
+    assert_eq!(shrunk, [Function::Shrink { parent: 11, excluded: vec![5], excluded_count: 13, child }]);
+}
+
+#[test]
+fn the_id_of_a_grown_communicator_is_no_list() {
+    let grown = functions("ncclCommGrow", |t| (t.entry, t.exit) = (vec![9; 128], vec![1; 8]));
+    let child = Out { at: 15, handle: 0x0101_0101_0101_0101 };
+    assert_eq!(grown, [Function::Grow { parent: 11, nranks: 12, rank: 14, child }]);
+}
+
+#[test]
+fn handles_written_until_the_end_of_a_group_come_before_it() {
+    let pairs: Vec<u8> = [0x20u64, 0x2000, 0x21, 0, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+    let written = Function::Written(Out { at: 0x20, handle: 0x2000 });
+    assert_eq!(functions("ncclGroupEnd", |t| t.exit = pairs), [written, Function::GroupEnd]);
+    assert_eq!(functions("ncclGroupEnd", |_| {}), [Function::GroupEnd]);
+}
+
+#[test]
+fn the_library_s_version_is_observed() {
+    let version = |result| Told {
+        header: header("ncclGetVersion"),
+        result,
+        exit: 22_304u32.to_le_bytes().to_vec(),
+        ..Told::default()
+    };
+    let library = Observation::Library { process: PROCESS, version: 22_304 };
+    assert_eq!(observed(&Event::Told(version(0))), [library]);
+    assert_eq!(observed(&Event::Told(version(1))), []);
+}
+
+#[track_caller]
+fn check(symbol: &str, result: u32, expected: Option<StreamAction>) {
+    let record =
+        CallRecord { header: header(symbol), result, handle: 0xe, stream: 0x77, ..CallRecord::default() };
+    let seen = observed(&Event::Call(record)).into_iter().map(|o| match o {
+        Observation::Stream(call) => call.action,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(seen.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{symbol}");
+}
+
+#[test]
+fn what_orders_streams_is_observed_call_by_call() {
+    for library in ["cuda", "hip"] {
+        let of = |name: &str| format!("{library}{name}");
+        check(&of("EventRecord"), 0, Some(StreamAction::Record(0xe, key(0x77))));
+        check(&of("StreamWaitEvent"), 0, Some(StreamAction::WaitEvent(key(0x77), 0xe)));
+        check(&of("StreamBeginCapture"), 0, Some(StreamAction::BeginCapture(key(0x77))));
+        check(&of("StreamEndCapture"), 0, Some(StreamAction::EndCapture(key(0x77))));
+        check(&of("StreamDestroy"), 0, Some(StreamAction::DestroyStream(key(0x77))));
+        check(&of("EventDestroy"), 0, Some(StreamAction::DestroyEvent(0xe)));
+    }
+    check("cuStreamSynchronize", 0, Some(StreamAction::Sync(key(0x77))));
+    check("cudaEventSynchronize", 0, Some(StreamAction::EventSync(0xe)));
+    check("cudaMemcpyAsync", 0, None);
+    check("cudaStreamCreate", 0, None);
+    check("cudaMalloc", 0, None);
+    check("cudaEventRecord", 1, None);
+}
+
+/// Names of one stream in records of two kinds must be one, or nobody's wait covers its collectives.
+#[test]
+fn a_thread_s_own_default_stream_has_one_name_in_all_records() {
+    let told = functions("ncclAllReduce", |t| t.arguments[6] = 2);
+    let Function::Operation(arguments) = &told[0] else { panic!("{told:?}") };
+    let step =
+        StepRecord { header: header("cudaStreamSynchronize"), stream: 8 << 32, ..StepRecord::default() };
+    let [Observation::Stream(wait)] = &observed(&Event::Step(step))[..] else { panic!("a closer") };
+    assert_eq!(wait.action, StreamAction::Sync(arguments.stream));
+}
+
+#[test]
+fn time_loss_and_ends_are_observed() {
+    let process = PROCESS;
+    let reason = Drop::RingFull;
+    for (event, expected) in [
+        (Event::Tick { at_ns: 3 }, Observation::Tick { at_ns: 3 }),
+        (Event::Lost { at_ns: 3, reason, count: 2 }, Observation::Lost { at_ns: 3, count: 2 }),
+        (Event::Exit { process, at_ns: 3 }, Observation::Exit { process, at_ns: 3, signal: 0 }),
+    ] {
+        assert_eq!(observed(&event), [expected]);
+    }
+    assert_eq!(observed(&Event::Lost { at_ns: 3, reason: Drop::DurationsFull, count: 2 }), []);
+    let under_way = event::UnderWay { at_ns: 9, process, tid: 8, row: 30, entry_ns: 4 };
+    let expected = UnderWay { process, tid: 8, entry_ns: 4, at_ns: 9 };
+    assert_eq!(observed(&Event::UnderWay(under_way)), [Observation::UnderWay(expected)]);
+}

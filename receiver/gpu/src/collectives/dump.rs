@@ -1,0 +1,138 @@
+//! What the flight recorder kept of a rank, as a log record: what it had under way, and what came just before.
+//!
+//! The one idea: whether the rank ended under our eyes, its communicator hangs, or its record is all that an earlier run
+//! of this agent left behind, the same is said in the same words. Times are told by how long they were before the
+//! record's own, which needs no clock. Lists are short already: `nccl` keeps the last few of everything.
+
+use std::time::SystemTime;
+
+use nccl::finding::Ended;
+use nccl::observe::StepNote;
+use nccl::operation::{datatype_name, reduction_name};
+use nccl::record::RankRecord;
+use nccl::{End, FlightRecord, Op, Operation, Who};
+use opentelemetry::logs::{AnyValue, Severity};
+use semconv::{attribute, event};
+
+use super::says::{log, who};
+use crate::outlier::texts;
+use sdk::Records;
+
+/// What is known of a rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dump<'a> {
+    /// When this was so, CLOCK_MONOTONIC ns.
+    at_ns: u64,
+    who: &'a Who,
+    outstanding: &'a [Op],
+    outstanding_count: u64,
+    recent: &'a [Op],
+    steps: &'a [StepNote],
+}
+
+impl<'a> Dump<'a> {
+    /// Of a rank whose end was seen.
+    pub(crate) fn of_ended(ended: &'a Ended) -> Dump<'a> {
+        Dump {
+            at_ns: ended.at_ns,
+            who: &ended.who,
+            outstanding: &ended.outstanding,
+            outstanding_count: ended.outstanding_count,
+            recent: &ended.recent,
+            steps: &ended.steps,
+        }
+    }
+
+    /// Of a rank as it was kept.
+    pub(crate) fn of_record(record: &'a FlightRecord, rank: &'a RankRecord) -> Dump<'a> {
+        Dump {
+            at_ns: record.at_ns,
+            who: &rank.who,
+            outstanding: &rank.outstanding,
+            outstanding_count: rank.outstanding_count,
+            recent: &rank.recent,
+            steps: &record.steps,
+        }
+    }
+
+    /// Tells that the rank is gone.
+    pub(crate) fn tell_end(&self, end: End, at: SystemTime, records: &Records) {
+        let is_usual = end == End::Exited && self.outstanding_count == 0;
+        let severity = if is_usual { Severity::Info } else { Severity::Error };
+        let how = match end {
+            End::Killed(signal) => format!("was killed by signal {signal}"),
+            End::Aborted => "was aborted".to_owned(),
+            other => other.name().to_owned(),
+        };
+        let body = format!("{} of {} {how} {}", self.who, self.who.communicator, self.under_way());
+        let rows = self.rows().into_iter().chain([(attribute::NCCL_END, end.name().into())]);
+        log(records, at, None, event::NCCL_RANK_ENDED, severity, body, rows);
+    }
+
+    /// Tells what a rank has under way while its communicator hangs.
+    pub(crate) fn tell(&self, at: SystemTime, records: &Records) {
+        let body = format!("{} of {} {}", self.who, self.who.communicator, self.under_way());
+        log(records, at, None, event::NCCL_FLIGHT_RECORD, Severity::Info, body, self.rows());
+    }
+
+    fn under_way(&self) -> String {
+        match self.outstanding {
+            [] => "with nothing under way".to_owned(),
+            [first, ..] => {
+                format!("with {} under way, first {}", self.outstanding_count, said(first, self.at_ns))
+            }
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, AnyValue)> {
+        let ops = |ops: &[Op]| texts(&ops.iter().map(|op| said(op, self.at_ns)).collect::<Vec<_>>());
+        let steps: Vec<String> = self.steps.iter().map(|step| self.step(step)).collect();
+        let count = i64::try_from(self.outstanding_count).unwrap_or(i64::MAX);
+        let own = [
+            (attribute::NCCL_OUTSTANDING, ops(self.outstanding)),
+            (attribute::NCCL_OUTSTANDING_COUNT, AnyValue::from(count)),
+            (attribute::NCCL_RECENT, ops(self.recent)),
+            (attribute::NCCL_STEPS, texts(&steps)),
+        ];
+        who(self.who).into_iter().chain(own).collect()
+    }
+
+    fn step(&self, step: &StepNote) -> String {
+        let (took_ms, before_s) = (step.duration_ns as f64 / 1e6, before_s(step.end_ns, self.at_ns));
+        format!("step {} took {took_ms:.1} ms, over {before_s:.3} s before", step.sequence)
+    }
+}
+
+/// An operation in words.
+fn said(op: &Op, at_ns: u64) -> String {
+    let call = called((op.operation, op.datatype, op.count));
+    let reduction = if op.operation.reduces() { reduction_name(op.reduction) } else { "" };
+    let peer = if op.peer >= 0 { format!("peer {}", op.peer) } else { String::new() };
+    let beside = [reduction, &peer].into_iter().filter(|part| !part.is_empty());
+    let beside: String = beside.map(|part| format!(", {part}")).collect();
+    format!("#{} {call}{beside}, enqueued {:.3} s before", op.seq, before_s(op.enqueued_ns, at_ns))
+}
+
+/// What was called: operation, datatype, elements.
+pub(super) fn called((operation, datatype, count): (Operation, u32, u64)) -> String {
+    format!("{} of {count} {}", operation.name(), datatype_name(datatype))
+}
+
+fn before_s(then_ns: u64, at_ns: u64) -> f64 {
+    at_ns.saturating_sub(then_ns) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_said_in_words() {
+        let op =
+            Op { datatype: 7, count: 1024, peer: -1, seq: 42, enqueued_ns: 500_000_000, ..Op::default() };
+        let at_ns = 2_000_000_000;
+        assert_eq!(said(&op, at_ns), "#42 AllReduce of 1024 float32, sum, enqueued 1.500 s before");
+        let send = Op { operation: Operation::Send, peer: 3, ..op };
+        assert_eq!(said(&send, at_ns), "#42 Send of 1024 float32, peer 3, enqueued 1.500 s before");
+    }
+}

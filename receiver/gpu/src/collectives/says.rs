@@ -1,0 +1,54 @@
+//! Words that all records and spans about collectives share: who, which communicator, how a record is emitted.
+
+use std::time::SystemTime;
+
+use nccl::{CommunicatorId, Who};
+use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
+use opentelemetry::trace::{SpanId, TraceId};
+use semconv::attribute;
+
+use super::meters::hash_text;
+use sdk::Records;
+
+/// Emits a log record.
+pub(super) fn log(
+    records: &Records,
+    at: SystemTime,
+    span: Option<(TraceId, SpanId)>,
+    name: &'static str,
+    severity: Severity,
+    body: String,
+    rows: impl IntoIterator<Item = (&'static str, AnyValue)>,
+) {
+    let mut rows: Vec<(&'static str, AnyValue)> = rows.into_iter().collect();
+    rows.sort_by_key(|(key, _)| *key);
+    records.log(at, span, |log| {
+        log.set_event_name(name);
+        log.set_severity_number(severity);
+        log.set_severity_text(severity.name());
+        log.set_body(body.into());
+        log.add_attributes(rows);
+    });
+}
+
+/// Which communicator, and how surely.
+pub(super) fn communicator(id: CommunicatorId) -> Vec<(&'static str, AnyValue)> {
+    vec![
+        (attribute::NCCL_COMMUNICATOR_HASH, hash_text(id.hash).into()),
+        (attribute::NCCL_COMMUNICATOR_SOURCE, id.source.name().into()),
+    ]
+}
+
+/// Which rank of how many of which communicator, and how surely.
+pub(super) fn who(who: &Who) -> Vec<(&'static str, AnyValue)> {
+    let mut rows = communicator(who.communicator);
+    rows.push((attribute::NCCL_RANK_SOURCE, who.rank.source.name().into()));
+    rows.extend(who.nranks.value.map(|nranks| (attribute::NCCL_NRANKS, i64::from(nranks).into())));
+    rows.extend(who.rank.value.map(|rank| (attribute::NCCL_RANK, i64::from(rank).into())));
+    rows
+}
+
+/// A count as a value.
+pub(super) fn number(count: impl TryInto<i64>) -> AnyValue {
+    AnyValue::from(count.try_into().unwrap_or(i64::MAX))
+}

@@ -1,0 +1,169 @@
+//! One collective, one trace: the spans of a rank's part in it, under ids that every rank and node comes to by itself.
+//!
+//! ```text
+//! nccl.collective.AllReduce      of rank 0, from the first rank of this node to come
+//! `- nccl.rank.AllReduce         of each rank
+//!    |- nccl.rank.enqueue
+//!    `- nccl.rank.wait
+//! ```
+//!
+//! Collectives that their hash chose are all told, on every node alike. Those of a large skew can be every one, so they
+//! are limited: by collective and not by rank, so that those that are told are told whole.
+
+use std::collections::VecDeque;
+
+use nccl::finding::{Completed, Traced};
+use nccl::operation::{datatype_name, reduction_name};
+use nccl::trace::Chosen;
+use opentelemetry::trace::{
+    Span as _, SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
+};
+use opentelemetry::{Context, KeyValue, Value};
+use semconv::{attribute, span};
+
+use super::meters::hash_text;
+use crate::clock::Clock;
+use crate::points::seconds;
+use sdk::Limit;
+use sdk::{Records, instant};
+
+/// Collectives whose ranks may still be on their way to the same answer. Full: the oldest is forgotten, and asked anew.
+const REMEMBERED_MAX: usize = 256;
+
+/// Which collectives of a large skew are told.
+#[derive(Clone, Debug)]
+pub(super) struct Selection {
+    limit: Limit,
+    /// Trace id and answer.
+    remembered: VecDeque<(u128, bool)>,
+}
+
+impl Selection {
+    /// Lets `burst` collectives pass at once, and `per_minute` in the long run.
+    pub(super) fn new(per_minute: u32, burst: u32) -> Selection {
+        Selection { limit: Limit::new(per_minute, burst), remembered: VecDeque::new() }
+    }
+
+    /// True where the collective is told: the same for all its ranks.
+    pub(super) fn takes(&mut self, traced: &Traced, now_ns: u64) -> bool {
+        if traced.chosen == Chosen::Rate {
+            return true;
+        }
+        let trace_id = traced.ids.trace_id;
+        let known = self.remembered.iter().rev().find(|(id, _)| *id == trace_id);
+        if let Some((_, is_taken)) = known {
+            return *is_taken;
+        }
+        if self.remembered.len() == REMEMBERED_MAX {
+            self.remembered.pop_front();
+        }
+        let is_taken = self.limit.take(now_ns);
+        self.remembered.push_back((trace_id, is_taken));
+        is_taken
+    }
+}
+
+/// Records a rank's part, and the whole where the rank is the one to send it.
+pub(super) fn emit(completed: &Completed, traced: &Traced, clock: &Clock, records: &Records) {
+    let part = Part { completed, traced, clock, records };
+    let root = part.context(traced.ids.root_span_id);
+    if traced.is_root {
+        let first_ns = completed.op.arrival_ns.saturating_sub(completed.behind_first_ns.unwrap_or(0));
+        let name = format!("{}.{}", span::NCCL_COLLECTIVE, completed.op.operation.name());
+        let nobody = Context::new();
+        part.span(traced.ids.root_span_id, name, &nobody, part.of_collective(), first_ns, completed.end_ns);
+    }
+    let (op, end_ns) = (&completed.op, completed.end_ns);
+    let name = format!("{}.{}", span::NCCL_RANK, op.operation.name());
+    part.span(traced.ids.span_id, name, &root, part.of_rank(), op.entry_ns, end_ns);
+    let own = part.context(traced.ids.span_id);
+    let thread = |tid: u32| vec![KeyValue::new(attribute::THREAD_ID, i64::from(tid))];
+    let (enqueue, wait) = (traced.ids.enqueue_span_id, traced.ids.wait_span_id);
+    let waited_ns = end_ns.saturating_sub(completed.wait_ns);
+    let name = span::NCCL_RANK_ENQUEUE.to_owned();
+    part.span(enqueue, name, &own, thread(completed.who.tid), op.arrival_ns, op.enqueued_ns);
+    let name = span::NCCL_RANK_WAIT.to_owned();
+    part.span(wait, name, &own, thread(completed.closer_tid), waited_ns, end_ns);
+}
+
+/// A rank's part in a collective.
+struct Part<'a> {
+    completed: &'a Completed,
+    traced: &'a Traced,
+    clock: &'a Clock,
+    records: &'a Records,
+}
+
+impl Part<'_> {
+    fn trace_id(&self) -> TraceId {
+        TraceId::from(self.traced.ids.trace_id)
+    }
+
+    /// A parent that somebody else may send.
+    fn context(&self, span_id: u64) -> Context {
+        let (trace, span) = (self.trace_id(), SpanId::from(span_id));
+        let parent = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::NONE);
+        Context::new().with_remote_span_context(parent)
+    }
+
+    fn span(
+        &self,
+        id: u64,
+        name: String,
+        parent: &Context,
+        attributes: Vec<KeyValue>,
+        from_ns: u64,
+        to_ns: u64,
+    ) {
+        let at = |ns: u64| instant(self.clock.unix(ns));
+        let tracer = self.records.tracer_of(self.trace_id(), SpanId::from(id));
+        let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
+        let builder = builder.with_start_time(at(from_ns)).with_attributes(attributes);
+        builder.start_with_context(tracer, parent).end_with_timestamp(at(to_ns));
+    }
+
+    /// What is so of the collective, whoever says it.
+    fn rows(&self) -> Vec<(&'static str, Option<Value>)> {
+        let Completed { who, op, skew_ns, .. } = self.completed;
+        vec![
+            (attribute::NCCL_COMMUNICATOR_HASH, Some(hash_text(who.communicator.hash).into())),
+            (attribute::NCCL_COMMUNICATOR_SOURCE, Some(who.communicator.source.name().into())),
+            (attribute::NCCL_NRANKS, who.nranks.value.map(integer)),
+            (attribute::NCCL_OPERATION, Some(op.operation.name().into())),
+            (attribute::NCCL_SEQUENCE, Some(Value::I64(i64::try_from(op.seq).unwrap_or(i64::MAX)))),
+            (attribute::NCCL_SKEW, skew_ns.map(|ns| seconds(ns).into())),
+            (attribute::NCCL_TRACE_REASON, Some(self.traced.chosen.name().into())),
+        ]
+    }
+
+    fn of_collective(&self) -> Vec<KeyValue> {
+        key_values(self.rows())
+    }
+
+    fn of_rank(&self) -> Vec<KeyValue> {
+        let Completed { who, op, behind_first_ns, .. } = self.completed;
+        let bytes = op.bytes().map(|bytes| Value::I64(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        let reduction = op.operation.reduces().then(|| reduction_name(op.reduction).into());
+        let mut rows = self.rows();
+        rows.extend([
+            (attribute::CUDA_DEVICE_INDEX, (who.device >= 0).then(|| Value::I64(who.device.into()))),
+            (attribute::NCCL_BYTES, bytes),
+            (attribute::NCCL_DATATYPE, Some(datatype_name(op.datatype).into())),
+            (attribute::NCCL_RANK, who.rank.value.map(integer)),
+            (attribute::NCCL_RANK_SOURCE, Some(who.rank.source.name().into())),
+            (attribute::NCCL_REDUCTION, reduction),
+            (attribute::NCCL_SKEW_BEHIND_FIRST, behind_first_ns.map(|ns| seconds(ns).into())),
+            (attribute::THREAD_ID, Some(integer(who.tid))),
+        ]);
+        key_values(rows)
+    }
+}
+
+fn key_values(mut rows: Vec<(&'static str, Option<Value>)>) -> Vec<KeyValue> {
+    rows.sort_by_key(|(key, _)| *key);
+    rows.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))).collect()
+}
+
+fn integer(value: u32) -> Value {
+    Value::I64(value.into())
+}

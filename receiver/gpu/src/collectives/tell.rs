@@ -1,0 +1,224 @@
+//! What is told at once, as log records: stragglers, hangs, mismatches, ends.
+//!
+//! Told for the process that a finding is about, so that its resource says whose it is. What can flood is limited by
+//! the process's own limit, and what is left out is counted; hangs and ends are never left out.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use event::ProcessId;
+use nccl::finding::{Absent, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
+use nccl::{Engine, Who};
+use opentelemetry::logs::{AnyValue, Severity};
+use semconv::{attribute, event as event_name};
+
+use super::dump::{Dump, called};
+use super::says::{communicator, log, number, who};
+use crate::account::Account;
+use crate::clock::Clock;
+use crate::outlier::texts;
+use crate::points::seconds;
+use crate::traced::Traced;
+use sdk::{Records, instant};
+use sdk::{Sink, hand_over};
+
+/// Ranks of one hang whose flight records are told: those of a large node.
+const DUMPS_MAX: usize = 64;
+
+/// Everything that telling needs.
+pub(crate) struct Teller<'a, 'b> {
+    pub(crate) processes: &'a mut BTreeMap<ProcessId, Traced>,
+    pub(crate) records: &'a Records,
+    pub(crate) account: &'a mut Account,
+    pub(crate) clock: &'a Clock,
+    pub(crate) sink: Sink<'b>,
+}
+
+impl Teller<'_, '_> {
+    /// The process of a rank; counted where it is gone.
+    pub(super) fn process(&mut self, who: &Who) -> Option<&mut Traced> {
+        let found = self.processes.get_mut(&who.process);
+        self.account.orphaned += u64::from(found.is_none());
+        found
+    }
+
+    /// A rank came: it gets series of its own where there is room.
+    pub(super) fn rank(&mut self, who: &Who) {
+        let Some(traced) = self.process(who) else { return };
+        let is_admitted = traced.collectives().admit(who);
+        self.account.collectives.folded += u64::from(!is_admitted);
+    }
+
+    /// True where the process may be told of once more.
+    fn may_tell(&mut self, who: &Who) -> bool {
+        let now_ns = self.clock.now_ns();
+        let Some(traced) = self.process(who) else { return false };
+        let is_free = traced.notices.take(now_ns);
+        self.account.collectives.unsaid += u64::from(!is_free);
+        is_free
+    }
+
+    pub(super) fn at(&self, ns: u64) -> SystemTime {
+        instant(self.clock.unix(ns))
+    }
+
+    /// Sends what was recorded as the telemetry of the rank's process.
+    pub(super) fn hand_over(&mut self, who: &Who) {
+        if let Some(traced) = self.processes.get(&who.process) {
+            hand_over(traced.resource(), self.records, self.sink);
+        }
+    }
+
+    /// A rank that was late is so no more.
+    pub(super) fn recovered(&mut self, found: &Recovered) {
+        if !self.may_tell(&found.who) {
+            return;
+        }
+        let body = format!("{} of {} is no longer late", found.who, found.who.communicator);
+        let rows = who(&found.who).into_iter().chain([(attribute::NCCL_SEQUENCE, number(found.seq))]);
+        let (at, name) = (self.at(found.at_ns), event_name::NCCL_STRAGGLER_RECOVERED);
+        log(self.records, at, None, name, Severity::Info, body, rows);
+        self.hand_over(&found.who);
+    }
+
+    /// A communicator hangs: a record, and what each of its ranks has under way.
+    pub(super) fn hang(&mut self, hang: &Hang, engine: &Engine) {
+        let Some(blamed) = self.blamed(hang) else {
+            self.account.orphaned += 1;
+            return;
+        };
+        if let Some(traced) = self.processes.get_mut(&blamed.process) {
+            traced.collectives().hang(hang, &blamed);
+        }
+        let at = self.at(hang.at_ns);
+        log(self.records, at, None, event_name::NCCL_HANG, Severity::Error, sentence(hang), rows(hang));
+        self.hand_over(&blamed);
+        let absent = hang.missing.iter().filter(|absent| absent.end.is_none()).map(|absent| absent.who);
+        for rank in absent.chain(hang.waiting.iter().copied()).take(DUMPS_MAX) {
+            self.dump(&rank, engine, at);
+        }
+    }
+
+    /// The rank whose process a hang is told of: one that did not come, else one that waits.
+    fn blamed(&self, hang: &Hang) -> Option<Who> {
+        let all = hang.missing.iter().map(|absent| &absent.who).chain(&hang.waiting);
+        all.copied().find(|who| self.processes.contains_key(&who.process))
+    }
+
+    fn dump(&mut self, rank: &Who, engine: &Engine, at: SystemTime) {
+        let Some(record) = engine.flight_record(rank.process) else { return };
+        let is_it = |who: &Who| who.communicator == rank.communicator && who.rank == rank.rank;
+        for kept in record.ranks.iter().filter(|kept| is_it(&kept.who)) {
+            Dump::of_record(&record, kept).tell(at, self.records);
+        }
+        self.hand_over(rank);
+    }
+
+    /// A communicator that hung goes on. Told for whoever goes first.
+    pub(super) fn hang_over(&mut self, over: &HangOver, engine: &Engine) {
+        let ranks = engine.ranks().map(|rank| rank.who).filter(|who| who.communicator == over.communicator);
+        let Some(first) = ranks.min_by_key(|who| (who.rank.value, who.process)) else { return };
+        if self.process(&first).is_none() {
+            return;
+        }
+        let hung_s = seconds(over.duration_ns);
+        let body = format!("{} goes on after {hung_s:.1} s in #{}", over.communicator, over.seq);
+        let own =
+            [(attribute::NCCL_HANG_DURATION, hung_s.into()), (attribute::NCCL_SEQUENCE, number(over.seq))];
+        let rows = communicator(over.communicator).into_iter().chain(own);
+        log(self.records, self.at(over.at_ns), None, event_name::NCCL_HANG_OVER, Severity::Info, body, rows);
+        self.hand_over(&first);
+    }
+
+    /// Ranks called different things.
+    pub(super) fn mismatch(&mut self, found: &Mismatch) {
+        if !self.may_tell(&found.who) {
+            return;
+        }
+        let (own, first) = (called(found.called), called(found.first));
+        let body = format!(
+            "{} of {} called {own} where another called {first}, at #{}",
+            found.who, found.who.communicator, found.seq
+        );
+        let own = [
+            (attribute::NCCL_CALL, own.into()),
+            (attribute::NCCL_CALL_FIRST, first.into()),
+            (attribute::NCCL_SEQUENCE, number(found.seq)),
+        ];
+        let (at, rows) = (self.at(self.clock.now_ns()), who(&found.who).into_iter().chain(own));
+        log(self.records, at, None, event_name::NCCL_MISMATCH, Severity::Error, body, rows);
+        self.hand_over(&found.who);
+    }
+
+    /// Two say different things of a communicator.
+    pub(super) fn disagreement(&mut self, found: &Disagreement) {
+        if !self.may_tell(&found.who) {
+            return;
+        }
+        let about = dispute(found.about);
+        let said = found.said.map_or("something else".to_owned(), |said| said.to_string());
+        let body =
+            format!("{} of {}: {said} was said, too, of its {about}", found.who, found.who.communicator);
+        let said = found.said.map(|said| (attribute::NCCL_SAID, AnyValue::from(i64::from(said))));
+        let own = [(attribute::NCCL_DISPUTE, about.into())].into_iter().chain(said);
+        let (at, rows) = (self.at(found.at_ns), who(&found.who).into_iter().chain(own));
+        log(self.records, at, None, event_name::NCCL_DISAGREEMENT, Severity::Warn, body, rows);
+        self.hand_over(&found.who);
+    }
+
+    /// A rank was aborted, or its process ended.
+    pub(super) fn ended(&mut self, ended: &Ended) {
+        if self.process(&ended.who).is_some() {
+            Dump::of_ended(ended).tell_end(ended.end, self.at(ended.at_ns), self.records);
+            self.hand_over(&ended.who);
+        }
+    }
+}
+
+fn dispute(about: Dispute) -> &'static str {
+    match about {
+        Dispute::Nranks => "nranks",
+        Dispute::Rank => "rank",
+        Dispute::SameRank => "same_rank",
+    }
+}
+
+fn sentence(hang: &Hang) -> String {
+    let what = format!("{} hangs in {} #{}", hang.communicator, hang.operation.name(), hang.seq);
+    let waiting = hang.waiting.len();
+    let whom = match (hang.missing.as_slice(), hang.peer) {
+        ([first, rest @ ..], _) => {
+            let others = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+            format!("{waiting} ranks wait for {}{others}", absent(first))
+        }
+        ([], Some(peer)) => format!("{waiting} ranks wait for rank {peer}"),
+        ([], None) => format!("{waiting} ranks wait, and all of this node have come"),
+    };
+    let mismatch = if hang.is_mismatched { "; ranks called different operations before" } else { "" };
+    format!("{what}: {whom}{mismatch}")
+}
+
+/// A rank that others wait for, in words.
+fn absent(absent: &Absent) -> String {
+    match absent.end {
+        Some(end) => format!("{}, which is gone: {}", absent.who, end.name()),
+        None => format!("{}, which enqueued nothing for {:.1} s", absent.who, seconds(absent.idle_ns)),
+    }
+}
+
+fn rows(hang: &Hang) -> Vec<(&'static str, AnyValue)> {
+    let missing: Vec<String> = hang.missing.iter().map(absent).collect();
+    let waiting: Vec<String> = hang.waiting.iter().map(|who| who.to_string()).collect();
+    let mut rows = communicator(hang.communicator);
+    rows.extend([
+        (attribute::NCCL_HANG_DURATION, seconds(hang.at_ns.saturating_sub(hang.since_ns)).into()),
+        (attribute::NCCL_HANG_KIND, hang.kind.name().into()),
+        (attribute::NCCL_HANG_MISSING, texts(&missing)),
+        (attribute::NCCL_HANG_WAITING, texts(&waiting)),
+        (attribute::NCCL_OPERATION, hang.operation.name().into()),
+        (attribute::NCCL_SEQUENCE, number(hang.seq)),
+    ]);
+    rows.extend(hang.nranks.map(|nranks| (attribute::NCCL_NRANKS, i64::from(nranks).into())));
+    rows.extend(hang.peer.map(|peer| (attribute::NCCL_PEER, i64::from(peer).into())));
+    rows
+}
