@@ -89,6 +89,8 @@ pub struct Analyzer {
     receiver: Resource,
     /// Keys of kept records that are to go.
     gone: Vec<String>,
+    /// When baselines are told next to whoever keeps them.
+    baselines_at_ns: u64,
 }
 
 impl Analyzer {
@@ -109,6 +111,7 @@ impl Analyzer {
             records: Records::new(scope()),
             account: Account::default(),
             gone: Vec::new(),
+            baselines_at_ns: 0,
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) use keeper::{Keeper, Keeping, open};
 use machine::lives;
 use store::Store;
 
-/// Records that are kept. Full: further ones are not.
+/// Records that are kept. Full: the one written longest ago makes room.
 const RECORDS_MAX: usize = 2048;
 /// Bytes of a record. Larger ones are not kept.
 const RECORD_BYTES_MAX: usize = 256 << 10;
@@ -57,12 +57,14 @@ pub struct Kept {
     pub is_this_boot: bool,
     /// What was added to its CLOCK_MONOTONIC to give ns since 1970, when it was written.
     pub to_unix_ns: i64,
+    /// When it was written, ns since 1970.
+    pub written_unix_ns: u64,
 }
 
 /// What an earlier run left.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Left {
-    /// Its records, sorted by key.
+    /// Its records, in the order of their writing.
     pub records: Vec<Kept>,
     /// What cannot be read as a record.
     pub damaged: u64,

@@ -79,8 +79,8 @@ pub(crate) fn shift(
 }
 
 /// What an earlier run left cannot be read.
-pub(crate) fn damaged(resource: &Resource, count: u64, records: &Records, clock: &Clock, sink: Sink<'_>) {
-    records.log(instant(clock.unix(clock.now_ns())), None, |log| {
+pub(crate) fn damaged(resource: &Resource, count: u64, at_unix: u64, records: &Records, sink: Sink<'_>) {
+    records.log(instant(at_unix), None, |log| {
         log.set_event_name(event_name::WARPTAP_KEEP_DAMAGED);
         log.set_severity_number(Severity::Warn);
         log.set_severity_text("WARN");

@@ -60,20 +60,15 @@ impl Keeper {
     pub(crate) fn look(&mut self, analyzer: &mut Analyzer) {
         if self.asked.elapsed() >= EVERY {
             self.asked = Instant::now();
-            self.ask(analyzer);
+            analyzer.changes(&mut |change| self.changes.put(change));
             self.changes.flush();
+            analyzer.set_unkept(self.losses.unkept());
         }
     }
 
     /// Asks for the last time, and waits until a batch that is under way is written.
     pub(crate) fn close(mut self, analyzer: &mut Analyzer) {
-        self.ask(analyzer);
+        analyzer.last_changes(&mut |change| self.changes.put(change));
         self.changes.close();
-    }
-
-    fn ask(&mut self, analyzer: &mut Analyzer) {
-        let Keeper { changes, losses, .. } = self;
-        analyzer.changes(&mut |change| changes.put(change));
-        analyzer.set_unkept(losses.unkept());
     }
 }

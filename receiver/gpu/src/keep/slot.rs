@@ -3,13 +3,13 @@
 //! The frame is [`event::kept`]'s; in it, little endian:
 //!
 //! ```text
-//!  0             16             24             26       26 + length
-//!  +-------------+--------------+--------------+--------+-------+
-//!  | boot id, 16 | to Unix, i64 | length, u16  | key    | bytes |
-//!  +-------------+--------------+--------------+--------+-------+
+//!  0             16             24             32             34       34 + length
+//!  +-------------+--------------+--------------+--------------+--------+-------+
+//!  | boot id, 16 | to Unix, i64 | written, u64 | length, u16  | key    | bytes |
+//!  +-------------+--------------+--------------+--------------+--------+-------+
 //! ```
 //!
-//! The key is UTF-8. The clock stands beside every record, since times inside are CLOCK_MONOTONIC, which a restart of
+//! `written` is in ns since 1970, the key is UTF-8. The clock stands beside every record, since times inside are CLOCK_MONOTONIC, which a restart of
 //! the machine begins anew.
 
 use event::kept::{Field, Format};
@@ -23,6 +23,7 @@ const FORMAT: Format = Format { name: "kept record", magic: *b"WTKR", version: 1
 pub(super) struct Clock {
     pub(super) boot: [u8; 16],
     pub(super) to_unix_ns: i64,
+    pub(super) written_unix_ns: u64,
 }
 
 /// A record and its clock.
@@ -36,6 +37,7 @@ impl Field for Slot {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.clock.boot);
         out.extend(self.clock.to_unix_ns.to_le_bytes());
+        self.clock.written_unix_ns.put(out);
         (self.key.len() as u16).put(out);
         out.extend(self.key.as_bytes());
         out.extend(&self.bytes);
@@ -44,11 +46,12 @@ impl Field for Slot {
     fn take(from: &mut &[u8]) -> Option<Slot> {
         let boot = part(from)?;
         let to_unix_ns = i64::from_le_bytes(part(from)?);
+        let written_unix_ns = u64::take(from)?;
         let length = u16::take(from)?;
         let (key, bytes) = from.split_at_checked(length.into())?;
         *from = &[];
         let key = std::str::from_utf8(key).ok()?.to_owned();
-        Some(Slot { clock: Clock { boot, to_unix_ns }, key, bytes: bytes.to_vec() })
+        Some(Slot { clock: Clock { boot, to_unix_ns, written_unix_ns }, key, bytes: bytes.to_vec() })
     }
 }
 
@@ -67,14 +70,15 @@ pub(super) fn encode(change: &Change, clock: Clock) -> Option<Vec<u8>> {
 /// The record of bytes, read in the boot `boot`.
 pub(super) fn decode(bytes: &[u8], boot: [u8; 16]) -> Option<Kept> {
     let Slot { clock, key, bytes } = FORMAT.decode(bytes).ok()?;
-    Some(Kept { key, bytes, is_this_boot: clock.boot == boot, to_unix_ns: clock.to_unix_ns })
+    let Clock { boot: then, to_unix_ns, written_unix_ns } = clock;
+    Some(Kept { key, bytes, is_this_boot: then == boot, to_unix_ns, written_unix_ns })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CLOCK: Clock = Clock { boot: [3; 16], to_unix_ns: -5 };
+    const CLOCK: Clock = Clock { boot: [3; 16], to_unix_ns: -5, written_unix_ns: 7 };
 
     fn slot() -> Vec<u8> {
         encode(&Change { key: "kind/name".to_owned(), bytes: Some(vec![1, 2, 3]) }, CLOCK).unwrap()
@@ -87,6 +91,7 @@ mod tests {
             bytes: vec![1, 2, 3],
             is_this_boot,
             to_unix_ns: -5,
+            written_unix_ns: 7,
         };
         assert_eq!(decode(&slot(), [3; 16]), Some(kept(true)));
         assert_eq!(decode(&slot(), [4; 16]), Some(kept(false)));

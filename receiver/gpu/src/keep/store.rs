@@ -2,6 +2,7 @@
 //!
 //! The one idea: a storage finds by key and lists nothing, so records stand in numbered slots, and which slot is whose
 //! is written in the slot itself. The number of slots is the bound; nothing has to agree with an index after a crash.
+//! When all are taken, the record written longest ago makes room for a new one, counted.
 //! A storage that fails is asked again until it takes the batch, or the program stops.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::storage::{Operation, StorageClient, StorageError};
+use event::ClockOffsets;
 use semconv::value::WarptapKeepLoss;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +25,16 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct Store {
     client: Arc<dyn StorageClient>,
     boot: [u8; 16],
-    slots: BTreeMap<String, usize>,
+    slots: BTreeMap<String, Taken>,
     free: BTreeSet<usize>,
     losses: Arc<Losses>,
+}
+
+/// A slot that is taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    slot: usize,
+    written_unix_ns: u64,
 }
 
 impl Store {
@@ -44,7 +53,8 @@ impl Store {
             let kept = bytes.as_ref().and_then(|bytes| slot::decode(bytes, boot));
             match kept.filter(|kept| !store.slots.contains_key(&kept.key)) {
                 Some(kept) => {
-                    store.slots.insert(kept.key.clone(), at);
+                    let taken = Taken { slot: at, written_unix_ns: kept.written_unix_ns };
+                    store.slots.insert(kept.key.clone(), taken);
                     left.records.push(kept);
                 }
                 None => {
@@ -54,7 +64,7 @@ impl Store {
             }
         }
         left.damaged = spoilt.len() as u64;
-        left.records.sort_by(|a, b| a.key.cmp(&b.key));
+        left.records.sort_by(|a, b| (a.written_unix_ns, &a.key).cmp(&(b.written_unix_ns, &b.key)));
         if !spoilt.is_empty() {
             store.client.batch(spoilt).await?;
         }
@@ -85,15 +95,13 @@ impl Store {
 
     /// All of a batch, or nothing.
     async fn write(&mut self, batch: &[Change]) -> Result<(), StorageError> {
-        let clock = Clock { boot: self.boot, to_unix_ns: capture::offsets().to_unix_ns };
+        let ClockOffsets { at_ns, to_unix_ns, .. } = capture::offsets();
+        let written_unix_ns = at_ns.saturating_add_signed(to_unix_ns);
+        let clock = Clock { boot: self.boot, to_unix_ns, written_unix_ns };
         let steps = batch.iter().filter_map(|change| self.step(change, clock)).collect();
         self.client.batch(steps).await?;
-        for change in batch {
-            match &change.bytes {
-                None => self.free.extend(self.slots.remove(&change.key)),
-                Some(_) if self.slots.contains_key(&change.key) => {}
-                Some(_) => self.losses.add(WarptapKeepLoss::Full, 1),
-            }
+        for gone in batch.iter().filter(|change| change.bytes.is_none()) {
+            self.free.extend(self.slots.remove(&gone.key).map(|taken| taken.slot));
         }
         Ok(())
     }
@@ -101,11 +109,21 @@ impl Store {
     /// What a change asks of the storage. A slot that is given stays given, should the storage fail.
     fn step(&mut self, change: &Change, clock: Clock) -> Option<Operation> {
         let Some(bytes) = slot::encode(change, clock) else {
-            return self.slots.get(&change.key).map(|slot| Operation::Delete(name(*slot)));
+            return self.slots.get(&change.key).map(|taken| Operation::Delete(name(taken.slot)));
         };
-        let slot = self.slots.get(&change.key).copied().or_else(|| self.free.pop_first())?;
-        self.slots.insert(change.key.clone(), slot);
+        let own = self.slots.get(&change.key).map(|taken| taken.slot);
+        let slot = own.or_else(|| self.free.pop_first()).or_else(|| self.make_room())?;
+        let written_unix_ns = clock.written_unix_ns;
+        self.slots.insert(change.key.clone(), Taken { slot, written_unix_ns });
         Some(Operation::Set(name(slot), bytes))
+    }
+
+    /// The slot of the record written longest ago.
+    fn make_room(&mut self) -> Option<usize> {
+        let oldest = self.slots.iter().min_by_key(|(_, taken)| taken.written_unix_ns);
+        let key = oldest.map(|(key, _)| key.clone())?;
+        self.losses.add(WarptapKeepLoss::Full, 1);
+        self.slots.remove(&key).map(|taken| taken.slot)
     }
 }
 
