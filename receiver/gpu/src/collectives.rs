@@ -12,6 +12,7 @@
 
 mod bridge;
 pub(crate) mod dump;
+pub(crate) mod keeping;
 mod launcher;
 pub(crate) mod meters;
 mod says;
@@ -25,6 +26,7 @@ use nccl::observe::StepNote;
 use nccl::{Engine, Finding, Observation, RankState, Tally};
 
 use self::bridge::Bridge;
+use self::keeping::Keeping;
 use self::spans::Selection;
 use self::tell::Teller;
 
@@ -69,6 +71,7 @@ pub(crate) struct Collectives {
     selection: Selection,
     /// What was brought to light and not told yet.
     findings: Vec<Finding>,
+    keeping: Keeping,
 }
 
 impl Collectives {
@@ -79,11 +82,13 @@ impl Collectives {
             engine: Engine::new(settings.engine),
             selection: Selection::new(settings.traces_per_minute, settings.traces_burst),
             findings: Vec::new(),
+            keeping: Keeping::default(),
         }
     }
 
     /// Takes the next event.
     pub(crate) fn observe(&mut self, event: &Event) {
+        self.take_back(event);
         let Collectives { bridge, engine, findings, .. } = self;
         bridge.cross(event, &mut |observation| {
             engine.observe(&observation, &mut |finding| findings.push(finding));

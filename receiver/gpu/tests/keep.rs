@@ -5,12 +5,13 @@ mod common;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use common::job::{Job, told, told_of};
 use common::*;
 use component::config::{Node, Section};
 use component::storage::{Namespace, Operation};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Refused, Signal};
-use event::Event;
-use gpu::{Batch, Open, Pace, Settings};
+use event::{Event, ProcessId};
+use gpu::{Analyzer, Batch, Change, Kept, Left, Open, Pace, Settings};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -149,4 +150,91 @@ fn a_storage_that_does_not_run_stops_the_start_with_its_sentence() {
         let told = error.expect("it does not start").to_string();
         assert!(told.starts_with("extension \"file_storage\" does not run"), "{told}");
     });
+}
+
+/// What an analysis leaves behind.
+fn left_by(analyzer: &mut Analyzer, to_unix_ns: i64) -> Left {
+    let mut records = Vec::new();
+    analyzer.changes(&mut |Change { key, bytes }| {
+        let bytes = bytes.expect("nothing has ended");
+        records.push(Kept { key, bytes, is_this_boot: true, to_unix_ns, written_unix_ns: 0 });
+    });
+    Left { records, ..Left::default() }
+}
+
+/// Four ranks, of which one did not come to the sixth collective: what is left when the agent is killed.
+fn hanging(to_unix_ns: i64) -> (Job, Left) {
+    let mut job = Job::new(4, 100);
+    job.rounds(5, |_| Some(0));
+    job.round(|rank| (rank != 2).then_some(0));
+    let mut analyzer = Analyzer::new(Settings::default());
+    told_of(&job).iter().for_each(|event| analyzer.observe(event, &mut |_| {}));
+    let left = left_by(&mut analyzer, to_unix_ns);
+    let flights = left.records.iter().filter(|kept| kept.key.starts_with("nccl/")).cloned().collect();
+    (job, Left { records: flights, ..left })
+}
+
+/// What a new analysis says when it finds what is left.
+fn recalled(left: &Left, lives: &dyn Fn(ProcessId) -> bool) -> (Analyzer, Output) {
+    let (mut analyzer, mut batches) = (Analyzer::new(Settings::default()), Vec::new());
+    analyzer.recall(left, lives, &mut |batch| batches.push(batch));
+    (analyzer, Output { batches })
+}
+
+#[test]
+fn of_ranks_that_ended_while_the_agent_was_away_it_is_told_what_they_had_under_way() {
+    let (_, left) = hanging(UNIX as i64);
+    assert_eq!(left.records.len(), 4);
+    let (mut analyzer, output) = recalled(&left, &|process| process.pid == 100);
+    let told = output.logs("nccl.flight_record");
+    let pids: Vec<_> = told.iter().map(|(resource, _)| pid_of(Some(resource))).collect();
+    assert_eq!(pids, [Some(101), Some(102), Some(103)]);
+    for (at, (_, log)) in told.into_iter().enumerate() {
+        let rank = at as u32 + 1;
+        assert_eq!(number(&log.attributes, "nccl.rank"), f64::from(rank));
+        let under_way = text(&log.attributes, "nccl.outstanding");
+        assert_eq!(under_way.contains("#5 AllReduce of 1024 float32, sum"), rank != 2, "{under_way}");
+        assert!(log.time_unix_nano > UNIX, "{log:?}");
+    }
+    let mut gone = Vec::new();
+    analyzer.changes(&mut |change| gone.extend(change.bytes.is_none().then_some(change.key)));
+    let keys = [101_u64, 102, 103].map(|pid| format!("nccl/{pid}-{}", pid * 1_000));
+    assert_eq!(gone, keys);
+}
+
+#[test]
+fn a_rank_that_is_still_there_is_known_again() {
+    let (job, left) = hanging(UNIX as i64);
+    let (mut analyzer, output) = recalled(&left, &|_| true);
+    assert_eq!(output.batches, [], "there is nothing to tell");
+    let exit = Event::Exit { process: job.ranks[3].process, at_ns: job.now_ns + SECOND };
+    let infos = job.ranks.iter().map(|rank| rank.info()).collect();
+    let mut batches = Vec::new();
+    for event in told(infos, vec![job.ranks[3].all_reduce(job.now_ns, US), exit], job.now_ns) {
+        analyzer.observe(&event, &mut |batch| batches.push(batch));
+    }
+    let output = Output { batches };
+    let told = output.logs("nccl.rank.ended");
+    let [(_, log)] = told.as_slice() else { panic!("{told:#?}") };
+    let hash = format!("{:#x}", nccl::hash::of_unique_id(&job.id));
+    assert_eq!(number(&log.attributes, "nccl.rank"), 3.0);
+    assert_eq!(text(&log.attributes, "nccl.communicator.hash"), hash);
+    let mut gone = Vec::new();
+    analyzer.changes(&mut |change| gone.extend(change.bytes.is_none().then_some(change.key)));
+    assert_eq!(gone, ["nccl/103-103000"]);
+}
+
+/// CLOCK_MONOTONIC began anew: a process of that pid and start is another one, and the old times need the old clock.
+#[test]
+fn what_was_left_before_the_machine_was_started_anew_is_told_by_the_clock_of_its_time() {
+    let before_unix_ns = 1_600_000_000 * SECOND;
+    let (job, mut left) = hanging(before_unix_ns as i64);
+    left.records.iter_mut().for_each(|kept| kept.is_this_boot = false);
+    let (_, output) = recalled(&left, &|_| true);
+    let told = output.logs("nccl.flight_record");
+    assert_eq!(told.len(), 4);
+    for (_, log) in told {
+        let at_ns = log.time_unix_nano - before_unix_ns;
+        assert!((job.now_ns..=job.now_ns + SECOND).contains(&at_ns), "{at_ns}");
+    }
 }

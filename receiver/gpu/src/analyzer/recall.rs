@@ -3,13 +3,17 @@
 //! A kind of record is the first part of its key. Baselines change with every step and are worth little each: they are
 //! told now and then, and at the end.
 
-use event::ProcessId;
+use event::{ProcessId, ProcessInfo};
+use nccl::FlightRecord;
+use sdk::{encoded, instant};
 use steps::BaselineRecord;
 
 use super::Analyzer;
-use crate::batch::Sink;
+use crate::batch::{Sink, hand_over};
+use crate::collectives::dump::Dump;
+use crate::collectives::keeping;
 use crate::keep::{Change, Kept, Left};
-use crate::tell;
+use crate::{resource, tell};
 
 /// What steps usually take: by workload.
 const BASELINE: &str = "baseline";
@@ -31,6 +35,7 @@ impl Analyzer {
     /// What changed, since this was last asked, of the records that are to outlive the analysis.
     pub fn changes(&mut self, out: &mut dyn FnMut(Change)) {
         self.gone.drain(..).for_each(|key| out(Change { key, bytes: None }));
+        self.collectives.iter_mut().for_each(|collectives| collectives.changes(out));
         if self.clock.now_ns() >= self.baselines_at_ns {
             self.baselines_at_ns = self.clock.now_ns().saturating_add(BASELINES_EVERY_NS);
             self.baselines(out);
@@ -44,18 +49,39 @@ impl Analyzer {
     }
 
     /// False where it cannot be read. Then it is not kept any longer.
-    fn recall_one(&mut self, kept: &Kept, _lives: &dyn Fn(ProcessId) -> bool, _sink: Sink<'_>) -> bool {
+    fn recall_one(&mut self, kept: &Kept, lives: &dyn Fn(ProcessId) -> bool, sink: Sink<'_>) -> bool {
         let kind = kept.key.split_once('/').map_or("", |(kind, _)| kind);
         let is_read = match kind {
             BASELINE => {
                 BaselineRecord::decode(&kept.bytes).map(|record| self.engine.restore(&record)).is_ok()
             }
+            keeping::KIND => FlightRecord::decode(&kept.bytes)
+                .map(|record| self.recall_flight(record, kept, lives, sink))
+                .is_ok(),
             _ => false,
         };
         if !is_read {
             self.gone.push(kept.key.clone());
         }
         is_read
+    }
+
+    /// A process that is still there is known again; of one that is not, what it had under way is told.
+    fn recall_flight(
+        &mut self,
+        record: FlightRecord,
+        kept: &Kept,
+        lives: &dyn Fn(ProcessId) -> bool,
+        sink: Sink<'_>,
+    ) {
+        if kept.is_this_boot && lives(record.process) {
+            return self.collectives.iter_mut().for_each(|collectives| collectives.recall(record.clone()));
+        }
+        let at = instant(record.at_ns.saturating_add_signed(kept.to_unix_ns));
+        record.ranks.iter().for_each(|rank| Dump::of_record(&record, rank).tell_gone(at, &self.records));
+        let info = ProcessInfo { process: record.process, ..ProcessInfo::default() };
+        hand_over(&encoded(&resource::process(&info, &self.settings.host)), &self.records, sink);
+        self.gone.push(kept.key.clone());
     }
 
     fn baselines(&mut self, out: &mut dyn FnMut(Change)) {

@@ -75,6 +75,15 @@ impl<'a> Dump<'a> {
         log(records, at, None, event::NCCL_FLIGHT_RECORD, Severity::Info, body, self.rows());
     }
 
+    /// Tells what a rank had under way whose process ended while nobody looked.
+    pub(crate) fn tell_gone(&self, at: SystemTime, records: &Records) {
+        let severity = if self.outstanding_count == 0 { Severity::Info } else { Severity::Error };
+        let (who, communicator) = (self.who, self.who.communicator);
+        let body =
+            format!("{who} of {communicator} ended while nobody looked, last seen {}", self.under_way());
+        log(records, at, None, event::NCCL_FLIGHT_RECORD, severity, body, self.rows());
+    }
+
     fn under_way(&self) -> String {
         match self.outstanding {
             [] => "with nothing under way".to_owned(),
