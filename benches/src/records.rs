@@ -41,15 +41,9 @@ pub fn step(n: u64) -> StepRecord {
 
 /// The bytes of a step record in the ring: its fields in order, native endian.
 pub fn bytes(s: &StepRecord) -> Vec<u8> {
-    let h = &s.header;
-    let mut out = Vec::with_capacity(size_of::<StepRecord>());
-    out.extend(h.kind.to_ne_bytes());
-    out.extend(h.row.to_ne_bytes());
-    [h.flags, h.pid, h.tid].iter().for_each(|v| out.extend(v.to_ne_bytes()));
+    let mut out = header_bytes(&s.header);
+    out.reserve(size_of::<StepRecord>());
     let words = [
-        h.process_start_ns,
-        h.entry_ns,
-        h.duration_ns,
         s.stream,
         s.sequence,
         s.previous_exit_ns,
@@ -65,6 +59,16 @@ pub fn bytes(s: &StepRecord) -> Vec<u8> {
     out.extend(s.first_tid.to_ne_bytes());
     out.extend(s.device.to_ne_bytes());
     s.work.iter().for_each(|v| out.extend(v.to_ne_bytes()));
+    out
+}
+
+/// The bytes of what every record begins with.
+pub fn header_bytes(h: &Header) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(h.kind.to_ne_bytes());
+    out.extend(h.row.to_ne_bytes());
+    [h.flags, h.pid, h.tid].iter().for_each(|v| out.extend(v.to_ne_bytes()));
+    [h.process_start_ns, h.entry_ns, h.duration_ns].iter().for_each(|v| out.extend(v.to_ne_bytes()));
     out
 }
 

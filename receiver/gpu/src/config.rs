@@ -1,5 +1,7 @@
 //! The receiver's section of the configuration, and what the program makes of it.
 
+mod nccl;
+
 use std::path::PathBuf;
 
 use component::ComponentId;
@@ -7,6 +9,7 @@ use component::config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
 
+pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};
 use crate::analyzer::Settings;
 use crate::source::Origin;
 
@@ -27,6 +30,8 @@ pub struct Config {
     pub baselines: BaselinesConfig,
     /// When a step is an outlier, and how many of them are told one by one.
     pub outliers: OutliersConfig,
+    /// How collectives are judged, traced and told.
+    pub nccl: NcclConfig,
     /// What is watched.
     pub capture: CaptureConfig,
     /// Processes that have series at a time.
@@ -130,6 +135,7 @@ impl Default for Config {
             phases: PhasesConfig::default(),
             baselines: BaselinesConfig::default(),
             outliers: OutliersConfig::default(),
+            nccl: NcclConfig::default(),
             capture: CaptureConfig::default(),
             processes_max: settings.processes_max,
             storage: None,
@@ -202,6 +208,7 @@ impl Config {
                 pids.len()
             ),
         );
+        config.nccl.check(&mut problems);
         if let Some(Err(e)) = config.storage.as_deref().map(ComponentId::parse) {
             problems.add("storage", e.to_string());
         }
@@ -222,6 +229,7 @@ impl Config {
             processes_max: self.processes_max,
             spans_burst: self.outliers.spans_burst,
             spans_per_minute: self.outliers.spans_per_minute,
+            collectives: self.nccl.settings(self.processes_max),
             steps: steps::Settings {
                 classifier: self.phases.classifier(),
                 baseline: BaselineSettings {
@@ -316,13 +324,21 @@ mod tests {
         let config = read(
             r#"{"collection_interval": "2s", "phases": {"classifier": "rules",
                 "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
-                "outliers": {"warm_up": 7, "spans_per_minute": 5}, "capture": {"trace_all": false, "pids": [7]}}"#,
+                "outliers": {"warm_up": 7, "spans_per_minute": 5},
+                "nccl": {"hang_timeout": "5s", "communicators_max": 3, "stragglers": {"lateness_min": "7ms"},
+                    "traces": {"rate": 0.5, "skew_min": "1ms", "skewed_per_minute": 2}}, "capture": {"trace_all": false, "pids": [7]}}"#,
         );
         let config = config.unwrap();
         let settings = config.settings();
         assert_eq!(settings.collection_interval_ns, 2_000_000_000);
         assert_eq!((settings.steps.baseline.warm_up, settings.spans_per_minute), (7, 5));
         assert_eq!(settings.steps.baseline.key, BaselineKey::PhaseAndFingerprint);
+        let collectives = settings.collectives;
+        assert_eq!((collectives.communicators_max, collectives.traces_per_minute), (3, 2));
+        assert_eq!(collectives.engine.hang_timeout_ns, 5_000_000_000);
+        assert_eq!(collectives.engine.straggler.lateness_ns_min, 7_000_000);
+        let trace = collectives.engine.trace;
+        assert_eq!((trace.rate, trace.skew_ns_min), (0.5, 1_000_000));
         let thresholds = Thresholds { decode_graph_launches_max: 3, ..Thresholds::default() };
         let rules = Classifier::Rules(Rules::try_from(thresholds).unwrap());
         assert_eq!(settings.steps.classifier, rules);
@@ -352,6 +368,11 @@ mod tests {
                 r#"{"storage": "file_storage", "source": {"recording": "x"}}"#,
                 "expected `storage` or `source::recording`",
             ),
+            (r#"{"nccl": {"communicator_max": 3}}"#, "communicators_max"),
+            (r#"{"nccl": {"communicators_max": 0}}"#, "nccl::communicators_max: 0 communicators"),
+            (r#"{"nccl": {"hang_timeout": "1ms"}}"#, "nccl::hang_timeout: 1ms is too short"),
+            (r#"{"nccl": {"traces": {"rate": 2}}}"#, "nccl::traces::rate: 2: expected a share from 0 to 1"),
+            (r#"{"nccl": {"stragglers": {"lateness_min": "-1s"}}}"#, "lateness_min"),
             (r#"{"capture": {"trace_all": false}}"#, "capture::pids: 0 processes are named"),
         ] {
             let told = read(json).unwrap_err();

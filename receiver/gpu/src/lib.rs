@@ -32,7 +32,8 @@ mod words;
 pub use analyzer::{Analyzer, Settings};
 pub use collectives::CollectiveSettings;
 pub use config::{
-    CaptureConfig, ClassifierConfig, Config, OutliersConfig, PhasesConfig, RulesConfig, SourceConfig,
+    CaptureConfig, ClassifierConfig, Config, NcclConfig, OutliersConfig, PhasesConfig, RulesConfig,
+    SourceConfig, StragglersConfig, TracesConfig,
 };
 pub use keep::{Change, Kept, Left, Unkept};
 pub use receiver::{FACTORY, receiver, receiver_with_storage};

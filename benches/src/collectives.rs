@@ -1,0 +1,139 @@
+//! The records of a node whose ranks run collectives and wait for them, as the kernel would write them.
+
+use event::{ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
+use table::fold::COUNTERS;
+use table::record::{Header, Kind, NOT_SEEN};
+
+use crate::records;
+
+/// Ranks, a process each.
+pub const RANKS: u32 = 8;
+/// Collectives before each wait: the buckets of one backward pass.
+const BUCKET: u64 = 8;
+const COMM: u64 = 0x7f00_0000_5000;
+const STREAM: u64 = 0x7f00_0000_7000;
+/// From one collective to the next, ns: all ranks together make some 20,000 a second.
+const PERIOD_NS: u64 = 400_000;
+
+/// A node.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    collectives: u64,
+}
+
+impl Node {
+    /// Each rank will run so many collectives.
+    pub fn new(collectives: u64) -> Node {
+        Node { collectives }
+    }
+
+    /// What comes before the first collective.
+    pub fn begin(&self) -> Vec<Event> {
+        let mut events =
+            vec![Event::Clock(ClockOffsets { at_ns: 1, to_unix_ns: 1 << 60, to_boottime_ns: 0 })];
+        for rank in 0..RANKS {
+            let info = ProcessInfo { process: process(rank), at_ns: 1, ..ProcessInfo::default() };
+            events.push(Event::Process(Box::new(info)));
+            let mut told =
+                event::Told { header: header("ncclCommInitRank", rank, 1_000, 1_000), ..Default::default() };
+            told.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
+            (told.entry, told.exit) = (vec![7; 128], COMM.to_le_bytes().to_vec());
+            events.push(Event::Told(told));
+        }
+        events
+    }
+
+    /// All records, in the order of their returns; the last rank comes `late_ns` later than the others to each first
+    /// collective of a bucket.
+    pub fn ring(&self, late_ns: u64) -> Vec<Vec<u8>> {
+        let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut at_ns = 1_000_000_000;
+        for bucket in 0..self.collectives / BUCKET {
+            let first_ns = at_ns;
+            for n in 0..BUCKET {
+                for rank in 0..RANKS {
+                    let late = if rank == RANKS - 1 { late_ns } else { 0 };
+                    let jitter = table::fold::mix(at_ns ^ u64::from(rank)) % 50_000;
+                    let entry_ns = at_ns + late + jitter + n * PERIOD_NS;
+                    all.push((entry_ns + 8_000, told(rank, entry_ns, 8_000)));
+                }
+            }
+            let end_ns = first_ns + late_ns + BUCKET * PERIOD_NS + 500_000;
+            let waits = (0..RANKS).map(|rank| {
+                let entry_ns = first_ns + if rank == RANKS - 1 { late_ns } else { 0 } + BUCKET * PERIOD_NS;
+                (end_ns, records::bytes(&step(rank, bucket, first_ns, entry_ns, end_ns)))
+            });
+            all.extend(waits);
+            at_ns = end_ns + 100_000;
+        }
+        all.sort_by_key(|(exit_ns, _)| *exit_ns);
+        all.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+}
+
+fn process(rank: u32) -> ProcessId {
+    ProcessId { pid: 1_000 + rank, start_ns: 1 }
+}
+
+fn header(symbol: &str, rank: u32, entry_ns: u64, duration_ns: u64) -> Header {
+    let row = table::PROBES.iter().find(|probe| probe.symbol == symbol).map_or(0, |probe| probe.id);
+    let ProcessId { pid, start_ns } = process(rank);
+    Header {
+        kind: Kind::Told as u16,
+        row,
+        flags: 0,
+        pid,
+        tid: pid,
+        process_start_ns: start_ns,
+        entry_ns,
+        duration_ns,
+    }
+}
+
+/// The bytes of a told record in the ring: its fields in order, native endian.
+fn told(rank: u32, entry_ns: u64, duration_ns: u64) -> Vec<u8> {
+    let mut out = records::header_bytes(&header("ncclAllReduce", rank, entry_ns, duration_ns));
+    out.extend(0u32.to_ne_bytes());
+    out.extend((-1i32).to_ne_bytes());
+    let arguments = [0x10, 0x20, 1 << 20, 7, 0, COMM, STREAM, 0u64];
+    arguments.iter().for_each(|argument| out.extend(argument.to_ne_bytes()));
+    out.extend([0; 16]);
+    out
+}
+
+fn step(rank: u32, sequence: u64, first_ns: u64, entry_ns: u64, exit_ns: u64) -> StepRecord {
+    let mut header = header("cudaStreamSynchronize", rank, entry_ns, exit_ns - entry_ns);
+    header.kind = Kind::Step as u16;
+    let mut work = [0; COUNTERS];
+    (work[0], work[1], work[3], work[11]) = (300, 300, 40_000_000, 0x1234_5678);
+    StepRecord {
+        header,
+        stream: STREAM,
+        sequence,
+        first_ns,
+        runq_gap_ns: NOT_SEEN,
+        runq_enqueue_ns: 1_000,
+        runq_wait_ns: 0,
+        fresh: 300,
+        process_fresh: 300,
+        first_tid: header.tid,
+        device: 0,
+        work,
+        ..StepRecord::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use event::decode::{Record, decode};
+
+    use super::*;
+
+    #[test]
+    fn every_record_of_a_node_decodes() {
+        let ring = Node::new(BUCKET).ring(0);
+        let told = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::Told(_)))).count();
+        let steps = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::Step(_)))).count();
+        assert_eq!((told, steps), (BUCKET as usize * RANKS as usize, RANKS as usize));
+    }
+}
