@@ -5,7 +5,7 @@ use table::atomic::Relaxed;
 
 use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_prandom_u32};
-use table::fold::Stamp;
+use table::fold::{Cut, Stamp};
 use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
 
 use crate::maps::{self, RING};
@@ -63,9 +63,9 @@ pub struct Returned<'a> {
 
 /// A stream's step. Closes the fold even where the ring is full: the call's frame says so then.
 #[inline(always)]
-pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, flags: u32) {
+pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, cut: &Cut, flags: u32) {
     let Some(mut entry) = RING.reserve::<StepRecord>(0) else {
-        stream.finish(&returned.exit);
+        stream.finish(cut, &returned.exit);
         returned.frame.lost.store(1, Relaxed);
         return;
     };
@@ -77,7 +77,7 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, flags
     out.device = r.device;
     out.first_tid = 0;
     out.process_fresh = r.frame.process_fresh;
-    stream.close(&r.enter, &r.exit, out);
+    stream.close(cut, &r.enter, &r.exit, out);
     out.header.flags |= flags;
     entry.submit(QUIET);
     count_record();

@@ -7,15 +7,17 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
 use table::counters::Drop;
-use table::fold::{Enqueue, Snapshot, StreamFold};
-use table::record::{EventKey, FRAMES, Frame, ProcessFold, StreamKey};
+use table::cover::Cover;
+use table::fold::{Enqueue, StreamFold};
+use table::record::{FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
 use table::{Action, Cookie, Grid, Slot, cookie};
 
+use crate::cover;
 use crate::launch::begin_step;
-use crate::maps::{self, EVENTS};
+use crate::maps;
 use crate::process;
 use crate::regs::{Args, Regs, read_user};
-use crate::stream::found;
+use crate::stream::{found, is_capturing};
 use crate::task::{Task, now_ns};
 
 /// The entry program.
@@ -77,7 +79,7 @@ impl Call {
     fn enqueue(&self, stream: u64) -> Option<()> {
         let key = self.key(stream);
         let fold = maps::stream(&key)?;
-        if fold.is_capturing() {
+        if is_capturing(&key, fold) {
             fold.capture();
             return Some(());
         }
@@ -175,8 +177,14 @@ impl Call {
         if depth >= FRAMES {
             return self.count_drop(Drop::TooDeep);
         }
-        let frame = &mut thread.frames[depth & (FRAMES - 1)];
+        let ThreadFold { frames, cover, covering, .. } = thread;
+        let frame = &mut frames[depth & (FRAMES - 1)];
         self.fill(frame, sp, stream);
+        self.prepare(frame, cover);
+        if frame.closing == 1 {
+            *covering = sp;
+        }
+        frame.entry_ns = now_ns();
         thread.depth += 1;
         Some(())
     }
@@ -190,49 +198,59 @@ impl Call {
         frame.stream = stream;
         frame.closing = 0;
         frame.lost.store(0, Relaxed);
-        self.prepare(frame);
-        frame.entry_ns = now_ns();
     }
 
-    /// Snapshots are taken before the call: what another thread enqueues while this one waits is not in them.
+    /// How far a wait reaches is taken before the call: what another thread enqueues while this one waits is not in it.
     #[inline(always)]
-    fn prepare(&self, frame: &mut Frame) {
-        let cookie = self.cookie;
+    fn prepare(&self, frame: &mut Frame, cover: &Cover) {
+        let (cookie, pid) = (self.cookie, self.task.pid);
         let copies_back = cookie.is(Action::Copy)
             && cookie.is_blocking()
             && self.direction() as u8 == table::Direction::DeviceToHost as u8;
-        if cookie.is(Action::StreamSync) || copies_back {
-            frame.closes = self.key(frame.stream);
-            frame.closing = u64::from(found(&frame.closes).is_some_and(|s| s.begin_close()));
-        } else if cookie.is(Action::EventSync) {
-            self.prepare_event_sync(frame);
+        let asks_stream = cookie.is(Action::Query) && cookie.stream().0 != 0;
+        if cookie.is(Action::StreamDestroy) {
+            frame.closing = u64::from(cover::take_last(&self.key(frame.stream), cover));
+        } else if cookie.is(Action::StreamSync) || copies_back || asks_stream {
+            cover::take(&self.key(frame.stream), 0, cover);
+            frame.closing = u64::from(cover::enter(pid, cover));
+        } else if cookie.is(Action::EventSync) || cookie.is(Action::Query) {
+            self.prepare_event_wait(frame, cover);
         } else if cookie.is(Action::DeviceSync) {
             self.prepare_device_sync(frame);
         } else if cookie.is(Action::EventRecord) {
-            self.record_event(frame);
+            cover::record(&self.key(frame.stream), frame.handle, cover);
+        } else if cookie.is(Action::StreamWait) {
+            if let Some(event) = cover::event(pid, frame.handle) {
+                cover::wait(&self.key(frame.stream), event);
+            }
+        } else if cookie.is(Action::EventDestroy) {
+            // Before the call: behind it another thread may have made an event at the same address.
+            cover::forget_event(pid, frame.handle);
         }
         if frame.closing != 0 {
-            frame.runq_ns = crate::task::runq_ns();
-            let process = process::find(&self.task);
-            let fresh =
-                |p: &ProcessFold| process::enqueued(p, self.task.pid).wrapping_sub(p.seen.load(Relaxed));
-            frame.process_fresh = process.map_or(0, fresh);
+            self.note_process(frame);
         }
     }
 
     #[inline(always)]
-    fn prepare_event_sync(&self, frame: &mut Frame) {
-        let Some(snapshot) = EVENTS.get_ptr(&self.event(frame.handle)) else {
-            if let Some(counters) = maps::counters() {
-                counters.unknown_events.fetch_add(1, Relaxed);
+    fn note_process(&self, frame: &mut Frame) {
+        frame.runq_ns = crate::task::runq_ns();
+        let process = process::find(&self.task);
+        let fresh = |p: &ProcessFold| process::enqueued(p, self.task.pid).wrapping_sub(p.seen.load(Relaxed));
+        frame.process_fresh = process.map_or(0, fresh);
+    }
+
+    #[inline(always)]
+    fn prepare_event_wait(&self, frame: &mut Frame, cover: &Cover) {
+        match cover::event(self.task.pid, frame.handle) {
+            Some(event) => frame.closing = u64::from(cover::enter_event(self.task.pid, event, cover)),
+            None if self.cookie.is(Action::Query) => {}
+            None => {
+                if let Some(counters) = maps::counters() {
+                    counters.unknown_events.fetch_add(1, Relaxed);
+                }
             }
-            return;
-        };
-        // SAFETY: an entry of a hash map stays readable for the length of this run, even where it is replaced.
-        let snapshot = unsafe { &*snapshot };
-        frame.closes = StreamKey { pid: self.task.pid, tid: snapshot.tid as u32, stream: snapshot.stream };
-        let closes = found(&frame.closes).is_some_and(|s| s.begin_close_at(snapshot));
-        frame.closing = u64::from(closes);
+        }
     }
 
     #[inline(always)]
@@ -250,24 +268,6 @@ impl Call {
                 }
             }
         }
-    }
-
-    #[inline(always)]
-    fn event(&self, event: u64) -> EventKey {
-        EventKey { pid: self.task.pid, pad: 0, event }
-    }
-
-    #[inline(always)]
-    fn record_event(&self, frame: &Frame) {
-        let key = self.key(frame.stream);
-        let mut snapshot = Snapshot { tid: u64::from(key.tid), stream: key.stream, ..Snapshot::default() };
-        if let Some(stream) = found(&key) {
-            if stream.is_capturing() {
-                return;
-            }
-            stream.snapshot(now_ns(), &mut snapshot);
-        }
-        let _ = EVENTS.insert(&self.event(frame.handle), &snapshot, 0);
     }
 }
 

@@ -24,6 +24,7 @@ use table::{Cookie, Grid, Slot};
 use crate::maps;
 use crate::process;
 use crate::regs::{Regs, read_user, read_user_into};
+use crate::stream::is_capturing;
 use crate::task::Task;
 
 /// The entry program of launches whose return is not probed.
@@ -149,7 +150,7 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     read_stream(cookie, &regs, &mut key.stream);
     key.settle(task.tid, cookie.is_twin());
     let Some(fold) = maps::stream(&key) else { return count_dropped() };
-    if fold.is_capturing() {
+    if is_capturing(&key, fold) {
         fold.capture();
         process::count_folded(&task);
         return Some(());

@@ -6,15 +6,16 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
 use table::counters::{Counters, Drop};
-use table::fold::Stamp;
+use table::cover::Cover;
+use table::fold::{Cut, Stamp};
 use table::record::{
-    ActiveStream, EventKey, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
+    ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
 };
-use table::{Action, Cookie};
+use table::{Action, Cookie, WRONG_THREAD};
 
 use crate::emit::{self, Returned};
 use crate::enter::active_key;
-use crate::maps::{self, EVENTS, STREAMS};
+use crate::maps::{self, STREAMS};
 use crate::process;
 use crate::regs::{Regs, read_user};
 use crate::stream::found;
@@ -42,9 +43,12 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         let is_suppressed = cookie.is_driver() && thread.depth != 0;
         return if is_suppressed { None } else { count_unmatched(task.pid, task.tid) };
     };
-    let frame = &thread.frames[at];
     let (now_ns, result) = (now_ns(), regs.return_value() as u32);
     let failed = cookie.has_failed(result);
+    if cookie.is(Action::Query) {
+        answered(thread, at, &task, result);
+    }
+    let frame = &thread.frames[at];
     let key = OperationKey { pid: task.pid, row: u32::from(cookie.id()) };
     let duration_ns = now_ns.wrapping_sub(frame.entry_ns);
     match maps::hot_durations(&key).filter(|place| place.claim(&key)) {
@@ -57,7 +61,37 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         return Some(());
     }
     let device = thread.device as i32 - 1;
-    settle(&Return { cookie, task, frame, device, result, failed, is_reported, now_ns })
+    let cover = &thread.cover;
+    let covering = thread.covering;
+    settle(&Return { cookie, task, frame, cover, covering, device, result, failed, is_reported, now_ns })
+}
+
+/// A query was answered: keeps how long the thread has been asking. Only the end of such a wait closes anything, or an
+/// answer about a stream whose steps are ended so: memory pools ask for events too, in between.
+#[inline(always)]
+fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
+    let ThreadFold { poll, cover, frames, .. } = thread;
+    let frame = &mut frames[at & (FRAMES - 1)];
+    if frame.closing != 1 {
+        poll.began_ns = 0;
+        return;
+    }
+    let key = cover.own.key(task.pid);
+    let handle = if frame.handle != 0 { frame.handle } else { frame.stream };
+    let Some(stream) = found(&key) else { return };
+    let enqueued = stream.enqueued_by(task.tid);
+    if result != 0 {
+        poll.not_ready(handle, frame.entry_ns, now_ns(), enqueued);
+        frame.closing = 0;
+        return;
+    }
+    if poll.goes_on(handle, frame.entry_ns, enqueued) {
+        frame.entry_ns = poll.began_ns;
+        frame.runq_ns = NOT_SEEN;
+    } else if !stream.is_polled() {
+        frame.closing = 0;
+    }
+    poll.began_ns = 0;
 }
 
 /// The duration of an operation without a place beside the map of durations.
@@ -110,6 +144,8 @@ struct Return<'a> {
     cookie: Cookie,
     task: Task,
     frame: &'a Frame,
+    cover: &'a Cover,
+    covering: u64,
     device: i32,
     result: u32,
     failed: bool,
@@ -153,13 +189,12 @@ fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
         exit: Stamp { ns: r.now_ns, runq_ns, tid: r.task.tid },
         frame: r.frame,
     };
-    let mut closed = close(r, process, &returned);
-    if !r.failed && r.cookie.is(Action::StreamDestroy) {
-        closed = forget_stream(r, process, &returned);
+    let destroys = r.cookie.is(Action::StreamDestroy);
+    let closed = if destroys && r.failed { Outcome::Folded } else { close(r, process, &returned) };
+    if destroys && !r.failed {
+        forget_stream(r, process);
     }
-    if !r.failed {
-        apply(r);
-    }
+    apply(r);
     if !r.failed && !r.is_reported {
         return closed;
     }
@@ -180,10 +215,8 @@ fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
 fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
     match r.frame.closing {
         0 => return Outcome::Folded,
-        1 => match found(&r.frame.closes) {
-            Some(stream) if stream.has_pending_work() => emit::step(returned, &r.frame.closes, &stream, 0),
-            _ => return Outcome::Folded,
-        },
+        1 if !close_cover(r, returned) => return Outcome::Folded,
+        1 => {}
         _ => close_all(process, returned),
     }
     process.seen.store(process::enqueued(process, r.task.pid), Relaxed);
@@ -191,6 +224,38 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
         0 => Outcome::Delivered,
         _ => Outcome::RingFull,
     }
+}
+
+/// Closes the stream that was waited for, and those it waited for; false where another thread did before.
+#[inline(always)]
+fn close_cover(r: &Return<'_>, returned: &Returned<'_>) -> bool {
+    if r.covering != r.frame.sp {
+        return false;
+    }
+    let flags = match (r.cookie.is(Action::StreamDestroy), r.cookie.is(Action::Query)) {
+        (true, _) => flag::UNFINISHED,
+        (_, true) => flag::POLLED,
+        _ => 0,
+    };
+    let mut closed = close_cut(returned, &r.cover.own, flags);
+    for cut in &r.cover.waited.0 {
+        closed |= close_cut(returned, cut, flags);
+    }
+    closed != 0
+}
+
+/// One of them. Out of line: on its return the verifier forgets what it was about.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn close_cut(returned: &Returned<'_>, cut: &Cut, flags: u32) -> u64 {
+    if cut.is_empty() {
+        return 0;
+    }
+    let key = cut.key(returned.task.pid);
+    let Some(stream) = found(&key).filter(|stream| stream.closes(cut)) else { return 0 };
+    emit::step(returned, &key, &stream, cut, flags);
+    stream.set_polled(flags == flag::POLLED);
+    1
 }
 
 /// A device synchronisation returned: every stream with open work ends its step.
@@ -212,52 +277,46 @@ fn close_active(returned: &Returned<'_>, place: &ActiveStream) {
         place.taken.store(0, Relaxed);
         return;
     };
-    if stream.has_pending_work() {
-        emit::step(returned, &key, &stream, 0);
+    let cut = stream.pending();
+    if stream.closes(cut) {
+        emit::step(returned, &key, &stream, cut, 0);
+        stream.set_polled(false);
     }
     // Another thread may have enqueued while this one waited.
     place.taken.store(u64::from(stream.has_open_work()), Relaxed);
 }
 
-/// A stream is gone: what nobody waited for is a step all the same, said to be unfinished.
+/// A stream is gone. What nobody waited for was a step all the same, said to be unfinished.
 #[inline(always)]
-fn forget_stream(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
-    let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
+fn forget_stream(r: &Return<'_>, process: &ProcessFold) {
     if r.frame.stream <= 2 {
-        return Outcome::Folded;
+        return;
     }
+    let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
     if let Some(stream) = found(&key) {
-        if stream.begin_close() {
-            emit::step(returned, &key, &stream, flag::UNFINISHED);
-        }
         stream.release();
     }
     let _ = STREAMS.remove(&key);
     process::forget(process, &key);
-    match r.frame.lost.load(Relaxed) {
-        0 => Outcome::Folded,
-        _ => Outcome::RingFull,
-    }
 }
 
-/// What a successful call changes for the calls after it.
+/// What a call changes for the calls after it.
 #[inline(always)]
 fn apply(r: &Return<'_>) {
     let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
-    if r.cookie.is(Action::SetDevice) {
+    if r.cookie.is(Action::SetDevice) && !r.failed {
         set_device(r);
-    } else if r.cookie.is(Action::CaptureBegin) {
+    } else if r.cookie.is(Action::CaptureBegin) && !r.failed {
         if maps::stream(&key).is_some()
             && let Some(stream) = found(&key)
         {
-            stream.set_capturing(true);
+            stream.begin_capture();
         }
-    } else if r.cookie.is(Action::CaptureEnd) {
+    } else if r.cookie.is(Action::CaptureEnd) && r.result != WRONG_THREAD {
+        // A capture that failed is over too.
         if let Some(stream) = found(&key) {
-            stream.set_capturing(false);
+            stream.end_capture();
         }
-    } else if r.cookie.is(Action::EventDestroy) {
-        let _ = EVENTS.remove(&EventKey { pid: r.task.pid, pad: 0, event: r.frame.handle });
     }
 }
 

@@ -5,7 +5,8 @@ use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use table::counters::Counters;
-use table::fold::{Snapshot, StreamFold};
+use table::cover::Cover;
+use table::fold::StreamFold;
 use table::hot::{HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX};
 use table::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
 use table::record::{
@@ -51,7 +52,7 @@ pub static HOT_DURATIONS: Array<HotDurations> = Array::with_max_entries(HOT_DURA
 
 /// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
 #[map]
-pub static EVENTS: LruHashMap<EventKey, Snapshot> = LruHashMap::with_max_entries(16384, 0);
+pub static EVENTS: LruHashMap<EventKey, Cover> = LruHashMap::with_max_entries(8192, 0);
 
 /// Durations by process and function.
 #[map]

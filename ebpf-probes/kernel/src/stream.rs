@@ -3,7 +3,8 @@
 //! Whatever reads the fold's counters absorbs those launches first; whatever gives the next launch more to say than a
 //! sum disarms the stream's place *after* it did so, since a launch arms it first and then looks again.
 
-use table::fold::{Snapshot, Stamp, StreamFold};
+use table::cover::Waited;
+use table::fold::{Cut, Stamp, StreamFold};
 use table::hot::HotStream;
 use table::record::{StepRecord, StreamKey};
 
@@ -43,47 +44,77 @@ impl Stream<'_> {
         }
     }
 
-    /// [`StreamFold::is_capturing`].
+    /// True while what is enqueued is captured.
     #[inline(always)]
     pub fn is_capturing(&self) -> bool {
-        self.fold.is_capturing()
+        is_capturing(self.key, self.fold)
     }
 
-    /// [`StreamFold::set_capturing`].
+    /// [`StreamFold::begin_capture`].
     #[inline(always)]
-    pub fn set_capturing(&self, capturing: bool) {
-        self.fold.set_capturing(capturing);
+    pub fn begin_capture(&self) {
+        self.fold.begin_capture();
         self.disarm();
     }
 
-    /// [`StreamFold::snapshot`].
+    /// [`StreamFold::end_capture`].
     #[inline(always)]
-    pub fn snapshot(&self, ns: u64, into: &mut Snapshot) {
+    pub fn end_capture(&self) {
+        self.fold.end_capture();
+    }
+
+    /// [`StreamFold::join_capture`].
+    #[inline(always)]
+    pub fn join_capture(&self, event: &Cut) {
+        self.fold.join_capture(event);
+        self.disarm();
+    }
+
+    /// [`StreamFold::cut_capture`].
+    #[inline(always)]
+    pub fn cut_capture(&self, into: &Cut) {
+        self.fold.cut_capture(self.key, into);
+    }
+
+    /// [`StreamFold::cut`].
+    #[inline(always)]
+    pub fn cut(&self, ns: u64, into: &Cut) {
         self.absorb();
-        self.fold.snapshot(ns, into);
+        self.fold.cut(self.key, ns, into);
         self.disarm();
     }
 
-    /// [`StreamFold::begin_close`].
+    /// [`StreamFold::cut`] for a wait for the whole device; false where there is nothing to close.
     #[inline(always)]
     pub fn begin_close(&self) -> bool {
-        self.absorb();
-        let closes = self.fold.begin_close();
-        self.disarm();
-        closes
+        self.cut(0, &self.fold.pending);
+        self.fold.closes(&self.fold.pending)
     }
 
-    /// [`StreamFold::begin_close_at`].
+    /// What the stream waited for.
     #[inline(always)]
-    pub fn begin_close_at(&self, event: &Snapshot) -> bool {
-        self.absorb();
-        self.fold.begin_close_at(event)
+    pub fn waited(&self) -> &'static Waited {
+        &self.fold.waited
     }
 
-    /// [`StreamFold::has_pending_work`].
+    /// What [`Stream::begin_close`] keeps.
     #[inline(always)]
-    pub fn has_pending_work(&self) -> bool {
-        self.fold.has_pending_work()
+    pub fn pending(&self) -> &'static Cut {
+        &self.fold.pending
+    }
+
+    /// [`StreamFold::enter`]; false where the wait has nothing to close.
+    #[inline(always)]
+    pub fn enter(&self, cut: &Cut) -> bool {
+        self.absorb();
+        self.fold.enter(cut);
+        self.fold.closes(cut)
+    }
+
+    /// [`StreamFold::closes`].
+    #[inline(always)]
+    pub fn closes(&self, cut: &Cut) -> bool {
+        self.fold.closes(cut)
     }
 
     /// [`StreamFold::has_open_work`].
@@ -93,19 +124,38 @@ impl Stream<'_> {
         self.fold.has_open_work()
     }
 
+    /// [`StreamFold::enqueued_by`].
+    #[inline(always)]
+    pub fn enqueued_by(&self, tid: u32) -> u64 {
+        self.absorb();
+        self.fold.enqueued_by(tid)
+    }
+
+    /// [`StreamFold::is_polled`].
+    #[inline(always)]
+    pub fn is_polled(&self) -> bool {
+        self.fold.is_polled()
+    }
+
+    /// [`StreamFold::set_polled`].
+    #[inline(always)]
+    pub fn set_polled(&self, polled: bool) {
+        self.fold.set_polled(polled);
+    }
+
     /// [`StreamFold::close`].
     #[inline(always)]
-    pub fn close(&self, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
+    pub fn close(&self, cut: &Cut, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         self.absorb();
-        self.fold.close(enter, exit, out);
+        self.fold.close(cut, enter, exit, out);
         self.disarm();
     }
 
     /// [`StreamFold::finish`].
     #[inline(always)]
-    pub fn finish(&self, exit: &Stamp) {
+    pub fn finish(&self, cut: &Cut, exit: &Stamp) {
         self.absorb();
-        self.fold.finish(exit);
+        self.fold.finish(cut, exit);
         self.disarm();
     }
 
@@ -116,4 +166,22 @@ impl Stream<'_> {
             hot.release();
         }
     }
+}
+
+/// True while what is enqueued on the stream is captured. A stream that was drawn into the capture of another is not
+/// told of its end: it looks.
+#[inline(always)]
+pub fn is_capturing(key: &StreamKey, fold: &StreamFold) -> bool {
+    fold.is_capturing() && is_still_capturing(key.pid, fold)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn is_still_capturing(pid: u32, fold: &StreamFold) -> bool {
+    let Some(origin) = fold.joined(pid) else { return true };
+    let goes_on = maps::fold(&origin).is_some_and(|origin| fold.is_joined_to(origin));
+    if !goes_on {
+        fold.end_capture();
+    }
+    goes_on
 }

@@ -78,7 +78,8 @@ pub struct Counters {
     pub returns: AtomicU64,
     /// Event synchronisations whose event's record was not seen.
     pub unknown_events: AtomicU64,
-    /// Streams with work that a device synchronisation could not close, because it closes a bounded number.
+    /// Streams with work that a wait covers and that it will not close: of a process, and of the streams that one waited
+    /// for, a bounded number is remembered.
     pub unclosed_streams: AtomicU64,
     /// Durations not counted because the map of them was full, beside a call counted otherwise.
     pub untimed: AtomicU64,

@@ -1,19 +1,20 @@
 //! The fold: what a stream did since its last step, and how a closer turns that into one [`StepRecord`].
 //!
-//! The one idea: a stream's counters only grow. Recording an event, or entering a wait, takes a snapshot of them;
-//! the wait's return makes a step of the difference between the snapshot and the last one closed. Work enqueued
-//! ahead, behind the snapshot, thus belongs to the next step. To know when *that* work was first enqueued, time is
-//! cut into segments at every snapshot, and the last eight remember their first enqueue.
+//! The one idea: a stream's counters only grow. Recording an event, or entering a wait, takes a [`Cut`] of them; the
+//! wait's return makes a step of the difference between the cut and the last one closed. Work enqueued ahead, behind
+//! the cut, thus belongs to the next step. To know when *that* work was first enqueued, time is cut into segments,
+//! and the last eight remember their first enqueue. What other streams a wait covers is [`crate::cover`]'s.
 //!
 //! The same code runs in the kernel programs and, for traces and tests, in user space. Everything is atomic and
-//! relaxed: threads of a process may enqueue on one stream at once. Two threads that *close* one stream at the
-//! same instant are served in either order. This file knows no clock: callers bring a [`Stamp`].
+//! relaxed: threads of a process may enqueue on one stream at once. Of two threads that wait for the same work, the
+//! first to return makes its step. This file knows no clock: callers bring a [`Stamp`].
 
 use crate::atomic::{AtomicU64, Relaxed};
 
 use crate::Direction;
+use crate::cover::Waited;
 use crate::hot::HotStream;
-use crate::record::{NOT_SEEN, StepRecord, flag};
+use crate::record::{NOT_SEEN, StepRecord, StreamKey, flag};
 
 /// What a stream counts. The order is that of [`StepRecord::work`]; never reuse a place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,20 +109,70 @@ impl Mark {
     }
 }
 
-/// A stream's counters at one instant, as an event's record keeps them.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// A stream at one instant: how far an event's record reaches, and a wait.
+#[derive(Debug, Default)]
 #[repr(C)]
-pub struct Snapshot {
-    /// [`crate::record::StreamKey::tid`] of the stream.
-    pub tid: u64,
+pub struct Cut {
+    /// [`StreamKey::tid`] of the stream.
+    pub tid: AtomicU64,
     /// The stream's handle.
-    pub stream: u64,
-    /// When it was taken.
-    pub ns: u64,
-    /// The first segment behind it.
-    pub epoch: u64,
+    pub stream: AtomicU64,
+    /// When the stream was first used, ns: another one may come back under its handle. [`Cut::CAPTURED`] for an event
+    /// recorded in a capture.
+    pub born_ns: AtomicU64,
+    /// When it was taken, ns, of an event; 0 for other waits.
+    pub ns: AtomicU64,
+    /// The first segment behind it. Of an event recorded in a capture: which of the stream's captures.
+    pub epoch: AtomicU64,
+    /// Enqueues when the wait for it was entered.
+    pub entered: AtomicU64,
     /// The counters.
-    pub work: [u64; COUNTERS],
+    pub work: [AtomicU64; COUNTERS],
+}
+
+impl Cut {
+    /// The birth of no stream: the event was recorded in a capture, which `tid`, `stream` and `epoch` tell.
+    pub const CAPTURED: u64 = u64::MAX;
+
+    /// True where there is nothing before it.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.work[0].load(Relaxed) == 0
+    }
+
+    /// True where it is of this stream, or of one that had its handle.
+    #[inline(always)]
+    pub fn is_of(&self, key: &StreamKey) -> bool {
+        self.stream.load(Relaxed) == key.stream && self.tid.load(Relaxed) == u64::from(key.tid)
+    }
+
+    /// The stream, of this process.
+    #[inline(always)]
+    pub fn key(&self, pid: u32) -> StreamKey {
+        StreamKey { pid, tid: self.tid.load(Relaxed) as u32, stream: self.stream.load(Relaxed) }
+    }
+
+    /// Makes it one before which nothing is.
+    #[inline(always)]
+    pub fn clear(&self, key: &StreamKey) {
+        self.tid.store(u64::from(key.tid), Relaxed);
+        self.stream.store(key.stream, Relaxed);
+        self.born_ns.store(0, Relaxed);
+        self.work[0].store(0, Relaxed);
+    }
+
+    /// Makes it the same as `other`.
+    #[inline(always)]
+    pub fn copy(&self, other: &Cut) {
+        let to = [&self.tid, &self.stream, &self.born_ns, &self.ns, &self.epoch, &self.entered];
+        let from = [&other.tid, &other.stream, &other.born_ns, &other.ns, &other.epoch, &other.entered];
+        for (to, from) in to.into_iter().zip(from) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        for (to, from) in self.work.iter().zip(&other.work) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    }
 }
 
 /// A stream.
@@ -131,8 +182,10 @@ pub struct StreamFold {
     work: [AtomicU64; COUNTERS],
     /// The counters up to which steps are closed.
     closed: [AtomicU64; COUNTERS],
-    /// The counters up to which the closer under way will close.
-    pending: [AtomicU64; COUNTERS],
+    /// How far a wait for the whole device reaches, while one is under way.
+    pub pending: Cut,
+    /// What the stream waited for.
+    pub waited: Waited,
     /// The first enqueue of each of the last segments, by epoch modulo [`SEGMENTS`].
     first: [Mark; SEGMENTS],
     /// The first enqueue that no step has yet.
@@ -141,20 +194,22 @@ pub struct StreamFold {
     is_oldest_late: AtomicU64,
     /// The segment now open.
     epoch: AtomicU64,
-    /// The first segment behind the closer under way.
-    pending_epoch: AtomicU64,
-    /// When the event was recorded that the closer under way waits for.
-    pending_recorded_ns: AtomicU64,
-    /// Enqueues between the previous closer's return and the entry of the one under way.
-    pending_fresh: AtomicU64,
     /// The previous closer's return.
     exit: Mark,
     /// Enqueues when the previous closer returned.
     seen: AtomicU64,
     /// Steps closed.
     sequence: AtomicU64,
-    /// 1 while what is enqueued is captured into a graph.
+    /// When it was first used, ns.
+    born_ns: AtomicU64,
+    /// 1 while what is enqueued is captured into a graph, 2 while it is by another stream's capture.
     capturing: AtomicU64,
+    /// 1 where the last step was ended by a thread that polled.
+    polled: AtomicU64,
+    /// Captures begun on this stream.
+    captures: AtomicU64,
+    /// Of another stream's capture: that stream, and which of its captures.
+    joined: [AtomicU64; 3],
 }
 
 /// One call that enqueues work.
@@ -199,16 +254,62 @@ impl StreamFold {
         &self.first[(self.epoch.load(Relaxed) as usize) & (SEGMENTS - 1)]
     }
 
-    /// True while calls are captured into a graph: they are not work, [`StreamFold::capture`] counts them.
+    /// True while calls are captured into a graph: they are not work, [`StreamFold::capture`] counts them. Where
+    /// another stream's capture is told by [`StreamFold::joined`], that must be under way still.
     #[inline(always)]
     pub fn is_capturing(&self) -> bool {
         self.capturing.load(Relaxed) != 0
     }
 
-    /// From here on calls are captured, or are not.
+    /// A capture begins.
     #[inline(always)]
-    pub fn set_capturing(&self, capturing: bool) {
-        self.capturing.store(u64::from(capturing), Relaxed);
+    pub fn begin_capture(&self) {
+        self.captures.fetch_add(1, Relaxed);
+        self.capturing.store(1, Relaxed);
+    }
+
+    /// A capture ended, this stream's or the one it was drawn into.
+    #[inline(always)]
+    pub fn end_capture(&self) {
+        self.capturing.store(0, Relaxed);
+    }
+
+    /// The stream waits for an event that was recorded in a capture: what is enqueued belongs to that capture.
+    #[inline(always)]
+    pub fn join_capture(&self, event: &Cut) {
+        if self.capturing.load(Relaxed) != 1 {
+            for (to, from) in self.joined.iter().zip([&event.tid, &event.stream, &event.epoch]) {
+                to.store(from.load(Relaxed), Relaxed);
+            }
+            self.capturing.store(2, Relaxed);
+        }
+    }
+
+    /// The stream, of this process, whose capture this one was drawn into.
+    #[inline(always)]
+    pub fn joined(&self, pid: u32) -> Option<StreamKey> {
+        let [tid, stream, _] = &self.joined;
+        let key = StreamKey { pid, tid: tid.load(Relaxed) as u32, stream: stream.load(Relaxed) };
+        if self.capturing.load(Relaxed) == 2 { Some(key) } else { None }
+    }
+
+    /// True where the capture that this stream was drawn into is `origin`'s and goes on.
+    #[inline(always)]
+    pub fn is_joined_to(&self, origin: &StreamFold) -> bool {
+        origin.capturing.load(Relaxed) == 1 && origin.captures.load(Relaxed) == self.joined[2].load(Relaxed)
+    }
+
+    /// An event is recorded while the stream, which `key` names, is captured: it draws those that wait for it in.
+    #[inline(always)]
+    pub fn cut_capture(&self, key: &StreamKey, into: &Cut) {
+        into.clear(key);
+        into.born_ns.store(Cut::CAPTURED, Relaxed);
+        into.epoch.store(self.captures.load(Relaxed), Relaxed);
+        if self.capturing.load(Relaxed) == 2 {
+            for (to, from) in [&into.tid, &into.stream, &into.epoch].into_iter().zip(&self.joined) {
+                to.store(from.load(Relaxed), Relaxed);
+            }
+        }
     }
 
     /// Counts a call that is captured instead of enqueued.
@@ -227,6 +328,9 @@ impl StreamFold {
     #[inline(always)]
     pub fn begin(&self, now: &Stamp) {
         self.open_segment().set(now);
+        if self.born_ns.load(Relaxed) == 0 {
+            self.born_ns.store(now.ns, Relaxed);
+        }
         if self.oldest.ns.load(Relaxed) == 0 {
             self.oldest.set(now);
         }
@@ -254,6 +358,29 @@ impl StreamFold {
             0 => self.open_segment().tid.load(Relaxed),
             closer => closer,
         }
+    }
+
+    /// What tells whether a thread enqueued anything: the same number again where it did not. Others may make it grow
+    /// where the stream is neither's own.
+    #[inline(always)]
+    pub fn enqueued_by(&self, tid: u32) -> u64 {
+        let foreign = self.work[Counter::Foreign as usize].load(Relaxed);
+        match self.own_thread() == u64::from(tid) {
+            true => self.enqueues().wrapping_sub(foreign),
+            false => foreign,
+        }
+    }
+
+    /// True where the stream's last step was ended by a thread that polled.
+    #[inline(always)]
+    pub fn is_polled(&self) -> bool {
+        self.polled.load(Relaxed) != 0
+    }
+
+    /// The stream's step is ended by a thread that polls, or by one that waits.
+    #[inline(always)]
+    pub fn set_polled(&self, polled: bool) {
+        self.polled.store(u64::from(polled), Relaxed);
     }
 
     /// Takes over the launches that were counted beside the fold.
@@ -305,69 +432,58 @@ impl StreamFold {
         self.add(Counter::BytesFilled, call.bytes);
     }
 
-    /// An event is recorded: keeps the counters in `into` and opens the next segment.
+    /// Keeps how far the stream, which `key` names, has come in `into`; at `ns` for an event, 0 for other waits. What is
+    /// enqueued from here on is of another segment.
     #[inline(always)]
-    pub fn snapshot(&self, ns: u64, into: &mut Snapshot) {
-        let epoch = self.epoch.load(Relaxed).wrapping_add(1);
-        self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
-        self.epoch.store(epoch, Relaxed);
-        into.ns = ns;
-        into.epoch = epoch;
-        for (at, value) in into.work.iter_mut().enumerate() {
-            *value = self.count(at);
+    pub fn cut(&self, key: &StreamKey, ns: u64, into: &Cut) {
+        let mut epoch = self.epoch.load(Relaxed);
+        // A segment without work need not end.
+        if !self.is_fresh() {
+            epoch = epoch.wrapping_add(1);
+            self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
+            self.epoch.store(epoch, Relaxed);
+        }
+        into.tid.store(u64::from(key.tid), Relaxed);
+        into.stream.store(key.stream, Relaxed);
+        into.born_ns.store(self.born_ns.load(Relaxed), Relaxed);
+        into.ns.store(ns, Relaxed);
+        into.epoch.store(epoch, Relaxed);
+        into.entered.store(self.enqueues(), Relaxed);
+        for (at, value) in into.work.iter().enumerate() {
+            value.store(self.count(at), Relaxed);
         }
     }
 
-    /// A closer is entered that waits for all of the stream. False where there is nothing to close: an idle poll.
+    /// True where a wait that reaches as far as `cut` has something to close. An idle poll has not, nor has the second
+    /// of two threads that waited for the same work.
     #[inline(always)]
-    pub fn begin_close(&self) -> bool {
-        if !self.has_open_work() {
-            return false;
-        }
-        let epoch = self.epoch.load(Relaxed).wrapping_add(1);
-        self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
-        self.epoch.store(epoch, Relaxed);
-        for at in 0..COUNTERS {
-            self.pending[at].store(self.count(at), Relaxed);
-        }
-        self.begin_pending(epoch, 0);
-        true
+    pub fn closes(&self, cut: &Cut) -> bool {
+        cut.born_ns.load(Relaxed) == self.born_ns.load(Relaxed)
+            && cut.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
     }
 
-    /// A closer is entered that waits for an event. False where what it covers is closed already.
+    /// A wait that reaches as far as `cut` is entered.
     #[inline(always)]
-    pub fn begin_close_at(&self, event: &Snapshot) -> bool {
-        if event.work[0] <= self.closed[0].load(Relaxed) {
-            return false;
-        }
-        for at in 0..COUNTERS {
-            self.pending[at].store(event.work[at], Relaxed);
-        }
-        self.begin_pending(event.epoch, event.ns);
-        true
+    pub fn enter(&self, cut: &Cut) {
+        cut.entered.store(self.enqueues(), Relaxed);
     }
 
+    /// The wait returned: fills `out`'s work and times, and the stream's next step begins.
     #[inline(always)]
-    fn begin_pending(&self, epoch: u64, recorded_ns: u64) {
-        self.pending_epoch.store(epoch, Relaxed);
-        self.pending_recorded_ns.store(recorded_ns, Relaxed);
-        let fresh = self.enqueues().wrapping_sub(self.seen.load(Relaxed));
-        self.pending_fresh.store(fresh, Relaxed);
-    }
-
-    /// The closer returned: fills `out`'s work and times, and the stream's next step begins.
-    #[inline(always)]
-    pub fn close(&self, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
+    pub fn close(&self, cut: &Cut, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         out.sequence = self.sequence.load(Relaxed);
         out.previous_exit_ns = self.exit.ns.load(Relaxed);
-        out.recorded_ns = self.pending_recorded_ns.load(Relaxed);
-        out.fresh = self.pending_fresh.load(Relaxed);
+        out.recorded_ns = cut.ns.load(Relaxed);
+        let (entered, seen) = (cut.entered.load(Relaxed), self.seen.load(Relaxed));
+        out.fresh = entered.saturating_sub(seen);
         for at in 0..COUNTERS {
-            let pending = self.pending[at].load(Relaxed);
-            out.work[at] = pending.wrapping_sub(self.closed[at].load(Relaxed));
+            out.work[at] = cut.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
+        }
+        if entered.wrapping_sub(cut.work[0].load(Relaxed)) >= out.work[0].wrapping_mul(2) {
+            out.header.flags |= flag::LEADS;
         }
         self.fill_times(enter, exit, out);
-        self.finish(exit);
+        self.finish(cut, exit);
     }
 
     /// True while there is work that no step has: enqueued, and not closed.
@@ -376,20 +492,13 @@ impl StreamFold {
         self.enqueues() > self.closed[0].load(Relaxed)
     }
 
-    /// True while a closer under way has something to close: two threads may wait for the same work, and the first
-    /// to return makes the step.
+    /// The wait returned and nobody can be told: the stream's next step begins all the same.
     #[inline(always)]
-    pub fn has_pending_work(&self) -> bool {
-        self.pending[0].load(Relaxed) > self.closed[0].load(Relaxed)
-    }
-
-    /// The closer returned and nobody can be told: the stream's next step begins all the same.
-    #[inline(always)]
-    pub fn finish(&self, exit: &Stamp) {
+    pub fn finish(&self, cut: &Cut, exit: &Stamp) {
         for at in 0..COUNTERS {
-            self.closed[at].store(self.pending[at].load(Relaxed), Relaxed);
+            self.closed[at].store(cut.work[at].load(Relaxed), Relaxed);
         }
-        self.find_oldest();
+        self.find_oldest(cut.epoch.load(Relaxed));
         self.seen.store(self.enqueues(), Relaxed);
         self.sequence.fetch_add(1, Relaxed);
         self.exit.set(exit);
@@ -418,16 +527,16 @@ impl StreamFold {
         out.runq_gap_ns = self.exit.runq_until(&began);
     }
 
-    /// The first enqueue behind the closer under way: of the first segment behind it that has any.
+    /// The first enqueue that is open: of the first segment from `epoch` on that has any.
     #[inline(always)]
-    fn find_oldest(&self) {
+    fn find_oldest(&self, epoch: u64) {
         self.oldest.clear();
         self.is_oldest_late.store(0, Relaxed);
         if self.enqueues() <= self.closed[0].load(Relaxed) {
             return;
         }
         let last = self.epoch.load(Relaxed);
-        let mut at = self.pending_epoch.load(Relaxed);
+        let mut at = epoch;
         if last.wrapping_sub(at) >= SEGMENTS as u64 {
             self.is_oldest_late.store(1, Relaxed);
             at = last.wrapping_sub(SEGMENTS as u64 - 1);

@@ -207,7 +207,7 @@ const _: () = {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::fold::{Counter, Stamp, StreamFold};
+    use crate::fold::{Counter, Cut, Stamp, StreamFold};
     use crate::record::StepRecord;
 
     const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
@@ -268,9 +268,10 @@ mod tests {
         }
         beside.absorb(&place);
         let step = |fold: &StreamFold| {
-            assert!(fold.begin_close());
-            let mut out = StepRecord::default();
-            fold.close(&at(50), &at(60), &mut out);
+            let (cut, mut out) = (Cut::default(), StepRecord::default());
+            fold.cut(&KEY, 0, &cut);
+            assert!(fold.closes(&cut));
+            fold.close(&cut, &at(50), &at(60), &mut out);
             out
         };
         let (a, b) = (step(&beside), step(&straight));

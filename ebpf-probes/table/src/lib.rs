@@ -12,6 +12,7 @@
 pub mod atomic;
 pub mod cookie;
 pub mod counters;
+pub mod cover;
 pub mod fold;
 pub mod histogram;
 pub mod hot;
@@ -25,4 +26,4 @@ pub use probe::{
     Action, Api, Behind, Bytes, Direction, Grid, Library, Memory, Probe, Slot, Told, Way, Wiring,
 };
 pub use probes::{PROBES, attach_points, row};
-pub use rules::NOT_READY;
+pub use rules::{NOT_READY, WRONG_THREAD};

@@ -55,7 +55,7 @@ pub enum Action {
     DeviceSync = 9,
     /// Records the event `handle` on a stream: takes a snapshot of the stream.
     EventRecord = 10,
-    /// Asks whether `handle` is done. "Not ready" is an answer, not an error.
+    /// Asks whether the event `handle`, or the stream, is done. "Not ready" is an answer, not an error.
     Query = 11,
     /// The event `handle` is gone; its address may come back as another event.
     EventDestroy = 12,
@@ -73,6 +73,8 @@ pub enum Action {
     Create = 18,
     /// Told whole: one record a call, with its arguments and what stood behind them ([`Told`]).
     Tell = 19,
+    /// The stream waits for the event `handle`: a wait for the stream covers what the event does.
+    StreamWait = 20,
 }
 
 /// Where an argument stands: 0 nowhere, n the n-th C argument.

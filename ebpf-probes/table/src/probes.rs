@@ -8,7 +8,7 @@
 use crate::Cookie;
 use crate::probe::Action::{
     Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, Tell, Time,
+    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, StreamWait, Tell, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
@@ -75,8 +75,8 @@ pub static PROBES: &[Probe] = &[
         .stream(2),
     cudart(34, "cudaEventSynchronize", EventSync).handle(1),
     cudart(35, "cudaEventQuery", Query).handle(1),
-    cudart(36, "cudaStreamQuery", Query).twin("cudaStreamQuery_ptsz").handle(1),
-    cudart(37, "cudaStreamWaitEvent", Time).twin("cudaStreamWaitEvent_ptsz").stream(1).handle(2),
+    cudart(36, "cudaStreamQuery", Query).twin("cudaStreamQuery_ptsz").stream(1),
+    cudart(37, "cudaStreamWaitEvent", StreamWait).twin("cudaStreamWaitEvent_ptsz").stream(1).handle(2),
     // CUDA runtime: graphs, streams, events, devices.
     cudart(40, "cudaStreamBeginCapture", CaptureBegin).twin("cudaStreamBeginCapture_ptsz").stream(1),
     cudart(41, "cudaStreamEndCapture", CaptureEnd).twin("cudaStreamEndCapture_ptsz").stream(1).handle(2),
@@ -151,13 +151,14 @@ pub static PROBES: &[Probe] = &[
     cuda(133, "cuEventRecordWithFlags", EventRecord).twin("cuEventRecordWithFlags_ptsz").handle(1).stream(2),
     cuda(134, "cuEventSynchronize", EventSync).handle(1),
     cuda(135, "cuEventQuery", Query).handle(1),
-    cuda(136, "cuStreamQuery", Query).twin("cuStreamQuery_ptsz").handle(1),
+    cuda(136, "cuStreamQuery", Query).twin("cuStreamQuery_ptsz").stream(1),
     cuda(137, "cuStreamBeginCapture_v2", CaptureBegin).twin("cuStreamBeginCapture_v2_ptsz").stream(1),
     cuda(138, "cuStreamEndCapture", CaptureEnd).twin("cuStreamEndCapture_ptsz").stream(1).handle(2),
     cuda(139, "cuGraphInstantiateWithFlags", Create).handle(1),
     cuda(140, "cuGraphExecDestroy", Report).handle(1),
     cuda(141, "cuStreamDestroy_v2", StreamDestroy).stream(1),
     cuda(142, "cuEventDestroy_v2", EventDestroy).handle(1),
+    cuda(143, "cuStreamWaitEvent", StreamWait).twin("cuStreamWaitEvent_ptsz").stream(1).handle(2),
     // HIP.
     hip(150, "hipLaunchKernel", Launch).twin("hipLaunchKernel_spt").grid(Grid::Dim3).stream(8),
     hip(151, "hipExtLaunchKernel", Launch).grid(Grid::Dim3).stream(8),
@@ -181,8 +182,8 @@ pub static PROBES: &[Probe] = &[
     hip(173, "hipEventRecordWithFlags", EventRecord).handle(1).stream(2),
     hip(174, "hipEventSynchronize", EventSync).handle(1),
     hip(175, "hipEventQuery", Query).handle(1),
-    hip(176, "hipStreamQuery", Query).twin("hipStreamQuery_spt").handle(1),
-    hip(177, "hipStreamWaitEvent", Time).twin("hipStreamWaitEvent_spt").stream(1).handle(2),
+    hip(176, "hipStreamQuery", Query).twin("hipStreamQuery_spt").stream(1),
+    hip(177, "hipStreamWaitEvent", StreamWait).twin("hipStreamWaitEvent_spt").stream(1).handle(2),
     hip(178, "hipStreamBeginCapture", CaptureBegin).twin("hipStreamBeginCapture_spt").stream(1),
     hip(179, "hipStreamEndCapture", CaptureEnd).twin("hipStreamEndCapture_spt").stream(1).handle(2),
     hip(180, "hipGraphInstantiate", Create).handle(1),
@@ -383,6 +384,7 @@ mod tests {
                     | EventSync
                     | EventRecord
                     | EventDestroy
+                    | StreamWait
                     | GraphLaunch
                     | CaptureEnd
                     | Create
@@ -390,7 +392,7 @@ mod tests {
             );
             assert!(!needs_handle || w.handle != Slot::NONE, "{}: no handle", p.symbol);
             assert!(
-                !matches!(p.action, StreamSync | StreamDestroy) || w.stream != Slot::NONE,
+                !matches!(p.action, StreamSync | StreamDestroy | StreamWait) || w.stream != Slot::NONE,
                 "{}",
                 p.symbol
             );

@@ -4,6 +4,7 @@
 
 use crate::atomic::{AtomicU64, Relaxed};
 
+use crate::cover::Cover;
 use crate::fold::COUNTERS;
 use crate::histogram::Durations;
 
@@ -60,6 +61,10 @@ pub mod flag {
     pub const UNFINISHED: u32 = 1;
     /// The step's first enqueue was further back than is remembered: `first_ns` is the oldest known.
     pub const FIRST_UNKNOWN: u32 = 2;
+    /// When its closer was entered, twice as much and more was enqueued behind it.
+    pub const LEADS: u32 = 4;
+    /// The closer is a query: the thread waited by asking again and again.
+    pub const POLLED: u32 = 8;
 }
 
 /// One step's worth of work on one stream: what was enqueued, and the wait that closed it.
@@ -282,8 +287,53 @@ pub struct ThreadFold {
     pub depth: u64,
     /// The thread's current device plus one; 0 where it was never set.
     pub device: u64,
+    /// What it asks again and again.
+    pub poll: Poll,
+    /// The stack pointer of the call that `cover` is for.
+    pub covering: u64,
+    /// How far the wait under way reaches. A wait within it takes its place: the outer one then has nothing to close.
+    pub cover: Cover,
     /// Calls under way, outermost first.
     pub frames: [Frame; FRAMES],
+}
+
+/// An event or a stream that a thread asks for until it is done: its way to wait.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Poll {
+    /// The event's handle, or the stream's.
+    pub handle: u64,
+    /// When it was asked for first and not done; 0 where the thread does not wait so.
+    pub began_ns: u64,
+    /// When it was last asked for.
+    pub last_ns: u64,
+    /// What the thread had enqueued by then, see [`crate::fold::StreamFold::enqueued_by`].
+    pub enqueued: u64,
+}
+
+impl Poll {
+    /// A thread that asks so seldom does something else in between: PyTorch's watchdog of collectives asks every 100 ms.
+    pub const PAUSE_NS: u64 = 10_000_000;
+
+    /// True where the thread, asking for `handle` at `ns` with so much enqueued, goes on waiting for it.
+    #[inline(always)]
+    pub fn goes_on(&self, handle: u64, ns: u64, enqueued: u64) -> bool {
+        self.began_ns != 0
+            && self.handle == handle
+            && self.enqueued == enqueued
+            && ns.wrapping_sub(self.last_ns) <= Poll::PAUSE_NS
+    }
+
+    /// It was not done.
+    #[inline(always)]
+    pub fn not_ready(&mut self, handle: u64, entry_ns: u64, exit_ns: u64, enqueued: u64) {
+        if !self.goes_on(handle, entry_ns, enqueued) {
+            self.began_ns = entry_ns;
+            self.handle = handle;
+            self.enqueued = enqueued;
+        }
+        self.last_ns = exit_ns;
+    }
 }
 
 /// A call under way. Only its own thread touches it.
@@ -304,14 +354,12 @@ pub struct Frame {
     pub bytes: u64,
     /// The row's stream.
     pub stream: u64,
-    /// 1 where the return closes the stream `closes`, 2 where it closes all.
+    /// 1 where the return closes what [`ThreadFold::cover`] says, 2 where it closes all.
     pub closing: u64,
     /// What the whole process had enqueued at entry since its previous closer.
     pub process_fresh: u64,
     /// 1 where a step's record found no room. Here, in a map, since the verifier follows both values of a variable.
     pub lost: AtomicU64,
-    /// The stream that the return closes.
-    pub closes: StreamKey,
 }
 
 /// What is known of a thread that makes calls which are told.
@@ -391,6 +439,25 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_waits_by_polling_while_it_asks_for_the_same_often_and_enqueues_nothing() {
+        let asked = |handle, entry_ns, enqueued| {
+            let mut poll = Poll::default();
+            assert!(!poll.goes_on(7, 100, 3), "it never asked");
+            poll.not_ready(7, 100, 110, 3);
+            poll.not_ready(7, 200, 210, 3);
+            assert_eq!(poll.began_ns, 100);
+            let goes_on = poll.goes_on(handle, entry_ns, enqueued);
+            poll.not_ready(handle, entry_ns, entry_ns + 10, enqueued);
+            assert_eq!(poll.began_ns, if goes_on { 100 } else { entry_ns });
+            goes_on
+        };
+        assert!(asked(7, 300, 3));
+        assert!(!asked(8, 300, 3), "another event");
+        assert!(!asked(7, 300, 4), "work in between");
+        assert!(asked(7, 210 + Poll::PAUSE_NS, 3) && !asked(7, 211 + Poll::PAUSE_NS, 3));
+    }
 
     #[test]
     fn a_handle_means_the_stream_that_the_header_says() {

@@ -8,6 +8,10 @@ use crate::probe::Action;
 /// `cudaErrorNotReady`, `CUDA_ERROR_NOT_READY` and `hipErrorNotReady`: the answer "no" of a query.
 pub const NOT_READY: u32 = 600;
 
+/// `cudaErrorStreamCaptureWrongThread`, `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD` and `hipErrorStreamCaptureWrongThread`:
+/// the capture goes on.
+pub const WRONG_THREAD: u32 = 908;
+
 /// A set of actions: a bit each, by their numbers.
 #[derive(Clone, Copy)]
 struct Set(u32);
@@ -23,15 +27,11 @@ const REPORTED: Set = Set::of(&[
 ]);
 const WRITING: Set = Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd]);
 
-const CHANGING: Set = Set::of(&[
-    Action::StreamDestroy,
-    Action::CaptureBegin,
-    Action::CaptureEnd,
-    Action::SetDevice,
-    Action::EventDestroy,
-]);
+const CHANGING: Set =
+    Set::of(&[Action::StreamDestroy, Action::CaptureBegin, Action::CaptureEnd, Action::SetDevice]);
 
-const ORDERING: Set = Set::of(&[Action::EventRecord, Action::EventDestroy, Action::CaptureBegin]);
+const ORDERING: Set =
+    Set::of(&[Action::EventRecord, Action::StreamWait, Action::EventDestroy, Action::CaptureBegin]);
 
 impl Set {
     const fn of(actions: &[Action]) -> Set {
@@ -73,7 +73,7 @@ impl Cookie {
         ENQUEUEING.holds(self.action())
     }
 
-    /// True where a successful call changes what later calls mean.
+    /// True where the return of a call changes what later calls mean.
     #[inline(always)]
     pub const fn changes_state(self) -> bool {
         CHANGING.holds(self.action())
@@ -83,8 +83,7 @@ impl Cookie {
     /// whose collectives are told, since they run on streams of their own.
     #[inline(always)]
     pub const fn orders_streams(self) -> bool {
-        let waits = self.is(Action::Time) && self.stream().0 != 0 && self.handle().0 != 0;
-        ORDERING.holds(self.action()) || waits
+        ORDERING.holds(self.action())
     }
 
     /// [`Action::is_reported`] of the row.

@@ -221,7 +221,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
 
 #[cfg(test)]
 mod tests {
-    use table::fold::Snapshot;
+    use table::cover::Cover;
 
     use super::*;
 
@@ -251,7 +251,7 @@ mod tests {
             ("CALLERS", size_of::<Caller>()),
             ("COUNTERS", size_of::<Counters>()),
             ("DURATIONS", size_of::<OperationFold>()),
-            ("EVENTS", size_of::<Snapshot>()),
+            ("EVENTS", size_of::<Cover>()),
             ("PROCESSES", size_of::<ProcessFold>()),
             ("HOT_DURATIONS", size_of::<HotDurations>()),
             ("HOT_PROCESSES", size_of::<HotProcess>()),

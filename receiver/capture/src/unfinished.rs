@@ -1,7 +1,7 @@
 //! Steps that nothing will close any more: what a stream's fold still holds when its process is gone.
 
 use event::{ProcessId, StepRecord};
-use table::fold::{Stamp, StreamFold};
+use table::fold::{Cut, Stamp, StreamFold};
 use table::hot::HotStream;
 use table::record::{Kind, NOT_SEEN, StreamKey, flag};
 
@@ -46,12 +46,14 @@ pub fn unfinished_step(
     fold: &StreamFold,
     at_ns: u64,
 ) -> Option<StepRecord> {
-    if !fold.begin_close() {
+    let cut = Cut::default();
+    fold.cut(&stream_key(key), 0, &cut);
+    if !fold.closes(&cut) {
         return None;
     }
     let now = Stamp { ns: at_ns, runq_ns: NOT_SEEN, tid: 0 };
     let mut step = StepRecord::default();
-    fold.close(&now, &now, &mut step);
+    fold.close(&cut, &now, &now, &mut step);
     step.header.kind = Kind::Step as u16;
     step.header.flags |= flag::UNFINISHED;
     (step.header.pid, step.header.tid) = (process.pid, step.first_tid);

@@ -8,6 +8,7 @@
 //! event ends, on every stream of the process, what was enqueued before that stream's latest record; on a stream
 //! that records no event, all of it. Reading traces is left to [`crate::trace`].
 
+mod cover;
 mod enter;
 mod leave;
 mod process;
@@ -21,7 +22,7 @@ use table::record::{FRAMES, StreamKey};
 
 use self::leave::Frame;
 use self::process::Process;
-use self::state::{Snapshots, Stream, Thread};
+use self::state::{Recorded, Stream, Thread};
 use crate::call::Call;
 use crate::{Account, Event, ProcessId};
 
@@ -33,7 +34,7 @@ pub struct Bounds {
     /// Streams. Full: [`Drop::StreamsFull`].
     pub streams: usize,
     /// Recorded events. Full: the one recorded longest ago is forgotten; a wait for it counts as unknown.
-    pub snapshots: usize,
+    pub events: usize,
     /// Threads, each with [`FRAMES`] calls under way. Full: [`Drop::ThreadsFull`], [`Drop::TooDeep`].
     pub threads: usize,
     /// Durations by process and row. Full: [`Account::untimed`].
@@ -42,7 +43,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Bounds { processes: 1024, streams: 16384, snapshots: 16384, threads: 32768, durations: 8192 }
+        Bounds { processes: 1024, streams: 16384, events: 8192, threads: 32768, durations: 8192 }
     }
 }
 
@@ -52,7 +53,7 @@ pub struct Folder {
     bounds: Bounds,
     processes: BTreeMap<u32, Process>,
     streams: BTreeMap<StreamKey, Stream>,
-    snapshots: Snapshots,
+    recorded: Recorded,
     threads: BTreeMap<(u32, u32), Thread>,
     /// Streams known to record events, sooner or later.
     recording: BTreeSet<StreamKey>,
@@ -73,7 +74,7 @@ impl Folder {
             bounds,
             processes: BTreeMap::new(),
             streams: BTreeMap::new(),
-            snapshots: Snapshots::new(bounds.snapshots),
+            recorded: Recorded::new(bounds.events),
             threads: BTreeMap::new(),
             recording: BTreeSet::new(),
             frames: BTreeMap::new(),
@@ -126,7 +127,7 @@ impl Folder {
         self.streams.retain(|key, _| key.pid != pid);
         self.threads.retain(|key, _| key.0 != pid);
         self.recording.retain(|key| key.pid != pid);
-        self.snapshots.forget(pid);
+        self.recorded.forget(pid);
         out.push(Event::Exit { process: process.id, at_ns });
     }
 

@@ -81,7 +81,6 @@ const BY_SYMBOL: &[(&str, Effect)] = &[
     ("MemRelease", Effect::Free),
     ("StreamCreate", Effect::StreamCreate),
     ("StreamQuery", Effect::StreamQuery),
-    ("StreamWaitEvent", Effect::StreamWaitEvent),
 ];
 
 impl Effect {
@@ -110,6 +109,7 @@ impl Effect {
             Action::CaptureBegin => Effect::CaptureBegin,
             Action::CaptureEnd => Effect::CaptureEnd,
             Action::SetDevice => Effect::SetDevice,
+            Action::StreamWait => Effect::StreamWaitEvent,
             Action::Time | Action::Query | Action::Report | Action::Create => Effect::by_symbol(probe.symbol),
             Action::Tell => Effect::Nothing,
         }

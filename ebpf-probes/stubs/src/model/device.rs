@@ -186,9 +186,7 @@ impl Device {
     }
 
     fn stream(&mut self, call: &Call, at: &Moment) -> Option<&mut Stream> {
-        // A query's row names the stream as its handle.
-        let named = if call.effect == Effect::StreamQuery { call.handle } else { call.stream };
-        let key = StreamKey::of(0, at.tid, named, at.is_twin);
+        let key = StreamKey::of(0, at.tid, call.stream, at.is_twin);
         match key.stream {
             0 => self.streams.find(default_handle(key), true),
             handle => self.streams.find(handle, self.lenient),

@@ -16,24 +16,26 @@ fn launch(fold: &StreamFold, ns: u64, threads: u64) {
     fold.launch(7, &Enqueue { threads, identity: 0x1000, bytes: 0 });
 }
 
-fn close(fold: &StreamFold, enter: u64, exit: u64) -> StepRecord {
+const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
+
+fn close(fold: &StreamFold, cut: &Cut, enter: u64, exit: u64) -> Option<StepRecord> {
     let mut out = StepRecord::default();
-    fold.close(&at(enter), &at(exit), &mut out);
-    out
+    fold.closes(cut).then(|| fold.close(cut, &at(enter), &at(exit), &mut out)).map(|()| out)
 }
 
 fn sync(fold: &StreamFold, enter: u64, exit: u64) -> Option<StepRecord> {
-    fold.begin_close().then(|| close(fold, enter, exit))
+    close(fold, &record(fold, 0), enter, exit)
 }
 
-fn event_sync(fold: &StreamFold, event: &Snapshot, enter: u64, exit: u64) -> Option<StepRecord> {
-    fold.begin_close_at(event).then(|| close(fold, enter, exit))
+fn event_sync(fold: &StreamFold, event: &Cut, enter: u64, exit: u64) -> Option<StepRecord> {
+    fold.enter(event);
+    close(fold, event, enter, exit)
 }
 
-fn record(fold: &StreamFold, ns: u64) -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    fold.snapshot(ns, &mut snapshot);
-    snapshot
+fn record(fold: &StreamFold, ns: u64) -> Cut {
+    let cut = Cut::default();
+    fold.cut(&KEY, ns, &cut);
+    cut
 }
 
 fn launches(step: &StepRecord) -> u64 {
@@ -82,7 +84,7 @@ fn work_enqueued_ahead_belongs_to_the_next_step() {
             assert_eq!(launches(&done), step, "launches of step {}", step - 1);
             assert_eq!(done.first_ns, (step - 1) * 100 + 1);
             assert_eq!(done.recorded_ns, (step - 1) * 100 + 50);
-            assert_eq!(done.header.flags, 0);
+            assert_eq!(done.header.flags & flag::FIRST_UNKNOWN, 0);
         }
     }
 }
@@ -123,7 +125,7 @@ fn a_first_enqueue_beyond_memory_is_said_to_be_unknown() {
         launch(&fold, 10 + k, 1);
         record(&fold, 10 + k);
     }
-    assert_eq!(event_sync(&fold, &event, 100, 110).unwrap().header.flags, 0);
+    assert_eq!(event_sync(&fold, &event, 100, 110).unwrap().header.flags, flag::LEADS);
     let step = sync(&fold, 120, 130).unwrap();
     assert_eq!((launches(&step), step.header.flags), (40, flag::FIRST_UNKNOWN));
     assert!((10..50).contains(&step.first_ns));
@@ -133,9 +135,9 @@ fn a_first_enqueue_beyond_memory_is_said_to_be_unknown() {
 fn work_enqueued_while_another_thread_waits_is_not_in_its_step() {
     let fold = StreamFold::default();
     launch(&fold, 1, 1);
-    assert!(fold.begin_close());
+    let cut = record(&fold, 0);
     launch(&fold, 5, 1);
-    assert_eq!(launches(&close(&fold, 2, 9)), 1);
+    assert_eq!(launches(&close(&fold, &cut, 2, 9).unwrap()), 1);
     let next = sync(&fold, 10, 11).unwrap();
     assert_eq!((launches(&next), next.first_ns), (1, 5));
 }
@@ -149,6 +151,78 @@ fn fresh_counts_what_was_enqueued_since_the_previous_return() {
     let second = record(&fold, 4);
     assert_eq!(event_sync(&fold, &first, 5, 6).unwrap().fresh, 2);
     assert_eq!(event_sync(&fold, &second, 7, 8).unwrap().fresh, 0);
+}
+
+/// What a wait would close was kept in the stream: a second thread that waited for less made the first one's step its
+/// own, and the rest of it fell to the next.
+#[test]
+fn two_waits_under_way_at_once_close_what_each_of_them_covers() {
+    let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    let less = record(&fold, 2);
+    launch(&fold, 3, 1);
+    let more = record(&fold, 4);
+    launch(&fold, 5, 1);
+    assert_eq!(launches(&event_sync(&fold, &more, 6, 9).unwrap()), 2);
+    assert!(event_sync(&fold, &less, 7, 10).is_none());
+    assert_eq!(launches(&sync(&fold, 11, 12).unwrap()), 1);
+}
+
+#[test]
+fn segments_without_work_do_not_hide_the_first_enqueue() {
+    let fold = StreamFold::default();
+    launch(&fold, 1, 1);
+    let event = record(&fold, 2);
+    launch(&fold, 3, 1);
+    for k in 0..40 {
+        record(&fold, 4 + k);
+    }
+    event_sync(&fold, &event, 50, 51).unwrap();
+    let step = sync(&fold, 60, 61).unwrap();
+    assert_eq!((step.first_ns, step.header.flags), (3, 0));
+}
+
+/// Its counters began at 0 again, and the event of the stream that was destroyed closed more than was there.
+#[test]
+fn an_event_of_a_stream_that_was_destroyed_ends_nothing_of_one_with_its_handle() {
+    let (gone, back) = (StreamFold::default(), StreamFold::default());
+    (1..9).for_each(|ns| launch(&gone, ns, 1));
+    let event = record(&gone, 9);
+    launch(&back, 20, 1);
+    assert!(event_sync(&back, &event, 30, 40).is_none());
+    assert_eq!(launches(&sync(&back, 50, 60).unwrap()), 1);
+}
+
+#[test]
+fn a_step_says_where_much_more_was_enqueued_behind_it() {
+    for (behind, flags) in [(0, 0), (3, 0), (4, flag::LEADS), (90, flag::LEADS)] {
+        let fold = StreamFold::default();
+        (1..3).for_each(|ns| launch(&fold, ns, 1));
+        let event = record(&fold, 3);
+        (0..behind).for_each(|k| launch(&fold, 10 + k, 1));
+        assert_eq!(event_sync(&fold, &event, 100, 101).unwrap().header.flags, flags, "{behind} behind 2");
+    }
+}
+
+#[test]
+fn an_event_recorded_in_a_capture_draws_streams_into_it_until_it_ends() {
+    let (origin, side) = (StreamFold::default(), StreamFold::default());
+    origin.begin_capture();
+    let event = Cut::default();
+    origin.cut_capture(&KEY, &event);
+    assert!(event.is_empty());
+    side.join_capture(&event);
+    assert!(side.is_capturing() && side.joined(5) == Some(KEY) && side.is_joined_to(&origin));
+    // An event of the side stream draws into the same capture.
+    let other = Cut::default();
+    side.cut_capture(&StreamKey { stream: 0x200, ..KEY }, &other);
+    assert!(other.is_of(&KEY));
+    origin.join_capture(&other);
+    assert_eq!(origin.joined(5), None, "it is its own");
+    origin.end_capture();
+    assert!(!side.is_joined_to(&origin));
+    origin.begin_capture();
+    assert!(!side.is_joined_to(&origin), "another capture");
 }
 
 #[test]

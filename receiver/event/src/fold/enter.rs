@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use table::counters::Drop;
-use table::fold::{Enqueue, Snapshot, Stamp};
+use table::fold::{Cut, Enqueue, Stamp};
 use table::record::{FRAMES, NOT_SEEN, StreamKey};
-use table::{Action, Api, Direction, Probe};
+use table::{Action, Api, Direction, Probe, Slot};
 
 use super::Folder;
 use super::leave::Frame;
@@ -76,8 +76,9 @@ impl Folder {
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
             return false;
         }
-        let fold = &self.streams.entry(key).or_default().fold;
-        if fold.is_capturing() {
+        self.streams.entry(key).or_default();
+        let fold = &self.streams[&key].fold;
+        if self.is_capturing(&key, fold) {
             fold.capture();
             return true;
         }
@@ -110,70 +111,64 @@ impl Folder {
         self.entered += 1;
         self.frames.insert(
             (call.exit_ns(), Reverse(self.entered)),
-            Frame { call: *call, probe, closes, process_fresh },
+            Frame { call: *call, probe, closes, process_fresh, began_ns: call.entry_ns },
         );
     }
 
-    /// Takes the snapshots that the call needs, before it does anything: what another thread enqueues while this
-    /// one waits is not in them. Returns the streams whose step its return ends.
-    fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<StreamKey> {
+    /// How far a wait reaches is taken before the call does anything: what another thread enqueues while this one
+    /// waits is not in it. Returns what its return closes.
+    fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<Cut> {
+        let key = call.stream_key();
         match probe.action {
-            Action::StreamSync | Action::StreamDestroy => self.begin_close(vec![call.stream_key()]),
+            Action::StreamSync => self.enter_stream(&key),
             Action::Copy if probe.wiring.blocking && call.direction == Direction::DeviceToHost => {
-                self.begin_close(vec![call.stream_key()])
+                self.enter_stream(&key)
             }
-            Action::DeviceSync => {
-                let active = self.processes.get_mut(&call.process.pid).map(Process::take_active);
-                self.begin_close(active.unwrap_or_default())
+            Action::Query if probe.wiring.stream != Slot::NONE => self.enter_stream(&key),
+            Action::StreamDestroy => {
+                self.enter_cut(key.pid, &self.take_cover(&key, 0).own).into_iter().collect()
             }
-            Action::EventSync => self.begin_event_sync(call),
-            Action::EventRecord => {
-                self.record_event(call);
-                Vec::new()
-            }
+            Action::DeviceSync => self.enter_device(key.pid),
+            Action::EventSync | Action::Query => self.enter_event(call, probe),
+            Action::EventRecord => self.nothing_of(|folder| folder.record_event(call)),
+            Action::StreamWait => self.nothing_of(|folder| folder.wait_for_event(call)),
+            Action::EventDestroy => self.nothing_of(|folder| folder.forget_event(call)),
             _ => Vec::new(),
         }
     }
 
-    fn begin_close(&self, mut streams: Vec<StreamKey>) -> Vec<StreamKey> {
-        streams.retain(|key| self.streams.get(key).is_some_and(|s| s.fold.begin_close()));
-        streams
+    fn nothing_of(&mut self, change: impl FnOnce(&mut Folder)) -> Vec<Cut> {
+        change(self);
+        Vec::new()
     }
 
-    fn begin_event_sync(&mut self, call: &Call) -> Vec<StreamKey> {
+    fn enter_device(&mut self, pid: u32) -> Vec<Cut> {
+        let active = self.processes.get_mut(&pid).map(Process::take_active).unwrap_or_default();
+        active.iter().filter_map(|key| self.enter_cut(pid, &self.take_cover(key, 0).own)).collect()
+    }
+
+    fn enter_event(&mut self, call: &Call, probe: &Probe) -> Vec<Cut> {
         let pid = call.process.pid;
-        let Some(event) = call.handle else { return self.begin_untold_event_sync(pid) };
-        let Some(snapshot) = self.snapshots.get(pid, event) else {
-            self.account.unknown_events += 1;
-            return Vec::new();
+        let is_query = probe.action == Action::Query;
+        let Some(event) = call.handle else {
+            return if is_query { Vec::new() } else { self.enter_untold_event(pid) };
         };
-        let key = StreamKey { pid, tid: snapshot.tid as u32, stream: snapshot.stream };
-        let closes = self.streams.get(&key).is_some_and(|s| s.fold.begin_close_at(&snapshot));
-        if closes { vec![key] } else { Vec::new() }
-    }
-
-    fn begin_untold_event_sync(&self, pid: u32) -> Vec<StreamKey> {
-        let begins = |(key, stream): (&StreamKey, &Stream)| match &stream.latest {
-            Some(snapshot) => stream.fold.begin_close_at(snapshot).then_some(*key),
-            None if self.recording.contains(key) => None,
-            None => stream.fold.begin_close().then_some(*key),
-        };
-        self.streams.range(of_process(pid)).filter_map(begins).collect()
-    }
-
-    fn record_event(&mut self, call: &Call) {
-        let key = call.stream_key();
-        let mut snapshot = Snapshot { tid: u64::from(key.tid), stream: key.stream, ..Snapshot::default() };
-        if let Some(stream) = self.streams.get_mut(&key) {
-            if stream.fold.is_capturing() {
-                return;
+        match self.recorded.get(pid, event) {
+            Some(cover) => self.enter_cover(pid, cover),
+            None => {
+                self.account.unknown_events += u64::from(!is_query);
+                Vec::new()
             }
-            stream.fold.snapshot(call.entry_ns, &mut snapshot);
-            stream.latest = Some(snapshot);
         }
-        if let Some(event) = call.handle {
-            self.snapshots.insert(key.pid, event, snapshot);
-        }
+    }
+
+    fn enter_untold_event(&self, pid: u32) -> Vec<Cut> {
+        let reaches = |(key, stream): (&StreamKey, &Stream)| match &stream.latest {
+            Some(latest) => self.enter_cut(pid, latest),
+            None if self.recording.contains(key) => None,
+            None => self.enter_cut(pid, &self.take_cover(key, 0).own),
+        };
+        self.streams.range(of_process(pid)).filter_map(reaches).collect()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use table::fold::{Counter, Stamp};
+use table::fold::{Cut, Stamp};
 use table::record::{CallRecord, Header, Kind, NOT_SEEN, StepRecord, StreamKey, flag};
-use table::{Action, Probe};
+use table::{Action, Probe, WRONG_THREAD};
 
 use super::Folder;
 use super::enter::entry_stamp;
@@ -17,10 +17,12 @@ use crate::call::Call;
 pub(super) struct Frame {
     pub(super) call: Call,
     pub(super) probe: &'static Probe,
-    /// The streams whose step its return ends.
-    pub(super) closes: Vec<StreamKey>,
+    /// What its return closes.
+    pub(super) closes: Vec<Cut>,
     /// What the process enqueued between its previous closer's return and this call's entry.
     pub(super) process_fresh: u64,
+    /// When the wait began: before this call, where the thread has been polling.
+    pub(super) began_ns: u64,
 }
 
 /// What the steps of one closer have in common.
@@ -33,17 +35,18 @@ struct Closer {
 }
 
 impl Folder {
-    pub(super) fn leave(&mut self, frame: Frame, out: &mut Vec<Event>) {
+    pub(super) fn leave(&mut self, mut frame: Frame, out: &mut Vec<Event>) {
         let before = out.len();
         self.account.runs += 1;
         self.last_exit_ns = self.last_exit_ns.max(frame.call.exit_ns());
         let failed = frame.call.has_failed(frame.probe.action);
         self.time(&frame, failed);
         let device = self.leave_thread(&frame);
-        self.close(&frame, device, failed, out);
-        if !failed {
-            self.apply(&frame);
+        if frame.probe.action == Action::Query {
+            self.answered(&mut frame);
         }
+        self.close(&frame, device, failed, out);
+        self.apply(&frame, failed);
         if failed || frame.probe.action.is_reported() {
             out.push(Event::Call(report(&frame.call, device)));
         }
@@ -74,26 +77,51 @@ impl Folder {
         thread.device
     }
 
+    /// A query was answered: keeps how long the thread has been asking. Only the end of such a wait closes anything, or
+    /// an answer about a stream whose steps are ended so: memory pools ask for events too, in between.
+    fn answered(&mut self, frame: &mut Frame) {
+        let call = &frame.call;
+        let Some(thread) = self.threads.get_mut(&(call.process.pid, call.tid)) else { return };
+        let stream = frame.closes.first().and_then(|cut| self.streams.get(&cut.key(call.process.pid)));
+        let Some(stream) = stream else {
+            thread.poll.began_ns = 0;
+            return;
+        };
+        let handle = call.handle.unwrap_or(call.stream);
+        let enqueued = stream.fold.enqueued_by(call.tid);
+        if call.result != 0 {
+            thread.poll.not_ready(handle, call.entry_ns, call.exit_ns(), enqueued);
+            frame.closes.clear();
+            return;
+        }
+        if thread.poll.goes_on(handle, call.entry_ns, enqueued) {
+            frame.began_ns = thread.poll.began_ns;
+        } else if !stream.fold.is_polled() {
+            frame.closes.clear();
+        }
+        thread.poll.began_ns = 0;
+    }
+
     fn close(&mut self, frame: &Frame, device: i32, failed: bool, out: &mut Vec<Event>) {
         let destroys = frame.probe.action == Action::StreamDestroy;
         if frame.closes.is_empty() || (destroys && failed) {
             return;
         }
-        let mut header = header(Kind::Step, &frame.call);
-        header.flags = if destroys { flag::UNFINISHED } else { 0 };
-        let enter = entry_stamp(&frame.call);
-        let exit = Stamp { ns: frame.call.exit_ns(), ..enter };
-        let closer = Closer { header, device, process_fresh: frame.process_fresh, enter, exit };
-        for key in &frame.closes {
-            self.close_stream(key, &closer, out);
+        let before = out.len();
+        let closer = closer(frame, device);
+        for cut in &frame.closes {
+            self.close_stream(&cut.key(frame.call.process.pid), cut, &closer, out);
         }
-        if let Some(process) = self.processes.get_mut(&frame.call.process.pid) {
+        if out.len() > before
+            && let Some(process) = self.processes.get_mut(&frame.call.process.pid)
+        {
             process.seen = process.enqueues;
         }
     }
 
-    fn close_stream(&self, key: &StreamKey, closer: &Closer, out: &mut Vec<Event>) {
-        let Some(stream) = self.streams.get(key) else { return };
+    /// Two threads may wait for the same work: the first to return makes its step.
+    fn close_stream(&self, key: &StreamKey, cut: &Cut, closer: &Closer, out: &mut Vec<Event>) {
+        let Some(stream) = self.streams.get(key).filter(|stream| stream.fold.closes(cut)) else { return };
         let mut step = StepRecord {
             header: closer.header,
             stream: key.stream | if key.stream == 0 { u64::from(key.tid) << 32 } else { 0 },
@@ -101,26 +129,25 @@ impl Folder {
             process_fresh: closer.process_fresh,
             ..StepRecord::default()
         };
-        stream.fold.close(&closer.enter, &closer.exit, &mut step);
-        // Two threads that waited for the same work: the first to return made its step.
-        if step.work[Counter::Enqueues as usize] > 0 {
-            out.push(Event::Step(step));
-        }
+        stream.fold.close(cut, &closer.enter, &closer.exit, &mut step);
+        stream.fold.set_polled(closer.header.flags == flag::POLLED);
+        out.push(Event::Step(step));
     }
 
-    /// What a successful call changes for the calls after it.
-    fn apply(&mut self, frame: &Frame) {
+    /// What a call changes for the calls after it.
+    fn apply(&mut self, frame: &Frame, failed: bool) {
         let call = &frame.call;
         let key = call.stream_key();
         match (frame.probe.action, call.handle) {
-            (Action::SetDevice, Some(device)) => self.set_device(call, device),
-            (Action::CaptureBegin, _) => self.begin_capture(key),
-            (Action::CaptureEnd, _) => {
+            // A capture that failed is over too.
+            (Action::CaptureEnd, _) if call.result != WRONG_THREAD => {
                 if let Some(stream) = self.streams.get(&key) {
-                    stream.fold.set_capturing(false);
+                    stream.fold.end_capture();
                 }
             }
-            (Action::EventDestroy, Some(event)) => self.snapshots.remove(key.pid, event),
+            _ if failed => {}
+            (Action::SetDevice, Some(device)) => self.set_device(call, device),
+            (Action::CaptureBegin, _) => self.begin_capture(key),
             (Action::StreamDestroy, _) => self.forget_stream(&key),
             _ => {}
         }
@@ -134,7 +161,7 @@ impl Folder {
 
     fn begin_capture(&mut self, key: StreamKey) {
         if self.streams.len() < self.bounds.streams || self.streams.contains_key(&key) {
-            self.streams.entry(key).or_default().fold.set_capturing(true);
+            self.streams.entry(key).or_default().fold.begin_capture();
         }
     }
 
@@ -154,7 +181,7 @@ impl Folder {
     pub(super) fn close_open(&mut self, pids: RangeInclusive<u32>, at_ns: u64, out: &mut Vec<Event>) {
         let first = StreamKey { pid: *pids.start(), tid: 0, stream: 0 };
         let last = StreamKey { pid: *pids.end(), tid: u32::MAX, stream: u64::MAX };
-        let open = |(key, stream): (&StreamKey, &super::Stream)| stream.fold.begin_close().then_some(*key);
+        let open = |(key, stream): (&StreamKey, &super::Stream)| stream.fold.has_open_work().then_some(*key);
         let keys: Vec<_> = self.streams.range(first..=last).filter_map(open).collect();
         for key in keys {
             let before = out.len();
@@ -178,13 +205,30 @@ impl Folder {
             ..Header::default()
         };
         let process_fresh = process.enqueues - process.seen;
-        let before = out.len();
-        self.close_stream(key, &Closer { header, device: -1, process_fresh, enter: at, exit: at }, out);
+        let (before, cut) = (out.len(), Cut::default());
+        if let Some(stream) = self.streams.get(key) {
+            stream.fold.cut(key, 0, &cut);
+        }
+        self.close_stream(key, &cut, &Closer { header, device: -1, process_fresh, enter: at, exit: at }, out);
         if let Some(Event::Step(step)) = out.get_mut(before) {
             // Nobody waited: the thread that began it stands for it.
             step.header.tid = step.first_tid;
         }
     }
+}
+
+fn closer(frame: &Frame, device: i32) -> Closer {
+    let mut header = header(Kind::Step, &frame.call);
+    header.flags = match frame.probe.action {
+        Action::StreamDestroy => flag::UNFINISHED,
+        Action::Query => flag::POLLED,
+        _ => 0,
+    };
+    header.entry_ns = frame.began_ns;
+    header.duration_ns = frame.call.exit_ns().saturating_sub(frame.began_ns);
+    let enter = Stamp { ns: frame.began_ns, ..entry_stamp(&frame.call) };
+    let exit = Stamp { ns: frame.call.exit_ns(), ..enter };
+    Closer { header, device, process_fresh: frame.process_fresh, enter, exit }
 }
 
 fn header(kind: Kind, call: &Call) -> Header {

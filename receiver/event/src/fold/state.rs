@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use table::fold::{Snapshot, StreamFold};
+use table::cover::Cover;
+use table::fold::{Cut, StreamFold};
+use table::record::Poll;
 
 /// A stream, and what it was when an event was last recorded on it.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) fold: StreamFold,
-    pub(super) latest: Option<Snapshot>,
+    pub(super) latest: Option<Box<Cut>>,
 }
 
 /// A thread.
@@ -20,33 +22,35 @@ pub(super) struct Thread {
     pub(super) device: i32,
     /// When its latest runtime call returns: driver calls until then are the runtime's own.
     pub(super) runtime_until_ns: u64,
+    /// What it asks again and again.
+    pub(super) poll: Poll,
 }
 
 impl Default for Thread {
     fn default() -> Self {
-        Thread { depth: 0, device: -1, runtime_until_ns: 0 }
+        Thread { depth: 0, device: -1, runtime_until_ns: 0, poll: Poll::default() }
     }
 }
 
-/// Snapshots by process and event handle; the oldest makes room.
+/// Recorded events by process and handle; the oldest makes room.
 #[derive(Debug)]
-pub(super) struct Snapshots {
+pub(super) struct Recorded {
     bound: usize,
     taken: u64,
-    by_event: BTreeMap<(u32, u64), (u64, Snapshot)>,
+    by_event: BTreeMap<(u32, u64), (u64, Box<Cover>)>,
     by_age: BTreeMap<u64, (u32, u64)>,
 }
 
-impl Snapshots {
-    pub(super) fn new(bound: usize) -> Snapshots {
-        Snapshots { bound, taken: 0, by_event: BTreeMap::new(), by_age: BTreeMap::new() }
+impl Recorded {
+    pub(super) fn new(bound: usize) -> Recorded {
+        Recorded { bound, taken: 0, by_event: BTreeMap::new(), by_age: BTreeMap::new() }
     }
 
-    pub(super) fn get(&self, pid: u32, event: u64) -> Option<Snapshot> {
-        self.by_event.get(&(pid, event)).map(|(_, snapshot)| *snapshot)
+    pub(super) fn get(&self, pid: u32, event: u64) -> Option<&Cover> {
+        self.by_event.get(&(pid, event)).map(|(_, cover)| &**cover)
     }
 
-    pub(super) fn insert(&mut self, pid: u32, event: u64, snapshot: Snapshot) {
+    pub(super) fn insert(&mut self, pid: u32, event: u64, cover: Cover) {
         self.remove(pid, event);
         while self.by_event.len() >= self.bound.max(1) {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
@@ -54,7 +58,7 @@ impl Snapshots {
         }
         self.taken += 1;
         self.by_age.insert(self.taken, (pid, event));
-        self.by_event.insert((pid, event), (self.taken, snapshot));
+        self.by_event.insert((pid, event), (self.taken, Box::new(cover)));
     }
 
     pub(super) fn remove(&mut self, pid: u32, event: u64) {
@@ -75,12 +79,12 @@ mod tests {
 
     #[test]
     fn the_event_recorded_longest_ago_makes_room() {
-        let mut snapshots = Snapshots::new(2);
+        let mut recorded = Recorded::new(2);
         for event in [1, 2, 1, 3] {
-            snapshots.insert(7, event, Snapshot { ns: event, ..Snapshot::default() });
+            recorded.insert(7, event, Cover::default());
         }
-        let kept: Vec<_> = (1..=3).filter(|e| snapshots.get(7, *e).is_some()).collect();
+        let kept: Vec<_> = (1..=3).filter(|e| recorded.get(7, *e).is_some()).collect();
         assert_eq!(kept, [1, 3]);
-        assert_eq!(snapshots.by_age.len(), 2);
+        assert_eq!(recorded.by_age.len(), 2);
     }
 }

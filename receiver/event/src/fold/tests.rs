@@ -88,7 +88,7 @@ fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
         wait(Some(1), 30, 40),
         wait(Some(2), 50, 60),
     ];
-    let events = check(&calls, &[(7, 1, 10, 30, 40, 0), (7, 2, 20, 50, 60, 0)]);
+    let events = check(&calls, &[(7, 1, 10, 30, 40, flag::LEADS), (7, 2, 20, 50, 60, 0)]);
     let steps = steps(&events);
     assert_eq!((steps[0].recorded_ns, steps[0].fresh, steps[0].process_fresh), (12, 3, 3));
     assert_eq!((steps[1].recorded_ns, steps[1].fresh, steps[1].process_fresh), (24, 0, 0));
@@ -182,6 +182,116 @@ fn what_is_captured_into_a_graph_is_not_work() {
     assert!(events.iter().any(|e| matches!(e, Event::Call(c) if c.handle == 0xabc)));
 }
 
+fn wait_on(stream: u64, event: u64, at: u64) -> Call {
+    Call { stream, handle: Some(event), ..call("cudaStreamWaitEvent", at, at + 1) }
+}
+
+/// vLLM copies its result on a stream of its own, and waits for that copy: the computation had no end.
+#[test]
+fn a_wait_for_a_copy_ends_the_computation_that_the_copy_waited_for() {
+    let calls = [
+        launch(7, 10),
+        record(Some(1), 7, 12),
+        wait_on(9, 1, 14),
+        launch(9, 16),
+        record(Some(2), 9, 18),
+        launch(7, 20),
+        launch(7, 21),
+        wait(Some(2), 30, 40),
+        sync(7, 50, 60),
+    ];
+    let copy = (9, 1, 16, 30, 40, 0);
+    check(&calls, &[copy, (7, 1, 10, 30, 40, flag::LEADS), (7, 2, 20, 50, 60, 0)]);
+}
+
+#[test]
+fn what_a_stream_waited_for_is_handed_on_from_stream_to_stream() {
+    let calls = [
+        launch(7, 10),
+        record(Some(1), 7, 12),
+        wait_on(8, 1, 14),
+        record(Some(2), 8, 16),
+        wait_on(9, 2, 18),
+        call("cudaEventDestroy", 19, 20),
+        launch(9, 22),
+        sync(9, 30, 40),
+    ];
+    check(&calls, &[(9, 1, 22, 30, 40, 0), (7, 1, 10, 30, 40, 0)]);
+}
+
+#[test]
+fn a_wait_covers_no_more_than_its_stream_waited_for_before() {
+    let calls = [
+        launch(9, 5),
+        record(Some(2), 9, 6),
+        launch(7, 10),
+        record(Some(1), 7, 12),
+        wait_on(9, 1, 14),
+        wait(Some(2), 20, 30),
+        sync(9, 40, 50),
+    ];
+    check(&calls, &[(9, 1, 5, 20, 30, 0), (7, 1, 10, 40, 50, 0)]);
+}
+
+#[test]
+fn a_stream_drawn_into_a_capture_runs_nothing_until_the_capture_ends() {
+    let on = |symbol, entry| Call { stream: 7, ..call(symbol, entry, entry + 1) };
+    let calls = [
+        on("cudaStreamBeginCapture", 1),
+        record(Some(1), 7, 3),
+        wait_on(9, 1, 5),
+        launch(9, 7),
+        record(Some(2), 9, 9),
+        wait_on(7, 2, 11),
+        Call { result: 901, ..on("cudaStreamEndCapture", 13) },
+        launch(9, 20),
+        sync(9, 30, 40),
+    ];
+    let events = check(&calls, &[(9, 1, 20, 30, 40, 0)]);
+    assert_eq!(steps(&events)[0].work[Counter::Captured as usize], 1);
+}
+
+fn ask(event: u64, at: u64, result: u32) -> Call {
+    Call { handle: Some(event), result, ..call("cudaEventQuery", at, at + 2) }
+}
+
+#[test]
+fn a_thread_that_asks_until_an_event_is_done_waits_from_its_first_question_on() {
+    let calls = [
+        launch(7, 10),
+        record(Some(1), 7, 12),
+        ask(1, 20, 600),
+        ask(1, 30, 600),
+        ask(1, 40, 0),
+        ask(1, 50, 0),
+        // The stream's steps are ended so: now the first answer will do.
+        launch(7, 60),
+        record(Some(1), 7, 62),
+        ask(1, 70, 0),
+    ];
+    check(&calls, &[(7, 1, 10, 20, 42, flag::POLLED), (7, 1, 60, 70, 72, flag::POLLED)]);
+}
+
+/// PyTorch's memory pools ask for events whenever they are asked for memory, and its watchdog now and then.
+#[test]
+fn who_asks_between_other_work_or_seldom_or_once_does_not_wait() {
+    let seldom = 30 + table::record::Poll::PAUSE_NS;
+    let between = [ask(1, 20, 600), launch(7, 25), ask(1, 30, 0)];
+    let once = [ask(1, 30, 0)];
+    let rarely = [ask(1, 20, 600), ask(1, seldom, 0)];
+    for asked in [&between[..], &once, &rarely] {
+        let calls = [&[launch(7, 10), record(Some(1), 7, 12)], asked].concat();
+        let (_, events) = fold(&calls);
+        assert!(steps(&events).iter().all(|s| s.header.flags == flag::UNFINISHED), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_asked_for_until_it_is_idle_ends_its_step() {
+    let ask = |at, result| Call { stream: 7, result, ..call("cudaStreamQuery", at, at + 2) };
+    check(&[ask(5, 0), launch(7, 10), ask(20, 600), ask(30, 0)], &[(7, 1, 10, 20, 32, flag::POLLED)]);
+}
+
 #[test]
 fn a_destroyed_stream_ends_its_step_and_is_forgotten() {
     let destroy = Call { stream: 7, ..call("cudaStreamDestroy", 20, 22) };
@@ -269,7 +379,7 @@ fn a_pid_that_comes_back_is_another_process() {
 
 #[test]
 fn what_does_not_fit_is_dropped_counted_and_told() {
-    let bounds = Bounds { processes: 1, streams: 1, snapshots: 1, threads: 1, durations: 1 };
+    let bounds = Bounds { processes: 1, streams: 1, events: 1, threads: 1, durations: 1 };
     let mut folder = Folder::new(bounds);
     let mut events = Vec::new();
     let stranger = Call { process: ProcessId { pid: 6, start_ns: 0 }, ..launch(7, 30) };

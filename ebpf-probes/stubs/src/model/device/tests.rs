@@ -53,7 +53,7 @@ fn an_event_is_done_when_what_came_before_it_is() {
     assert_eq!(scene.on(Effect::EventQuery, 0, event).result, result::NOT_READY);
     scene.now_ns = 1_500;
     assert_eq!(scene.on(Effect::EventQuery, 0, event).result, result::SUCCESS);
-    assert_eq!(scene.on(Effect::StreamQuery, 0, stream).result, result::NOT_READY);
+    assert_eq!(scene.on(Effect::StreamQuery, stream, 0).result, result::NOT_READY);
 }
 
 #[test]

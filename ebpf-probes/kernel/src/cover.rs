@@ -1,0 +1,118 @@
+//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`table::cover`]).
+
+use table::atomic::Relaxed;
+use table::cover::{Cover, Place, WAITED, Waited};
+use table::fold::Cut;
+use table::record::{EventKey, StreamKey};
+
+use crate::maps::{self, EVENTS};
+use crate::stream::found;
+use crate::task::now_ns;
+
+/// The event as it was last recorded.
+#[inline(always)]
+pub fn event(pid: u32, event: u64) -> Option<&'static Cover> {
+    // SAFETY: an entry of a hash map stays readable for the length of this run, even where it is replaced.
+    EVENTS.get_ptr(&EventKey { pid, pad: 0, event }).map(|cover| unsafe { &*cover })
+}
+
+/// How far the stream has come, and what it waited for; `ns` as for [`table::fold::StreamFold::cut`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub fn take(key: &StreamKey, ns: u64, into: &Cover) {
+    into.waited.clear();
+    let Some(stream) = found(key) else { return into.own.clear(key) };
+    if stream.is_capturing() {
+        return stream.cut_capture(&into.own);
+    }
+    stream.cut(ns, &into.own);
+    into.waited.copy(stream.waited());
+}
+
+/// The stream is destroyed: nobody waits, least of all for what it waited for. False where nothing of it is open.
+#[inline(always)]
+pub fn take_last(key: &StreamKey, into: &Cover) -> bool {
+    take(key, 0, into);
+    into.waited.clear();
+    enter(key.pid, into)
+}
+
+/// The event is recorded on the stream.
+#[inline(always)]
+pub fn record(key: &StreamKey, event: u64, scratch: &Cover) {
+    take(key, now_ns(), scratch);
+    let _ = EVENTS.insert(&EventKey { pid: key.pid, pad: 0, event }, scratch, 0);
+}
+
+/// The event is gone.
+#[inline(always)]
+pub fn forget_event(pid: u32, event: u64) {
+    let _ = EVENTS.remove(&EventKey { pid, pad: 0, event });
+}
+
+/// A wait for the event is entered: keeps how far it reaches; false where it has nothing to close.
+#[inline(always)]
+pub fn enter_event(pid: u32, event: &Cover, into: &Cover) -> bool {
+    into.own.copy(&event.own);
+    into.waited.copy(&event.waited);
+    enter(pid, into)
+}
+
+/// A wait that reaches so far is entered; false where it has nothing to close.
+#[inline(always)]
+pub fn enter(pid: u32, cover: &Cover) -> bool {
+    let mut closes = enter_cut(pid, &cover.own);
+    for cut in &cover.waited.0 {
+        closes |= enter_cut(pid, cut);
+    }
+    closes != 0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn enter_cut(pid: u32, cut: &Cut) -> u64 {
+    if cut.is_empty() {
+        return 0;
+    }
+    let key = cut.key(pid);
+    u64::from(found(&key).is_some_and(|stream| stream.enter(cut)))
+}
+
+/// The stream waits for the event.
+#[inline(always)]
+pub fn wait(key: &StreamKey, event: &Cover) {
+    let Some(stream) = maps::stream(key).and_then(|_| found(key)) else { return count_unclosed() };
+    if event.own.born_ns.load(Relaxed) == Cut::CAPTURED {
+        return stream.join_capture(&event.own);
+    }
+    add(key, stream.waited(), &event.own);
+    for cut in &event.waited.0 {
+        add(key, stream.waited(), cut);
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn add(key: &StreamKey, waited: &Waited, cut: &Cut) {
+    let (place, taken) = match waited.place(key, cut) {
+        Place::Nowhere => return,
+        Place::Own(place) => (place, false),
+        Place::Taken(place) => (place, true),
+    };
+    if place >= WAITED {
+        return;
+    }
+    let kept = &waited.0[place];
+    if taken && found(&kept.key(key.pid)).is_some_and(|stream| stream.closes(kept)) {
+        count_unclosed();
+    }
+    kept.copy(cut);
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_unclosed() {
+    if let Some(counters) = maps::counters() {
+        counters.unclosed_streams.fetch_add(1, Relaxed);
+    }
+}
