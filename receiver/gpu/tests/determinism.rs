@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::job::{Job, told_of};
 use common::*;
 use event::Event;
 use gpu::Settings;
@@ -19,11 +20,26 @@ fn busy_machine() -> Vec<Event> {
     second.serve(50, 8 * MS);
     let mut trainer = Program::new(300);
     (0..60).for_each(|_| trainer.train(20 * MS));
-    events(&[server, second, trainer], true)
+    let mut events = events(&[server, second, trainer], true);
+    events.extend(collectives().split_off(1));
+    events[1..].sort_by_key(Event::at_ns);
+    events
+}
+
+/// Ranks of which one is late, and one does not come in the end.
+fn collectives() -> Vec<Event> {
+    let mut job = Job::new(4, 1_000);
+    job.rounds(40, |_| Some(0));
+    job.rounds(30, |rank| Some(if rank == 1 { 15 * MS } else { 0 }));
+    job.round(|rank| (rank != 3).then_some(0));
+    job.now_ns += 40 * SECOND;
+    told_of(&job)
 }
 
 fn settings() -> Settings {
-    Settings { collection_interval_ns: 700 * MS, ..Settings::default() }
+    let mut settings = Settings { collection_interval_ns: 700 * MS, ..Settings::default() };
+    settings.collectives.engine.trace.rate = 0.2;
+    settings
 }
 
 #[test]
@@ -31,6 +47,8 @@ fn the_same_events_give_the_same_bytes() {
     let events = busy_machine();
     let once = analysed(&events, settings()).bytes();
     assert!(once.len() > 10);
+    let output = analysed(&events, settings());
+    assert!(!output.logs("nccl.straggler").is_empty() && !output.logs("nccl.hang").is_empty());
     for _ in 0..4 {
         assert!(analysed(&events, settings()).bytes() == once);
     }
@@ -53,7 +71,9 @@ fn no_time_but_the_events_is_in_the_output() {
     for (_, span) in output.spans() {
         assert!(window.contains(&span.start_time_unix_nano) && window.contains(&span.end_time_unix_nano));
     }
-    for name in ["gpu.step.outlier", "warptap.process.seen"] {
+    for name in
+        ["gpu.step.outlier", "nccl.flight_record", "nccl.hang", "nccl.straggler", "warptap.process.seen"]
+    {
         for (_, log) in output.logs(name) {
             assert!(window.contains(&log.time_unix_nano) && window.contains(&log.observed_time_unix_nano));
         }

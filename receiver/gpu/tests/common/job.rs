@@ -17,7 +17,7 @@ pub struct Rank {
     pub process: ProcessId,
     pub number: u32,
     pub comm: u64,
-    sequence: u64,
+    pub sequence: u64,
 }
 
 impl Rank {
