@@ -28,8 +28,9 @@ const CLASS_RATIO: f64 = 1.45;
 const COLD_RATIO: f64 = 3.0;
 /// Beyond this many mean deviations (5 standard deviations of a normal distribution) a step is strange.
 const STRANGE_DEVIATIONS: f64 = 6.0;
-/// Steps that the mean deviation and the share of strange steps average over.
-const DEVIATION_MEMORY: f64 = 128.0;
+/// Steps that the mean deviation and the share of strange steps average over: many more than a change takes to be
+/// found, or it would pass for scatter.
+const DEVIATION_MEMORY: f64 = 1024.0;
 const STRANGE_MEMORY: f64 = 1024.0;
 /// Above this share of all steps, what was strange is a habit. Outliers up to 5 % stay outliers.
 const STRANGE_SHARE_MAX: f64 = 0.08;
@@ -41,6 +42,8 @@ const SHIFTED_MIN: u32 = 150;
 const SHIFT_LOG: f64 = 0.223;
 /// ... and more mean deviations than this.
 const SHIFT_DEVIATIONS: f64 = 2.0;
+/// Steps further off, in mean deviations and by [`SHIFT_LOG`], teach nothing about their class.
+const LEARN_DEVIATIONS: f64 = 3.0;
 /// So many disturbed steps in a row are passed over; what lasts longer is learnt like any change.
 const DISTURBED_MAX: u32 = 4096;
 /// At most this part of the warm-up is rejected as its own outliers; more than that is not outliers.
@@ -126,7 +129,7 @@ pub struct Level {
 }
 
 /// One step, as far as baselines are concerned.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
     /// How long it took, ns.
     pub duration_ns: u64,
@@ -276,11 +279,10 @@ impl Baseline {
         self.learn_level(ns);
         let distance = f64::from(off.unwrap_or(0.0).abs());
         // A class follows slow drifts only, or a change would be forgotten before it is found to last.
-        if distance > self.strange_from().max(SHIFT_LOG) {
-            return;
+        if distance <= SHIFT_LOG.max(LEARN_DEVIATIONS * self.deviation) {
+            self.classes.learn(class, ns.ln() as f32);
         }
-        self.classes.learn(class, ns.ln() as f32);
-        if off.is_some() {
+        if off.is_some() && distance <= SHIFT_LOG.max(self.strange_from()) {
             self.deviation_count = (self.deviation_count + 1.0).min(DEVIATION_MEMORY);
             self.deviation += (distance - self.deviation) / self.deviation_count;
         }
@@ -318,7 +320,8 @@ impl Baseline {
             self.window.clear();
             return true;
         }
-        if self.strange_share > STRANGE_SHARE_MAX {
+        let is_shifting = self.window.shift(least, WINDOW as u32 / 2).is_some();
+        if self.strange_share > STRANGE_SHARE_MAX && !is_shifting {
             // Part of the steps go another way now: neither part is strange any more.
             self.deviation = self.deviation.max(self.window.deviation());
             self.restart(|_| true);
@@ -357,9 +360,10 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-// Classes come after the warm-up, and take more.
-const _: () = assert!(size_of::<Baseline>() + Digest::BYTES_MAX + Classes::BYTES_MAX <= Baseline::BYTES_MAX);
-const _: () = assert!(32 * size_of::<(f64, Class)>() <= Classes::BYTES_MAX);
+// The warm-up goes when classes come, which take less.
+const WARM_UP_BYTES: usize = 32 * size_of::<(f64, Class)>();
+const _: () = assert!(Classes::BYTES_MAX <= WARM_UP_BYTES);
+const _: () = assert!(size_of::<Baseline>() + Digest::BYTES_MAX + WARM_UP_BYTES <= Baseline::BYTES_MAX);
 const _: () = assert!((SHIFTED_MIN as usize) < WINDOW);
 
 #[cfg(test)]

@@ -43,8 +43,6 @@ pub(crate) struct Process {
     judge: Judge,
     /// Which workload it is.
     pub(crate) identity: Identity,
-    /// Nobody has been asked yet for what is kept of that.
-    pub(crate) is_wanted: bool,
     /// When it was last heard of, in events of the engine.
     pub(crate) used: u64,
 }
@@ -59,7 +57,6 @@ impl Process {
                 tally: Tally::default(),
             },
             identity: Identity::default(),
-            is_wanted: false,
             used: 0,
         }
     }
@@ -108,7 +105,6 @@ impl Process {
 
     /// Takes over what was kept.
     pub(crate) fn restore(&mut self, record: BaselineRecord) {
-        self.is_wanted = false;
         self.judge.workload.restore(record);
     }
 

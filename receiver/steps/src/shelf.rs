@@ -21,6 +21,8 @@ struct Entry {
 pub(crate) struct Shelf {
     most: usize,
     entries: BTreeMap<WorkloadId, Entry>,
+    /// Forgotten since changes were last taken; as many as there may be records.
+    gone: Vec<WorkloadId>,
     tick: u64,
     evicted: u64,
 }
@@ -28,7 +30,7 @@ pub(crate) struct Shelf {
 impl Shelf {
     /// An empty shelf for `most` records; 0 counts as 1.
     pub(crate) fn new(most: usize) -> Shelf {
-        Shelf { most: most.max(1), entries: BTreeMap::new(), tick: 0, evicted: 0 }
+        Shelf { most: most.max(1), entries: BTreeMap::new(), gone: Vec::new(), tick: 0, evicted: 0 }
     }
 
     /// Puts a record where an older one was; `is_changed` where whoever keeps records has not seen it.
@@ -54,11 +56,12 @@ impl Shelf {
         BaselineRecord::decode(&self.entries.get(&workload)?.bytes).ok()
     }
 
-    /// Workloads whose records changed since this was last asked.
-    pub(crate) fn take_changed(&mut self) -> impl Iterator<Item = WorkloadId> + '_ {
-        let changed =
-            |(id, entry): (&WorkloadId, &mut Entry)| std::mem::take(&mut entry.is_changed).then_some(*id);
-        self.entries.iter_mut().filter_map(changed)
+    /// Workloads whose records changed or were forgotten since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> Vec<WorkloadId> {
+        let changed = |(id, e): (&WorkloadId, &mut Entry)| std::mem::take(&mut e.is_changed).then_some(*id);
+        let mut all: Vec<WorkloadId> = self.entries.iter_mut().filter_map(changed).collect();
+        all.append(&mut self.gone);
+        all
     }
 
     /// Records forgotten to make room.
@@ -76,6 +79,9 @@ impl Shelf {
         if let Some(id) = unused {
             self.entries.remove(&id);
             self.evicted += 1;
+            if self.gone.len() < self.most {
+                self.gone.push(id);
+            }
         }
     }
 }

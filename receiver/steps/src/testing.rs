@@ -43,12 +43,14 @@ impl Rng {
     }
 }
 
-/// How far the rank of `value` among sorted `values` is from `q`; 0 where equal values span `q`. Values are equal to
-/// one part in a million: a nanosecond of a millisecond.
-pub(crate) fn rank_error(values: &[f64], value: f64, q: f64) -> f64 {
-    let n = values.len() as f64;
-    let near = value.abs() * 1e-6;
-    let below = values.partition_point(|v| *v < value - near) as f64 / n;
-    let up_to = values.partition_point(|v| *v <= value + near) as f64 / n;
-    (below - q).max(q - up_to).max(0.0)
+/// How far the rank of `value` is from `q` among values in the order they came, each weighing half after `half_life`
+/// more; 0 where equal values span `q`. Values are equal to one part in a million: a nanosecond of a millisecond.
+pub(crate) fn rank_error(values: &[f64], half_life: f64, value: f64, q: f64) -> f64 {
+    let weight = |at: usize| (-((values.len() - at) as f64) / half_life).exp2();
+    let below = |limit: f64, or_equal: bool| -> f64 {
+        let is_below = |v: f64| v < limit || (or_equal && v == limit);
+        values.iter().enumerate().filter(|(_, v)| is_below(**v)).map(|(at, _)| weight(at)).sum()
+    };
+    let (near, total) = (value.abs() * 1e-6, below(f64::INFINITY, true));
+    (below(value - near, false) / total - q).max(q - below(value + near, true) / total).max(0.0)
 }

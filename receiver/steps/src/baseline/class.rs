@@ -3,7 +3,9 @@
 //! The one idea: a prefill of 8,000 tokens is not slow because most have 500, and a decode of 64 requests is not
 //! slow because the last thousand had 4. Steps of a phase fall into classes by what they launch, never by their
 //! duration; each class remembers its typical duration, and a step is compared with its own kind before it is
-//! called slow. Bounded: of [`CLASSES`] the one unused longest makes room, counted.
+//! called slow. Two things are learnt of all classes together, since each step says something of both: by how much
+//! everything has drifted, which a rare class would miss, and how much longer more work takes within a class.
+//! Bounded: of [`CLASSES`] the one unused longest makes room, counted.
 
 use event::kept::Field;
 use event::kept_fields;
@@ -12,56 +14,68 @@ use event::kept_fields;
 const CLASSES: usize = 24;
 /// Steps after which a class is known.
 const KNOWN: usize = 5;
-/// Steps that a class's typical duration averages over.
+/// Steps that a class's typical duration averages over...
 const MEMORY: u8 = 64;
+/// ... those that the drift of all classes follows...
+const DRIFT_MEMORY: f32 = 32.0;
+/// ... and those that the slope within classes is learnt of.
+const SLOPE_MEMORY: f32 = 256.0;
 /// What the first logarithms are counted in: a twentieth of a percent.
 const UNIT: f32 = 1.0 / 2048.0;
 
 /// Which steps of a phase are alike: the same graphs, and work of the same half octave.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Class {
     /// Fingerprint of the graphs launched; 0 without.
     pub graphs: u64,
-    /// Work in half octaves; 0 where the graphs alone say it.
-    pub half_octaves: u32,
-}
-
-kept_fields! {
-    Class { graphs, half_octaves }
-    Entry { class, log_mean, first, seen }
+    /// Logarithm of the work to base 2; 0 where the graphs alone say it.
+    pub octaves: f32,
 }
 
 impl Class {
     /// A class by graphs alone.
     pub fn of_graphs(graphs: u64) -> Class {
-        Class { graphs, half_octaves: 0 }
+        Class { graphs, octaves: 0.0 }
     }
 
     /// A class by graphs and work.
     pub fn of_work(graphs: u64, work: u64) -> Class {
-        Class { graphs, half_octaves: ((work as f64 + 1.0).log2() * 2.0).round() as u32 }
+        Class { graphs, octaves: (work as f64 + 1.0).log2() as f32 }
     }
 
-    /// Natural logarithm of how much more work than `other` it stands for; `None` where they do not compare.
-    fn work_over(&self, other: &Class) -> Option<f32> {
-        let compares = self.graphs == other.graphs && self.half_octaves > 0 && other.half_octaves > 0;
-        let half_octaves = self.half_octaves as f32 - other.half_octaves as f32;
-        compares.then_some(half_octaves * std::f32::consts::LN_2 / 2.0)
+    fn half_octaves(&self) -> u8 {
+        (2.0 * self.octaves).round() as u8
+    }
+
+    /// Natural logarithm of how much more work it is than the middle of the class has.
+    fn beyond(&self, half_octaves: u8) -> f32 {
+        (self.octaves - f32::from(half_octaves) / 2.0) * std::f32::consts::LN_2
     }
 }
 
+/// One class. Logarithms are of durations in ns, less the drift when they were learnt.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
-    class: Class,
-    /// Mean logarithm of the duration in ns, once known.
-    log_mean: f32,
-    /// Logarithms of the first durations, in units of [`UNIT`].
+    graphs: u64,
+    /// Typical, once known, of the middle of the class.
+    log: f32,
+    /// The first, in units of [`UNIT`].
     first: [u16; KNOWN],
     /// Steps, up to [`MEMORY`].
     seen: u8,
+    half_octaves: u8,
 }
 
 impl Entry {
+    fn new(class: &Class) -> Entry {
+        let half_octaves = class.half_octaves();
+        Entry { graphs: class.graphs, log: 0.0, first: [0; KNOWN], seen: 0, half_octaves }
+    }
+
+    fn is_of(&self, class: &Class) -> bool {
+        self.graphs == class.graphs && self.half_octaves == class.half_octaves()
+    }
+
     fn is_known(&self) -> bool {
         usize::from(self.seen) >= KNOWN
     }
@@ -69,7 +83,7 @@ impl Entry {
     fn learn(&mut self, log: f32) {
         if self.is_known() {
             self.seen = (self.seen + 1).min(MEMORY);
-            self.log_mean += (log - self.log_mean) / f32::from(self.seen);
+            self.log += (log - self.log) / f32::from(self.seen);
             return;
         }
         let first = &mut self.first[..=usize::from(self.seen)];
@@ -77,7 +91,27 @@ impl Entry {
         self.seen += 1;
         // The median: one slow step among the first must not become what is usual.
         first.sort_unstable();
-        self.log_mean = f32::from(first[first.len() / 2]) * UNIT;
+        self.log = f32::from(first[first.len() / 2]) * UNIT;
+    }
+}
+
+/// How much longer a step takes for more work within its class: nothing, in proportion, or between.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Slope {
+    xx: f32,
+    xy: f32,
+}
+
+impl Slope {
+    /// What such a step takes longer, in logarithms.
+    fn of(&self, beyond: f32) -> f32 {
+        if self.xx > 0.0 { (self.xy / self.xx).clamp(0.0, 1.0) * beyond } else { 0.0 }
+    }
+
+    fn learn(&mut self, beyond: f32, longer: f32) {
+        let fade = 1.0 - 1.0 / SLOPE_MEMORY;
+        self.xx = self.xx * fade + beyond * beyond;
+        self.xy = self.xy * fade + beyond * longer;
     }
 }
 
@@ -86,7 +120,15 @@ impl Entry {
 pub(super) struct Classes {
     /// The one used last comes first.
     entries: Vec<Entry>,
+    /// By how much everything takes longer than at first, in logarithms.
+    drift: f32,
+    slope: Slope,
     evicted: u64,
+}
+
+kept_fields! {
+    Entry { graphs, log, first, seen, half_octaves }
+    Slope { xx, xy }
 }
 
 impl Classes {
@@ -97,33 +139,38 @@ impl Classes {
     /// known classes of the same graphs let expect: in proportion for more work, no less for less.
     pub(super) fn expected_log(&self, class: &Class) -> Option<f32> {
         let known = || self.entries.iter().filter(|e| e.is_known());
-        if let Some(own) = known().find(|e| e.class == *class) {
-            return Some(own.log_mean);
+        if let Some(own) = known().find(|e| e.is_of(class)) {
+            return Some(self.drift + own.log + self.slope.of(class.beyond(own.half_octaves)));
         }
         known()
-            .filter_map(|e| class.work_over(&e.class).map(|more| (more, e)))
+            .filter(|e| e.graphs == class.graphs && e.half_octaves > 0 && class.octaves > 0.0)
+            .map(|e| (class.beyond(e.half_octaves), e))
             .min_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
-            .map(|(more, e)| e.log_mean + more.max(0.0))
+            .map(|(beyond, e)| self.drift + e.log + beyond.max(0.0))
     }
 
     /// A step of this class took `log` (logarithm of ns), and that was nothing strange.
     pub(super) fn learn(&mut self, class: &Class, log: f32) {
         let at = self.place(class);
         self.entries[..=at].rotate_right(1);
-        self.entries[0].learn(log);
+        let entry = &mut self.entries[0];
+        let (beyond, log) = (class.beyond(entry.half_octaves), log - self.drift);
+        let at_middle = log - self.slope.of(beyond);
+        if entry.is_known() {
+            self.slope.learn(beyond, log - entry.log);
+            self.drift += (at_middle - entry.log) / DRIFT_MEMORY;
+        }
+        entry.learn(at_middle);
     }
 
     /// Everything takes `by` (difference of logarithms) longer from here on.
     pub(super) fn shift(&mut self, by: f32) {
-        for entry in &mut self.entries {
-            entry.log_mean += by;
-            entry.first.iter_mut().for_each(|log| *log = (f32::from(*log) + by / UNIT).round() as u16);
-        }
+        self.drift += by;
     }
 
     /// Forgets classes by graphs, whose fingerprints are those of one process.
     pub(super) fn forget_graphs(&mut self) {
-        self.entries.retain(|entry| entry.class.graphs == 0);
+        self.entries.retain(|entry| entry.graphs == 0);
     }
 
     /// Classes forgotten to make room.
@@ -144,7 +191,7 @@ impl Classes {
     }
 
     fn place(&mut self, class: &Class) -> usize {
-        if let Some(at) = self.entries.iter().position(|e| e.class == *class) {
+        if let Some(at) = self.entries.iter().position(|e| e.is_of(class)) {
             return at;
         }
         if self.entries.len() == CLASSES {
@@ -152,7 +199,7 @@ impl Classes {
             self.evicted += 1;
         }
         self.reserve();
-        self.entries.push(Entry { class: *class, log_mean: 0.0, first: [0; KNOWN], seen: 0 });
+        self.entries.push(Entry::new(class));
         self.entries.len() - 1
     }
 }
@@ -160,17 +207,21 @@ impl Classes {
 impl Field for Classes {
     fn put(&self, out: &mut Vec<u8>) {
         self.entries.put(out);
+        self.drift.put(out);
+        self.slope.put(out);
     }
 
     fn take(from: &mut &[u8]) -> Option<Self> {
         let entries = Vec::<Entry>::take(from).filter(|entries| entries.len() <= CLASSES)?;
-        let is_sound = |e: &Entry| e.seen > 0 && e.seen <= MEMORY && e.log_mean.is_finite();
-        let mut classes = Classes::default();
+        let is_sound = |e: &Entry| e.seen > 0 && e.seen <= MEMORY && e.log.is_finite();
+        let mut classes =
+            Classes { drift: f32::take(from)?, slope: Slope::take(from)?, ..Classes::default() };
         for entry in entries.into_iter().filter(is_sound) {
             classes.reserve();
             classes.entries.push(entry);
         }
-        Some(classes)
+        let Slope { xx, xy } = classes.slope;
+        [classes.drift, xx, xy].iter().all(|number| number.is_finite()).then_some(classes)
     }
 }
 
@@ -217,6 +268,33 @@ mod tests {
         check(&classes, Class::of_work(0, 1 << 24), Some(12e6));
         check(&classes, Class::of_work(0, 1 << 10), Some(1e6));
         check(&classes, Class::of_work(5, 1 << 24), None);
+    }
+
+    #[test]
+    fn what_drifts_for_common_classes_has_drifted_for_a_rare_one() {
+        let (common, rare) = (Class::of_graphs(1), Class::of_graphs(2));
+        let mut classes = taught(&[(rare, 5e6, 9), (common, 1e6, 100)]);
+        for k in 0..2_000 {
+            classes.learn(&common, (1e6f64.ln() + 0.3 * f64::from(k) / 2_000.0) as f32);
+        }
+        let expected = f64::from(classes.expected_log(&rare).unwrap()) - 5e6f64.ln();
+        assert!((0.15..0.3).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn within_a_class_more_work_takes_longer_if_it_was_seen_to() {
+        for slope in [0.0, 0.5, 1.0] {
+            let mut classes = Classes::default();
+            let usual = |work: f64| (slope * (work / 1e6).ln() + 1e6f64.ln()) as f32;
+            for k in 0..500 {
+                let work = 1e6 * (1.0 + f64::from(k % 7) / 40.0);
+                classes.learn(&Class::of_work(0, work as u64), usual(work));
+            }
+            for work in [1e6, 1.15e6] {
+                let expected = classes.expected_log(&Class::of_work(0, work as u64)).unwrap();
+                assert!((expected - usual(work)).abs() < 0.005, "{slope}: {expected}, {}", usual(work));
+            }
+        }
     }
 
     #[test]

@@ -182,22 +182,21 @@ mod tests {
     use super::*;
     use crate::testing::{Rng, rank_error};
 
-    /// Feeds `count` values and compares p95 with the exact one of all of them.
+    /// Feeds `count` values and compares p95 with the exact one of all of them, with and without old ones fading.
     #[track_caller]
     fn check(name: &str, count: usize, mut next: impl FnMut(&mut Rng) -> f64) {
-        for seed in 0..3 {
+        for (seed, half_life) in [(0, f64::INFINITY), (1, 4_096.0), (2, 512.0)] {
             let mut rng = Rng::new(seed);
-            let mut digest = Digest::new(f64::INFINITY);
-            let mut values: Vec<f64> = (0..count).map(|_| next(&mut rng)).collect();
+            let mut digest = Digest::new(half_life);
+            let values: Vec<f64> = (0..count).map(|_| next(&mut rng)).collect();
             values.iter().for_each(|v| {
                 digest.add(*v);
             });
             digest.merge();
-            values.sort_by(f64::total_cmp);
-            let error = rank_error(&values, digest.quantile().unwrap(), RANK);
+            let error = rank_error(&values, half_life, digest.quantile().unwrap(), RANK);
             // Of few values, one more or less is more than 1 %.
             let limit = 0.01_f64.max(1.0 / count as f64);
-            assert!(error <= limit, "{name}, {count} values, seed {seed}: off by {error:.4}");
+            assert!(error <= limit, "{name}, {count} values, half after {half_life}: off by {error:.4}");
         }
     }
 
@@ -205,6 +204,7 @@ mod tests {
     fn p95_is_p95_on_every_distribution() {
         for count in [10, 100, 1_000, 8_000] {
             check("uniform", count, |r| r.uniform(1.0, 2.0));
+            check("normal", count, |r| 10.0 + r.normal());
             check("lognormal", count, |r| r.normal().exp());
             check("bimodal, half and half", count, |r| r.pick(0.5, 1.0, 10.0) * r.uniform(0.95, 1.05));
             check("bimodal, one in five", count, |r| r.pick(0.2, 10.0, 1.0) * r.uniform(0.95, 1.05));
@@ -219,18 +219,16 @@ mod tests {
     #[test]
     fn values_in_order_are_as_good_as_shuffled_ones() {
         let mut k = 0.0;
-        check("ascending", 1_000, |_| {
-            k += 1.0;
+        let mut count = |by: f64| {
+            k += by;
             k
-        });
-        check("descending", 1_000, |_| {
-            k -= 1.0;
-            k
-        });
-        check("sawtooth", 10_000, |_| {
-            k += 1.0;
-            k.rem_euclid(700.0)
-        });
+        };
+        for n in [1_000, 8_000] {
+            check("ascending", n, |_| count(1.0));
+            check("descending", n, |_| count(-1.0));
+            check("sawtooth", n, |_| count(1.0).rem_euclid(700.0));
+            check("sawtooth, the other way", n, |_| count(-1.0).rem_euclid(70.0));
+        }
     }
 
     #[test]

@@ -27,30 +27,36 @@ fn shifts(verdicts: &[Verdict]) -> usize {
     verdicts.iter().filter(|v| v.shift.is_some()).count()
 }
 
-/// Feeds `count` durations through the whole baseline and compares its p95 with the exact one of all of them.
+/// Feeds durations through the whole baseline and compares its p95 with the exact one of all of them, older ones
+/// weighing less.
 #[track_caller]
-fn check_rank(name: &str, mut next: impl FnMut(&mut Rng) -> f64) {
+fn check_rank(name: &str, mut next: impl FnMut(&mut Rng, f64) -> f64) {
     for seed in 0..2 {
         let mut rng = Rng::new(seed);
-        let mut values: Vec<f64> = (0..12_000).map(|_| (next(&mut rng) * MS).round()).collect();
+        let values: Vec<f64> =
+            (0..12_000).map(|at| (next(&mut rng, f64::from(at) / 12_000.0) * MS).round()).collect();
         let (baseline, _) = fed(values.iter().copied());
-        values.sort_by(f64::total_cmp);
         let level = baseline.level().unwrap();
-        let error = rank_error(&values, level.p95_ns, 0.95);
+        let error = rank_error(&values, HALF_LIFE, level.p95_ns, 0.95);
         assert!(error <= 0.01, "{name}, seed {seed}: p95 {:.0} is off by {error:.4}", level.p95_ns);
     }
 }
 
 #[test]
 fn p95_is_p95_on_every_distribution_though_outliers_are_kept_out() {
-    check_rank("uniform", |r| r.uniform(5.0, 15.0));
-    check_rank("narrow", |r| r.uniform(9.5, 10.5));
-    check_rank("lognormal", |r| 10.0 * (0.5 * r.normal()).exp());
-    check_rank("wide lognormal", |r| 10.0 * r.normal().exp());
-    check_rank("bimodal, half and half", |r| r.pick(0.5, 5.0, 50.0) * r.uniform(0.95, 1.05));
-    check_rank("bimodal, a third", |r| r.pick(0.33, 50.0, 5.0) * r.uniform(0.95, 1.05));
-    check_rank("constant", |_| 25.0);
-    check_rank("heavy tail", |r| r.uniform(1e-9, 1.0).powf(-1.0 / 1.5));
+    check_rank("uniform", |r, _| r.uniform(5.0, 15.0));
+    check_rank("narrow", |r, _| r.uniform(9.5, 10.5));
+    check_rank("normal", |r, _| 10.0 + r.normal());
+    check_rank("lognormal", |r, _| 10.0 * (0.5 * r.normal()).exp());
+    check_rank("wide lognormal", |r, _| 10.0 * r.normal().exp());
+    check_rank("exponential", |r, _| -10.0 * r.uniform(1e-9, 1.0).ln());
+    check_rank("bimodal, half and half", |r, _| r.pick(0.5, 5.0, 50.0) * r.uniform(0.95, 1.05));
+    check_rank("bimodal, a third", |r, _| r.pick(0.33, 50.0, 5.0) * r.uniform(0.95, 1.05));
+    check_rank("constant", |_, _| 25.0);
+    check_rank("Pareto", |r, _| r.uniform(1e-9, 1.0).powf(-1.0 / 1.5));
+    check_rank("sorted", |_, at| 10.0 + 10.0 * at);
+    check_rank("sorted, the other way", |_, at| 20.0 - 10.0 * at);
+    check_rank("sawtooth", |_, at| 10.0 + 5.0 * (at * 300.0).fract());
 }
 
 #[test]

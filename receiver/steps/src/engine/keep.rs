@@ -4,8 +4,6 @@
 //! what he has ([`Engine::restore`]) at any time: before a process is seen, or while it runs. A process that ends
 //! leaves its record here for the next one of its workload.
 
-use std::mem::take;
-
 use event::{Launched, ProcessId, ProcessInfo};
 
 use super::Engine;
@@ -14,26 +12,18 @@ use crate::process::{Out, Process};
 use crate::record::BaselineRecord;
 
 impl Engine {
-    /// The workloads of which something was learnt since this was last asked, in the order of their ids.
+    /// The workloads of which something was learnt since this was last asked, and those forgotten to make room, in
+    /// the order of their ids.
     pub fn take_changed(&mut self) -> Vec<WorkloadId> {
-        let mut changed: Vec<WorkloadId> = self.shelf.take_changed().collect();
+        let mut changed = self.shelf.take_changed();
         changed.extend(self.processes.values_mut().filter_map(Process::take_changed));
         changed.sort();
         changed.dedup();
         changed
     }
 
-    /// The workloads that have come into sight since this was last asked, and of which nothing is kept here: whoever
-    /// keeps records may have one to restore.
-    pub fn take_wanted(&mut self) -> Vec<WorkloadId> {
-        let wanted = |p: &mut Process| take(&mut p.is_wanted).then(|| p.identity.workload())?;
-        let mut wanted: Vec<WorkloadId> = self.processes.values_mut().filter_map(wanted).collect();
-        wanted.sort();
-        wanted.dedup();
-        wanted
-    }
-
-    /// What is to be kept of a workload: of its process heard of last, else what is kept here already.
+    /// What is to be kept of a workload: of its process heard of last, else what is kept here already; `None` where
+    /// it is forgotten, or still warms up.
     pub fn baseline_record(&self, workload: WorkloadId) -> Option<BaselineRecord> {
         let its = self.processes.iter().filter(|(_, p)| p.identity.workload() == Some(workload));
         let records = its.filter_map(|(id, process)| Some((process.used, process.record(*id)?)));
@@ -72,9 +62,8 @@ impl Engine {
         let before = process.identity.workload();
         tell(&mut process.identity);
         let Some(workload) = process.identity.workload().filter(|now| Some(*now) != before) else { return };
-        match self.shelf.get(workload) {
-            Some(record) => process.restore(record),
-            None => process.is_wanted = true,
+        if let Some(record) = self.shelf.get(workload) {
+            process.restore(record);
         }
     }
 }

@@ -7,6 +7,8 @@
 #[path = "../../src/testing.rs"]
 mod testing;
 
+pub mod load;
+
 use event::{Event, ProcessId, ProcessInfo, StepRecord};
 use table::fold::Counter;
 
