@@ -2,7 +2,9 @@
 
 use opentelemetry_semantic_conventions::attribute as upstream;
 
-use crate::{Attribute, Counter, Event, Gauge, Histogram, Instrument, Level, Metric, Span, Stability, Use};
+use crate::{
+    Attribute, Counter, Event, Gauge, Histogram, Instrument, Level, Metric, Span, Stability, UpDownCounter, Use,
+};
 
 /// Keys of attributes.
 pub mod attribute {
@@ -32,10 +34,24 @@ pub mod attribute {
     pub const GPU_CUDA_SYNC_KIND: &str = "gpu.cuda.sync.kind";
     /// The same on the span, the log record and nowhere else, so that one is found from the other.
     pub const GPU_EVENT_ID: &str = "gpu.event.id";
+    /// Which clock.
+    pub const GPU_HARDWARE_CLOCK_DOMAIN: &str = "gpu.hardware.clock.domain";
+    /// Errors counted since the last pass.
+    pub const GPU_HARDWARE_ERRORS: &str = "gpu.hardware.errors";
+    /// What was asked of the driver, in this receiver's words.
+    pub const GPU_HARDWARE_QUESTION: &str = "gpu.hardware.question";
+    /// How the time is known.
+    pub const GPU_HARDWARE_THROTTLE_ORIGIN: &str = "gpu.hardware.throttle.origin";
+    /// Why the clocks are held down.
+    pub const GPU_HARDWARE_THROTTLE_REASON: &str = "gpu.hardware.throttle.reason";
+    /// What of the device cannot be measured, in this receiver's words.
+    pub const GPU_HARDWARE_UNSUPPORTED: &str = "gpu.hardware.unsupported";
     /// Bytes of device memory that the process had allocated and not freed when the step ended.
     pub const GPU_MEMORY_LIVE: &str = "gpu.memory.live";
     /// Age in seconds of the oldest allocation not freed when the step ended.
     pub const GPU_MEMORY_OLDEST_AGE: &str = "gpu.memory.oldest.age";
+    /// Where the device stands on the PCI bus.
+    pub const GPU_PCI_ADDRESS: &str = "gpu.pci.address";
     /// Mean duration in seconds of the steps of this workload and phase, warm-up bias corrected.
     pub const GPU_STEP_BASELINE_MEAN: &str = "gpu.step.baseline.mean";
     /// 95th percentile in seconds of the durations of the steps of this workload and phase.
@@ -92,12 +108,38 @@ pub mod attribute {
     pub const GPU_STEP_WAIT_DURATION: &str = "gpu.step.wait.duration";
     /// The stream, by the order in which the process's streams were first seen. Handles stay where they are.
     pub const GPU_STREAM_ORDINAL: &str = "gpu.stream.ordinal";
+    /// The number of an XID, of NVIDIA's list.
+    pub const GPU_XID: &str = "gpu.xid";
     /// `host.arch`, as OpenTelemetry defines it.
     pub const HOST_ARCH: &str = upstream::HOST_ARCH;
     /// `host.id`, as OpenTelemetry defines it.
     pub const HOST_ID: &str = upstream::HOST_ID;
     /// `host.name`, as OpenTelemetry defines it.
     pub const HOST_NAME: &str = upstream::HOST_NAME;
+    /// `hw.driver_version`, as OpenTelemetry defines it.
+    pub const HW_DRIVER_VERSION: &str = upstream::HW_DRIVER_VERSION;
+    /// `hw.firmware_version`, as OpenTelemetry defines it.
+    pub const HW_FIRMWARE_VERSION: &str = upstream::HW_FIRMWARE_VERSION;
+    /// `hw.gpu.task`, as OpenTelemetry defines it.
+    pub const HW_GPU_TASK: &str = upstream::HW_GPU_TASK;
+    /// `hw.id`, as OpenTelemetry defines it.
+    pub const HW_ID: &str = upstream::HW_ID;
+    /// `hw.model`, as OpenTelemetry defines it.
+    pub const HW_MODEL: &str = upstream::HW_MODEL;
+    /// `hw.name`, as OpenTelemetry defines it.
+    pub const HW_NAME: &str = upstream::HW_NAME;
+    /// `hw.parent`, as OpenTelemetry defines it.
+    pub const HW_PARENT: &str = upstream::HW_PARENT;
+    /// `hw.sensor_location`, as OpenTelemetry defines it.
+    pub const HW_SENSOR_LOCATION: &str = upstream::HW_SENSOR_LOCATION;
+    /// `hw.serial_number`, as OpenTelemetry defines it.
+    pub const HW_SERIAL_NUMBER: &str = upstream::HW_SERIAL_NUMBER;
+    /// `hw.state`, as OpenTelemetry defines it.
+    pub const HW_STATE: &str = upstream::HW_STATE;
+    /// `hw.type`, as OpenTelemetry defines it.
+    pub const HW_TYPE: &str = upstream::HW_TYPE;
+    /// `hw.vendor`, as OpenTelemetry defines it.
+    pub const HW_VENDOR: &str = upstream::HW_VENDOR;
     /// Payload in bytes, elements times their size; of an all-gather what one rank gives.
     pub const NCCL_BYTES: &str = "nccl.bytes";
     /// What the rank called.
@@ -170,6 +212,8 @@ pub mod attribute {
     pub const NCCL_WAIT_PEERS: &str = "nccl.wait_peers";
     /// How much longer than its peers the rank's process had waited for something else before it came, in seconds.
     pub const NCCL_WAITED: &str = "nccl.waited";
+    /// `network.io.direction`, as OpenTelemetry defines it.
+    pub const NETWORK_IO_DIRECTION: &str = upstream::NETWORK_IO_DIRECTION;
     /// `os.type`, as OpenTelemetry defines it.
     pub const OS_TYPE: &str = upstream::OS_TYPE;
     /// `process.executable.name`, as OpenTelemetry defines it.
@@ -324,6 +368,99 @@ pub mod value {
                 GpuCudaSyncKind::Event => "event",
                 GpuCudaSyncKind::Memcpy => "memcpy",
                 GpuCudaSyncKind::Stream => "stream",
+            }
+        }
+    }
+
+    /// Values of `gpu.hardware.clock.domain`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuHardwareClockDomain {
+        /// The graphics clock.
+        Graphics,
+        /// The memory's clock.
+        Memory,
+        /// The clock of the streaming multiprocessors.
+        Sm,
+        /// The clock of the video engines.
+        Video,
+    }
+
+    impl GpuHardwareClockDomain {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuHardwareClockDomain; 4] = [GpuHardwareClockDomain::Graphics, GpuHardwareClockDomain::Memory, GpuHardwareClockDomain::Sm, GpuHardwareClockDomain::Video];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuHardwareClockDomain::Graphics => "graphics",
+                GpuHardwareClockDomain::Memory => "memory",
+                GpuHardwareClockDomain::Sm => "sm",
+                GpuHardwareClockDomain::Video => "video",
+            }
+        }
+    }
+
+    /// Values of `gpu.hardware.throttle.origin`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuHardwareThrottleOrigin {
+        /// The driver counts it.
+        Counted,
+        /// Added up from the state at each pass, as exact as passes are frequent.
+        Sampled,
+    }
+
+    impl GpuHardwareThrottleOrigin {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuHardwareThrottleOrigin; 2] = [GpuHardwareThrottleOrigin::Counted, GpuHardwareThrottleOrigin::Sampled];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuHardwareThrottleOrigin::Counted => "counted",
+                GpuHardwareThrottleOrigin::Sampled => "sampled",
+            }
+        }
+    }
+
+    /// Values of `gpu.hardware.throttle.reason`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuHardwareThrottleReason {
+        /// The clocks that somebody set for applications.
+        ApplicationsClocks,
+        /// What the display needs.
+        DisplayClock,
+        /// Another reason of the hardware's.
+        Hw,
+        /// An external signal to brake, from the power supply.
+        HwPowerBrake,
+        /// The hardware slows down: too hot, or an external signal.
+        HwSlowdown,
+        /// The hardware is too hot.
+        HwThermal,
+        /// The driver keeps the power limit.
+        SwPowerCap,
+        /// The driver keeps the temperature limit.
+        SwThermal,
+        /// The slowest device of its group of boosted ones.
+        SyncBoost,
+    }
+
+    impl GpuHardwareThrottleReason {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuHardwareThrottleReason; 9] = [GpuHardwareThrottleReason::ApplicationsClocks, GpuHardwareThrottleReason::DisplayClock, GpuHardwareThrottleReason::Hw, GpuHardwareThrottleReason::HwPowerBrake, GpuHardwareThrottleReason::HwSlowdown, GpuHardwareThrottleReason::HwThermal, GpuHardwareThrottleReason::SwPowerCap, GpuHardwareThrottleReason::SwThermal, GpuHardwareThrottleReason::SyncBoost];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuHardwareThrottleReason::ApplicationsClocks => "applications_clocks",
+                GpuHardwareThrottleReason::DisplayClock => "display_clock",
+                GpuHardwareThrottleReason::Hw => "hw",
+                GpuHardwareThrottleReason::HwPowerBrake => "hw_power_brake",
+                GpuHardwareThrottleReason::HwSlowdown => "hw_slowdown",
+                GpuHardwareThrottleReason::HwThermal => "hw_thermal",
+                GpuHardwareThrottleReason::SwPowerCap => "sw_power_cap",
+                GpuHardwareThrottleReason::SwThermal => "sw_thermal",
+                GpuHardwareThrottleReason::SyncBoost => "sync_boost",
             }
         }
     }
@@ -1145,100 +1282,136 @@ pub mod metric {
     pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&ROWS[10]);
     /// Time that the host spent in calls that wait for the device.
     pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&ROWS[11]);
+    /// How fast a clock domain of the device runs.
+    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&ROWS[12]);
+    /// Questions that the driver did not answer, though it can.
+    pub const GPU_HARDWARE_FAILURES: Counter = Counter(&ROWS[13]);
+    /// Processes that use a device now and have no series because more of them do than are told of.
+    pub const GPU_HARDWARE_OMITTED: Gauge = Gauge(&ROWS[14]);
+    /// How long the driver took to answer the questions of one pass over all devices.
+    pub const GPU_HARDWARE_PASS_DURATION: Gauge = Gauge(&ROWS[15]);
+    /// Device memory that the process has in use.
+    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&ROWS[16]);
+    /// Whether the clocks are held down for this reason now, 1 or 0.
+    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&ROWS[17]);
+    /// For how long the clocks have been held down for this reason.
+    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&ROWS[18]);
     /// What a step of this phase usually takes.
-    pub const GPU_STEP_BASELINE: Gauge = Gauge(&ROWS[12]);
+    pub const GPU_STEP_BASELINE: Gauge = Gauge(&ROWS[19]);
     /// From a step's first work enqueued to its closer's return.
-    pub const GPU_STEP_DURATION: Histogram = Histogram(&ROWS[13]);
+    pub const GPU_STEP_DURATION: Histogram = Histogram(&ROWS[20]);
     /// From a step's first work enqueued to its closer entered, the host's side of it.
-    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[14]);
+    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[21]);
     /// From the previous closer's return to a step's first work enqueued, when the stream was idle.
-    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&ROWS[15]);
+    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&ROWS[22]);
     /// Share of the steps' time for which the host was still enqueueing, since the process was first seen.
-    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&ROWS[16]);
+    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&ROWS[23]);
     /// Steps that took far longer than their baseline.
-    pub const GPU_STEP_OUTLIERS: Counter = Counter(&ROWS[17]);
+    pub const GPU_STEP_OUTLIERS: Counter = Counter(&ROWS[24]);
     /// From a step's closer entered to its return.
-    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&ROWS[18]);
+    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&ROWS[25]);
+    /// Energy consumed by the component.
+    pub const HW_ENERGY: Counter = Counter(&ROWS[26]);
+    /// Number of errors encountered by the component.
+    pub const HW_ERRORS: Counter = Counter(&ROWS[27]);
+    /// Fan speed expressed as a fraction of its maximum speed.
+    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&ROWS[28]);
+    /// Received and transmitted bytes by the GPU.
+    pub const HW_GPU_IO: Counter = Counter(&ROWS[29]);
+    /// Size of the GPU memory.
+    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&ROWS[30]);
+    /// GPU memory used.
+    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&ROWS[31]);
+    /// Fraction of GPU memory used.
+    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&ROWS[32]);
+    /// Fraction of time spent in a specific task.
+    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&ROWS[33]);
+    /// Instantaneous power consumed by the component.
+    pub const HW_POWER: Gauge = Gauge(&ROWS[34]);
+    /// Operational status: `1` (true) or `0` (false) for each of the possible states.
+    pub const HW_STATUS: UpDownCounter = UpDownCounter(&ROWS[35]);
+    /// Temperature in degrees Celsius.
+    pub const HW_TEMPERATURE: Gauge = Gauge(&ROWS[36]);
     /// From the first rank of this node to the last to come to a collective.
-    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&ROWS[19]);
+    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&ROWS[37]);
     /// From the return of a collective's enqueueing to the return of the call that waited for it.
-    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&ROWS[20]);
+    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&ROWS[38]);
     /// Operations that went into a graph.
-    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&ROWS[21]);
+    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&ROWS[39]);
     /// Collectives, sends and receives that were enqueued.
-    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&ROWS[22]);
+    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&ROWS[40]);
     /// What the host spent in the call that enqueues a collective.
-    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[23]);
+    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[41]);
     /// Payload of collectives, sends and receives, elements times their size.
-    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&ROWS[24]);
+    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&ROWS[42]);
     /// From the return of a collective's enqueueing to the entry of the call that waits for it.
-    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&ROWS[25]);
+    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&ROWS[43]);
     /// What the host spent in the call that waited for a collective, from the collective's enqueueing on.
-    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&ROWS[26]);
+    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&ROWS[44]);
     /// Calls of NCCL that failed.
-    pub const NCCL_ERRORS: Counter = Counter(&ROWS[27]);
+    pub const NCCL_ERRORS: Counter = Counter(&ROWS[45]);
     /// Times that a communicator did not go on.
-    pub const NCCL_HANGS: Counter = Counter(&ROWS[28]);
+    pub const NCCL_HANGS: Counter = Counter(&ROWS[46]);
     /// Since the rank's last collective, where its peers on this node have moved on.
-    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&ROWS[29]);
+    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&ROWS[47]);
     /// How far the rank comes behind the first of this node, the mean over its last collectives.
-    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&ROWS[30]);
+    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&ROWS[48]);
     /// Verdicts that the rank is late again and again.
-    pub const NCCL_STRAGGLERS: Counter = Counter(&ROWS[31]);
+    pub const NCCL_STRAGGLERS: Counter = Counter(&ROWS[49]);
     /// Allocations left out of the live ones because a process holds more than are tracked.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[32]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[50]);
     /// What the analyses of steps and collectives forgot to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[33]);
+    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[51]);
     /// What was seen of collectives less than whole, or not as it should be.
-    pub const WARPTAP_COLLECTIVE_FLAWS: Counter = Counter(&ROWS[34]);
+    pub const WARPTAP_COLLECTIVE_FLAWS: Counter = Counter(&ROWS[52]);
     /// What was not told of collectives to stay within bounds.
-    pub const WARPTAP_COLLECTIVE_LEFT_OUT: Counter = Counter(&ROWS[35]);
+    pub const WARPTAP_COLLECTIVE_LEFT_OUT: Counter = Counter(&ROWS[53]);
     /// Collectives, sends and receives that were seen, by what became of them.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[36]);
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[54]);
     /// Operations enqueued that nobody has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[37]);
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[55]);
     /// Spans, log records and last points of ended processes that no pipeline took.
-    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[38]);
+    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[56]);
     /// Records or calls whose loss was noticed on the way to the analysis.
-    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[39]);
+    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[57]);
     /// Events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[40]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[58]);
     /// Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.
-    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[41]);
+    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[59]);
     /// Hits that were not lost, by what became of them.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[42]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[60]);
     /// Calls seen less than whole.
-    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[43]);
+    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[61]);
     /// Functions attached now.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[44]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[62]);
     /// Calls of traced processes seen to begin.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[45]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[63]);
     /// Libraries attached now, a file counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[46]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[64]);
     /// Hits that left no trace in the figures.
-    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[47]);
+    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[65]);
     /// Calls that were seen and are no hits.
-    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[48]);
+    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[66]);
     /// Runs of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[49]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[67]);
     /// What the probes cost the traced threads, runs times the cost of one measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[50]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[68]);
     /// Processes whose series ended because more are traced than are kept.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[51]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[69]);
     /// Processes that have series now.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[52]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[70]);
     /// Records put into and taken out of the ring between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[53]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[71]);
     /// Stretches of work that belong to no step, because their process ended before the bulk of it.
-    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[54]);
+    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[72]);
     /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[55]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[73]);
     /// Series that stand for all attribute values beyond a metric's bound.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[56]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[74]);
     /// Outliers whose span and log record were left out by the rate limit.
-    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[57]);
+    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[75]);
     /// Steps left out of the durations, because nobody waited for them or their beginning is forgotten.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[58]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[76]);
 }
 
 /// Spans, by their names.
@@ -1263,6 +1436,22 @@ pub mod span {
 
 /// Events, by their names.
 pub mod event {
+    /// Something of a device that was not answered is answered again.
+    pub const GPU_HARDWARE_ANSWERED: &str = "gpu.hardware.answered";
+    /// A device's driver has counted errors since the last pass.
+    pub const GPU_HARDWARE_ERRORS: &str = "gpu.hardware.errors";
+    /// A device that was there is no longer listed by its driver.
+    pub const GPU_HARDWARE_GONE: &str = "gpu.hardware.gone";
+    /// A device does not answer any more; it has fallen off the bus, or its driver has given it up.
+    pub const GPU_HARDWARE_LOST: &str = "gpu.hardware.lost";
+    /// A device that was lost answers again.
+    pub const GPU_HARDWARE_RECOVERED: &str = "gpu.hardware.recovered";
+    /// A device is seen for the first time, and what of it cannot be measured.
+    pub const GPU_HARDWARE_SEEN: &str = "gpu.hardware.seen";
+    /// Something of a device that was measured is not answered now. Told once, until it is answered again.
+    pub const GPU_HARDWARE_UNANSWERED: &str = "gpu.hardware.unanswered";
+    /// The driver reported an XID, an error that it names by a number.
+    pub const GPU_HARDWARE_XID: &str = "gpu.hardware.xid";
     /// Steps of a phase take another time than before, lastingly, and the baseline was learnt anew.
     pub const GPU_STEP_BASELINE_SHIFT: &str = "gpu.step.baseline.shift";
     /// Why a step took far longer than its baseline.
@@ -1302,8 +1491,15 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.cuda.operation.name", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.sync.kind", values: &["device", "event", "memcpy", "stream"], is_upstream: false },
     Attribute { key: "gpu.event.id", values: &[], is_upstream: false },
+    Attribute { key: "gpu.hardware.clock.domain", values: &["graphics", "memory", "sm", "video"], is_upstream: false },
+    Attribute { key: "gpu.hardware.errors", values: &[], is_upstream: false },
+    Attribute { key: "gpu.hardware.question", values: &[], is_upstream: false },
+    Attribute { key: "gpu.hardware.throttle.origin", values: &["counted", "sampled"], is_upstream: false },
+    Attribute { key: "gpu.hardware.throttle.reason", values: &["applications_clocks", "display_clock", "hw", "hw_power_brake", "hw_slowdown", "hw_thermal", "sw_power_cap", "sw_thermal", "sync_boost"], is_upstream: false },
+    Attribute { key: "gpu.hardware.unsupported", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.live", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.oldest.age", values: &[], is_upstream: false },
+    Attribute { key: "gpu.pci.address", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.mean", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.p95", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.previous.mean", values: &[], is_upstream: false },
@@ -1332,9 +1528,22 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.threads", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.wait.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.stream.ordinal", values: &[], is_upstream: false },
+    Attribute { key: "gpu.xid", values: &[], is_upstream: false },
     Attribute { key: "host.arch", values: &[], is_upstream: true },
     Attribute { key: "host.id", values: &[], is_upstream: true },
     Attribute { key: "host.name", values: &[], is_upstream: true },
+    Attribute { key: "hw.driver_version", values: &[], is_upstream: true },
+    Attribute { key: "hw.firmware_version", values: &[], is_upstream: true },
+    Attribute { key: "hw.gpu.task", values: &[], is_upstream: true },
+    Attribute { key: "hw.id", values: &[], is_upstream: true },
+    Attribute { key: "hw.model", values: &[], is_upstream: true },
+    Attribute { key: "hw.name", values: &[], is_upstream: true },
+    Attribute { key: "hw.parent", values: &[], is_upstream: true },
+    Attribute { key: "hw.sensor_location", values: &[], is_upstream: true },
+    Attribute { key: "hw.serial_number", values: &[], is_upstream: true },
+    Attribute { key: "hw.state", values: &[], is_upstream: true },
+    Attribute { key: "hw.type", values: &[], is_upstream: true },
+    Attribute { key: "hw.vendor", values: &[], is_upstream: true },
     Attribute { key: "nccl.bytes", values: &[], is_upstream: false },
     Attribute { key: "nccl.call", values: &[], is_upstream: false },
     Attribute { key: "nccl.call_first", values: &[], is_upstream: false },
@@ -1371,6 +1580,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "nccl.wait", values: &[], is_upstream: false },
     Attribute { key: "nccl.wait_peers", values: &[], is_upstream: false },
     Attribute { key: "nccl.waited", values: &[], is_upstream: false },
+    Attribute { key: "network.io.direction", values: &[], is_upstream: true },
     Attribute { key: "os.type", values: &[], is_upstream: true },
     Attribute { key: "process.executable.name", values: &[], is_upstream: true },
     Attribute { key: "process.executable.path", values: &[], is_upstream: true },
@@ -1400,7 +1610,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static ROWS: [Metric; 59] = [
+static ROWS: [Metric; 77] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -1528,6 +1738,82 @@ static ROWS: [Metric; 59] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "gpu.hardware.clock.frequency",
+        unit: "Hz",
+        instrument: Instrument::Gauge,
+        description: "How fast a clock domain of the device runs.",
+        attributes: &[
+        Use { key: attribute::GPU_HARDWARE_CLOCK_DOMAIN, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.failures",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Questions that the driver did not answer, though it can.",
+        attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.omitted",
+        unit: "{process}",
+        instrument: Instrument::Gauge,
+        description: "Processes that use a device now and have no series because more of them do than are told of.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.pass.duration",
+        unit: "s",
+        instrument: Instrument::Gauge,
+        description: "How long the driver took to answer the questions of one pass over all devices.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.process.memory.usage",
+        unit: "By",
+        instrument: Instrument::UpDownCounter,
+        description: "Device memory that the process has in use.",
+        attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.throttle.active",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "Whether the clocks are held down for this reason now, 1 or 0.",
+        attributes: &[
+        Use { key: attribute::GPU_HARDWARE_THROTTLE_REASON, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.throttle.duration",
+        unit: "s",
+        instrument: Instrument::Counter,
+        description: "For how long the clocks have been held down for this reason.",
+        attributes: &[
+        Use { key: attribute::GPU_HARDWARE_THROTTLE_ORIGIN, level: Level::Required },
+        Use { key: attribute::GPU_HARDWARE_THROTTLE_REASON, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "gpu.step.baseline",
         unit: "s",
         instrument: Instrument::Gauge,
@@ -1600,6 +1886,173 @@ static ROWS: [Metric; 59] = [
         description: "From a step's closer entered to its return.",
         attributes: &[
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.energy",
+        unit: "J",
+        instrument: Instrument::Counter,
+        description: "Energy consumed by the component.",
+        attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_TYPE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.errors",
+        unit: "{error}",
+        instrument: Instrument::Counter,
+        description: "Number of errors encountered by the component.",
+        attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::GPU_XID, level: Level::Conditional },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_TYPE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.fan.speed_ratio",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "Fan speed expressed as a fraction of its maximum speed.",
+        attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.gpu.io",
+        unit: "By",
+        instrument: Instrument::Counter,
+        description: "Received and transmitted bytes by the GPU.",
+        attributes: &[
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+        Use { key: attribute::NETWORK_IO_DIRECTION, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.gpu.memory.limit",
+        unit: "By",
+        instrument: Instrument::UpDownCounter,
+        description: "Size of the GPU memory.",
+        attributes: &[
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.gpu.memory.usage",
+        unit: "By",
+        instrument: Instrument::UpDownCounter,
+        description: "GPU memory used.",
+        attributes: &[
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.gpu.memory.utilization",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "Fraction of GPU memory used.",
+        attributes: &[
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.gpu.utilization",
+        unit: "1",
+        instrument: Instrument::Gauge,
+        description: "Fraction of time spent in a specific task.",
+        attributes: &[
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_GPU_TASK, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.power",
+        unit: "W",
+        instrument: Instrument::Gauge,
+        description: "Instantaneous power consumed by the component.",
+        attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_TYPE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.status",
+        unit: "1",
+        instrument: Instrument::UpDownCounter,
+        description: "Operational status: `1` (true) or `0` (false) for each of the possible states.",
+        attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_STATE, level: Level::Required },
+        Use { key: attribute::HW_TYPE, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "hw.temperature",
+        unit: "Cel",
+        instrument: Instrument::Gauge,
+        description: "Temperature in degrees Celsius.",
+        attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SENSOR_LOCATION, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2107,6 +2560,60 @@ pub static SPANS: &[Span] = &[
 
 /// Every event, sorted by name.
 pub static EVENTS: &[Event] = &[
+    Event { name: "gpu.hardware.answered", attributes: &[
+        Use { key: attribute::GPU_HARDWARE_QUESTION, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.errors", attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::GPU_HARDWARE_ERRORS, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.gone", attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.lost", attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.recovered", attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.seen", attributes: &[
+        Use { key: attribute::GPU_HARDWARE_UNSUPPORTED, level: Level::Required },
+        Use { key: attribute::GPU_PCI_ADDRESS, level: Level::Recommended },
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.unanswered", attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::GPU_HARDWARE_QUESTION, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.xid", attributes: &[
+        Use { key: attribute::GPU_XID, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
     Event { name: "gpu.step.baseline.shift", attributes: &[
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },

@@ -37,6 +37,8 @@ pub enum Instrument {
     Gauge,
     /// A distribution; exponential here, always.
     Histogram,
+    /// A sum that grows and shrinks.
+    UpDownCounter,
 }
 
 /// Whether an attribute is there.
@@ -160,6 +162,11 @@ kind!(
 kind!(
     /// A metric that is recorded by a histogram.
     Histogram
+);
+
+kind!(
+    /// A metric that is recorded by an up-down counter.
+    UpDownCounter
 );
 
 /// A row of the registry's spans.

@@ -51,19 +51,23 @@ fn units_are_in_no_name_and_durations_are_seconds() {
 #[test]
 fn no_metric_of_ours_takes_an_attribute_without_bound() {
     // One value per process, one per row of the table of probes, one per error of a library's header; communicators up
-    // to a bound that the user sets, and their ranks.
+    // to a bound that the user sets, and their ranks; XIDs are kept apart up to a bound. What is said of hardware is one
+    // value per device or part of one.
     let bounded = [
         "error.type",
         "gen_ai.provider.name",
         "gen_ai.request.model",
         "gpu.cuda.operation.name",
+        "gpu.xid",
         "nccl.communicator.hash",
         "nccl.function",
         "nccl.rank",
     ];
+    let is_bounded =
+        |key: &str| bounded.contains(&key) || key.starts_with("hw.") || key == "network.io.direction";
     for used in METRICS.iter().flat_map(|m| m.attributes) {
         let is_set = attribute_of(used.key).is_some_and(|a| !a.values.is_empty());
-        assert!(is_set || bounded.contains(&used.key), "{}", used.key);
+        assert!(is_set || is_bounded(used.key), "{}", used.key);
     }
 }
 
@@ -78,6 +82,19 @@ fn upstream_names_are_upstreams() {
         (attribute::HOST_ARCH, upstream::HOST_ARCH, "host.arch"),
         (attribute::HOST_ID, upstream::HOST_ID, "host.id"),
         (attribute::HOST_NAME, upstream::HOST_NAME, "host.name"),
+        (attribute::HW_DRIVER_VERSION, upstream::HW_DRIVER_VERSION, "hw.driver_version"),
+        (attribute::HW_FIRMWARE_VERSION, upstream::HW_FIRMWARE_VERSION, "hw.firmware_version"),
+        (attribute::HW_GPU_TASK, upstream::HW_GPU_TASK, "hw.gpu.task"),
+        (attribute::HW_ID, upstream::HW_ID, "hw.id"),
+        (attribute::HW_MODEL, upstream::HW_MODEL, "hw.model"),
+        (attribute::HW_NAME, upstream::HW_NAME, "hw.name"),
+        (attribute::HW_PARENT, upstream::HW_PARENT, "hw.parent"),
+        (attribute::HW_SENSOR_LOCATION, upstream::HW_SENSOR_LOCATION, "hw.sensor_location"),
+        (attribute::HW_SERIAL_NUMBER, upstream::HW_SERIAL_NUMBER, "hw.serial_number"),
+        (attribute::HW_STATE, upstream::HW_STATE, "hw.state"),
+        (attribute::HW_TYPE, upstream::HW_TYPE, "hw.type"),
+        (attribute::HW_VENDOR, upstream::HW_VENDOR, "hw.vendor"),
+        (attribute::NETWORK_IO_DIRECTION, upstream::NETWORK_IO_DIRECTION, "network.io.direction"),
         (attribute::OS_TYPE, upstream::OS_TYPE, "os.type"),
         (attribute::PROCESS_EXECUTABLE_NAME, upstream::PROCESS_EXECUTABLE_NAME, "process.executable.name"),
         (attribute::PROCESS_EXECUTABLE_PATH, upstream::PROCESS_EXECUTABLE_PATH, "process.executable.path"),
@@ -105,4 +122,24 @@ fn a_metrics_series_are_bounded_by_its_attributes() {
     assert_eq!(metric::GPU_CUDA_MEMORY_LIVE.series_max(|_| 7), 1);
     assert_eq!(metric_of("gpu.step.duration"), Some(&*metric::GPU_STEP_DURATION));
     assert_eq!(metric::GPU_STEP_DURATION.series_max(|_| 2), 2 * 2 * 4 * 5);
+}
+
+#[test]
+fn hardware_metrics_of_upstreams_names_are_upstreams() {
+    use opentelemetry_semantic_conventions::metric as upstream;
+    let theirs = [
+        upstream::HW_ENERGY,
+        upstream::HW_ERRORS,
+        upstream::HW_FAN_SPEED_RATIO,
+        upstream::HW_GPU_IO,
+        upstream::HW_GPU_MEMORY_LIMIT,
+        upstream::HW_GPU_MEMORY_USAGE,
+        upstream::HW_GPU_MEMORY_UTILIZATION,
+        upstream::HW_GPU_UTILIZATION,
+        upstream::HW_POWER,
+        upstream::HW_STATUS,
+        upstream::HW_TEMPERATURE,
+    ];
+    let ours: Vec<&str> = METRICS.iter().map(|m| m.name).filter(|name| name.starts_with("hw.")).collect();
+    assert_eq!(ours, theirs);
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use table::Library;
 
+use crate::nvml;
+
 /// A stub library as it was built.
 #[derive(Clone, Copy, Debug)]
 pub struct Built {
@@ -39,6 +41,9 @@ pub static BUILT: [Built; 4] = [
         bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libnccl.so")),
     },
 ];
+
+/// The stub libnvidia-ml, which is no library of calls: nothing of it is traced.
+static NVML: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnvidia_ml.so"));
 
 /// Where installed libraries lie.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -76,14 +81,27 @@ impl Paths {
 pub fn install(dir: &Path) -> io::Result<Paths> {
     std::fs::create_dir_all(dir)?;
     for built in &BUILT {
-        if std::fs::read(dir.join(built.file_name)).is_ok_and(|bytes| bytes == built.bytes) {
-            continue;
-        }
-        let draft = dir.join(format!(".{}.{}", built.file_name, std::process::id()));
-        std::fs::write(&draft, built.bytes)?;
-        std::fs::rename(&draft, dir.join(built.file_name))?;
+        put(&dir.join(built.file_name), built.bytes)?;
     }
     Ok(Paths::under(dir))
+}
+
+/// Writes the stub libnvidia-ml into `dir` the same way, and says where it is.
+pub fn install_nvml(dir: &Path) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(dir)?;
+    let path = dir.join(nvml::FILE_NAME);
+    put(&path, NVML)?;
+    Ok(path)
+}
+
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    std::fs::write(&draft, bytes)?;
+    std::fs::rename(&draft, path)
 }
 
 #[cfg(test)]

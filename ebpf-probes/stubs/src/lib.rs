@@ -13,6 +13,8 @@ pub mod invoke;
 pub mod model;
 pub mod nccl;
 pub mod nccl_calls;
+pub mod nvml;
+pub mod nvml_control;
 pub mod oracle;
 pub mod player;
 pub mod prototype;
@@ -22,4 +24,5 @@ pub mod scripts;
 pub mod sentinel;
 pub mod truth;
 
-pub use install::{BUILT, Paths, install};
+pub use install::{BUILT, Paths, install, install_nvml};
+pub use nvml_control::NvmlControl;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use opentelemetry::InstrumentationScope;
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, MeterProvider};
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, MeterProvider, UpDownCounter};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -67,6 +67,13 @@ impl Instruments {
     #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
     pub fn amount(&self, metric: semconv::Counter) -> Counter<f64> {
         let builder = self.meter.f64_counter(metric.name());
+        builder.with_unit(metric.unit()).with_description(metric.description()).build()
+    }
+
+    /// A sum that goes up and down.
+    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
+    pub fn balance(&self, metric: semconv::UpDownCounter) -> UpDownCounter<i64> {
+        let builder = self.meter.i64_up_down_counter(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 

@@ -13,6 +13,8 @@ mod instruments;
 mod limit;
 mod records;
 mod resource;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tidy;
 
 pub use batch::{Batch, Sink, hand_over, metrics, of_resource};

@@ -24,24 +24,26 @@ pub const OVERFLOW: &str = "otel.metric.overflow";
 
 /// Sorts metrics, their points and their attributes, and puts them into `window`.
 pub fn tidy(metrics: &mut [Metric], window: Window) {
-    tidy_each(metrics, window.time, &|_| window.start);
+    tidy_each(metrics, window.time, &|_, _| window.start);
 }
 
-/// The same where sums began to add up at different times: `start` says it of a series by its attributes.
+/// The same where sums began to add up at different times: `start` says it of a series by its
+/// metric and attributes.
 pub fn tidy_each(metrics: &mut [Metric], time: u64, start: Start<'_>) {
     metrics.sort_by(|a, b| a.name.cmp(&b.name));
     for metric in metrics {
+        let start = |attributes: &[KeyValue]| start(&metric.name, attributes);
         match metric.data.as_mut() {
             Some(metric::Data::Gauge(gauge)) => numbers(&mut gauge.data_points, time, &|_| 0),
-            Some(metric::Data::Sum(sum)) => numbers(&mut sum.data_points, time, start),
-            Some(metric::Data::ExponentialHistogram(h)) => distributions(&mut h.data_points, time, start),
+            Some(metric::Data::Sum(sum)) => numbers(&mut sum.data_points, time, &start),
+            Some(metric::Data::ExponentialHistogram(h)) => distributions(&mut h.data_points, time, &start),
             _ => {}
         }
     }
 }
 
-/// Since when the sum of the series with these attributes adds up, in nanoseconds since 1970.
-type Start<'a> = &'a dyn Fn(&[KeyValue]) -> u64;
+/// Since when the sum of the series of this metric with these attributes adds up, in nanoseconds since 1970.
+type Start<'a> = &'a dyn Fn(&str, &[KeyValue]) -> u64;
 
 /// How many of the series stand for others.
 pub fn overflowing(metrics: &[Metric]) -> u64 {
@@ -57,7 +59,7 @@ pub fn overflowing(metrics: &[Metric]) -> u64 {
     metrics.iter().map(|m| count(m) as u64).sum()
 }
 
-fn numbers(points: &mut [NumberDataPoint], time: u64, start: Start<'_>) {
+fn numbers(points: &mut [NumberDataPoint], time: u64, start: &dyn Fn(&[KeyValue]) -> u64) {
     for point in points.iter_mut() {
         point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
         (point.start_time_unix_nano, point.time_unix_nano) = (start(&point.attributes), time);
@@ -65,7 +67,11 @@ fn numbers(points: &mut [NumberDataPoint], time: u64, start: Start<'_>) {
     points.sort_by(|a, b| order(&a.attributes, &b.attributes));
 }
 
-fn distributions(points: &mut [ExponentialHistogramDataPoint], time: u64, start: Start<'_>) {
+fn distributions(
+    points: &mut [ExponentialHistogramDataPoint],
+    time: u64,
+    start: &dyn Fn(&[KeyValue]) -> u64,
+) {
     for point in points.iter_mut() {
         point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
         (point.start_time_unix_nano, point.time_unix_nano) = (start(&point.attributes), time);

@@ -9,7 +9,9 @@ const HEAD: &str = "\
 
 use opentelemetry_semantic_conventions::attribute as upstream;
 
-use crate::{Attribute, Counter, Event, Gauge, Histogram, Instrument, Level, Metric, Span, Stability, Use};
+use crate::{
+    Attribute, Counter, Event, Gauge, Histogram, Instrument, Level, Metric, Span, Stability, UpDownCounter, Use,
+};
 ";
 
 /// The whole file.
@@ -88,7 +90,7 @@ fn value(out: &mut String, key: &str, attribute: &Attribute) {
 fn metrics(out: &mut String, registry: &Registry) {
     add(out, "\n/// Metrics, by what records them.\npub mod metric {\n    use super::*;\n");
     for (at, (name, signal)) in registry.metrics.iter().enumerate() {
-        let kind = camel(&signal.instrument);
+        let kind = instrument(&signal.instrument);
         add(out, &format!("    /// {}", line(&signal.group.brief)));
         add(out, &format!("    pub const {}: {kind} = {kind}(&ROWS[{at}]);", constant(name)));
     }
@@ -121,7 +123,7 @@ fn metric_table(out: &mut String, registry: &Registry) {
         add(out, "    Metric {");
         add(out, &format!("        name: {name:?},"));
         add(out, &format!("        unit: {:?},", signal.unit));
-        add(out, &format!("        instrument: Instrument::{},", camel(&signal.instrument)));
+        add(out, &format!("        instrument: Instrument::{},", instrument(&signal.instrument)));
         add(out, &format!("        description: {:?},", line(&signal.group.brief)));
         add(out, &format!("        attributes: &[{}],", uses(signal.attributes.iter())));
         add(out, &format!("        stability: Stability::{},", camel(&signal.group.stability)));
@@ -158,6 +160,14 @@ fn level(level: &Level) -> &'static str {
         "required" => "Required",
         "conditionally_required" => "Conditional",
         _ => "Recommended",
+    }
+}
+
+/// The type of what records a metric, by Weaver's word for it.
+fn instrument(word: &str) -> String {
+    match word {
+        "updowncounter" => "UpDownCounter".to_owned(),
+        other => camel(other),
     }
 }
 

@@ -11,6 +11,11 @@ use super::Output;
 /// What the SDK adds beyond a metric's bound; not a matter of the registry.
 const OVERFLOW: &str = "otel.metric.overflow";
 
+/// Names of what is said of hardware: of the nvml receiver, every other is the gpu receiver's.
+pub fn is_of_hardware(name: &str) -> bool {
+    name.starts_with("hw.") || name.starts_with("gpu.hardware.")
+}
+
 /// The registry's names that were seen.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -100,8 +105,12 @@ fn points(metric: &Metric) -> (Instrument, Vec<&[KeyValue]>) {
             (Instrument::Gauge, g.data_points.iter().map(|p| p.attributes.as_slice()).collect())
         }
         metric::Data::Sum(s) => {
-            assert!(s.is_monotonic && s.aggregation_temporality == 2, "{}", metric.name);
-            (Instrument::Counter, s.data_points.iter().map(|p| p.attributes.as_slice()).collect())
+            assert_eq!(s.aggregation_temporality, 2, "{}", metric.name);
+            let kind = if s.is_monotonic { Instrument::Counter } else { Instrument::UpDownCounter };
+            for p in &s.data_points {
+                assert!(p.start_time_unix_nano <= p.time_unix_nano, "{}", metric.name);
+            }
+            (kind, s.data_points.iter().map(|p| p.attributes.as_slice()).collect())
         }
         metric::Data::ExponentialHistogram(h) => {
             assert_eq!(h.aggregation_temporality, 2, "{}", metric.name);

@@ -1,0 +1,159 @@
+//! One pass as OTLP, through instruments of the OpenTelemetry SDK that live as long as the pass.
+//!
+//! The one idea: what was not measured is not said. An instrument that outlived the pass would repeat its last value
+//! of a device that is lost; these begin with nothing and are read once. The driver's sums are absolute, so nothing is
+//! to be carried over but since when they add up.
+
+use std::collections::BTreeMap;
+
+use opentelemetry::metrics::{Counter, Gauge, UpDownCounter};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::common::v1::{KeyValue as Encoded, any_value};
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use sdk::{Instruments, tidy_each};
+use semconv::attribute;
+
+use crate::driver::Identity;
+
+/// Values of `error.type` on one device: those of [`crate::questions`], and XIDs by their numbers.
+const ERRORS_EXPECTED: usize = 32;
+const VENDOR: &str = "NVIDIA";
+/// The value of `hw.type`.
+const TYPE: &str = "gpu";
+
+/// The points of one pass over so many devices.
+pub(crate) struct Points {
+    instruments: Instruments,
+    amounts: BTreeMap<&'static str, Counter<f64>>,
+    balances: BTreeMap<&'static str, UpDownCounter<i64>>,
+    counts: BTreeMap<&'static str, Counter<u64>>,
+    gauges: BTreeMap<&'static str, Gauge<f64>>,
+    starts: BTreeMap<Series, u64>,
+}
+
+/// A metric and attributes, sorted.
+type Series = (String, Vec<(String, String)>);
+
+impl Points {
+    /// None yet.
+    pub(crate) fn of(devices: usize, scope: InstrumentationScope) -> Points {
+        let expected = move |key: &str| match key {
+            attribute::HW_ID => devices.max(1),
+            attribute::HW_STATE => 4,
+            attribute::HW_GPU_TASK => 3,
+            attribute::HW_SENSOR_LOCATION | attribute::NETWORK_IO_DIRECTION => 2,
+            attribute::ERROR_TYPE => ERRORS_EXPECTED,
+            _ => 1,
+        };
+        Points {
+            instruments: Instruments::new(scope, expected),
+            amounts: BTreeMap::new(),
+            balances: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            gauges: BTreeMap::new(),
+            starts: BTreeMap::new(),
+        }
+    }
+
+    /// A value now.
+    pub(crate) fn gauge(&mut self, metric: semconv::Gauge, attributes: &[KeyValue], value: f64) {
+        let make = || self.instruments.gauge(metric);
+        self.gauges.entry(metric.name()).or_insert_with(make).record(value, attributes);
+    }
+
+    /// A sum of a quantity since `start`.
+    pub(crate) fn amount(
+        &mut self,
+        metric: semconv::Counter,
+        attributes: &[KeyValue],
+        value: f64,
+        start: u64,
+    ) {
+        self.starts.insert(series(metric.name(), attributes), start);
+        let make = || self.instruments.amount(metric);
+        self.amounts.entry(metric.name()).or_insert_with(make).add(value, attributes);
+    }
+
+    /// A sum of whole things since `start`.
+    pub(crate) fn count(
+        &mut self,
+        metric: semconv::Counter,
+        attributes: &[KeyValue],
+        value: u64,
+        start: u64,
+    ) {
+        self.starts.insert(series(metric.name(), attributes), start);
+        let make = || self.instruments.counter(metric);
+        self.counts.entry(metric.name()).or_insert_with(make).add(value, attributes);
+    }
+
+    /// A sum that goes up and down, since `start`.
+    pub(crate) fn balance(
+        &mut self,
+        metric: semconv::UpDownCounter,
+        attributes: &[KeyValue],
+        value: u64,
+        start: u64,
+    ) {
+        self.starts.insert(series(metric.name(), attributes), start);
+        let make = || self.instruments.balance(metric);
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        self.balances.entry(metric.name()).or_insert_with(make).add(value, attributes);
+    }
+
+    /// All of them, at `time`.
+    pub(crate) fn collect(mut self, time: u64) -> Vec<Metric> {
+        let mut metrics = self.instruments.collect();
+        let starts = self.starts;
+        tidy_each(&mut metrics, time, &|name, attributes| {
+            starts.get(&(name.to_owned(), attributes.iter().map(pair).collect())).copied().unwrap_or(time)
+        });
+        metrics
+    }
+}
+
+fn series(name: &str, attributes: &[KeyValue]) -> Series {
+    let pair = |a: &KeyValue| (a.key.as_str().to_owned(), a.value.as_str().into_owned());
+    let mut pairs: Vec<(String, String)> = attributes.iter().map(pair).collect();
+    pairs.sort();
+    (name.to_owned(), pairs)
+}
+
+fn pair(attribute: &Encoded) -> (String, String) {
+    let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
+    let text = match value {
+        Some(any_value::Value::StringValue(text)) => text.clone(),
+        _ => String::new(),
+    };
+    (attribute.key.clone(), text)
+}
+
+/// What a metric or event says of a device, by the registry's row of it, and what else it says.
+pub(crate) fn attributes(
+    uses: &[semconv::Use],
+    device: &Identity,
+    others: &[(&'static str, &str)],
+) -> Vec<KeyValue> {
+    let of = |key: &'static str| {
+        let other = others.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
+        let value = other.unwrap_or_else(|| known(device, key));
+        (!value.is_empty()).then(|| KeyValue::new(key, value.to_owned()))
+    };
+    uses.iter().filter_map(|used| of(used.key)).collect()
+}
+
+fn known<'a>(device: &'a Identity, key: &str) -> &'a str {
+    match key {
+        attribute::GPU_PCI_ADDRESS => &device.pci,
+        attribute::HW_DRIVER_VERSION => &device.driver,
+        attribute::HW_FIRMWARE_VERSION => &device.firmware,
+        attribute::HW_ID => &device.id,
+        attribute::HW_MODEL => &device.model,
+        attribute::HW_NAME => &device.name,
+        attribute::HW_PARENT => &device.parent,
+        attribute::HW_SERIAL_NUMBER => &device.serial,
+        attribute::HW_TYPE => TYPE,
+        attribute::HW_VENDOR => VENDOR,
+        _ => "",
+    }
+}

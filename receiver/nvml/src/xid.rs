@@ -1,0 +1,58 @@
+//! XIDs by their numbers: what NVIDIA's catalogue says of those that matter most.
+//!
+//! Source: <https://docs.nvidia.com/deploy/xid-errors/index.html>. The numbers of a catalogue that grows are not all
+//! here; one that is not is told by its number alone.
+
+/// Whose fault it is likely to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Blame {
+    /// The program's.
+    Program,
+    /// The device's, its memory's, its links', its driver's.
+    Device,
+}
+
+const KNOWN: [(u64, Blame, &str); 22] = [
+    (13, Blame::Program, "graphics engine exception"),
+    (31, Blame::Program, "memory page fault"),
+    (32, Blame::Device, "corrupted push buffer"),
+    (38, Blame::Device, "driver firmware error"),
+    (43, Blame::Program, "the program's channel was stopped"),
+    (45, Blame::Program, "preemptive cleanup after earlier errors"),
+    (48, Blame::Device, "double-bit ECC error"),
+    (61, Blame::Device, "internal microcontroller warning"),
+    (62, Blame::Device, "internal microcontroller halt"),
+    (63, Blame::Device, "memory page retired or row remapped"),
+    (64, Blame::Device, "memory page could not be retired or row not remapped"),
+    (68, Blame::Device, "video decoder exception"),
+    (69, Blame::Program, "graphics engine class error"),
+    (74, Blame::Device, "NVLink error"),
+    (79, Blame::Device, "the GPU has fallen off the bus"),
+    (92, Blame::Device, "many single-bit ECC errors"),
+    (94, Blame::Device, "contained memory error"),
+    (95, Blame::Device, "uncontained memory error"),
+    (119, Blame::Device, "the GPU's system processor did not answer"),
+    (120, Blame::Device, "error of the GPU's system processor"),
+    (121, Blame::Device, "link to the CPU has errors"),
+    (140, Blame::Device, "unrecovered ECC error"),
+];
+
+/// Whose fault it is likely to be, and what it means where that is known.
+pub(crate) fn meaning(number: u64) -> (Blame, Option<&'static str>) {
+    match KNOWN.iter().find(|(known, ..)| *known == number) {
+        Some((_, blame, meaning)) => (*blame, Some(meaning)),
+        None => (Blame::Device, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_sorted_and_one_that_is_not_there_is_the_devices() {
+        assert!(KNOWN.windows(2).all(|w| w[0].0 < w[1].0));
+        assert_eq!(meaning(79), (Blame::Device, Some("the GPU has fallen off the bus")));
+        assert_eq!(meaning(9999), (Blame::Device, None));
+    }
+}
