@@ -16,6 +16,7 @@ pub static SCRIPTS: &[(&str, &str)] = scripts![
     "faults",
     "gpu-steal",
     "incident",
+    "late-rank",
     "memcpy-bottleneck",
     "periodic-spike",
     "slow-decode",
@@ -31,6 +32,7 @@ pub static DEMOS: &[&str] = &[
     "cpu-contention",
     "gpu-steal",
     "incident",
+    "late-rank",
     "memcpy-bottleneck",
     "periodic-spike",
     "slow-decode",
@@ -52,12 +54,17 @@ pub(crate) fn piece(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks;
     use crate::script::parse::parse;
 
     #[test]
     fn every_script_can_be_read() {
         for (name, text) in SCRIPTS {
-            parse(text).unwrap_or_else(|e| panic!("@{name}: {e}"));
+            let problem = match ranks::is_ranks(text) {
+                true => ranks::parse(text).err().map(|e| e.to_string()),
+                false => parse(text).err().map(|e| e.to_string()),
+            };
+            assert_eq!(problem, None, "@{name}");
         }
         assert!(SCRIPTS.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(DEMOS.iter().all(|name| find(name).is_some()));

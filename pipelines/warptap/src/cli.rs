@@ -156,6 +156,8 @@ pub enum Scenario {
     CpuContention,
     /// Another process on the same GPU
     GpuSteal,
+    /// A rank that comes late to collectives, and the others wait for it
+    LateRank,
     /// Steps that wait for copies
     MemcpyBottleneck,
     /// A step that is slow at regular intervals
@@ -181,9 +183,9 @@ pub struct RecordArgs {
     /// How long to record; without it, until interrupted
     #[arg(long, value_name = "N", value_parser = seconds)]
     pub seconds: Option<Duration>,
-    /// The only process to record
-    #[arg(long, value_name = "P")]
-    pub pid: Option<u32>,
+    /// Record this process alone; several by repeating it
+    #[arg(long = "pid", value_name = "P")]
+    pub pids: Vec<u32>,
 }
 
 /// What to replay.

@@ -6,6 +6,7 @@ pub mod components;
 pub mod demo;
 pub mod featuregate;
 pub mod print_config;
+mod ranks;
 pub mod record;
 pub mod replay;
 pub mod run;

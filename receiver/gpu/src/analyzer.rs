@@ -35,6 +35,18 @@ use crate::traced::{Bounds, Traced};
 /// Ended processes that are remembered, so that a late event does not begin them again.
 const ENDED_MAX: usize = 1024;
 
+/// Something found, shown on its way into telemetry.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// Of steps.
+    Step(&'a Finding),
+    /// Of collectives.
+    Collective(&'a nccl::Finding),
+}
+
+/// Is shown everything that is found.
+pub type Look<'a> = &'a mut dyn FnMut(Found<'_>);
+
 /// How an analysis works.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -121,7 +133,7 @@ impl Analyzer {
     }
 
     /// The same, showing `look` every finding on the way.
-    pub fn observe_with(&mut self, event: &Event, sink: Sink<'_>, look: &mut dyn FnMut(&Finding)) {
+    pub fn observe_with(&mut self, event: &Event, sink: Sink<'_>, look: Look<'_>) {
         if let Event::Clock(offsets) = event {
             self.clock.set(*offsets);
         }
@@ -148,7 +160,7 @@ impl Analyzer {
         }
         self.collectives.iter_mut().for_each(|collectives| collectives.observe(event));
         self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
-        self.tell_collectives(sink);
+        self.tell_collectives(sink, look);
         if let Event::Exit { process, at_ns } = event {
             self.end(*process, *at_ns, sink);
         }
@@ -175,13 +187,13 @@ impl Analyzer {
     }
 
     /// The same, showing `look` every finding on the way.
-    pub fn finish_with(&mut self, sink: Sink<'_>, look: &mut dyn FnMut(&Finding)) {
+    pub fn finish_with(&mut self, sink: Sink<'_>, look: Look<'_>) {
         self.find(|engine, out| engine.finish(&mut |finding| out(finding)), sink, look);
         self.emit_metrics(self.clock.now_ns(), false, sink);
     }
 
     /// Event time has come to `at_ns`: collects if it is time. Of several collections missed, the last one says all.
-    fn advance(&mut self, at_ns: u64, sink: Sink<'_>, look: &mut dyn FnMut(&Finding)) {
+    fn advance(&mut self, at_ns: u64, sink: Sink<'_>, look: Look<'_>) {
         let interval = self.settings.collection_interval_ns.max(1);
         if self.first_ns.is_none() {
             self.first_ns = Some(at_ns);
@@ -194,7 +206,7 @@ impl Analyzer {
             let tick = Event::Tick { at_ns: due_ns };
             self.collectives.iter_mut().for_each(|collectives| collectives.observe(&tick));
             self.find(|engine, out| engine.observe(&tick, &mut |finding| out(finding)), sink, look);
-            self.tell_collectives(sink);
+            self.tell_collectives(sink, look);
             self.collect(due_ns, sink);
         }
         self.clock.see(at_ns);
@@ -270,10 +282,10 @@ impl Analyzer {
     }
 
     /// Takes over what was found of collectives.
-    fn tell_collectives(&mut self, sink: Sink<'_>) {
+    fn tell_collectives(&mut self, sink: Sink<'_>, look: Look<'_>) {
         let Analyzer { collectives, processes, records, account, clock, .. } = self;
         if let Some(collectives) = collectives {
-            collectives.tell(&mut Teller { processes, records, account, clock, sink });
+            collectives.tell(&mut Teller { processes, records, account, clock, sink }, look);
         }
     }
 
@@ -312,11 +324,11 @@ impl Analyzer {
         &mut self,
         told: impl FnOnce(&mut Engine, &mut dyn FnMut(Finding)),
         sink: Sink<'_>,
-        look: &mut dyn FnMut(&Finding),
+        look: Look<'_>,
     ) {
         let Analyzer { engine, collectives, processes, records, account, clock, .. } = self;
         told(engine, &mut |finding| {
-            look(&finding);
+            look(Found::Step(&finding));
             if let (Finding::Step(step), Some(collectives)) = (&finding, &mut *collectives) {
                 collectives.note(step);
             }

@@ -29,6 +29,7 @@ use self::bridge::Bridge;
 use self::keeping::Keeping;
 use self::spans::Selection;
 use self::tell::Teller;
+use crate::analyzer::{Found, Look};
 
 /// How collectives are analysed and told.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,12 +109,15 @@ impl Collectives {
     }
 
     /// Tells what was brought to light.
-    pub(crate) fn tell(&mut self, teller: &mut Teller<'_, '_>) {
+    pub(crate) fn tell(&mut self, teller: &mut Teller<'_, '_>, look: Look<'_>) {
         if self.findings.is_empty() {
             return;
         }
         let mut findings = std::mem::take(&mut self.findings);
-        findings.drain(..).for_each(|finding| self.tell_one(&finding, teller));
+        for finding in findings.drain(..) {
+            look(Found::Collective(&finding));
+            self.tell_one(&finding, teller);
+        }
         self.findings = findings;
     }
 

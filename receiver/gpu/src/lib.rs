@@ -29,7 +29,7 @@ mod tell;
 mod traced;
 mod words;
 
-pub use analyzer::{Analyzer, Settings};
+pub use analyzer::{Analyzer, Found, Look, Settings};
 pub use collectives::CollectiveSettings;
 pub use config::{
     CaptureConfig, ClassifierConfig, Config, NcclConfig, OutliersConfig, PhasesConfig, RulesConfig,

@@ -2,9 +2,8 @@
 //! time to wait for what it gets.
 
 use event::EventSource;
-use steps::Finding;
 
-use crate::analyzer::{Analyzer, Settings};
+use crate::analyzer::{Analyzer, Look, Settings};
 use crate::batch::Sink;
 
 /// Reads `source` to its end and hands what it gives to `sink`; equal events give equal batches, whatever the
@@ -13,7 +12,7 @@ pub fn replay<S: EventSource>(
     source: &mut S,
     settings: Settings,
     sink: Sink<'_>,
-    look: &mut dyn FnMut(&Finding),
+    look: Look<'_>,
 ) -> Result<(), S::Error> {
     let mut analyzer = Analyzer::new(settings);
     let mut events = Vec::new();

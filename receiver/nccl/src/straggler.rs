@@ -71,7 +71,7 @@ struct Cell {
 #[derive(Clone, Copy, Debug, Default)]
 struct Rank {
     is_late: bool,
-    /// Rounds since that began.
+    /// Collectives seen when that began. What a rank that has recovered did before does not make it late again.
     since: usize,
 }
 
@@ -106,6 +106,7 @@ impl Straggler {
     /// Forgets everything but who is late: the ranks are others.
     pub(crate) fn reset(&mut self, width: usize) {
         self.ranks.resize(width, Rank::default());
+        self.ranks.iter_mut().for_each(|rank| rank.since = 0);
         self.rows = vec![Row::default(); ROWS];
         self.cells = vec![Cell::default(); ROWS * width];
         (self.seen, self.fresh) = (0, 0);
@@ -158,20 +159,19 @@ impl Straggler {
     fn judge(&mut self, slot: usize, at: usize, floor_ns: u64, out: &mut Vec<Change>) {
         if self.ranks[slot].is_late {
             if self.is_calm(slot, floor_ns) {
-                self.ranks[slot] = Rank::default();
+                self.ranks[slot] = Rank { is_late: false, since: self.seen };
                 out.push(Change::Recovered { slot });
             }
         } else if self.behind(at, slot).is_some_and(|ns| ns > floor_ns as f64)
             && let Some(how) = self.lateness(slot, floor_ns)
         {
-            self.ranks[slot] = Rank { is_late: true, since: 0 };
+            self.ranks[slot] = Rank { is_late: true, since: self.seen };
             out.push(Change::Late { slot, how });
         }
     }
 
     fn is_calm(&mut self, slot: usize, floor_ns: u64) -> bool {
-        self.ranks[slot].since += 1;
-        if self.ranks[slot].since < CALM {
+        if self.seen - self.ranks[slot].since < CALM {
             return false;
         }
         let limit = (2.0 * self.sigma()).max(floor_ns as f64 / 2.0);
@@ -181,8 +181,8 @@ impl Straggler {
 
     fn lateness(&mut self, slot: usize, floor_ns: u64) -> Option<Lateness> {
         let sigma = self.sigma();
-        let filled = self.seen.min(ROWS);
-        let (rounds, late_rounds) = WINDOWS.iter().filter(|(rounds, ..)| *rounds <= filled).find_map(
+        let known = (self.seen - self.ranks[slot].since).min(ROWS);
+        let (rounds, late_rounds) = WINDOWS.iter().filter(|(rounds, ..)| *rounds <= known).find_map(
             |(rounds, at_least, sigmas)| {
                 let limit = (sigmas * sigma).max(floor_ns as f64);
                 let late = self.newest(slot).take(*rounds).filter(|ns| *ns > limit).count();

@@ -82,6 +82,15 @@ impl Player {
         self.expect("ready").map(|_| ())
     }
 
+    /// The processes of the ranks that it leads, in the order they were started; none of any other script.
+    pub fn ranks(&self) -> std::io::Result<Vec<u32>> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()))?;
+        let children = threads.map(|thread| std::fs::read_to_string(thread?.path().join("children")));
+        let pids = |children: String| children.split_whitespace().map(str::parse).collect::<Vec<_>>();
+        let parsed = children.collect::<Result<Vec<_>, _>>()?.into_iter().flat_map(pids);
+        parsed.collect::<Result<_, _>>().map_err(std::io::Error::other)
+    }
+
     /// Lets it make its calls.
     pub fn go(&mut self) -> Result<(), ProtocolError> {
         let input = self.input.as_mut().ok_or(std::io::Error::other("the player was let go already"))?;

@@ -58,10 +58,7 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
 }
 
 fn settings(args: &RecordArgs) -> Settings {
-    match args.pid {
-        None => Settings::default(),
-        Some(pid) => Settings { trace_all: false, pids: vec![pid], ..Settings::default() },
-    }
+    Settings { trace_all: args.pids.is_empty(), pids: args.pids.clone(), ..Settings::default() }
 }
 
 fn write(

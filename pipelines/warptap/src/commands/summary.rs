@@ -1,10 +1,12 @@
-//! What came out, as a table: a line for each process, stream and phase.
+//! What came out, as tables: a line for each process, stream and phase, and one for each rank of a communicator.
 
 use std::collections::BTreeMap;
 
 use event::ProcessId;
+use gpu::Found;
 use steps::{Finding, Outlier, Phase, Step};
 
+use crate::commands::ranks::Ranks;
 use crate::commands::terminal::human;
 
 /// Durations kept of one line. Beyond them the p95 is that of the first ones; counts and means stay exact.
@@ -23,9 +25,10 @@ struct Line {
     unfinished: u64,
 }
 
-/// Steps by process, stream and phase.
+/// Steps by process, stream and phase, and collectives by rank.
 #[derive(Default)]
 pub(crate) struct Summary {
+    pub(crate) ranks: Ranks,
     lines: BTreeMap<(ProcessId, u32, &'static str), Line>,
     left_out: u64,
     shifts: u64,
@@ -33,10 +36,11 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Counts a finding.
-    pub(crate) fn see(&mut self, finding: &Finding) {
-        match finding {
-            Finding::Step(step) => self.step(step),
-            Finding::BaselineShift(_) => self.shifts += 1,
+    pub(crate) fn see(&mut self, found: Found<'_>) {
+        match found {
+            Found::Step(Finding::Step(step)) => self.step(step),
+            Found::Step(Finding::BaselineShift(_)) => self.shifts += 1,
+            Found::Collective(finding) => self.ranks.see(finding),
         }
     }
 
@@ -67,7 +71,7 @@ impl Summary {
         self.lines.values().map(|l| l.outliers).sum()
     }
 
-    /// The table.
+    /// The tables.
     pub(crate) fn table(&self) -> Vec<String> {
         let mut rows = vec![format!(
             "{:>8} {:>6}  {:<8} {:>7} {:>10} {:>10} {:>10} {:>9} {:>11}",
@@ -83,6 +87,7 @@ impl Summary {
         if self.shifts > 0 {
             rows.push(format!("      {} lasting changes of a baseline", self.shifts));
         }
+        rows.extend(self.ranks.table());
         rows
     }
 

@@ -102,11 +102,7 @@ impl Rig {
         let path = self.dir.join("ranks");
         std::fs::write(&path, script).unwrap();
         let player = self.player(&[path.to_str().unwrap()]);
-        let threads = std::fs::read_dir(format!("/proc/{}/task", player.pid())).unwrap().flatten();
-        let children = threads.map(|t| std::fs::read_to_string(t.path().join("children")).unwrap());
-        let ranks: Vec<u32> = children
-            .flat_map(|c| c.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
-            .collect();
+        let ranks = player.ranks().unwrap();
         ranks.iter().for_each(|pid| self.capture.trace(*pid).unwrap());
         (player, ranks)
     }

@@ -71,6 +71,18 @@ fn a_verdict_stands_until_eight_rounds_are_calm() {
 }
 
 #[test]
+fn a_rank_that_has_recovered_is_not_late_again_for_what_was_before() {
+    let mut late = vec![10; 30];
+    late.extend([0; 9]);
+    // Behind once more: the window of 32 is still full of what is over.
+    late.extend([10, 0, 0, 10, 0, 0, 0, 0]);
+    check(&late, Some(2), Some(36));
+    late.extend([10; 3]);
+    let found = play(&mut Straggler::default(), &rounds(late));
+    assert!(matches!(found[..], [_, _, (49, Change::Late { slot: 3, .. })]), "{found:?}");
+}
+
+#[test]
 fn a_rank_that_is_late_now_and_then_is_named_by_a_longer_window() {
     // Two of three: never three in a row.
     let late: Vec<u64> = (0..40).map(|n| if n % 3 == 2 { 0 } else { 10 }).collect();

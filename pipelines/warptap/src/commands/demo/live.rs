@@ -1,4 +1,5 @@
-//! The demo with real probes: a stub server in a process of its own, watched by the real capture.
+//! The demo with real probes: a stub server, or the ranks of a job, in processes of their own, watched by the real
+//! capture.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +16,8 @@ use super::Stage;
 /// A server that plays, and the probes on it.
 pub(super) struct Live {
     capture: Capture,
-    pid: u32,
+    /// The processes that have not ended.
+    alive: Vec<u32>,
     playing: JoinHandle<Result<(), ProtocolError>>,
     /// Removed with the stub libraries in it at the end.
     _stubs: tempfile::TempDir,
@@ -28,14 +30,17 @@ impl Live {
         let mut capture = Capture::start(&settings)?;
         let stubs = tempfile::tempdir().context("cannot make a directory for the stub libraries")?;
         let mut player = Player::start(command(scenario, seconds, stubs.path().to_owned())?)?;
-        let pid = player.pid();
-        capture.trace(pid)?;
+        let ranks = player.ranks().context("cannot find the ranks")?;
+        let alive = if ranks.is_empty() { vec![player.pid()] } else { ranks };
+        for pid in &alive {
+            capture.trace(*pid)?;
+        }
         let playing = std::thread::spawn(move || {
             player.go()?;
             player.done()?;
             player.finish().map(drop)
         });
-        Ok(Live { capture, pid, playing, _stubs: stubs })
+        Ok(Live { capture, alive, playing, _stubs: stubs })
     }
 
     /// How the probes are attached.
@@ -61,8 +66,9 @@ fn command(scenario: &str, seconds: Duration, stubs: PathBuf) -> anyhow::Result<
 impl Stage for Live {
     fn read(&mut self, into: &mut Vec<Event>) -> anyhow::Result<bool> {
         self.capture.read(into)?;
-        let ended = self.playing.is_finished()
-            && into.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == self.pid));
+        let ended = |pid| into.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid));
+        self.alive.retain(|pid| !ended(*pid));
+        let ended = self.playing.is_finished() && self.alive.is_empty();
         if ended {
             into.push(Event::Account(Box::new(self.capture.account())));
         }

@@ -16,6 +16,7 @@ const RECORDINGS: &[(&str, &[u8])] = &[
     ("cpu-contention", include_bytes!("../../../recordings/cpu-contention.rec.gz")),
     ("gpu-steal", include_bytes!("../../../recordings/gpu-steal.rec.gz")),
     ("incident", include_bytes!("../../../recordings/incident.rec.gz")),
+    ("late-rank", include_bytes!("../../../recordings/late-rank.rec.gz")),
     ("memcpy-bottleneck", include_bytes!("../../../recordings/memcpy-bottleneck.rec.gz")),
     ("periodic-spike", include_bytes!("../../../recordings/periodic-spike.rec.gz")),
     ("slow-decode", include_bytes!("../../../recordings/slow-decode.rec.gz")),

@@ -1,17 +1,22 @@
-//! What the demo shows: each phase against its baseline, outliers as they happen, and what watching costs.
+//! What the demo shows: each phase against its baseline, how long each rank waits for the others, outliers and
+//! verdicts as they happen, and what watching costs.
 
 use std::path::Path;
 use std::time::Instant;
 
 use event::{Account, Event};
+use gpu::Found;
 use steps::{Finding, Outlier, Phase, Step};
 
+use crate::commands::ranks::verdict;
 use crate::commands::summary::Summary;
 use crate::commands::terminal::{Terminal, human};
 
 const BAR: usize = 30;
 /// Outliers told one by one in a second; the rest are in the counts.
 const TOLD_PER_SECOND: u32 = 4;
+/// Ranks that are drawn.
+const RANKS_MAX: usize = 8;
 
 /// The last step of a phase.
 #[derive(Clone, Copy, Default)]
@@ -47,8 +52,7 @@ impl Screen {
     }
 
     pub(super) fn live(&mut self, attach: &str) {
-        self.terminal
-            .line(&format!("real probes ({attach}) on a stub inference server that makes real calls\n"));
+        self.terminal.line(&format!("real probes ({attach}) on stub GPU libraries that are really called\n"));
         self.began = Instant::now();
     }
 
@@ -64,12 +68,18 @@ impl Screen {
         }
     }
 
-    /// Takes notice of a finding, and tells an outlier.
-    pub(super) fn see(&mut self, finding: &Finding) {
-        self.summary.see(finding);
-        match finding {
-            Finding::Step(step) => self.step(step),
-            Finding::BaselineShift(shift) => {
+    /// Takes notice of a finding, and tells an outlier or a verdict.
+    pub(super) fn see(&mut self, found: Found<'_>) {
+        self.summary.see(found);
+        match found {
+            Found::Collective(finding) => {
+                if let Some((is_bad, text)) = verdict(finding) {
+                    let text = self.terminal.paint(if is_bad { 31 } else { 32 }, &text);
+                    self.told_line(&text);
+                }
+            }
+            Found::Step(Finding::Step(step)) => self.step(step),
+            Found::Step(Finding::BaselineShift(shift)) => {
                 let (before, after) = (human(shift.before.p95_ns), human(shift.after.p95_ns));
                 let text =
                     format!("{} has changed for good: p95 was {before}, is {after}", shift.phase.name());
@@ -130,8 +140,22 @@ impl Screen {
     pub(super) fn draw(&mut self) {
         let mut lines = vec![String::new()];
         lines.extend(self.latest.iter().map(|(phase, latest)| self.phase(*phase, latest)));
+        lines.extend(self.ranks());
         lines.push(self.cost());
         self.terminal.status(&lines);
+    }
+
+    /// How long each rank waits for the others, against the one that waits longest: who is late waits least.
+    fn ranks(&self) -> impl Iterator<Item = String> {
+        let ranks = || self.summary.ranks.iter().take(RANKS_MAX);
+        let longest = ranks().map(|(_, line)| line.latest_wait_ns).fold(1.0, f64::max);
+        ranks().map(move |(name, line)| {
+            let filled = (line.latest_wait_ns / longest * BAR as f64).clamp(0.0, BAR as f64) as usize;
+            let (colour, note) = if line.is_late { (31, "  late: the others wait for it") } else { (32, "") };
+            let bar = self.terminal.paint(colour, &"#".repeat(filled));
+            let (empty, wait) = (".".repeat(BAR - filled), human(line.latest_wait_ns));
+            format!("{name:<8} {wait:>9}  {bar}{empty}  waits for the others{note}")
+        })
     }
 
     fn phase(&self, phase: Phase, latest: &Latest) -> String {
