@@ -26,6 +26,9 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 use crate::driver::{Driver, Fault, Identity, Process, Reading, Session, Xid};
 use crate::questions::{QUESTIONS, Question};
 
+/// How the id of a device begins that never said who it is.
+const UNKNOWN: &str = "GPU-unknown";
+
 /// The library of the machine's driver.
 #[derive(Clone, Debug)]
 pub struct Library {
@@ -43,7 +46,7 @@ impl Driver for Library {
     fn open(&mut self, work: &mut dyn FnMut(&mut dyn Session)) -> Result<(), Fault> {
         let nvml = Nvml::builder().lib_path(&self.path).init().map_err(fault)?;
         let driver = nvml.sys_driver_version().unwrap_or_default();
-        work(&mut Open { nvml: &nvml, driver, known: BTreeMap::new(), events: Events::Unasked });
+        work(&mut Open { nvml: &nvml, driver, known: BTreeMap::new(), events: Events::default() });
         Ok(())
     }
 }
@@ -53,18 +56,24 @@ struct Open<'nvml> {
     nvml: &'nvml Nvml,
     driver: String,
     /// Devices by their numbers: one that is lost does not say who it is.
-    known: BTreeMap<u32, Identity>,
+    known: BTreeMap<u32, Known>,
     events: Events<'nvml>,
 }
 
+/// A device by its number.
+struct Known {
+    identity: Identity,
+    is_silent: bool,
+}
+
 /// Where XIDs come from.
-enum Events<'nvml> {
-    /// Devices have not been asked, or are others now.
-    Unasked,
-    /// These devices tell.
-    From(EventSet<'nvml>),
-    /// None tells.
-    Nowhere,
+#[derive(Default)]
+struct Events<'nvml> {
+    set: Option<EventSet<'nvml>>,
+    /// The devices that were asked to tell, by their numbers; those that refuse among them.
+    of: BTreeMap<u32, String>,
+    /// Nothing came but errors: it is asked again behind the next pass.
+    is_broken: bool,
 }
 
 /// How a question is put.
@@ -126,33 +135,29 @@ fn throttle(device: &Device<'_>) -> Result<u64, NvmlError> {
 impl Session for Open<'_> {
     fn read(&mut self) -> Result<Vec<Reading>, Fault> {
         let count = self.nvml.device_count().map_err(fault)?;
+        if count as usize != self.known.len() {
+            // The numbers may be other devices' now: one that does not answer must not pass for another.
+            self.known.clear();
+        }
         let mut readings = Vec::new();
         for index in 0..count {
             self.device(index, &mut readings);
         }
+        self.events.is_broken = false;
         Ok(readings)
     }
 
     fn wait(&mut self, at_most: Duration) -> Option<Xid> {
-        if matches!(self.events, Events::Unasked) {
-            self.events = self.register();
+        let answering = self.answering();
+        let is_stale = self.events.of != answering && !self.events.is_broken;
+        if let Some(xid) = self.next(if is_stale { Duration::ZERO } else { at_most }) {
+            return Some(xid);
         }
-        let Events::From(set) = &self.events else {
-            thread::park_timeout(at_most);
-            return None;
-        };
-        match set.wait(u32::try_from(at_most.as_millis()).unwrap_or(u32::MAX)) {
-            Ok(event) => {
-                let Some(XidError::Value(number)) = event.event_data else { return None };
-                Some(Xid { device: event.device.uuid().ok()?, number })
-            }
-            Err(NvmlError::Timeout) => None,
-            // Without the wait this would be asked again at once: the next pass asks the devices anew.
-            Err(_) => {
-                self.events = Events::Nowhere;
-                None
-            }
+        if is_stale {
+            self.register(answering);
+            return self.next(at_most);
         }
+        None
     }
 }
 
@@ -168,7 +173,9 @@ impl<'nvml> Open<'nvml> {
                     Fault::Failed(why) | Fault::Lost(why) => Fault::Lost(why),
                     Fault::Unsupported => Fault::Lost("not_supported"),
                 };
-                return into.push(Reading::silent(self.remembered(index), why));
+                let identity = self.remembered(index);
+                self.known.insert(index, Known { identity: identity.clone(), is_silent: true });
+                return into.push(Reading::silent(identity, why));
             }
         };
         let identity = self.identify(index, id, &device);
@@ -181,16 +188,16 @@ impl<'nvml> Open<'nvml> {
 
     fn remembered(&self, index: u32) -> Identity {
         let unknown = || Identity {
-            id: format!("GPU-unknown-{index}"),
+            id: format!("{UNKNOWN}-{index}"),
             name: format!("GPU {index}"),
             driver: self.driver.clone(),
             ..Identity::default()
         };
-        self.known.get(&index).cloned().unwrap_or_else(unknown)
+        self.known.get(&index).map_or_else(unknown, |known| known.identity.clone())
     }
 
     fn identify(&mut self, index: u32, id: String, device: &Device<'_>) -> Identity {
-        if self.known.get(&index).is_none_or(|known| known.id != id) {
+        if self.known.get(&index).is_none_or(|known| known.identity.id != id) {
             let identity = Identity {
                 id,
                 name: format!("GPU {index}"),
@@ -201,26 +208,64 @@ impl<'nvml> Open<'nvml> {
                 pci: device.pci_info().map(|pci| pci.bus_id).unwrap_or_default(),
                 parent: String::new(),
             };
-            self.known.insert(index, identity);
-            self.events = Events::Unasked;
+            self.known.insert(index, Known { identity, is_silent: false });
         }
-        if matches!(self.events, Events::Nowhere) {
-            self.events = Events::Unasked;
+        if let Some(known) = self.known.get_mut(&index) {
+            known.is_silent = false;
         }
         self.remembered(index)
     }
 
+    /// Devices that can be asked for their events.
+    fn answering(&self) -> BTreeMap<u32, String> {
+        let all = self.known.iter().filter(|(_, known)| !known.is_silent);
+        all.map(|(index, known)| (*index, known.identity.id.clone())).collect()
+    }
+
+    /// The next event, waited for.
+    fn next(&mut self, at_most: Duration) -> Option<Xid> {
+        let Some(set) = &self.events.set else {
+            thread::park_timeout(at_most);
+            return None;
+        };
+        match set.wait(u32::try_from(at_most.as_millis()).unwrap_or(u32::MAX)) {
+            Ok(event) => {
+                let Some(XidError::Value(number)) = event.event_data else { return None };
+                Some(Xid { device: self.whose(&event.device), number })
+            }
+            Err(NvmlError::Timeout) => None,
+            Err(_) => {
+                self.events = Events { is_broken: true, ..Events::default() };
+                None
+            }
+        }
+    }
+
+    /// A device that fell off the bus reports that, and then does not say who it is: of those that do not answer now,
+    /// it is the one.
+    fn whose(&self, device: &Device<'_>) -> String {
+        device.uuid().unwrap_or_else(|_| {
+            let is_silent = |index: &u32| self.nvml.device_by_index(*index).and_then(|d| d.uuid()).is_err();
+            let mut silent = self.known.iter().filter(|(index, _)| is_silent(index));
+            match (silent.next(), silent.next()) {
+                (Some((_, known)), None) => known.identity.id.clone(),
+                _ => UNKNOWN.to_owned(),
+            }
+        })
+    }
+
     /// A set of the events of all devices that tell of any. A device that refuses takes the set with it.
-    fn register(&self) -> Events<'nvml> {
-        let mut telling: Vec<u32> = self.known.keys().copied().collect();
-        while !telling.is_empty() {
+    fn register(&mut self, of: BTreeMap<u32, String>) {
+        let mut telling: Vec<u32> = of.keys().copied().collect();
+        let mut set = None;
+        while set.is_none() && !telling.is_empty() {
             match self.set_of(&telling) {
-                Ok(set) => return Events::From(set),
+                Ok(made) => set = Some(made),
                 Err(None) => break,
                 Err(Some(refusing)) => telling.retain(|index| *index != refusing),
             }
         }
-        Events::Nowhere
+        self.events = Events { set, of, is_broken: false };
     }
 
     /// The error is the device that refuses, or none where there are no events at all.
