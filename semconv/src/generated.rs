@@ -46,10 +46,36 @@ pub mod attribute {
     pub const GPU_HARDWARE_THROTTLE_REASON: &str = "gpu.hardware.throttle.reason";
     /// What of the device cannot be measured, in this receiver's words.
     pub const GPU_HARDWARE_UNSUPPORTED: &str = "gpu.hardware.unsupported";
+    /// Allocations that the process had not freed.
+    pub const GPU_MEMORY_COUNT: &str = "gpu.memory.count";
+    /// How long ago the last frees were, in seconds, the oldest first.
+    pub const GPU_MEMORY_FREED_AGES: &str = "gpu.memory.freed.ages";
+    /// Bytes of the last frees, in the order of gpu.memory.freed.ages.
+    pub const GPU_MEMORY_FREED_SIZES: &str = "gpu.memory.freed.sizes";
+    /// Bytes of the largest allocation that the process had not freed.
+    pub const GPU_MEMORY_LARGEST: &str = "gpu.memory.largest";
+    /// For how many seconds the least that is allocated has grown.
+    pub const GPU_MEMORY_LEAK_DURATION: &str = "gpu.memory.leak.duration";
+    /// Bytes by which the least that is allocated has grown in that time, counted where the workload made steps.
+    pub const GPU_MEMORY_LEAK_GROWTH: &str = "gpu.memory.leak.growth";
+    /// Bytes that it has come to.
+    pub const GPU_MEMORY_LEAK_LEAST: &str = "gpu.memory.leak.least";
+    /// Bytes of that growth that are in allocations of the class of sizes that grew most.
+    pub const GPU_MEMORY_LEAK_SIZE_GROWTH: &str = "gpu.memory.leak.size.growth";
+    /// Bytes from which on allocations are of that class; twice as many are of the next.
+    pub const GPU_MEMORY_LEAK_SIZE_MIN: &str = "gpu.memory.leak.size.min";
+    /// What is said of a leak.
+    pub const GPU_MEMORY_LEAK_STATE: &str = "gpu.memory.leak.state";
     /// Bytes of device memory that the process had allocated and not freed when the step ended.
     pub const GPU_MEMORY_LIVE: &str = "gpu.memory.live";
     /// Age in seconds of the oldest allocation not freed when the step ended.
     pub const GPU_MEMORY_OLDEST_AGE: &str = "gpu.memory.oldest.age";
+    /// Ages in seconds of the oldest allocations not freed when the step ended, the oldest first.
+    pub const GPU_MEMORY_OLDEST_AGES: &str = "gpu.memory.oldest.ages";
+    /// Bytes of the oldest allocations, in the order of gpu.memory.oldest.ages.
+    pub const GPU_MEMORY_OLDEST_SIZES: &str = "gpu.memory.oldest.sizes";
+    /// Bytes that were asked for.
+    pub const GPU_MEMORY_REQUESTED: &str = "gpu.memory.requested";
     /// Where the device stands on the PCI bus.
     pub const GPU_PCI_ADDRESS: &str = "gpu.pci.address";
     /// Mean duration in seconds of the steps of this workload and phase, warm-up bias corrected.
@@ -461,6 +487,28 @@ pub mod value {
                 GpuHardwareThrottleReason::SwPowerCap => "sw_power_cap",
                 GpuHardwareThrottleReason::SwThermal => "sw_thermal",
                 GpuHardwareThrottleReason::SyncBoost => "sync_boost",
+            }
+        }
+    }
+
+    /// Values of `gpu.memory.leak.state`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuMemoryLeakState {
+        /// Half of what had grown came back, or it no longer grows.
+        Recovered,
+        /// The least that is allocated grows and grows.
+        Suspected,
+    }
+
+    impl GpuMemoryLeakState {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuMemoryLeakState; 2] = [GpuMemoryLeakState::Recovered, GpuMemoryLeakState::Suspected];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuMemoryLeakState::Recovered => "recovered",
+                GpuMemoryLeakState::Suspected => "suspected",
             }
         }
     }
@@ -1358,60 +1406,62 @@ pub mod metric {
     pub const NCCL_RANK_LATENESS: Gauge = Gauge(&ROWS[48]);
     /// Verdicts that the rank is late again and again.
     pub const NCCL_STRAGGLERS: Counter = Counter(&ROWS[49]);
+    /// Failed allocations whose log record was left out by the rate limit.
+    pub const WARPTAP_ALLOCATION_UNSAID: Counter = Counter(&ROWS[50]);
     /// Allocations left out of the live ones because a process holds more than are tracked.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[50]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[51]);
     /// What the analyses of steps and collectives forgot to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[51]);
+    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[52]);
     /// What was seen of collectives less than whole, or not as it should be.
-    pub const WARPTAP_COLLECTIVE_FLAWS: Counter = Counter(&ROWS[52]);
+    pub const WARPTAP_COLLECTIVE_FLAWS: Counter = Counter(&ROWS[53]);
     /// What was not told of collectives to stay within bounds.
-    pub const WARPTAP_COLLECTIVE_LEFT_OUT: Counter = Counter(&ROWS[53]);
+    pub const WARPTAP_COLLECTIVE_LEFT_OUT: Counter = Counter(&ROWS[54]);
     /// Collectives, sends and receives that were seen, by what became of them.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[54]);
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[55]);
     /// Operations enqueued that nobody has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[55]);
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[56]);
     /// Spans, log records and last points of ended processes that no pipeline took.
-    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[56]);
+    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[57]);
     /// Records or calls whose loss was noticed on the way to the analysis.
-    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[57]);
+    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[58]);
     /// Events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[58]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[59]);
     /// Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.
-    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[59]);
+    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[60]);
     /// Hits that were not lost, by what became of them.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[60]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[61]);
     /// Calls seen less than whole.
-    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[61]);
+    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[62]);
     /// Functions attached now.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[62]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[63]);
     /// Calls of traced processes seen to begin.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[63]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[64]);
     /// Libraries attached now, a file counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[64]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[65]);
     /// Hits that left no trace in the figures.
-    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[65]);
+    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[66]);
     /// Calls that were seen and are no hits.
-    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[66]);
+    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[67]);
     /// Runs of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[67]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[68]);
     /// What the probes cost the traced threads, runs times the cost of one measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[68]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[69]);
     /// Processes whose series ended because more are traced than are kept.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[69]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[70]);
     /// Processes that have series now.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[70]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[71]);
     /// Records put into and taken out of the ring between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[71]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[72]);
     /// Stretches of work that belong to no step, because their process ended before the bulk of it.
-    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[72]);
+    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[73]);
     /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[73]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[74]);
     /// Series that stand for all attribute values beyond a metric's bound.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[74]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[75]);
     /// Outliers whose span and log record were left out by the rate limit.
-    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[75]);
+    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[76]);
     /// Steps left out of the durations, because nobody waited for them or their beginning is forgotten.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[76]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[77]);
 }
 
 /// Spans, by their names.
@@ -1452,6 +1502,10 @@ pub mod event {
     pub const GPU_HARDWARE_UNANSWERED: &str = "gpu.hardware.unanswered";
     /// The driver reported an XID, an error that it names by a number.
     pub const GPU_HARDWARE_XID: &str = "gpu.hardware.xid";
+    /// An allocation failed, and what the process held then.
+    pub const GPU_MEMORY_ALLOCATION_FAILED: &str = "gpu.memory.allocation.failed";
+    /// A leak of device memory is suspected, or no longer is.
+    pub const GPU_MEMORY_LEAK: &str = "gpu.memory.leak";
     /// Steps of a phase take another time than before, lastingly, and the baseline was learnt anew.
     pub const GPU_STEP_BASELINE_SHIFT: &str = "gpu.step.baseline.shift";
     /// Why a step took far longer than its baseline.
@@ -1497,8 +1551,21 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.hardware.throttle.origin", values: &["counted", "sampled"], is_upstream: false },
     Attribute { key: "gpu.hardware.throttle.reason", values: &["applications_clocks", "display_clock", "hw", "hw_power_brake", "hw_slowdown", "hw_thermal", "sw_power_cap", "sw_thermal", "sync_boost"], is_upstream: false },
     Attribute { key: "gpu.hardware.unsupported", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.count", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.freed.ages", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.freed.sizes", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.largest", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.duration", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.growth", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.least", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.size.growth", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.size.min", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.state", values: &["recovered", "suspected"], is_upstream: false },
     Attribute { key: "gpu.memory.live", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.oldest.age", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.oldest.ages", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.oldest.sizes", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.requested", values: &[], is_upstream: false },
     Attribute { key: "gpu.pci.address", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.mean", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.p95", values: &[], is_upstream: false },
@@ -1610,7 +1677,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static ROWS: [Metric; 77] = [
+static ROWS: [Metric; 78] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2213,6 +2280,14 @@ static ROWS: [Metric; 77] = [
         stability: Stability::Development,
     },
     Metric {
+        name: "warptap.allocation.unsaid",
+        unit: "{record}",
+        instrument: Instrument::Counter,
+        description: "Failed allocations whose log record was left out by the rate limit.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
         name: "warptap.allocation.untracked",
         unit: "{allocation}",
         instrument: Instrument::Counter,
@@ -2475,6 +2550,8 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LIVE, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_OLDEST_AGE, level: Level::Conditional },
+        Use { key: attribute::GPU_MEMORY_OLDEST_AGES, level: Level::Conditional },
+        Use { key: attribute::GPU_MEMORY_OLDEST_SIZES, level: Level::Conditional },
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
         Use { key: attribute::GPU_STEP_BYTES_ELSEWHERE, level: Level::Required },
@@ -2483,6 +2560,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_BYTES_ON_DEVICE, level: Level::Required },
         Use { key: attribute::GPU_STEP_BYTES_TO_DEVICE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSE, level: Level::Required },
+        Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_CONFIDENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_GRAPH_LAUNCHES, level: Level::Required },
@@ -2613,6 +2691,25 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.memory.allocation.failed", attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
+        Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_COUNT, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_FREED_AGES, level: Level::Conditional },
+        Use { key: attribute::GPU_MEMORY_FREED_SIZES, level: Level::Conditional },
+        Use { key: attribute::GPU_MEMORY_LARGEST, level: Level::Conditional },
+        Use { key: attribute::GPU_MEMORY_LIVE, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_REQUESTED, level: Level::Required },
+    ] },
+    Event { name: "gpu.memory.leak", attributes: &[
+        Use { key: attribute::GPU_MEMORY_LEAK_DURATION, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_LEAK_GROWTH, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_LEAK_LEAST, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_LEAK_SIZE_GROWTH, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_LEAK_SIZE_MIN, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_LEAK_STATE, level: Level::Required },
     ] },
     Event { name: "gpu.step.baseline.shift", attributes: &[
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },

@@ -29,6 +29,8 @@ pub(crate) struct Account {
     pub(crate) evicted: u64,
     /// Outliers without a span.
     pub(crate) suppressed: u64,
+    /// Failed allocations without a log record.
+    pub(crate) unsaid_failures: u64,
     /// Allocations not remembered.
     pub(crate) untracked: u64,
     /// Events of ended processes.
@@ -98,6 +100,7 @@ impl Account {
         let forgotten = forgotten(tally, &of_collectives);
         let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
         vec![
+            sums(metric::WARPTAP_ALLOCATION_UNSAID, window, alone(self.unsaid_failures)),
             sums(metric::WARPTAP_ALLOCATION_UNTRACKED, window, alone(self.untracked)),
             sums(metric::WARPTAP_ANALYSIS_FORGOTTEN, window, forgotten),
             sums(metric::WARPTAP_COLLECTIVE_FLAWS, window, flaws(&of_collectives)),

@@ -21,6 +21,7 @@ use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
 use steps::{Engine, Finding, Outlier, Step};
+use table::Probe;
 
 use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
@@ -29,6 +30,7 @@ use crate::collectives::tell::Teller;
 use crate::collectives::{CollectiveSettings, Collectives};
 use crate::instruments::scope;
 use crate::keep::Unkept;
+use crate::memory::{self, Effect};
 use crate::tell;
 use crate::traced::{Bounds, Traced};
 
@@ -268,10 +270,27 @@ impl Analyzer {
 
     fn call(&mut self, record: &CallRecord, sink: Sink<'_>) {
         let Some(row) = table::row(record.header.row) else { return };
-        let Some(traced) = self.traced((&record.header).into(), sink) else { return };
+        let process = (&record.header).into();
+        let Some(traced) = self.traced(process, sink) else { return };
         if !traced.call(row, record) {
             self.account.untracked += 1;
         }
+        if record.result != 0 && matches!(Effect::of(row), Some(Effect::Allocates(_))) {
+            self.allocation_failed(process, row, record, sink);
+        }
+    }
+
+    fn allocation_failed(
+        &mut self,
+        process: ProcessId,
+        row: &'static Probe,
+        record: &CallRecord,
+        sink: Sink<'_>,
+    ) {
+        let Analyzer { processes, records, account, clock, .. } = self;
+        let Some(traced) = processes.get_mut(&process) else { return };
+        let is_told = memory::tell::failed(traced, row, record, records, clock, sink);
+        account.unsaid_failures += u64::from(!is_told);
     }
 
     fn told(&mut self, told: &Told, sink: Sink<'_>) {
@@ -340,6 +359,9 @@ impl Analyzer {
             match &finding {
                 Finding::Step(step) if is_measured(step) => {
                     traced.step(step);
+                    if let Some(leak) = traced.memory.step(step.end_ns) {
+                        memory::tell::leak(traced, &leak, records, clock, sink);
+                    }
                     if step.outlier != Outlier::None {
                         tell::outlier(traced, step, records, account, clock, sink);
                     }

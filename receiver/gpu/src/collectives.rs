@@ -15,7 +15,7 @@ pub(crate) mod dump;
 pub(crate) mod keeping;
 mod launcher;
 pub(crate) mod meters;
-mod says;
+pub(crate) mod says;
 mod spans;
 mod straggler;
 pub(crate) mod tell;

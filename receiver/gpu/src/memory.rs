@@ -1,46 +1,126 @@
-//! Device memory that a process allocated and has not freed.
+//! Device memory that a process allocated and has not freed: how much, how old, and whether it only grows.
 //!
-//! The one idea: a free says an address and no size, so the size is remembered from the allocation. Bounded: beyond
-//! [`ALLOCATIONS_MAX`] an allocation is counted and not remembered, and its free has no size.
+//! The one idea: a free says an address and no size, so the size is remembered from the allocation; everything else
+//! follows from what is remembered. Pools allocate as others do. Virtual memory is counted where it becomes physical
+//! (`cuMemCreate`), by its handle; where that is mapped costs nothing.
+//!
+//! Bounded: beyond [`ALLOCATIONS_MAX`] an allocation is counted and not remembered, and its free has no size.
 
-use std::collections::HashMap;
+mod envelope;
+pub(crate) mod tell;
+
+use std::collections::{BTreeSet, HashMap};
+
+use sdk::Limit;
+use table::{Action, Probe};
+
+use self::envelope::{Envelope, Sizes};
+
+pub(crate) use self::envelope::Leak;
 
 /// Allocations remembered of one process. Caching allocators hold hundreds.
 pub(crate) const ALLOCATIONS_MAX: usize = 16_384;
+/// Frees remembered, for what surrounds an allocation that fails.
+const FREED_MAX: usize = 4;
+/// Failed allocations told one by one: at once, and in the long run. An allocator that is out of memory tries again
+/// and again.
+const FAILURES_BURST: u32 = 5;
+const FAILURES_PER_MINUTE: u32 = 6;
 
-#[derive(Clone, Copy, Debug)]
-struct Allocation {
-    bytes: u64,
-    at_ns: u64,
+/// What a call that succeeded does to memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Effect {
+    /// It takes some.
+    Allocates(Space),
+    /// It gives some back.
+    Frees(Space),
 }
 
-/// The allocations of one process.
-#[derive(Debug, Default)]
+/// Where a handle is unique.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Space {
+    /// Addresses, of pools as well.
+    Addresses,
+    /// Handles of physical memory.
+    Physical,
+}
+
+impl Effect {
+    /// What calls of this row do.
+    pub(crate) fn of(row: &Probe) -> Option<Effect> {
+        match (row.action, row.symbol) {
+            (Action::Alloc, _) => Some(Effect::Allocates(Space::Addresses)),
+            (Action::Free, _) => Some(Effect::Frees(Space::Addresses)),
+            (_, "cuMemCreate" | "hipMemCreate") => Some(Effect::Allocates(Space::Physical)),
+            (_, "cuMemRelease" | "hipMemRelease") => Some(Effect::Frees(Space::Physical)),
+            _ => None,
+        }
+    }
+}
+
+/// Memory that came or went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) bytes: u64,
+    pub(crate) at_ns: u64,
+}
+
+/// The memory of one process.
+#[derive(Debug)]
 pub(crate) struct Memory {
-    by_address: HashMap<u64, Allocation>,
+    pieces: HashMap<(Space, u64), Piece>,
     live_bytes: u64,
     was_used: bool,
+    sizes: Sizes,
+    envelope: Envelope,
+    /// The newest last.
+    freed: Vec<Piece>,
+    pub(crate) failures: Limit,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory {
+            pieces: HashMap::new(),
+            live_bytes: 0,
+            was_used: false,
+            sizes: Sizes::default(),
+            envelope: Envelope::default(),
+            freed: Vec::new(),
+            failures: Limit::new(FAILURES_PER_MINUTE, FAILURES_BURST),
+        }
+    }
 }
 
 impl Memory {
     /// An allocation that succeeded. False where there was no room to remember it.
-    pub(crate) fn allocate(&mut self, address: u64, bytes: u64, at_ns: u64) -> bool {
+    pub(crate) fn allocate(&mut self, space: Space, handle: u64, piece: Piece) -> bool {
         self.was_used = true;
-        if self.by_address.len() >= ALLOCATIONS_MAX && !self.by_address.contains_key(&address) {
+        let key = (space, handle);
+        if self.pieces.len() >= ALLOCATIONS_MAX && !self.pieces.contains_key(&key) {
             return false;
         }
-        // An address given out again was freed unseen.
-        self.free(address);
-        self.by_address.insert(address, Allocation { bytes, at_ns });
-        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        // A handle given out again was freed unseen.
+        self.remove(key);
+        self.pieces.insert(key, piece);
+        self.live_bytes = self.live_bytes.saturating_add(piece.bytes);
+        self.sizes.allocate(piece.bytes);
         true
     }
 
     /// A free that succeeded: the bytes, where the allocation was seen.
-    pub(crate) fn free(&mut self, address: u64) -> Option<u64> {
-        let allocation = self.by_address.remove(&address)?;
-        self.live_bytes = self.live_bytes.saturating_sub(allocation.bytes);
-        Some(allocation.bytes)
+    pub(crate) fn free(&mut self, space: Space, handle: u64, at_ns: u64) -> Option<u64> {
+        let bytes = self.remove((space, handle))?;
+        if self.freed.len() == FREED_MAX {
+            self.freed.remove(0);
+        }
+        self.freed.push(Piece { bytes, at_ns });
+        Some(bytes)
+    }
+
+    /// A step of a workload is over. What it says of leaks, once something is to be said.
+    pub(crate) fn step(&mut self, end_ns: u64) -> Option<Leak> {
+        self.was_used.then(|| self.envelope.step(end_ns, self.live_bytes, &mut self.sizes))?
     }
 
     /// True once anything was allocated.
@@ -53,9 +133,45 @@ impl Memory {
         self.live_bytes
     }
 
-    /// Age of the oldest allocation, if there is one. Walks them all: for collections and outliers.
+    /// How many allocations that is.
+    pub(crate) fn live_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Bytes of the largest of them. Walks them all: for failures.
+    pub(crate) fn largest(&self) -> Option<u64> {
+        self.pieces.values().map(|piece| piece.bytes).max()
+    }
+
+    /// Age of the oldest of them, if there is one. Walks them all: for collections and outliers.
     pub(crate) fn oldest_age_ns(&self, now_ns: u64) -> Option<u64> {
-        self.by_address.values().map(|a| a.at_ns).min().map(|at| now_ns.saturating_sub(at))
+        self.pieces.values().map(|piece| piece.at_ns).min().map(|at| now_ns.saturating_sub(at))
+    }
+
+    /// The oldest of them, the oldest first: in an inference server its weights and its KV cache. Walks them all: for
+    /// outliers.
+    pub(crate) fn oldest(&self, most: usize) -> Vec<Piece> {
+        let mut oldest = BTreeSet::new();
+        for (key, piece) in &self.pieces {
+            oldest.insert((piece.at_ns, *key, piece.bytes));
+            if oldest.len() > most {
+                oldest.pop_last();
+            }
+        }
+        oldest.into_iter().map(|(at_ns, _, bytes)| Piece { bytes, at_ns }).collect()
+    }
+
+    /// The last frees, the newest last.
+    pub(crate) fn freed(&self) -> &[Piece] {
+        &self.freed
+    }
+
+    fn remove(&mut self, key: (Space, u64)) -> Option<u64> {
+        let bytes = self.pieces.remove(&key)?.bytes;
+        self.live_bytes = self.live_bytes.saturating_sub(bytes);
+        self.envelope.fall(self.live_bytes);
+        self.sizes.free(bytes);
+        Some(bytes)
     }
 }
 
@@ -63,31 +179,79 @@ impl Memory {
 mod tests {
     use super::*;
 
+    fn allocate(memory: &mut Memory, address: u64, bytes: u64, at_ns: u64) -> bool {
+        memory.allocate(Space::Addresses, address, Piece { bytes, at_ns })
+    }
+
+    fn free(memory: &mut Memory, address: u64) -> Option<u64> {
+        memory.free(Space::Addresses, address, 10)
+    }
+
     #[test]
     fn what_was_allocated_and_not_freed_is_live() {
         let mut memory = Memory::default();
-        assert!(memory.allocate(0x100, 10, 5));
-        assert!(memory.allocate(0x200, 20, 7));
+        assert!(allocate(&mut memory, 0x100, 10, 5));
+        assert!(allocate(&mut memory, 0x200, 20, 7));
         assert_eq!((memory.live_bytes(), memory.oldest_age_ns(10)), (30, Some(5)));
-        assert_eq!(memory.free(0x100), Some(10));
-        assert_eq!(memory.free(0x100), None);
+        assert_eq!(memory.largest(), Some(20));
+        assert_eq!(free(&mut memory, 0x100), Some(10));
+        assert_eq!(free(&mut memory, 0x100), None);
         assert_eq!((memory.live_bytes(), memory.oldest_age_ns(10)), (20, Some(3)));
+        assert_eq!(memory.freed(), [Piece { bytes: 10, at_ns: 10 }]);
     }
 
     #[test]
     fn an_address_given_out_again_is_counted_once() {
         let mut memory = Memory::default();
-        memory.allocate(0x100, 10, 5);
-        memory.allocate(0x100, 30, 9);
+        allocate(&mut memory, 0x100, 10, 5);
+        allocate(&mut memory, 0x100, 30, 9);
         assert_eq!((memory.live_bytes(), memory.oldest_age_ns(10)), (30, Some(1)));
+        assert_eq!(memory.freed(), [], "nobody freed it that we know of");
+    }
+
+    #[test]
+    fn a_handle_is_no_address() {
+        let mut memory = Memory::default();
+        allocate(&mut memory, 7, 10, 5);
+        memory.allocate(Space::Physical, 7, Piece { bytes: 100, at_ns: 6 });
+        assert_eq!((memory.live_bytes(), memory.live_count()), (110, 2));
+        assert_eq!(memory.free(Space::Physical, 7, 9), Some(100));
+        assert_eq!(memory.live_bytes(), 10);
+    }
+
+    #[test]
+    fn the_oldest_come_first_whatever_the_map_does() {
+        let mut memory = Memory::default();
+        (0..100).for_each(|k| assert!(allocate(&mut memory, k, k + 1, 1_000 - k / 2)));
+        let oldest: Vec<u64> = memory.oldest(5).into_iter().map(|piece| piece.bytes).collect();
+        assert_eq!(oldest, [99, 100, 97, 98, 95]);
+        assert_eq!(memory.oldest(1_000).len(), 100);
     }
 
     #[test]
     fn beyond_the_bound_an_allocation_is_not_remembered() {
         let mut memory = Memory::default();
-        assert!((0..ALLOCATIONS_MAX as u64).all(|address| memory.allocate(address, 1, 0)));
-        assert!(!memory.allocate(1 << 40, 1, 0));
-        assert_eq!(memory.free(1 << 40), None);
+        assert!((0..ALLOCATIONS_MAX as u64).all(|address| allocate(&mut memory, address, 1, 0)));
+        assert!(!allocate(&mut memory, 1 << 40, 1, 0));
+        assert_eq!(free(&mut memory, 1 << 40), None);
         assert_eq!(memory.live_bytes(), ALLOCATIONS_MAX as u64);
+    }
+
+    #[test]
+    fn a_row_says_what_its_calls_do() {
+        let of = |symbol: &str| Effect::of(table::PROBES.iter().find(|p| p.symbol == symbol).unwrap());
+        let rows = [
+            ("cudaMalloc", Some(Effect::Allocates(Space::Addresses))),
+            ("cudaMallocAsync", Some(Effect::Allocates(Space::Addresses))),
+            ("cudaMallocFromPoolAsync", Some(Effect::Allocates(Space::Addresses))),
+            ("hipFreeAsync", Some(Effect::Frees(Space::Addresses))),
+            ("cuMemCreate", Some(Effect::Allocates(Space::Physical))),
+            ("cuMemRelease", Some(Effect::Frees(Space::Physical))),
+            ("cuMemMap", None),
+            ("cudaHostAlloc", None),
+        ];
+        for (symbol, expected) in rows {
+            assert_eq!(of(symbol), expected, "{symbol}");
+        }
     }
 }

@@ -7,15 +7,17 @@ use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceId, Tracer,
 };
-use opentelemetry::{Context, KeyValue, Value};
+use opentelemetry::{Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::logs::SdkLogRecord;
 use opentelemetry_sdk::trace::SdkTracer;
 use sdk::{Hash, Records, instant};
 use semconv::value::{GpuApiVendor, GpuStepPhase};
 use semconv::{attribute, event, span};
-use steps::{Level, Step};
+use steps::{Level, Phase, Step};
 use table::fold::Counter;
 
+use crate::memory::Piece;
+use crate::memory::tell::{ages, sizes};
 use crate::points::seconds;
 use crate::words;
 
@@ -29,7 +31,8 @@ pub(crate) struct Outlier<'a> {
     pub(crate) model: Option<&'a str>,
     pub(crate) provider: Option<&'a str>,
     pub(crate) live_bytes: u64,
-    pub(crate) oldest_age_ns: Option<u64>,
+    /// Its oldest allocations, the oldest first.
+    pub(crate) oldest: Vec<Piece>,
     pub(crate) unix: Times,
 }
 
@@ -95,14 +98,19 @@ impl Outlier<'_> {
         let step = self.step;
         let work = |counter: Counter| Some(integer(step.work.of(counter)));
         let device = (step.device >= 0).then(|| Value::I64(step.device.into()));
-        let rows: [(&'static str, Option<Value>); 28] = [
+        let (end_ns, oldest) = (step.end_ns, self.oldest.as_slice());
+        let of_decode = (step.phase == Phase::Decode && !oldest.is_empty()).then_some(oldest);
+        let causes: Vec<StringValue> = step.causes.iter().map(|cause| explanation(cause).into()).collect();
+        let rows: [(&'static str, Option<Value>); 31] = [
             (attribute::CUDA_DEVICE_INDEX, device),
             (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
             (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
             (attribute::GPU_API_VENDOR, Some(self.vendor.as_str().into())),
             (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
             (attribute::GPU_MEMORY_LIVE, Some(integer(self.live_bytes))),
-            (attribute::GPU_MEMORY_OLDEST_AGE, self.oldest_age_ns.map(|ns| seconds(ns).into())),
+            (attribute::GPU_MEMORY_OLDEST_AGE, ages(oldest, end_ns).first().map(|age| (*age).into())),
+            (attribute::GPU_MEMORY_OLDEST_AGES, of_decode.map(|o| Value::Array(ages(o, end_ns).into()))),
+            (attribute::GPU_MEMORY_OLDEST_SIZES, of_decode.map(|o| Value::Array(sizes(o).into()))),
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
             (attribute::GPU_STEP_BYTES_ELSEWHERE, work(Counter::BytesElsewhere)),
@@ -111,6 +119,7 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_BYTES_ON_DEVICE, work(Counter::BytesOnDevice)),
             (attribute::GPU_STEP_BYTES_TO_DEVICE, work(Counter::BytesToDevice)),
             (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
+            (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| Value::Array(causes.into()))),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
             (attribute::GPU_STEP_GRAPH_LAUNCHES, work(Counter::GraphLaunches)),

@@ -14,6 +14,9 @@ use crate::outlier::{Outlier, Times, texts};
 use crate::traced::Traced;
 use crate::words;
 
+/// Allocations named on an outlier.
+const OLDEST_MAX: usize = 5;
+
 /// An outlier, as far as its process's limit allows. Without a baseline there is none.
 pub(crate) fn outlier(
     traced: &mut Traced,
@@ -38,7 +41,7 @@ pub(crate) fn outlier(
         provider,
         model,
         live_bytes: traced.memory.live_bytes(),
-        oldest_age_ns: traced.memory.oldest_age_ns(step.end_ns),
+        oldest: traced.memory.oldest(OLDEST_MAX),
         unix: Times { first: times[0], entry: times[1], exit: times[2] },
     };
     let ids = outlier.emit(records);

@@ -11,13 +11,13 @@ use sdk::{Limit, Window, tidy};
 use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
 use semconv::{attribute, metric};
 use steps::{Level, Step};
-use table::{Action, Probe};
+use table::Probe;
 
 use crate::batch::of_resource;
 use crate::clock::Clock;
 use crate::collectives::meters::Meters as CollectiveMeters;
 use crate::errors::error_type;
-use crate::memory::Memory;
+use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
 use crate::operations::{Operations, vendor};
 use crate::outlier::SpanIds;
@@ -150,22 +150,22 @@ impl Traced {
             self.meters().error(error, vendor, row.symbol);
             return true;
         }
-        match row.action {
-            Action::Alloc => self.allocate(call, exit_ns),
-            Action::Free => self.free(call),
-            _ => true,
+        match Effect::of(row) {
+            Some(Effect::Allocates(space)) => self.allocate(space, call, exit_ns),
+            Some(Effect::Frees(space)) => self.free(space, call, exit_ns),
+            None => true,
         }
     }
 
-    fn allocate(&mut self, call: &CallRecord, exit_ns: u64) -> bool {
+    fn allocate(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> bool {
         let vendor = self.vendor;
         self.meters().allocate(vendor, call.bytes);
-        self.memory.allocate(call.handle, call.bytes, exit_ns)
+        self.memory.allocate(space, call.handle, Piece { bytes: call.bytes, at_ns: exit_ns })
     }
 
-    fn free(&mut self, call: &CallRecord) -> bool {
+    fn free(&mut self, space: Space, call: &CallRecord, exit_ns: u64) -> bool {
         let vendor = self.vendor;
-        if let Some(bytes) = self.memory.free(call.handle) {
+        if let Some(bytes) = self.memory.free(space, call.handle, exit_ns) {
             self.meters().free(vendor, bytes);
         }
         true

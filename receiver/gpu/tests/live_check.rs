@@ -19,12 +19,18 @@ fn everything() -> Vec<Event> {
     server.call("cudaSetDevice", US, |c| c.handle = Some(1));
     server.allocate(0x10, 1 << 30, 0);
     server.allocate(0x20, 1 << 20, 0);
-    server.allocate(0x30, 1 << 40, 2);
     server.free(0x20);
+    server.allocate(0x30, 1 << 40, 2);
     server.call("cudaMemsetAsync", US, |c| c.bytes = 4096);
     server.serve(300, 5 * MS);
     server.decode(40 * MS);
     server.serve(600, 12 * MS);
+    server.leak(9, 64 << 20);
+    (0..9).for_each(|minute| server.free(0x10_0000 + minute));
+    (0..60).for_each(|_| {
+        server.decode(5 * MS);
+        server.wait(2 * SECOND);
+    });
     server
         .call("cudaMemcpy", 50 * US, |c| (c.bytes, c.direction) = (1 << 20, table::Direction::DeviceToHost));
     let mut events = events(&[server], false);

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use gpu::Settings;
+use opentelemetry_proto::tonic::trace::v1::Span;
 
 const OF_NVIDIA: &str = "gpu.api.vendor=nvidia";
 
@@ -40,6 +41,110 @@ fn an_allocation_that_failed_allocates_nothing_and_is_an_error() {
     let failed = format!("{error},gpu.cuda.api=runtime,gpu.cuda.operation.name=cudaMalloc");
     assert_eq!(counts[&failed], 2.0);
     assert_eq!(counts["gpu.api.vendor=nvidia,gpu.cuda.api=runtime,gpu.cuda.operation.name=cudaMalloc"], 1.0);
+}
+
+#[test]
+fn an_allocation_that_failed_is_told_with_what_the_process_held() {
+    let mut program = Program::new(100);
+    program.allocate(0x10, 40 << 30, 0);
+    program.allocate(0x20, 2 << 20, 0);
+    program.free(0x20);
+    program.wait(SECOND);
+    program.allocate(0x30, 1 << 40, 2);
+    let output = analysed(&events(&[program], false), Settings::default());
+    let [(_, log)] = output.logs("gpu.memory.allocation.failed")[..] else { panic!("one record") };
+    let attributes = [
+        ("error.type", "cudaErrorMemoryAllocation"),
+        ("gpu.cuda.operation.name", "cudaMalloc"),
+        ("gpu.memory.count", "1"),
+        ("gpu.memory.freed.sizes", "2097152"),
+        ("gpu.memory.largest", "42949672960"),
+        ("gpu.memory.live", "42949672960"),
+        ("gpu.memory.requested", "1099511627776"),
+    ];
+    for (key, expected) in attributes {
+        assert_eq!(text(&log.attributes, key), expected, "{key}");
+    }
+    let age: f64 = text(&log.attributes, "gpu.memory.freed.ages").parse().unwrap();
+    assert!((1.0..1.01).contains(&age), "{age}");
+    assert_eq!(
+        show(log.body.as_ref()),
+        "cudaMalloc of 1048576.0 MiB failed with cudaErrorMemoryAllocation: the process holds 40960.0 MiB in 1 allocations"
+    );
+}
+
+#[test]
+fn an_allocator_that_tries_again_and_again_is_not_told_again_and_again() {
+    let mut program = Program::new(100);
+    (0..200).for_each(|_| program.allocate(0x10, 1 << 40, 2));
+    let output = analysed(&events(&[program], false), Settings::default());
+    let told = output.logs("gpu.memory.allocation.failed").len() as f64;
+    assert_eq!(told, 5.0);
+    assert_eq!(told + values(output.account(), "warptap.allocation.unsaid")[""], 200.0);
+}
+
+#[test]
+fn what_only_grows_is_told_as_a_leak_with_its_size_and_once_more_when_it_is_back() {
+    let mut program = Program::new(100);
+    program.allocate(0x10, 1 << 30, 0);
+    program.leak(12, 24 << 20);
+    (0..12).for_each(|minute| program.free(0x10_0000 + minute));
+    (0..90).for_each(|_| {
+        program.decode(5 * MS);
+        program.wait(2 * SECOND);
+    });
+    let output = analysed(&events(&[program], false), Settings::default());
+    let told = output.logs("gpu.memory.leak");
+    let [(_, suspected), (_, recovered)] = told[..] else { panic!("{told:?}") };
+    assert_eq!(text(&suspected.attributes, "gpu.memory.leak.state"), "suspected");
+    assert_eq!(text(&suspected.attributes, "gpu.memory.leak.size.min"), "16777216");
+    let growth = number(&suspected.attributes, "gpu.memory.leak.growth");
+    assert!(growth >= f64::from(5 * 24 << 20), "{growth}");
+    assert_eq!(growth, number(&suspected.attributes, "gpu.memory.leak.size.growth"));
+    assert_eq!(text(&recovered.attributes, "gpu.memory.leak.state"), "recovered");
+}
+
+#[test]
+fn a_slow_decode_names_the_oldest_allocations_and_a_slow_prompt_does_not() {
+    let mut program = Program::new(100);
+    program.allocate(0x10, 15 << 30, 0);
+    program.wait(SECOND);
+    program.allocate(0x20, 40 << 30, 0);
+    program.serve(700, 5 * MS);
+    program.decode(40 * MS);
+    program.serve(100, 5 * MS);
+    program.prefill(200 * MS);
+    program.serve(20, 5 * MS);
+    let output = analysed(&events(&[program], false), Settings::default());
+    let of = |phase: &str| {
+        let is_of = |span: &&&Span| text(&span.attributes, "gpu.step.phase") == phase;
+        let spans = output.outliers();
+        *spans.iter().find(is_of).unwrap_or_else(|| panic!("an outlier of {phase}"))
+    };
+    let (decode, prefill) = (of("decode"), of("prefill"));
+    assert_eq!(text(&decode.attributes, "gpu.memory.oldest.sizes"), "16106127360;42949672960");
+    let ages = text(&decode.attributes, "gpu.memory.oldest.ages");
+    let ages: Vec<f64> = ages.split(';').map(|age| age.parse().unwrap()).collect();
+    assert!((ages[0] - ages[1] - 1.0).abs() < 0.001, "{ages:?}");
+    assert_eq!(number(&decode.attributes, "gpu.memory.oldest.age"), ages[0]);
+    assert!(prefill.attributes.iter().all(|a| !a.key.starts_with("gpu.memory.oldest.sizes")));
+    assert!(prefill.attributes.iter().any(|a| a.key == "gpu.memory.oldest.age"));
+}
+
+#[test]
+fn memory_of_pools_and_behind_virtual_addresses_is_memory() {
+    let mut program = Program::new(100);
+    program.call("cudaMallocAsync", US, |c| (c.handle, c.bytes) = (Some(0x10), 5));
+    program.call("cuMemCreate", US, |c| (c.handle, c.bytes, c.stream) = (Some(0x10), 70, 0));
+    program.call("cuMemMap", US, |c| (c.handle, c.bytes, c.stream) = (Some(0x999), 70, 0));
+    program.call("cuMemCreate", US, |c| (c.handle, c.bytes, c.stream) = (Some(0x11), 900, 0));
+    program.call("cuMemRelease", US, |c| (c.handle, c.stream) = (Some(0x10), 0));
+    let output = analysed(&events(&[program.clone()], false), Settings::default());
+    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.live")[""], 905.0);
+    program.call("cudaFreeAsync", US, |c| c.handle = Some(0x10));
+    let output = analysed(&events(&[program], false), Settings::default());
+    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.live")[""], 900.0);
+    assert_eq!(values(output.last_of(100), "gpu.cuda.memory.allocations")[OF_NVIDIA], 975.0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::meters::hash_text;
 use sdk::Records;
 
 /// Emits a log record.
-pub(super) fn log(
+pub(crate) fn log(
     records: &Records,
     at: SystemTime,
     span: Option<(TraceId, SpanId)>,
@@ -49,6 +49,6 @@ pub(super) fn who(who: &Who) -> Vec<(&'static str, AnyValue)> {
 }
 
 /// A count as a value.
-pub(super) fn number(count: impl TryInto<i64>) -> AnyValue {
+pub(crate) fn number(count: impl TryInto<i64>) -> AnyValue {
     AnyValue::from(count.try_into().unwrap_or(i64::MAX))
 }

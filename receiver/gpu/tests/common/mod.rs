@@ -101,6 +101,17 @@ impl Program {
         }
     }
 
+    /// A decode every two seconds, and every minute an allocation that nobody frees.
+    pub fn leak(&mut self, minutes: u64, bytes: u64) {
+        for minute in 0..minutes {
+            self.allocate(0x10_0000 + minute, bytes, 0);
+            for _ in 0..30 {
+                self.decode(5 * MS);
+                self.wait(2 * SECOND);
+            }
+        }
+    }
+
     /// A turn of a training loop: two threads, one wait.
     pub fn train(&mut self, wait_ns: u64) {
         let backward = self.info.process.pid + 1;
