@@ -100,6 +100,8 @@ pub mod attribute {
     pub const GPU_STEP_CAUSE: &str = "gpu.step.cause";
     /// Every cause found, a sentence each, the largest share of the excess first.
     pub const GPU_STEP_CAUSES: &str = "gpu.step.causes";
+    /// The part of the step's wait in which ranks of this node had not come to its collectives yet, in seconds.
+    pub const GPU_STEP_COLLECTIVE_WAIT_DURATION: &str = "gpu.step.collective_wait.duration";
     /// How sure the phase is, from 0 to 1.
     pub const GPU_STEP_CONFIDENCE: &str = "gpu.step.confidence";
     /// From the step's first work enqueued to its closer's return, in seconds.
@@ -1578,6 +1580,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.bytes.to_device", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.cause", values: &["collective", "host", "memory", "none", "throttle", "unknown"], is_upstream: false },
     Attribute { key: "gpu.step.causes", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.collective_wait.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.confidence", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.enqueue.duration", values: &[], is_upstream: false },
@@ -2561,6 +2564,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_BYTES_TO_DEVICE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_CONFIDENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_GRAPH_LAUNCHES, level: Level::Required },
@@ -2724,6 +2728,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_CONFIDENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_ENQUEUE_DURATION, level: Level::Required },

@@ -1,6 +1,7 @@
 //! The rows: who may take which part of a step's excess, and on what evidence.
 //!
-//! Order has meaning: a row takes from what the rows before it left. Run-queue wait is measured and comes first;
+//! Order has meaning: a row takes from what the rows before it left. Run-queue wait is measured and comes first; so is
+//! the wait for other ranks, from the closer's entry until the last of them came;
 //! bytes are measured but their time is estimated; what remains of the host's part is the host's own; what remains
 //! of the wait happened outside the host.
 
@@ -64,6 +65,11 @@ const ROWS: &[Row] = &[
         find: contention,
     },
     Row {
+        kind: Kind::Collective,
+        advice: "look at the rank that comes last to the collectives: its host, its share of the work",
+        find: others,
+    },
+    Row {
         kind: Kind::Memory,
         advice: "look for cache or weight transfers in the step; pin host memory and overlap copies",
         find: copies,
@@ -123,6 +129,17 @@ fn contention(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found>
         "the thread was ready to run and waited {:.2} ms for a CPU, usually {:.2} ms",
         seen / MS,
         normal / MS
+    );
+    (ns > 0.0).then_some(Found { ns, evidence })
+}
+
+fn others(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
+    let seen = step.collective_wait_ns?;
+    let ns = rest.take_wait(seen - usual.collective_wait_ns);
+    let evidence = format!(
+        "it waited {:.2} ms for ranks that had not come yet, usually {:.2} ms",
+        seen / MS,
+        usual.collective_wait_ns / MS
     );
     (ns > 0.0).then_some(Found { ns, evidence })
 }

@@ -5,7 +5,7 @@
 //! after the other, what was measured directly first, so that no nanosecond is blamed twice.
 //!
 //! Pure: no clock, no state. Knows nothing of streams, phases or baselines; `steps` brings both sides of the
-//! comparison. What nobody measured (device time, clocks, collectives) is not blamed here.
+//! comparison. What nobody measured (device time, clocks) is not blamed here.
 
 mod explain;
 
@@ -90,6 +90,8 @@ pub struct StepFacts {
     pub runq_enqueue_ns: Option<f64>,
     /// The same in the second part.
     pub runq_wait_ns: Option<f64>,
+    /// Time in which it waited for ranks that had not come yet; `None` where its process has no collectives.
+    pub collective_wait_ns: Option<f64>,
     /// Bytes copied, whatever the direction.
     pub copied_bytes: f64,
 }
@@ -109,6 +111,8 @@ pub struct Usual {
     pub runq_enqueue_ns: f64,
     /// Mean of [`StepFacts::runq_wait_ns`] where it was seen, else 0.
     pub runq_wait_ns: f64,
+    /// Mean of [`StepFacts::collective_wait_ns`] where it was seen, else 0.
+    pub collective_wait_ns: f64,
     /// Mean of [`StepFacts::copied_bytes`].
     pub copied_bytes: f64,
 }

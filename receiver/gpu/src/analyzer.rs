@@ -160,9 +160,10 @@ impl Analyzer {
             | Event::Exit { .. }
             | Event::Tick { .. } => {}
         }
-        self.collectives.iter_mut().for_each(|collectives| collectives.observe(event));
+        // Before steps: a wait's collectives say what it waited for.
+        self.with_collectives(sink, |collectives, teller| collectives.observe(event, teller, look));
         self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
-        self.tell_collectives(sink, look);
+        self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
         if let Event::Exit { process, at_ns } = event {
             self.end(*process, *at_ns, sink);
         }
@@ -206,9 +207,9 @@ impl Analyzer {
             let due_ns = self.collect_at_ns + missed * interval;
             self.collect_at_ns = due_ns.saturating_add(interval);
             let tick = Event::Tick { at_ns: due_ns };
-            self.collectives.iter_mut().for_each(|collectives| collectives.observe(&tick));
+            self.with_collectives(sink, |collectives, teller| collectives.observe(&tick, teller, look));
             self.find(|engine, out| engine.observe(&tick, &mut |finding| out(finding)), sink, look);
-            self.tell_collectives(sink, look);
+            self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
             self.collect(due_ns, sink);
         }
         self.clock.see(at_ns);
@@ -300,11 +301,11 @@ impl Analyzer {
         }
     }
 
-    /// Takes over what was found of collectives.
-    fn tell_collectives(&mut self, sink: Sink<'_>, look: Look<'_>) {
-        let Analyzer { collectives, processes, records, account, clock, .. } = self;
+    /// Collectives, and what telling of them needs.
+    fn with_collectives(&mut self, sink: Sink<'_>, run: impl FnOnce(&mut Collectives, &mut Teller<'_, '_>)) {
+        let Analyzer { collectives, processes, records, account, clock, engine, .. } = self;
         if let Some(collectives) = collectives {
-            collectives.tell(&mut Teller { processes, records, account, clock, sink }, look);
+            run(collectives, &mut Teller { processes, records, account, clock, steps: engine, sink });
         }
     }
 

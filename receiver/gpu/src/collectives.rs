@@ -21,7 +21,6 @@ mod straggler;
 pub(crate) mod tell;
 
 use event::Event;
-use nccl::finding::Completed;
 use nccl::observe::StepNote;
 use nccl::{Engine, Finding, Observation, RankState, Tally};
 
@@ -87,13 +86,20 @@ impl Collectives {
         }
     }
 
-    /// Takes the next event.
-    pub(crate) fn observe(&mut self, event: &Event) {
+    /// Takes the next event, and tells what it brings to light.
+    pub(crate) fn observe(&mut self, event: &Event, teller: &mut Teller<'_, '_>, look: Look<'_>) {
         self.take_back(event);
-        let Collectives { bridge, engine, findings, .. } = self;
+        let Collectives { bridge, engine, selection, findings, .. } = self;
         bridge.cross(event, &mut |observation| {
-            engine.observe(&observation, &mut |finding| findings.push(finding));
+            engine.observe(&observation, &mut |finding| match is_usual(&finding) {
+                true => {
+                    look(Found::Collective(&finding));
+                    teller.usual(&finding, selection);
+                }
+                false => findings.push(finding),
+            });
         });
+        self.tell(teller, look);
     }
 
     /// A step is over: a process's last ones are kept for the flight recorder.
@@ -108,17 +114,23 @@ impl Collectives {
         self.engine.observe(&Observation::Step(note), &mut |finding| findings.push(finding));
     }
 
-    /// Tells what was brought to light.
+    /// Tells what was not told yet, for which the engine may be asked.
     pub(crate) fn tell(&mut self, teller: &mut Teller<'_, '_>, look: Look<'_>) {
-        if self.findings.is_empty() {
-            return;
-        }
-        let mut findings = std::mem::take(&mut self.findings);
+        let Collectives { engine, findings, selection, .. } = self;
         for finding in findings.drain(..) {
             look(Found::Collective(&finding));
-            self.tell_one(&finding, teller);
+            match &finding {
+                Finding::Rank(found) if found.is_new => teller.rank(&found.who),
+                Finding::Straggler(found) => teller.straggler(found),
+                Finding::Recovered(found) => teller.recovered(found),
+                Finding::Hang(found) => teller.hang(found, engine),
+                Finding::HangOver(found) => teller.hang_over(found, engine),
+                Finding::Mismatch(found) => teller.mismatch(found),
+                Finding::Disagreement(found) => teller.disagreement(found),
+                Finding::Ended(found) => teller.ended(found),
+                usual => teller.usual(usual, selection),
+            }
         }
-        self.findings = findings;
     }
 
     /// The ranks as they are now.
@@ -130,37 +142,9 @@ impl Collectives {
     pub(crate) fn tally(&self) -> (Tally, u64) {
         (self.engine.tally(), self.engine.outstanding())
     }
+}
 
-    fn tell_one(&mut self, finding: &Finding, teller: &mut Teller<'_, '_>) {
-        match finding {
-            Finding::Enqueued(found) => {
-                teller.process(&found.who).into_iter().for_each(|p| p.collectives().enqueued(found));
-            }
-            Finding::Completed(found) => self.completed(found, teller),
-            Finding::Arrived(found) => {
-                teller.process(&found.last).into_iter().for_each(|p| p.collectives().arrived(found));
-            }
-            Finding::Rank(found) if found.is_new => teller.rank(&found.who),
-            Finding::Rank(_) => {}
-            Finding::Straggler(found) => teller.straggler(found),
-            Finding::Recovered(found) => teller.recovered(found),
-            Finding::Hang(found) => teller.hang(found, &self.engine),
-            Finding::HangOver(found) => teller.hang_over(found, &self.engine),
-            Finding::Mismatch(found) => teller.mismatch(found),
-            Finding::Disagreement(found) => teller.disagreement(found),
-            Finding::Ended(found) => teller.ended(found),
-        }
-    }
-
-    fn completed(&mut self, found: &Completed, teller: &mut Teller<'_, '_>) {
-        let Some(traced) = teller.process(&found.who) else { return };
-        traced.collectives().completed(found);
-        let Some(trace) = &found.trace else { return };
-        if !self.selection.takes(trace, teller.clock.now_ns()) {
-            teller.account.collectives.untraced += 1;
-            return;
-        }
-        spans::emit(found, trace, teller.clock, teller.records);
-        teller.hand_over(&found.who);
-    }
+/// True of what every collective brings: it is told where it is found, and not kept for later.
+fn is_usual(finding: &Finding) -> bool {
+    matches!(finding, Finding::Enqueued(_) | Finding::Completed(_) | Finding::Arrived(_))
 }

@@ -100,8 +100,9 @@ impl Outlier<'_> {
         let device = (step.device >= 0).then(|| Value::I64(step.device.into()));
         let (end_ns, oldest) = (step.end_ns, self.oldest.as_slice());
         let of_decode = (step.phase == Phase::Decode && !oldest.is_empty()).then_some(oldest);
+        let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
         let causes: Vec<StringValue> = step.causes.iter().map(|cause| explanation(cause).into()).collect();
-        let rows: [(&'static str, Option<Value>); 31] = [
+        let rows: [(&'static str, Option<Value>); 32] = [
             (attribute::CUDA_DEVICE_INDEX, device),
             (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
             (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
@@ -120,6 +121,7 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_BYTES_TO_DEVICE, work(Counter::BytesToDevice)),
             (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
             (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| Value::Array(causes.into()))),
+            (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
             (attribute::GPU_STEP_GRAPH_LAUNCHES, work(Counter::GraphLaunches)),
@@ -153,12 +155,14 @@ impl Outlier<'_> {
         log.set_body(self.sentence_with_cause().into());
         let causes: Vec<String> = step.causes.iter().map(explanation).collect();
         let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
-        let rows: [(&'static str, Option<AnyValue>); 15] = [
+        let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
+        let rows: [(&'static str, Option<AnyValue>); 16] = [
             (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
             (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
             (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| texts(&causes))),
+            (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
             (attribute::GPU_STEP_ENQUEUE_DURATION, Some(seconds(step.enqueue_ns).into())),

@@ -140,6 +140,7 @@ impl Durations {
         self.buckets.retain(|(_, count)| *count > 0);
     }
 
+    #[inline]
     fn add_to(&mut self, index: i32, count: u64) {
         match self.buckets.binary_search_by_key(&index, |b| b.0) {
             Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),

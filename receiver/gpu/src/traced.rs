@@ -185,7 +185,10 @@ impl Traced {
         phase.steps_ns = phase.steps_ns.saturating_add(step.duration_ns);
         phase.host_bound_ns = phase.host_bound_ns.saturating_add(step.enqueue_ns);
         self.meters().step(step);
-        self.last_step = Some(Box::new(step.clone()));
+        match &mut self.last_step {
+            Some(last) => last.as_mut().clone_from(step),
+            None => self.last_step = Some(Box::new(step.clone())),
+        }
     }
 
     /// The last one.

@@ -111,6 +111,44 @@ fn a_straggler_is_told_for_its_process_with_a_span_and_a_count() {
     assert!(find(output.last_of(1_000), "nccl.stragglers").is_none());
 }
 
+fn outliers_of(output: &Output, pid: u32) -> Vec<&Span> {
+    let all = output.spans().into_iter().filter(|(resource, _)| pid_of(Some(resource)) == Some(pid));
+    all.map(|(_, span)| span).filter(|s| s.name.starts_with("infer.outlier.")).collect()
+}
+
+#[test]
+fn a_step_that_waited_for_a_late_rank_says_so_and_blames_it() {
+    let mut job = Job::new(4, 1_000);
+    job.rounds(80, ON_TIME);
+    let late_ns = job.now_ns;
+    job.rounds(5, late(40 * MS));
+    let output = analysed(&told_of(&job), Settings::default());
+    let causes = |pid: u32| {
+        let of = outliers_of(&output, pid);
+        let all = of.iter().filter(|s| s.start_time_unix_nano - UNIX >= late_ns);
+        all.map(|s| text(&s.attributes, "gpu.step.cause")).collect::<Vec<_>>()
+    };
+    for pid in [1_000, 1_001, 1_003] {
+        assert_eq!(causes(pid), ["collective"; 5], "{pid} waits for another");
+        for span in outliers_of(&output, pid) {
+            let waited = number(&span.attributes, "gpu.step.collective_wait.duration");
+            assert!((waited - 0.040).abs() < 0.0005, "{waited}");
+        }
+    }
+    assert_eq!(causes(1_002), ["host"; 5], "the late one has itself to blame");
+    let told = output.logs("gpu.step.outlier");
+    let of_first = told.iter().filter(|(of, _)| pid_of(Some(of)) == Some(1_000));
+    for (_, log) in of_first {
+        let causes = text(&log.attributes, "gpu.step.causes");
+        assert!(causes.contains("% collective (high): it waited "), "{causes}");
+    }
+    let outliers = values(output.last_of(1_000), "gpu.step.outliers");
+    assert!(
+        outliers.iter().any(|(key, count)| key.contains("cause=collective") && *count == 5.0),
+        "{outliers:?}"
+    );
+}
+
 /// A job in which rank 3 does not come to collective 5 for `ns`.
 fn hung(ns: u64) -> (Job, u64) {
     let mut job = Job::new(4, 1_000);

@@ -59,14 +59,14 @@ impl TraceIds {
             wait_span_id: span(3, part),
         }
     }
+}
 
-    /// True where the hash chooses the collective at this rate.
-    pub fn is_chosen(&self, rate: f64) -> bool {
-        let whole = 1u64 << RANDOM_BITS;
-        let random = self.trace_id as u64 & (whole - 1);
-        let threshold = ((1.0 - rate.clamp(0.0, 1.0)) * whole as f64).round() as u64;
-        random >= threshold
-    }
+/// True where the hash chooses the collective of this trace id at this rate.
+pub fn is_chosen(trace_id: u128, rate: f64) -> bool {
+    let whole = 1u64 << RANDOM_BITS;
+    let random = trace_id as u64 & (whole - 1);
+    let threshold = ((1.0 - rate.clamp(0.0, 1.0)) * whole as f64).round() as u64;
+    random >= threshold
 }
 
 /// `H(communicator, seq)`. Never 0, which no trace may have.
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_share_that_is_chosen_is_the_rate_and_a_higher_rate_chooses_no_fewer() {
-        let chosen = |rate: f64| (0..100_000u64).filter(|seq| ids(9, *seq, 0).is_chosen(rate)).count();
+        let chosen = |rate: f64| (0..100_000u64).filter(|seq| is_chosen(trace_id(9, *seq), rate)).count();
         for rate in [0.001, 0.01, 0.25] {
             let expected = 100_000.0 * rate;
             assert!(
@@ -116,7 +116,7 @@ mod tests {
             );
         }
         assert_eq!((chosen(0.0), chosen(1.0)), (0, 100_000));
-        assert!((0..1000).all(|seq| !ids(9, seq, 0).is_chosen(0.01) || ids(9, seq, 0).is_chosen(0.02)));
+        assert!((0..1000).all(|seq| !is_chosen(trace_id(9, seq), 0.01) || is_chosen(trace_id(9, seq), 0.02)));
     }
 
     /// Ids leave the process and are compared with those of other nodes and versions: they must not change.

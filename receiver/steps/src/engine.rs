@@ -68,6 +68,13 @@ impl Engine {
         }
     }
 
+    /// A process waited for others, ranks that had not come to a collective yet. Told before the record of the wait.
+    pub fn wait_for_others(&mut self, process: ProcessId, from_ns: u64, to_ns: u64) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.wait_for_others(from_ns, to_ns);
+        }
+    }
+
     /// The source has ended: gives out all that is held back, and forgets every process.
     pub fn finish(&mut self, out: &mut impl FnMut(Finding)) {
         while let Some((id, process)) = self.processes.pop_first() {

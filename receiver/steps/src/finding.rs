@@ -94,6 +94,9 @@ pub struct Step {
     pub segments: u32,
     /// Run-queue wait.
     pub run_queue: RunQueue,
+    /// Time within `wait_ns` in which it waited for ranks that had not come to a collective yet; `None` where nobody
+    /// told of any.
+    pub collective_wait_ns: Option<u64>,
     /// False where the first enqueue is further back than was remembered: `start_ns` is then too late.
     pub is_start_known: bool,
     /// True where nobody waited for it and the end of its stream, process or source closed it. Never judged.

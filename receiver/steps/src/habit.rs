@@ -160,15 +160,30 @@ impl Field for Habit {
     fn take(from: &mut &[u8]) -> Option<Self> {
         let (key, baseline) = (Key::take(from)?, Baseline::take(from)?);
         let count = u64::take(from)?;
-        let [duration_ns, enqueue_ns, wait_ns, runq_enqueue_ns, runq_wait_ns, copied_bytes] =
-            <[f64; 6]>::take(from)?;
-        let usual =
-            Usual { count, duration_ns, enqueue_ns, wait_ns, runq_enqueue_ns, runq_wait_ns, copied_bytes };
+        let [
+            duration_ns,
+            enqueue_ns,
+            wait_ns,
+            runq_enqueue_ns,
+            runq_wait_ns,
+            copied_bytes,
+            collective_wait_ns,
+        ] = <[f64; 7]>::take(from)?;
+        let usual = Usual {
+            count,
+            duration_ns,
+            enqueue_ns,
+            wait_ns,
+            runq_enqueue_ns,
+            runq_wait_ns,
+            collective_wait_ns,
+            copied_bytes,
+        };
         means(&usual).iter().all(|mean| mean.is_finite()).then_some(Habit { key, baseline, usual })
     }
 }
 
-fn means(usual: &Usual) -> [f64; 6] {
+fn means(usual: &Usual) -> [f64; 7] {
     [
         usual.duration_ns,
         usual.enqueue_ns,
@@ -176,6 +191,7 @@ fn means(usual: &Usual) -> [f64; 6] {
         usual.runq_enqueue_ns,
         usual.runq_wait_ns,
         usual.copied_bytes,
+        usual.collective_wait_ns,
     ]
 }
 

@@ -37,6 +37,7 @@ mod finding;
 mod habit;
 mod identity;
 mod mode;
+mod others;
 pub mod phase;
 mod process;
 pub mod record;

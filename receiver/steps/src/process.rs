@@ -7,6 +7,7 @@ use crate::assemble::Assembler;
 use crate::finding::{Finding, Tally};
 use crate::identity::{Identity, WorkloadId};
 use crate::mode::Mode;
+use crate::others::Others;
 use crate::phase::{Label, Phase};
 use crate::record::BaselineRecord;
 use crate::segment::{Group, Segment};
@@ -23,6 +24,7 @@ pub(crate) type Out<'a> = &'a mut dyn FnMut(Finding);
 struct Judge {
     streams: Streams,
     workload: Workload,
+    others: Others,
     tally: Tally,
 }
 
@@ -32,7 +34,8 @@ impl Judge {
             Mode::Training { confidence } => Label { phase: Phase::Train, confidence },
             _ => self.streams.label(group.main.stream, &Shape::of(&group.work)),
         };
-        self.workload.judge(group, label, &mut self.tally, out);
+        let waited_ns = self.others.within(group.start_ns, group.end_ns);
+        self.workload.judge(group, label, waited_ns, &mut self.tally, out);
     }
 }
 
@@ -54,6 +57,7 @@ impl Process {
             judge: Judge {
                 streams: Streams::new(settings.classifier),
                 workload: Workload::new(id, settings.baseline),
+                others: Others::default(),
                 tally: Tally::default(),
             },
             identity: Identity::default(),
@@ -73,6 +77,11 @@ impl Process {
             }
             assembler.push(&segment, take);
         });
+    }
+
+    /// It waited for others.
+    pub(crate) fn wait_for_others(&mut self, from_ns: u64, to_ns: u64) {
+        self.judge.others.wait(from_ns, to_ns);
     }
 
     /// The stream with this handle is gone.
@@ -132,6 +141,7 @@ impl Process {
             + self.assembler.heap_bytes()
             + self.judge.streams.heap_bytes()
             + self.judge.workload.habits().heap_bytes()
+            + self.judge.others.heap_bytes()
     }
 
     /// Runs the assembler with the judge behind it.

@@ -33,15 +33,17 @@ impl Workload {
         Workload { process, habits: Habits::new(settings), is_changed: false }
     }
 
-    /// The verdict on a step.
+    /// The verdict on a step, of which so much was waited for other ranks.
     pub(crate) fn judge(
         &mut self,
         group: &Group,
         label: Label,
+        collective_wait_ns: Option<u64>,
         tally: &mut Tally,
         out: &mut dyn FnMut(Finding),
     ) {
         let mut step = step(self.process, group, label);
+        step.collective_wait_ns = collective_wait_ns.map(|ns| ns.min(step.wait_ns));
         let mut shift = None;
         if !step.is_unfinished {
             shift = self.compare(&mut step);
@@ -120,6 +122,7 @@ fn step(process: ProcessId, group: &Group, label: Label) -> Step {
         work: group.work,
         segments: group.segments,
         run_queue: group.run_queue,
+        collective_wait_ns: None,
         is_start_known: group.is_start_known,
         is_unfinished: group.is_unfinished,
         phase: label.phase,
@@ -167,6 +170,7 @@ fn facts(step: &Step) -> StepFacts {
         wait_ns: ns(step.wait_ns),
         runq_enqueue_ns: step.run_queue.enqueue_ns.map(ns),
         runq_wait_ns: step.run_queue.wait_ns.map(ns),
+        collective_wait_ns: step.collective_wait_ns.map(ns),
         copied_bytes: step.work.copied_bytes() as f64,
     }
 }
@@ -180,6 +184,7 @@ fn learn(usual: &mut Usual, step: &StepFacts) {
         (&mut usual.wait_ns, step.wait_ns),
         (&mut usual.runq_enqueue_ns, step.runq_enqueue_ns.unwrap_or(0.0)),
         (&mut usual.runq_wait_ns, step.runq_wait_ns.unwrap_or(0.0)),
+        (&mut usual.collective_wait_ns, step.collective_wait_ns.unwrap_or(0.0)),
         (&mut usual.copied_bytes, step.copied_bytes),
     ];
     rows.into_iter().for_each(|(mean, value)| *mean += (value - *mean) * pull);

@@ -14,6 +14,7 @@ fn usual() -> Usual {
         wait_ns: ms(8.0),
         runq_enqueue_ns: ms(0.1),
         runq_wait_ns: 0.0,
+        collective_wait_ns: ms(1.0),
         copied_bytes: 1e6,
     }
 }
@@ -26,6 +27,7 @@ fn step(change: impl Fn(&mut StepFacts)) -> StepFacts {
         wait_ns: ms(8.0),
         runq_enqueue_ns: Some(ms(0.1)),
         runq_wait_ns: Some(0.0),
+        collective_wait_ns: Some(ms(1.0)),
         copied_bytes: 1e6,
     };
     change(&mut step);
@@ -152,4 +154,21 @@ fn names_are_those_of_the_attribute() {
         [Severity::Low, Severity::Medium, Severity::High].map(Severity::name),
         ["low", "medium", "high"]
     );
+}
+
+#[test]
+fn a_wait_for_ranks_that_had_not_come_is_the_others_fault() {
+    let late = |s: &mut StepFacts| {
+        s.wait_ns = ms(28.0);
+        s.collective_wait_ns = Some(ms(16.0));
+    };
+    check(step(late), &[(Kind::Collective, 0.75, Severity::High), (Kind::Unknown, 0.25, Severity::Medium)]);
+    let unseen = |s: &mut StepFacts| (s.wait_ns, s.collective_wait_ns) = (ms(28.0), None);
+    check(step(unseen), &[(Kind::Unknown, 1.0, Severity::High)]);
+}
+
+#[test]
+fn no_more_is_blamed_on_others_than_was_waited() {
+    let overlapped = |s: &mut StepFacts| (s.enqueue_ns, s.collective_wait_ns) = (ms(12.0), Some(ms(9.0)));
+    check(step(overlapped), &[(Kind::Host, 1.0, Severity::Medium)]);
 }

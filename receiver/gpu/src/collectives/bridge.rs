@@ -13,7 +13,7 @@ use nccl::observe::{Call, Function, Out, StreamAction, StreamCall, UnderWay};
 use nccl::{Observation, source};
 use table::counters::Drop;
 use table::record::{Header, ROWS, StreamKey};
-use table::{Action, Probe, Slot};
+use table::{Action, Probe};
 
 use crate::collectives::launcher::environment;
 
@@ -185,10 +185,7 @@ fn meaning(probe: &Probe) -> Meaning {
         Action::StreamDestroy => |_, stream| StreamAction::DestroyStream(stream),
         Action::CaptureBegin => |_, stream| StreamAction::BeginCapture(stream),
         Action::CaptureEnd => |_, stream| StreamAction::EndCapture(stream),
-        // One stream waits for another.
-        Action::Time if wiring.stream != Slot::NONE && wiring.handle != Slot::NONE => {
-            |call, stream| StreamAction::WaitEvent(stream, call.handle)
-        }
+        Action::StreamWait => |call, stream| StreamAction::WaitEvent(stream, call.handle),
         _ => return Meaning::Nothing,
     })
 }

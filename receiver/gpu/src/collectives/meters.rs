@@ -1,7 +1,8 @@
 //! What is recorded of one process's collectives: counts, bytes, times, by communicator and rank.
 //!
 //! The one idea: a collective is a few additions to sums that are at hand, and becomes points when they are collected:
-//! two look-ups in small maps and a bucket for each of its times, some 100 ns.
+//! two look-ups in short lists and a bucket for each of its times, some 100 ns. Lists, since most processes have one
+//! rank each in a few communicators, and call a few kinds of operations.
 //!
 //! Bounded: [`Meters::new`] is told how many ranks of communicators a process has series for. Those beyond share the
 //! series that OpenTelemetry has for such (`otel.metric.overflow`) until one that is gone makes room, which it does with
@@ -10,8 +11,8 @@
 use std::collections::BTreeMap;
 
 use nccl::finding::{Arrived, Completed, Enqueued, Hang, HangKind, Straggler};
-use nccl::operation::{datatype_name, reduction_name};
-use nccl::{Operation, RankState, Who};
+use nccl::operation::{DATATYPES, REDUCTIONS, datatype_name, reduction_name};
+use nccl::{Op, Operation, RankState, Who};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -29,8 +30,14 @@ const HANGS: [HangKind; 3] = [HangKind::Missing, HangKind::Peer, HangKind::Stuck
 
 /// A rank of a communicator: its name and its number, where that is known.
 type Rank = (u64, Option<u32>);
-/// Operation, datatype, reduction; the latter two by their names, of which there are few.
-type Kind = (Operation, &'static str, &'static str);
+/// Operation, datatype, reduction; the latter two by their numbers, as far as these have names.
+type Kind = (Operation, u8, u8);
+
+/// All numbers from here on are called the same.
+const DATATYPE_MAX: u32 = DATATYPES.len() as u32;
+const REDUCTION_MAX: u32 = REDUCTIONS.len() as u32;
+/// The operation has none.
+const NO_REDUCTION: u8 = u8::MAX;
 
 /// What was moved.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +60,8 @@ struct Times {
 /// Everything of one rank.
 #[derive(Clone, Debug, Default)]
 struct Series {
-    moved: BTreeMap<Kind, Moved>,
+    /// In the order of their first calls.
+    moved: Vec<(Kind, Moved)>,
     times: [Option<Box<Times>>; OPERATIONS],
     stragglers: u64,
     hangs: [u64; HANGS.len()],
@@ -65,7 +73,10 @@ struct Series {
 #[derive(Clone, Debug)]
 pub(crate) struct Meters {
     ranks_max: usize,
-    ranks: BTreeMap<Rank, Series>,
+    /// Sorted.
+    ranks: Vec<(Rank, Box<Series>)>,
+    /// Where the last one was found.
+    last: usize,
     /// Of those beyond the bound.
     overflow: Series,
     /// Failed calls, by function and error.
@@ -75,17 +86,13 @@ pub(crate) struct Meters {
 impl Meters {
     /// Nothing is recorded yet, and series are kept for so many ranks.
     pub(crate) fn new(ranks_max: usize) -> Meters {
-        Meters { ranks_max, ranks: BTreeMap::new(), overflow: Series::default(), errors: BTreeMap::new() }
+        let overflow = Series::default();
+        Meters { ranks_max, ranks: Vec::new(), last: 0, overflow, errors: BTreeMap::new() }
     }
 
     /// A rank came. False where there is no room for series of its own.
     pub(crate) fn admit(&mut self, who: &Who) -> bool {
-        let rank = rank(who);
-        self.ranks.contains_key(&rank)
-            || self.ranks.len() < self.ranks_max && {
-                self.ranks.insert(rank, Series::default());
-                true
-            }
+        self.place(who).is_some()
     }
 
     /// An operation was enqueued.
@@ -98,14 +105,13 @@ impl Meters {
             return;
         }
         times.enqueue.add(op.enqueue_ns);
-        let reduction = if op.operation.reduces() { reduction_name(op.reduction) } else { "" };
-        let kind = (op.operation, datatype_name(op.datatype), reduction);
-        let has_room = series.moved.len() < KINDS_MAX || series.moved.contains_key(&kind);
-        let moved = match overflow {
-            Some(overflow) if !has_room => &mut overflow.moved,
-            _ => &mut series.moved,
+        let kind = kind(op);
+        let known = series.moved.iter().position(|(known, _)| *known == kind);
+        let moved = match (known, overflow) {
+            (Some(at), _) => &mut series.moved[at].1,
+            (None, Some(overflow)) if series.moved.len() >= KINDS_MAX => overflow.moved_of(kind),
+            (None, _) => series.moved_of(kind),
         };
-        let moved = moved.entry(kind).or_default();
         moved.calls += 1;
         moved.bytes = moved.bytes.saturating_add(enqueued.bytes.unwrap_or(0));
     }
@@ -141,8 +147,8 @@ impl Meters {
 
     /// How a rank is at a collection.
     pub(crate) fn see(&mut self, state: RankState) {
-        if let Some(series) = self.ranks.get_mut(&rank(&state.who)) {
-            series.state = Some(state);
+        if let Ok(at) = self.search(&rank(&state.who)) {
+            self.ranks[at].1.state = Some(state);
         }
     }
 
@@ -150,16 +156,39 @@ impl Meters {
     pub(crate) fn collect(&mut self, window: Window) -> (Vec<Metric>, bool) {
         let metrics = self.metrics(window);
         let before = self.ranks.len();
-        self.ranks.retain(|_, series| series.state.take().is_some());
+        self.last = 0;
+        self.ranks.retain_mut(|(_, series)| series.state.take().is_some());
         (metrics, self.ranks.len() < before)
     }
 
     /// The series of a rank, and beside it the overflow, unless that is what the rank has.
     fn series(&mut self, who: &Who) -> (&mut Series, Option<&mut Series>) {
-        if !self.admit(who) {
-            return (&mut self.overflow, None);
+        match self.place(who) {
+            Some(at) => (&mut self.ranks[at].1, Some(&mut self.overflow)),
+            None => (&mut self.overflow, None),
         }
-        (self.ranks.entry(rank(who)).or_default(), Some(&mut self.overflow))
+    }
+
+    /// Where a rank's series are, which it gets where there is room.
+    fn place(&mut self, who: &Who) -> Option<usize> {
+        let rank = rank(who);
+        if self.ranks.get(self.last).is_some_and(|(known, _)| *known == rank) {
+            return Some(self.last);
+        }
+        let at = match self.search(&rank) {
+            Ok(at) => at,
+            Err(_) if self.ranks.len() >= self.ranks_max => return None,
+            Err(at) => {
+                self.ranks.insert(at, (rank, Box::default()));
+                at
+            }
+        };
+        self.last = at;
+        Some(at)
+    }
+
+    fn search(&self, rank: &Rank) -> Result<usize, usize> {
+        self.ranks.binary_search_by(|(known, _)| known.cmp(rank))
     }
 
     fn metrics(&self, window: Window) -> Vec<Metric> {
@@ -229,6 +258,14 @@ impl Meters {
 }
 
 impl Series {
+    fn moved_of(&mut self, kind: Kind) -> &mut Moved {
+        let at = self.moved.iter().position(|(known, _)| *known == kind).unwrap_or_else(|| {
+            self.moved.push((kind, Moved::default()));
+            self.moved.len() - 1
+        });
+        &mut self.moved[at].1
+    }
+
     fn times(&mut self, operation: Operation) -> &mut Times {
         self.times[operation as usize].get_or_insert_default()
     }
@@ -237,6 +274,11 @@ impl Series {
         let all = Operation::ALL.into_iter().zip(&self.times);
         all.filter_map(|(operation, times)| Some((operation, times.as_deref()?)))
     }
+}
+
+fn kind(op: &Op) -> Kind {
+    let reduction = if op.operation.reduces() { op.reduction.min(REDUCTION_MAX) as u8 } else { NO_REDUCTION };
+    (op.operation, op.datatype.min(DATATYPE_MAX) as u8, reduction)
 }
 
 fn rank(who: &Who) -> Rank {
@@ -272,11 +314,13 @@ fn captured(series: &Series) -> Vec<(Vec<KeyValue>, Value)> {
 }
 
 fn moved(series: &Series, of: fn(&Moved) -> u64) -> Vec<(Vec<KeyValue>, Value)> {
-    let point = |((operation, datatype, reduction), moved): (&Kind, &Moved)| {
-        let kind =
-            [text(attribute::NCCL_DATATYPE, *datatype), text(attribute::NCCL_OPERATION, operation.name())];
-        let reduction =
-            Some(*reduction).filter(|r| !r.is_empty()).map(|r| text(attribute::NCCL_REDUCTION, r));
+    let point = |((operation, datatype, reduction), moved): &(Kind, Moved)| {
+        let kind = [
+            text(attribute::NCCL_DATATYPE, datatype_name((*datatype).into())),
+            text(attribute::NCCL_OPERATION, operation.name()),
+        ];
+        let reduction = Some(*reduction).filter(|number| *number != NO_REDUCTION);
+        let reduction = reduction.map(|r| text(attribute::NCCL_REDUCTION, reduction_name(r.into())));
         (kind.into_iter().chain(reduction).collect(), count(of(moved)))
     };
     series.moved.iter().map(point).collect()

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use event::ProcessId;
-use nccl::finding::{Absent, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
-use nccl::{Engine, Who};
+use nccl::finding::{Absent, Completed, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
+use nccl::{Engine, Finding, Who};
 use opentelemetry::logs::{AnyValue, Severity};
 use semconv::{attribute, event as event_name};
 
 use super::dump::{Dump, called};
 use super::says::{communicator, log, number, who};
+use super::spans::{self, Selection};
 use crate::account::Account;
 use crate::clock::Clock;
 use crate::outlier::texts;
@@ -31,6 +32,8 @@ pub(crate) struct Teller<'a, 'b> {
     pub(crate) records: &'a Records,
     pub(crate) account: &'a mut Account,
     pub(crate) clock: &'a Clock,
+    /// Where steps are told what they waited for.
+    pub(crate) steps: &'a mut steps::Engine,
     pub(crate) sink: Sink<'b>,
 }
 
@@ -40,6 +43,40 @@ impl Teller<'_, '_> {
         let found = self.processes.get_mut(&who.process);
         self.account.orphaned += u64::from(found.is_none());
         found
+    }
+
+    /// What every collective brings.
+    pub(super) fn usual(&mut self, finding: &Finding, selection: &mut Selection) {
+        let who = match finding {
+            Finding::Enqueued(found) => &found.who,
+            Finding::Completed(found) => &found.who,
+            Finding::Arrived(found) => &found.last,
+            _ => return,
+        };
+        let Some(traced) = self.process(who) else { return };
+        match finding {
+            Finding::Enqueued(found) => traced.collectives().enqueued(found),
+            Finding::Completed(found) => {
+                traced.collectives().completed(found);
+                self.completed(found, selection);
+            }
+            Finding::Arrived(found) => traced.collectives().arrived(found),
+            _ => {}
+        }
+    }
+
+    /// A rank has waited for an operation: its step may blame others for it, and it may be traced.
+    fn completed(&mut self, found: &Completed, selection: &mut Selection) {
+        if let Some((from_ns, to_ns)) = waited_for_others(found) {
+            self.steps.wait_for_others(found.who.process, from_ns, to_ns);
+        }
+        let Some(trace) = &found.trace else { return };
+        if !selection.takes(trace, self.clock.now_ns()) {
+            self.account.collectives.untraced += 1;
+            return;
+        }
+        spans::emit(found, trace, self.clock, self.records);
+        self.hand_over(&found.who);
     }
 
     /// A rank came: it gets series of its own where there is room.
@@ -173,6 +210,13 @@ impl Teller<'_, '_> {
             self.hand_over(&ended.who);
         }
     }
+}
+
+/// The part of a wait in which the last rank of this node had not come yet, where that is known.
+fn waited_for_others(found: &Completed) -> Option<(u64, u64)> {
+    let last_ns = found.op.arrival_ns.saturating_add(found.skew_ns?.saturating_sub(found.behind_first_ns?));
+    let (from_ns, to_ns) = (found.end_ns.saturating_sub(found.wait_ns), last_ns.min(found.end_ns));
+    Some((from_ns, to_ns.max(from_ns)))
 }
 
 fn dispute(about: Dispute) -> &'static str {

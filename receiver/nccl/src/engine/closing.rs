@@ -12,7 +12,7 @@ use crate::op::Op;
 use crate::registry::Take;
 use crate::slab::Key;
 use crate::streams::Pending;
-use crate::trace::{Chosen, TraceIds};
+use crate::trace::{Chosen, TraceIds, is_chosen, trace_id};
 
 /// How a wait ended.
 #[derive(Clone, Copy)]
@@ -122,13 +122,13 @@ impl Engine {
             return None;
         }
         let settings = self.settings.trace;
-        let ids = TraceIds::of(who.communicator, op.seq, part(who));
         let is_skewed = settings.skew_ns_min > 0 && skew_ns.is_some_and(|ns| ns >= settings.skew_ns_min);
-        let chosen = match ids.is_chosen(settings.rate) {
+        let chosen = match is_chosen(trace_id(who.communicator.hash, op.seq), settings.rate) {
             true => Chosen::Rate,
             false if is_skewed => Chosen::Skew,
             false => return None,
         };
+        let ids = TraceIds::of(who.communicator, op.seq, part(who));
         Some(Traced { ids, chosen, is_root: who.rank.value == Some(0) })
     }
 
