@@ -26,7 +26,7 @@ use table::Probe;
 use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
-use crate::collectives::tell::Teller;
+use crate::collectives::tell::{Limits, Teller};
 use crate::collectives::{CollectiveSettings, Collectives};
 use crate::instruments::scope;
 use crate::keep::Unkept;
@@ -234,7 +234,7 @@ impl Analyzer {
         let of_collectives = &self.settings.collectives;
         Bounds {
             spans: Limit::new(self.settings.spans_per_minute, self.settings.spans_burst),
-            notices: Limit::new(of_collectives.notices_per_minute, of_collectives.notices_burst),
+            limits: Limits::new(of_collectives.verdicts_per_minute, of_collectives.verdicts_burst),
             ranks: of_collectives.communicators_max,
         }
     }

@@ -37,10 +37,11 @@ pub struct CollectiveSettings {
     pub is_enabled: bool,
     /// Ranks of communicators that a process has series of its own for; the rest share one.
     pub communicators_max: usize,
-    /// Log records about stragglers and the like that a process may emit at once; hangs and ends are never limited.
-    pub notices_burst: u32,
+    /// Log records about stragglers and the like that a process may emit at once; hangs and ends have a limit of their
+    /// own, far above what happens.
+    pub verdicts_burst: u32,
     /// The same in the long run.
-    pub notices_per_minute: u32,
+    pub verdicts_per_minute: u32,
     /// Collectives that are traced for their skew, at once.
     pub traces_burst: u32,
     /// The same in the long run. Those chosen by rate are not limited.
@@ -54,8 +55,8 @@ impl Default for CollectiveSettings {
         CollectiveSettings {
             is_enabled: true,
             communicators_max: 32,
-            notices_burst: 20,
-            notices_per_minute: 20,
+            verdicts_burst: 20,
+            verdicts_per_minute: 20,
             traces_burst: 20,
             traces_per_minute: 30,
             engine: nccl::Settings::default(),

@@ -16,6 +16,7 @@ use table::Probe;
 use crate::batch::of_resource;
 use crate::clock::Clock;
 use crate::collectives::meters::Meters as CollectiveMeters;
+use crate::collectives::tell::Limits;
 use crate::errors::error_type;
 use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
@@ -34,7 +35,7 @@ pub(crate) struct Bounds {
     /// Spans of its outliers.
     pub(crate) spans: Limit,
     /// Log records about its collectives.
-    pub(crate) notices: Limit,
+    pub(crate) limits: Limits,
     /// Ranks of communicators with series of their own.
     pub(crate) ranks: usize,
 }
@@ -62,7 +63,7 @@ pub(crate) struct Traced {
     start_unix: Option<u64>,
     pub(crate) last_seen_ns: u64,
     pub(crate) limit: Limit,
-    pub(crate) notices: Limit,
+    pub(crate) limits: Limits,
     pub(crate) memory: Memory,
     operations: Operations,
     meters: Option<Meters>,
@@ -88,7 +89,7 @@ impl Traced {
             start_unix: None,
             last_seen_ns: first_seen_ns,
             limit: bounds.spans,
-            notices: bounds.notices,
+            limits: bounds.limits,
             memory: Memory::default(),
             operations: Operations::default(),
             meters: None,

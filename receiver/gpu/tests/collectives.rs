@@ -302,7 +302,7 @@ fn of_collectives_with_a_large_skew_a_bounded_number_is_traced_and_each_whole() 
 }
 
 #[test]
-fn what_floods_is_limited_and_counted_and_hangs_are_not() {
+fn what_floods_is_limited_and_counted_and_hangs_are_told_all_the_same() {
     let mut job = Job::new(4, 1_000);
     // Late, then not, again and again.
     for _ in 0..10 {
@@ -310,7 +310,7 @@ fn what_floods_is_limited_and_counted_and_hangs_are_not() {
         job.rounds(80, ON_TIME);
     }
     let mut settings = Settings::default();
-    (settings.collectives.notices_burst, settings.collectives.notices_per_minute) = (3, 0);
+    (settings.collectives.verdicts_burst, settings.collectives.verdicts_per_minute) = (3, 0);
     let output = analysed(&told_of(&job), settings);
     let told = output.logs("nccl.straggler").len() + output.logs("nccl.straggler.recovered").len();
     assert_eq!(told, 3);
@@ -322,9 +322,25 @@ fn what_floods_is_limited_and_counted_and_hangs_are_not() {
     assert_eq!(analysed(&told_of(&job), settings_without_records()).logs("nccl.hang").len(), 1);
 }
 
+#[test]
+fn communicators_that_are_made_and_aborted_without_end_do_not_flood() {
+    let rank = Rank::new(1_000, 0);
+    let mut events = Vec::new();
+    for n in 0..2_000u64 {
+        let at_ns = 2 * SECOND + n * MS;
+        events.push(rank.init(at_ns, US, 1, &[n as u8; 128]));
+        events.push(rank.of_comm("ncclCommAbort", at_ns + 10 * US));
+    }
+    let output = analysed(&told(vec![rank.info()], events, 5 * SECOND), Settings::default());
+    let ends = output.logs("nccl.rank.ended").len();
+    assert!((256..300).contains(&ends), "{ends}");
+    let unsaid = values(output.account(), "warptap.collective.left_out")["warptap.collective.part=record"];
+    assert_eq!(ends as f64 + unsaid, 2_000.0);
+}
+
 fn settings_without_records() -> Settings {
     let mut settings = Settings::default();
-    (settings.collectives.notices_burst, settings.collectives.notices_per_minute) = (0, 0);
+    (settings.collectives.verdicts_burst, settings.collectives.verdicts_per_minute) = (0, 0);
     settings
 }
 

@@ -3,7 +3,10 @@
 mod common;
 
 use common::*;
-use event::{Account, CallRecord, ClockOffsets, Event, OperationTotal, ProcessId, ProcessInfo, StepRecord};
+use event::{
+    Account, CallRecord, ClockOffsets, Event, Launched, OperationTotal, ProcessId, ProcessInfo, StepRecord,
+    Told, UnderWay,
+};
 use gpu::Settings;
 use proptest::prelude::*;
 use table::counters::Drop;
@@ -55,6 +58,26 @@ fn call() -> impl Strategy<Value = Event> {
     )
 }
 
+/// Calls of NCCL, most of them of few handles by few processes, so that they meet.
+fn told() -> impl Strategy<Value = Event> {
+    let word = || prop_oneof![4 => 0..4u64, 1 => number()];
+    let memory = || {
+        prop_oneof![
+            Just(Vec::new()),
+            word().prop_map(|word| word.to_le_bytes().to_vec()),
+            any::<u8>().prop_map(|byte| vec![byte % 2; 128]),
+            proptest::collection::vec(any::<u8>(), 0..260),
+        ]
+    };
+    let parts = (header(), 190..234u16, proptest::collection::vec(word(), 8), 0..9u32, any::<i32>());
+    (parts, memory(), memory()).prop_map(|((header, row, words, result, device), entry, exit)| {
+        let mut told = Told { header, result: result / 8, device, entry, exit, ..Told::default() };
+        told.header.row = row;
+        told.arguments.iter_mut().zip(words).for_each(|(argument, word)| *argument = word);
+        Event::Told(told)
+    })
+}
+
 fn total() -> impl Strategy<Value = Event> {
     let buckets = proptest::collection::vec((any::<i32>(), number()), 0..4);
     (process(), 0..260u16, proptest::collection::vec(number(), 8), buckets).prop_map(
@@ -83,6 +106,14 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => step(),
         3 => call(),
+        6 => told(),
+        1 => (process(), number(), number(), 0..260u16).prop_map(|(process, at_ns, entry_ns, row)| {
+            Event::UnderWay(UnderWay { at_ns, process, tid: process.pid, row, entry_ns })
+        }),
+        1 => (process(), number(), ".{0,9}").prop_map(|(process, at_ns, value)| {
+            let variables = ["MASTER_ADDR", "RANK", "WORLD_SIZE"].map(|name| (name.to_owned(), value.clone()));
+            Event::Launched(Box::new(Launched { process, at_ns, variables: variables.to_vec() }))
+        }),
         3 => total(),
         1 => (process(), number()).prop_map(|(process, at_ns)| Event::Exit { process, at_ns }),
         1 => (process(), number(), ".{0,40}").prop_map(|(process, at_ns, text)| {
@@ -110,7 +141,9 @@ proptest! {
 
     #[test]
     fn nothing_in_a_recording_breaks_the_analysis(events in proptest::collection::vec(event(), 0..60)) {
-        let settings = Settings { processes_max: 3, ..Settings::default() };
+        let mut settings = Settings { processes_max: 3, ..Settings::default() };
+        settings.collectives.communicators_max = 2;
+        settings.collectives.engine.trace.rate = 0.5;
         let output = analysed(&events, settings.clone());
         let bytes: usize = output.bytes().iter().map(Vec::len).sum();
         prop_assert!(bytes < 4 << 20, "{bytes} bytes of {} events", events.len());

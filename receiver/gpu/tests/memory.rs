@@ -99,7 +99,7 @@ fn what_only_grows_is_told_as_a_leak_with_its_size_and_once_more_when_it_is_back
     assert_eq!(text(&suspected.attributes, "gpu.memory.leak.state"), "suspected");
     assert_eq!(text(&suspected.attributes, "gpu.memory.leak.size.min"), "16777216");
     let growth = number(&suspected.attributes, "gpu.memory.leak.growth");
-    assert!(growth >= f64::from(5 * 24 << 20), "{growth}");
+    assert!(growth >= f64::from((5 * 24) << 20), "{growth}");
     assert_eq!(growth, number(&suspected.attributes, "gpu.memory.leak.size.growth"));
     assert_eq!(text(&recovered.attributes, "gpu.memory.leak.state"), "recovered");
 }

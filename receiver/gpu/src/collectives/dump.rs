@@ -12,11 +12,11 @@ use nccl::operation::{datatype_name, reduction_name};
 use nccl::record::RankRecord;
 use nccl::{End, FlightRecord, Op, Operation, Who};
 use opentelemetry::logs::{AnyValue, Severity};
+use sdk::Records;
 use semconv::{attribute, event};
 
 use super::says::{log, who};
 use crate::outlier::texts;
-use sdk::Records;
 
 /// What is known of a rank.
 #[derive(Clone, Copy, Debug)]

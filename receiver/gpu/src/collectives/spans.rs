@@ -19,13 +19,12 @@ use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
 };
 use opentelemetry::{Context, KeyValue, Value};
+use sdk::{Limit, Records, instant};
 use semconv::{attribute, span};
 
 use super::meters::hash_text;
 use crate::clock::Clock;
 use crate::points::seconds;
-use sdk::Limit;
-use sdk::{Records, instant};
 
 /// Collectives whose ranks may still be on their way to the same answer. Full: the oldest is forgotten, and asked anew.
 const REMEMBERED_MAX: usize = 256;

@@ -9,23 +9,24 @@ use semconv::{attribute, event, span};
 use steps::Step;
 
 use super::says::{log, number, who};
-use super::tell::Teller;
+use super::tell::{Kind, Teller};
 use crate::outlier::{explanation, run_queue_s, texts};
 use crate::points::seconds;
+use crate::traced::Traced;
 use crate::words;
 use sdk::Hash;
 
 impl Teller<'_, '_> {
     /// A rank is late. Counted always, told as far as its process's limit allows.
     pub(super) fn straggler(&mut self, found: &Straggler) {
-        let now_ns = self.clock.now_ns();
-        let Some(traced) = self.process(&found.who) else { return };
-        traced.collectives().straggler(found);
-        if !traced.notices.take(now_ns) {
-            self.account.collectives.unsaid += 1;
+        if let Some(traced) = self.processes.get_mut(&found.who.process) {
+            traced.collectives().straggler(found);
+        }
+        if !self.may_tell(&found.who, Kind::Verdict) {
             return;
         }
-        let verdict = Verdict { found, step: traced.last_step() };
+        let step = self.processes.get(&found.who.process).and_then(Traced::last_step);
+        let verdict = Verdict { found, step };
         let (rows, body, id) = (verdict.rows(), verdict.sentence(), verdict.id());
         let (from, to) = (self.at(found.at_ns.saturating_sub(found.behind_ns)), self.at(found.at_ns));
         let tracer = self.records.tracer(id);

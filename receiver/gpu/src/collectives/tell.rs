@@ -1,7 +1,8 @@
 //! What is told at once, as log records: stragglers, hangs, mismatches, ends.
 //!
-//! Told for the process that a finding is about, so that its resource says whose it is. What can flood is limited by
-//! the process's own limit, and what is left out is counted; hangs and ends are never left out.
+//! Told for the process that a finding is about, so that its resource says whose it is. Each process has two limits,
+//! and what is left out is counted: one for verdicts, which a busy machine may bring again and again, and a wide one for
+//! hangs, ends and what was under way, which only a process can exceed that makes and aborts communicators without end.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -20,11 +21,38 @@ use crate::clock::Clock;
 use crate::outlier::texts;
 use crate::points::seconds;
 use crate::traced::Traced;
-use sdk::{Records, instant};
+use sdk::{Limit, Records, instant};
 use sdk::{Sink, hand_over};
 
 /// Ranks of one hang whose flight records are told: those of a large node.
 const DUMPS_MAX: usize = 64;
+/// Hangs and ends of one process that are told at once: more than it has communicators.
+const ENDS_BURST: u32 = 256;
+/// The same in the long run.
+const ENDS_PER_MINUTE: u32 = 60;
+
+/// How many log records about its collectives a process may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    verdicts: Limit,
+    ends: Limit,
+}
+
+impl Limits {
+    /// The limit for verdicts is the user's to set.
+    pub(crate) fn new(per_minute: u32, burst: u32) -> Limits {
+        Limits { verdicts: Limit::new(per_minute, burst), ends: Limit::new(ENDS_PER_MINUTE, ENDS_BURST) }
+    }
+}
+
+/// What is told of a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// A rank is late, or different from others.
+    Verdict,
+    /// A communicator does not go on, or a rank is gone.
+    End,
+}
 
 /// Everything that telling needs.
 pub(crate) struct Teller<'a, 'b> {
@@ -87,10 +115,13 @@ impl Teller<'_, '_> {
     }
 
     /// True where the process may be told of once more.
-    fn may_tell(&mut self, who: &Who) -> bool {
+    pub(super) fn may_tell(&mut self, who: &Who, kind: Kind) -> bool {
         let now_ns = self.clock.now_ns();
         let Some(traced) = self.process(who) else { return false };
-        let is_free = traced.notices.take(now_ns);
+        let is_free = match kind {
+            Kind::Verdict => traced.limits.verdicts.take(now_ns),
+            Kind::End => traced.limits.ends.take(now_ns),
+        };
         self.account.collectives.unsaid += u64::from(!is_free);
         is_free
     }
@@ -108,7 +139,7 @@ impl Teller<'_, '_> {
 
     /// A rank that was late is so no more.
     pub(super) fn recovered(&mut self, found: &Recovered) {
-        if !self.may_tell(&found.who) {
+        if !self.may_tell(&found.who, Kind::Verdict) {
             return;
         }
         let body = format!("{} of {} is no longer late", found.who, found.who.communicator);
@@ -127,6 +158,9 @@ impl Teller<'_, '_> {
         if let Some(traced) = self.processes.get_mut(&blamed.process) {
             traced.collectives().hang(hang, &blamed);
         }
+        if !self.may_tell(&blamed, Kind::End) {
+            return;
+        }
         let at = self.at(hang.at_ns);
         log(self.records, at, None, event_name::NCCL_HANG, Severity::Error, sentence(hang), rows(hang));
         self.hand_over(&blamed);
@@ -144,6 +178,9 @@ impl Teller<'_, '_> {
 
     fn dump(&mut self, rank: &Who, engine: &Engine, at: SystemTime) {
         let Some(record) = engine.flight_record(rank.process) else { return };
+        if !self.may_tell(rank, Kind::End) {
+            return;
+        }
         let is_it = |who: &Who| who.communicator == rank.communicator && who.rank == rank.rank;
         for kept in record.ranks.iter().filter(|kept| is_it(&kept.who)) {
             Dump::of_record(&record, kept).tell(at, self.records);
@@ -155,7 +192,7 @@ impl Teller<'_, '_> {
     pub(super) fn hang_over(&mut self, over: &HangOver, engine: &Engine) {
         let ranks = engine.ranks().map(|rank| rank.who).filter(|who| who.communicator == over.communicator);
         let Some(first) = ranks.min_by_key(|who| (who.rank.value, who.process)) else { return };
-        if self.process(&first).is_none() {
+        if !self.may_tell(&first, Kind::End) {
             return;
         }
         let hung_s = seconds(over.duration_ns);
@@ -169,7 +206,7 @@ impl Teller<'_, '_> {
 
     /// Ranks called different things.
     pub(super) fn mismatch(&mut self, found: &Mismatch) {
-        if !self.may_tell(&found.who) {
+        if !self.may_tell(&found.who, Kind::Verdict) {
             return;
         }
         let (own, first) = (called(found.called), called(found.first));
@@ -189,7 +226,7 @@ impl Teller<'_, '_> {
 
     /// Two say different things of a communicator.
     pub(super) fn disagreement(&mut self, found: &Disagreement) {
-        if !self.may_tell(&found.who) {
+        if !self.may_tell(&found.who, Kind::Verdict) {
             return;
         }
         let about = dispute(found.about);
@@ -205,7 +242,7 @@ impl Teller<'_, '_> {
 
     /// A rank was aborted, or its process ended.
     pub(super) fn ended(&mut self, ended: &Ended) {
-        if self.process(&ended.who).is_some() {
+        if self.may_tell(&ended.who, Kind::End) {
             Dump::of_ended(ended).tell_end(ended.end, self.at(ended.at_ns), self.records);
             self.hand_over(&ended.who);
         }
@@ -229,14 +266,17 @@ fn dispute(about: Dispute) -> &'static str {
 
 fn sentence(hang: &Hang) -> String {
     let what = format!("{} hangs in {} #{}", hang.communicator, hang.operation.name(), hang.seq);
-    let waiting = hang.waiting.len();
+    let waiting = match hang.waiting.len() {
+        1 => "1 rank waits".to_owned(),
+        many => format!("{many} ranks wait"),
+    };
     let whom = match (hang.missing.as_slice(), hang.peer) {
         ([first, rest @ ..], _) => {
             let others = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
-            format!("{waiting} ranks wait for {}{others}", absent(first))
+            format!("{waiting} for {}{others}", absent(first))
         }
-        ([], Some(peer)) => format!("{waiting} ranks wait for rank {peer}"),
-        ([], None) => format!("{waiting} ranks wait, and all of this node have come"),
+        ([], Some(peer)) => format!("{waiting} for rank {peer}"),
+        ([], None) => format!("{waiting}, and all of this node have come"),
     };
     let mismatch = if hang.is_mismatched { "; ranks called different operations before" } else { "" };
     format!("{what}: {whom}{mismatch}")

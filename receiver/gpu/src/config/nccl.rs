@@ -32,7 +32,7 @@ pub struct NcclConfig {
 pub struct StragglersConfig {
     /// A rank is not late for less than this behind the middle of its peers.
     pub lateness_min: GoDuration,
-    /// Verdicts and the like that are told of a process at once. The counters are never limited, nor hangs and ends.
+    /// Verdicts and the like that are told of a process at once. The counters are never limited.
     pub records_burst: u32,
     /// The same in the long run.
     pub records_per_minute: u32,
@@ -70,8 +70,8 @@ impl Default for StragglersConfig {
         let settings = CollectiveSettings::default();
         StragglersConfig {
             lateness_min: duration(settings.engine.straggler.lateness_ns_min),
-            records_burst: settings.notices_burst,
-            records_per_minute: settings.notices_per_minute,
+            records_burst: settings.verdicts_burst,
+            records_per_minute: settings.verdicts_per_minute,
         }
     }
 }
@@ -115,8 +115,8 @@ impl NcclConfig {
         CollectiveSettings {
             is_enabled: self.enabled,
             communicators_max: self.communicators_max,
-            notices_burst: stragglers.records_burst,
-            notices_per_minute: stragglers.records_per_minute,
+            verdicts_burst: stragglers.records_burst,
+            verdicts_per_minute: stragglers.records_per_minute,
             traces_burst: traces.skewed_burst,
             traces_per_minute: traces.skewed_per_minute,
             engine: nccl::Settings {
