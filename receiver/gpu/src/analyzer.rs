@@ -156,6 +156,8 @@ impl Analyzer {
             Event::Told(told) => self.told(told, sink),
             Event::UnderWay(_)
             | Event::Launched(_)
+            | Event::Device(_)
+            | Event::Clocks(_)
             | Event::Clock(_)
             | Event::Exit { .. }
             | Event::Tick { .. } => {}

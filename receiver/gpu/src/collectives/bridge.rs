@@ -71,6 +71,8 @@ impl Bridge {
             Event::Lost { .. }
             | Event::Clock(_)
             | Event::Process(_)
+            | Event::Device(_)
+            | Event::Clocks(_)
             | Event::Operation(_)
             | Event::Account(_) => {}
         }
