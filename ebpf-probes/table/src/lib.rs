@@ -16,6 +16,7 @@ pub mod cover;
 pub mod fold;
 pub mod histogram;
 pub mod hot;
+pub mod ordinal;
 mod probe;
 mod probes;
 pub mod record;

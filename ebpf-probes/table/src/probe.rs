@@ -227,6 +227,10 @@ pub struct Told {
     pub by_value: bool,
     /// Moves data. One that the library makes within another is no call of its own.
     pub is_operation: bool,
+    /// The handle by which calls that the library took on are counted, and their number told.
+    pub counted: Slot,
+    /// The handle that is no longer from here on: the next of this address is counted anew.
+    pub ends: Slot,
 }
 
 impl Told {
@@ -238,6 +242,8 @@ impl Told {
         count: Slot::NONE,
         by_value: false,
         is_operation: false,
+        counted: Slot::NONE,
+        ends: Slot::NONE,
     };
 }
 

@@ -144,6 +144,9 @@ pub struct ToldRecord {
     pub exit_bytes: u32,
     /// These, where they are 4 or 8 and the record is not a [`LongRecord`].
     pub out: u64,
+    /// Of a row that is counted: calls with its handle that the library took on before this one, which it did too
+    /// ([`crate::ordinal`]). Else [`NOT_SEEN`].
+    pub ordinal: u64,
 }
 
 /// The same with the memory behind the arguments.
@@ -362,16 +365,26 @@ pub struct Frame {
     pub lost: AtomicU64,
 }
 
-/// What is known of a thread that makes calls which are told.
+/// A thread that makes calls which are told. Its calls are here, or beside ([`crate::hot::HOT_CALLS`]).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Caller {
-    /// Frames in use.
-    pub depth: u64,
-    /// Its process.
-    pub pid: u64,
+    /// What is known of it.
+    pub calls: Calls,
+    /// [`LongRecord::entry`] of the calls under way.
+    pub memory: [[u64; MEMORY_AT_ENTRY / 8]; FRAMES],
+}
+
+/// What is known of a thread that makes calls which are told.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Calls {
+    /// Its process above its thread id; 0 where nobody's.
+    pub owner: AtomicU64,
     /// When its process began, CLOCK_BOOTTIME ns.
     pub start_ns: u64,
+    /// Frames in use.
+    pub depth: u64,
     /// Addresses put into `outs` since it was empty.
     pub waiting: u64,
     /// Ends of groups since the last of them was.
@@ -396,14 +409,8 @@ pub struct ToldFrame {
     pub cookie: u64,
     /// The stack pointer at entry: tells this call from another of the same row.
     pub sp: u64,
-    /// When it began.
-    pub entry_ns: u64,
-    /// [`ToldRecord::entry_bytes`].
-    pub entry_bytes: u64,
-    /// [`ToldRecord::arguments`].
-    pub arguments: [u64; ARGUMENTS],
-    /// [`LongRecord::entry`].
-    pub memory: [u64; MEMORY_AT_ENTRY / 8],
+    /// What will be told, as far as it is known.
+    pub told: ToldRecord,
 }
 
 /// What user space tells the programs once, before they are attached.
@@ -431,8 +438,8 @@ const _: () = {
     assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
     assert!(size_of::<CallRecord>() == 72);
     assert!(size_of::<ProcessRecord>() == 56);
-    assert!(size_of::<ToldRecord>() == 128);
-    assert!(size_of::<LongRecord>() == 128 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
+    assert!(size_of::<ToldRecord>() == 136);
+    assert!(size_of::<LongRecord>() == 136 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
     assert!(size_of::<StreamKey>() == 16);
 };
 

@@ -72,7 +72,7 @@ structs! {
         fresh, process_fresh, first_tid, device, work
     }
     CallRecord { header, result, device, handle, bytes, stream }
-    Told { header, result, device, arguments, entry, exit }
+    Told { header, result, device, arguments, entry, exit, ordinal }
     UnderWay { at_ns, process, tid, row, entry_ns }
     Launched { process, at_ns, variables }
     Device { at_ns, index, id, pci, processes }
@@ -129,6 +129,21 @@ impl Field for Vec<u8> {
         let (bytes, rest) = from.split_at_checked(length)?;
         *from = rest;
         Some(bytes.to_vec())
+    }
+}
+
+/// A number that may be missing, all ones for none. Only as a struct's last field: a writer of an earlier version ended
+/// before it.
+impl Field for Option<u64> {
+    fn put(&self, out: &mut Out) {
+        self.unwrap_or(u64::MAX).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        if from.is_empty() {
+            return Some(None);
+        }
+        Some(Some(u64::take(from)?).filter(|n| *n != u64::MAX))
     }
 }
 

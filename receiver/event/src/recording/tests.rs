@@ -80,9 +80,9 @@ fn call() -> impl Strategy<Value = Event> {
 
 fn told() -> impl Strategy<Value = Event> {
     let memory = || prop::collection::vec(any::<u8>(), 0..600);
-    (header(), any::<(u32, i32, [u64; 8])>(), memory(), memory()).prop_map(
-        |(header, (result, device, arguments), entry, exit)| {
-            Event::Told(Told { header, result, device, arguments, entry, exit })
+    (header(), any::<(u32, i32, [u64; 8], Option<u64>)>(), memory(), memory()).prop_map(
+        |(header, (result, device, arguments, ordinal), entry, exit)| {
+            Event::Told(Told { header, result, device, arguments, entry, exit, ordinal })
         },
     )
 }

@@ -149,7 +149,7 @@ fn memory(row: &Row, told: &Told) -> Memory {
             out: told.words_at_exit().collect(),
             ..Memory::default()
         },
-        _ => Memory { out: told.words_at_exit().collect(), ..Memory::default() },
+        _ => Memory { out: told.words_at_exit().collect(), ordinal: told.ordinal, ..Memory::default() },
     }
 }
 
