@@ -75,6 +75,9 @@ pub enum Action {
     Tell = 19,
     /// The stream waits for the event `handle`: a wait for the stream covers what the event does.
     StreamWait = 20,
+    /// A new stream: `handle` points to where it is written, the bytes are its flags. Bit 0 of them says that it does not
+    /// wait for the legacy default stream, nor that for it.
+    StreamCreate = 21,
 }
 
 /// Where an argument stands: 0 nowhere, n the n-th C argument.

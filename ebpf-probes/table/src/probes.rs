@@ -8,7 +8,8 @@
 use crate::Cookie;
 use crate::probe::Action::{
     Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, StreamWait, Tell, Time,
+    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait,
+    Tell, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
@@ -88,9 +89,9 @@ pub static PROBES: &[Probe] = &[
     cudart(45, "cudaGraphExecUpdate", Report).handle(1),
     cudart(46, "cudaGraphExecDestroy", Report).handle(1),
     cudart(47, "cudaSetDevice", SetDevice).handle(1),
-    cudart(48, "cudaStreamCreate", Time).handle(1),
-    cudart(49, "cudaStreamCreateWithFlags", Time).handle(1),
-    cudart(50, "cudaStreamCreateWithPriority", Time).handle(1),
+    cudart(48, "cudaStreamCreate", StreamCreate).handle(1),
+    cudart(49, "cudaStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
+    cudart(50, "cudaStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     cudart(51, "cudaStreamDestroy", StreamDestroy).stream(1),
     cudart(52, "cudaEventCreate", Time).handle(1),
     cudart(53, "cudaEventCreateWithFlags", Time).handle(1),
@@ -159,6 +160,8 @@ pub static PROBES: &[Probe] = &[
     cuda(141, "cuStreamDestroy_v2", StreamDestroy).stream(1),
     cuda(142, "cuEventDestroy_v2", EventDestroy).handle(1),
     cuda(143, "cuStreamWaitEvent", StreamWait).twin("cuStreamWaitEvent_ptsz").stream(1).handle(2),
+    cuda(144, "cuStreamCreate", StreamCreate).handle(1).bytes(Arg(2)),
+    cuda(145, "cuStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     // HIP.
     hip(150, "hipLaunchKernel", Launch).twin("hipLaunchKernel_spt").grid(Grid::Dim3).stream(8),
     hip(151, "hipExtLaunchKernel", Launch).grid(Grid::Dim3).stream(8),
@@ -193,6 +196,9 @@ pub static PROBES: &[Probe] = &[
     hip(184, "hipSetDevice", SetDevice).handle(1),
     hip(185, "hipStreamDestroy", StreamDestroy).stream(1),
     hip(186, "hipEventDestroy", EventDestroy).handle(1),
+    hip(187, "hipStreamCreate", StreamCreate).handle(1),
+    hip(188, "hipStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
+    hip(189, "hipStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     // NCCL and RCCL: operations. The `Config` forms (2.32) take one more argument, which is not told.
     moves(190, "ncclAllReduce", 7).counted(6),
     moves(191, "ncclReduceScatter", 7).counted(6),
@@ -394,6 +400,7 @@ mod tests {
                     | EventSync
                     | EventRecord
                     | EventDestroy
+                    | StreamCreate
                     | StreamWait
                     | GraphLaunch
                     | CaptureEnd

@@ -5,7 +5,7 @@
 use crate::atomic::{AtomicU64, Relaxed};
 
 use crate::cover::Cover;
-use crate::fold::COUNTERS;
+use crate::fold::{COUNTERS, Cut};
 use crate::histogram::Durations;
 
 /// Rows a process can count: above every id in [`crate::PROBES`].
@@ -61,8 +61,8 @@ pub mod flag {
     pub const UNFINISHED: u32 = 1;
     /// The step's first enqueue was further back than is remembered: `first_ns` is the oldest known.
     pub const FIRST_UNKNOWN: u32 = 2;
-    /// When its closer was entered, twice as much and more was enqueued behind it.
-    pub const LEADS: u32 = 4;
+    /// When its closer was entered, more was enqueued behind it.
+    pub const AHEAD: u32 = 4;
     /// The closer is a query: the thread waited by asking again and again.
     pub const POLLED: u32 = 8;
 }
@@ -193,6 +193,24 @@ impl StreamKey {
         key
     }
 
+    /// The legacy default stream of this process.
+    #[inline(always)]
+    pub fn legacy(pid: u32) -> StreamKey {
+        StreamKey { pid, tid: 0, stream: 0 }
+    }
+
+    /// True for a legacy default stream.
+    #[inline(always)]
+    pub fn is_legacy(&self) -> bool {
+        self.stream == 0 && self.tid == 0
+    }
+
+    /// True for a thread's own default stream.
+    #[inline(always)]
+    pub fn is_own_default(&self) -> bool {
+        self.stream == 0 && self.tid != 0
+    }
+
     /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in place.
     #[inline(always)]
     pub fn settle(&mut self, tid: u32, is_twin: bool) {
@@ -253,6 +271,8 @@ pub struct ProcessFold {
     pub seen: AtomicU64,
     /// 1 once it has made a call that is told: then what orders its streams is reported too.
     pub tells: AtomicU64,
+    /// 1 once it has a stream that waits for its legacy default stream, and that for it.
+    pub blocking: AtomicU64,
     /// Streams with open work, for a device synchronisation; entry 0 of a free place.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
@@ -292,6 +312,8 @@ pub struct ThreadFold {
     pub device: u64,
     /// What it asks again and again.
     pub poll: Poll,
+    /// Another stream's cut, on its way into `cover`.
+    pub scratch: Cut,
     /// The stack pointer of the call that `cover` is for.
     pub covering: u64,
     /// How far the wait under way reaches. A wait within it takes its place: the outer one then has nothing to close.

@@ -88,7 +88,7 @@ fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
         wait(Some(1), 30, 40),
         wait(Some(2), 50, 60),
     ];
-    let events = check(&calls, &[(7, 1, 10, 30, 40, flag::LEADS), (7, 2, 20, 50, 60, 0)]);
+    let events = check(&calls, &[(7, 1, 10, 30, 40, flag::AHEAD), (7, 2, 20, 50, 60, 0)]);
     let steps = steps(&events);
     assert_eq!((steps[0].recorded_ns, steps[0].fresh, steps[0].process_fresh), (12, 3, 3));
     assert_eq!((steps[1].recorded_ns, steps[1].fresh, steps[1].process_fresh), (24, 0, 0));
@@ -201,7 +201,7 @@ fn a_wait_for_a_copy_ends_the_computation_that_the_copy_waited_for() {
         sync(7, 50, 60),
     ];
     let copy = (9, 1, 16, 30, 40, 0);
-    check(&calls, &[copy, (7, 1, 10, 30, 40, flag::LEADS), (7, 2, 20, 50, 60, 0)]);
+    check(&calls, &[copy, (7, 1, 10, 30, 40, flag::AHEAD), (7, 2, 20, 50, 60, 0)]);
 }
 
 #[test]
