@@ -106,7 +106,8 @@ fn a_wait_for_an_untold_event_ends_every_stream_up_to_its_latest_record() {
         wait(None, 20, 30),
         sync(7, 40, 50),
     ];
-    check(&calls, &[(7, 1, 10, 20, 30, 0), (8, 1, 15, 20, 30, 0), (7, 1, 14, 40, 50, 0)]);
+    let ahead = flag::AHEAD;
+    check(&calls, &[(7, 1, 10, 20, 30, ahead), (8, 1, 15, 20, 30, 0), (7, 1, 14, 40, 50, 0)]);
 }
 
 #[test]
