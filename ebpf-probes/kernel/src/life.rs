@@ -39,11 +39,7 @@ fn forget_thread(task: &Task) {
     }
     if let Some(caller) = CALLERS.get_ptr(&task.tid) {
         // SAFETY: as above.
-        count_abandoned(unsafe { (*caller).calls.depth });
-        if let Some(calls) = maps::hot_calls(task.pid, task.tid) {
-            count_abandoned(calls.depth);
-            calls.owner.store(0, Relaxed);
-        }
+        count_abandoned(unsafe { (*caller).depth });
         let _ = CALLERS.remove(&task.tid);
     }
 }

@@ -17,7 +17,7 @@ use crate::model::order::Order;
 use crate::nccl::abi::UniqueId;
 
 /// The control functions, see [`crate::nccl::exports`].
-const CONTROLS: [&str; 7] = [
+const CONTROLS: [&str; 8] = [
     "warptap_stub_next",
     "warptap_stub_lenient",
     "warptap_stub_board",
@@ -25,6 +25,7 @@ const CONTROLS: [&str; 7] = [
     "warptap_stub_record",
     "warptap_stub_wait_stream",
     "warptap_stub_wait_event",
+    "warptap_stub_completed",
 ];
 
 /// A loaded libnccl. It stays loaded until the process ends.
@@ -131,6 +132,13 @@ impl Nccl {
     /// The event covers what stands on the stream.
     pub fn record(&self, event: u64, stream: u64) {
         self.control("warptap_stub_record", event, stream);
+    }
+
+    /// When the communicator's last collective was complete, CLOCK_MONOTONIC ns: the same for all who have waited for it.
+    pub fn completed_ns(&self, comm: u64) -> u64 {
+        let mut at_ns = 0;
+        self.control("warptap_stub_completed", comm, &raw mut at_ns as u64);
+        at_ns
     }
 
     fn control(&self, symbol: &str, first: u64, second: u64) -> u32 {

@@ -26,6 +26,7 @@
 //! | `eventsync` | stream | cudaEventRecord and cudaEventSynchronize |
 //! | `late` | time | sleeps, and says so of the next collective |
 //! | `sleep` `burn` | time | sleeps; uses CPU |
+//! | `pace` | communicator, time | sleeps until so long after its last collective was complete: all ranks go on at once |
 //! | `group` … `end` | | ncclGroupStart, ncclGroupEnd |
 //! | `capture` … `end`, `replay` | stream | what stands inside is captured into a graph; launches the last one captured |
 //! | `ask` | communicator | ncclCommCount, ncclCommUserRank |
@@ -121,6 +122,8 @@ pub enum What {
     Late(Span),
     /// Sleeps.
     Sleep(Span),
+    /// Sleeps until so long after the last collective of a communicator was complete.
+    Pace(String, Span),
     /// Uses CPU.
     Burn(Span),
     /// A group.
@@ -297,6 +300,7 @@ impl Reader<'_> {
             "eventsync" => What::EventSync(line.stream()),
             "late" => What::Late(Sort::Time.span(line.word("a time")?)?),
             "sleep" => What::Sleep(Sort::Time.span(line.word("a time")?)?),
+            "pace" => What::Pace(line.name("a communicator")?, Sort::Time.span(line.word("a time")?)?),
             "burn" => What::Burn(Sort::Time.span(line.word("a time")?)?),
             "group" => What::Group(self.block(true)?),
             "capture" => What::Capture(line.stream(), self.block(true)?),

@@ -89,6 +89,17 @@ fn nobody_goes_on_before_the_last_rank_has_come() {
 }
 
 #[test]
+fn paced_ranks_go_on_so_long_after_the_last_of_them_came() {
+    let script = "ranks 3\ncomm world\nrepeat 10\nlate 2ms only=1\nallreduce world 8 float32 sum\nsync\n\
+                  pace world 5ms\nallgather world 8 int8\nsync\nend\n";
+    let (calls, _) = Job::play("pace", script);
+    for ((name, seq), of) in arrivals(&calls).iter().filter(|((_, seq), _)| seq % 2 == 1) {
+        let before = arrivals(&calls)[&(name.clone(), seq - 1)].iter().map(|c| c.entry_ns).max().unwrap();
+        assert!(of.iter().all(|c| c.entry_ns >= before + 5_000_000), "{of:?} comes too soon after {before}");
+    }
+}
+
+#[test]
 fn messages_wait_for_their_sender_and_handles_are_used_again() {
     let script = "ranks 2\ncomm world\nsend world 4 int32 peer=1 only=0\nrecv world 4 int32 peer=0 only=1\nsync\n\
                   destroy world\ncomm again\nask again\n";

@@ -155,7 +155,7 @@ impl Pump {
             }
             outlet.flush();
             if let Some(keeper) = keeper {
-                keeper.look(analyzer);
+                keeper.look(analyzer, &mut |batch| outlet.push(batch));
             }
             if !is_more {
                 return;

@@ -224,6 +224,22 @@ fn a_rank_that_is_still_there_is_known_again() {
     assert_eq!(gone, ["nccl/103-103000"]);
 }
 
+/// It hangs, and so is not seen again by any call that it makes.
+#[test]
+fn of_a_rank_that_hung_before_and_after_it_is_told_what_it_had_under_way_when_it_is_gone() {
+    let (_, left) = hanging(UNIX as i64);
+    let (mut analyzer, _) = recalled(&left, &|_| true);
+    let mut batches = Vec::new();
+    analyzer.look_again(&|_| true, &mut |batch| batches.push(batch));
+    assert_eq!(batches, []);
+    (0..2).for_each(|_| analyzer.look_again(&|p| p.pid != 103, &mut |batch| batches.push(batch)));
+    let output = Output { batches };
+    let told = output.logs("nccl.flight_record");
+    let [(resource, log)] = told.as_slice() else { panic!("{told:#?}") };
+    assert_eq!((pid_of(Some(resource)), number(&log.attributes, "nccl.rank")), (Some(103), 3.0));
+    assert!(text(&log.attributes, "nccl.outstanding").contains("#5 AllReduce"));
+}
+
 /// CLOCK_MONOTONIC began anew: a process of that pid and start is another one, and the old times need the old clock.
 #[test]
 fn what_was_left_before_the_machine_was_started_anew_is_told_by_the_clock_of_its_time() {

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use crate::model::clock;
+
 /// Communicators of all ranks together that the page has room for.
 pub const COMMUNICATORS: usize = 256;
 /// Ranks of one of them.
@@ -39,6 +41,8 @@ unsafe extern "C" {
 pub struct Barrier {
     arrived: [AtomicU64; RANKS],
     complete: AtomicU64,
+    /// When the last one was complete, CLOCK_MONOTONIC ns.
+    completed_ns: AtomicU64,
     /// Changes with `complete`: what waiters sleep on.
     bell: AtomicU32,
     pad: u32,
@@ -50,10 +54,18 @@ impl Barrier {
         let mine = self.arrived[rank % RANKS].fetch_add(1, SeqCst) + 1;
         let all = self.arrived.iter().take(nranks.min(RANKS));
         let least = all.map(|a| a.load(SeqCst)).min().unwrap_or(mine);
+        if least > self.complete.load(SeqCst) {
+            self.completed_ns.fetch_max(clock::now_ns(), SeqCst);
+        }
         if least > self.complete.fetch_max(least, SeqCst) {
             self.ring();
         }
         mine
+    }
+
+    /// When the last one was complete: the same for all who have waited for it.
+    pub fn completed_ns(&self) -> u64 {
+        self.completed_ns.load(SeqCst)
     }
 
     fn ring(&self) {

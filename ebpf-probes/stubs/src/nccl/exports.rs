@@ -9,6 +9,7 @@
 //! | `warptap_stub_record(event, stream)` | the event covers what stands on the stream now |
 //! | `warptap_stub_wait_stream(stream)` | returns when the last rank of all of the stream's collectives has come |
 //! | `warptap_stub_wait_event(event)` | the same of what stood before the event |
+//! | `warptap_stub_completed(comm, out)` | writes when the communicator's last collective was complete, ns |
 
 /// Makes the exported functions of libnccl; used once, at the root of the library.
 #[macro_export]

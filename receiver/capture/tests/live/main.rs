@@ -14,7 +14,6 @@ mod nvidia;
 mod ranks;
 mod rig;
 mod rows;
-mod scripts;
 mod steps;
 mod sums;
 mod traces;

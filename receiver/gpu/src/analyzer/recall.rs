@@ -11,7 +11,7 @@ use steps::BaselineRecord;
 use super::Analyzer;
 use crate::batch::{Sink, hand_over};
 use crate::collectives::dump::Dump;
-use crate::collectives::keeping;
+use crate::collectives::keeping::{self, Found};
 use crate::keep::{Change, Kept, Left};
 use crate::{resource, tell};
 
@@ -30,6 +30,13 @@ impl Analyzer {
             let at_unix = self.clock.unix(left.clock.at_ns);
             tell::damaged(&self.receiver, self.account.damaged, at_unix, &self.records, sink);
         }
+    }
+
+    /// Looks again for processes of which an earlier run left something and that have not been seen since. `lives` as in
+    /// [`Analyzer::recall`].
+    pub fn look_again(&mut self, lives: &dyn Fn(ProcessId) -> bool, sink: Sink<'_>) {
+        let gone = self.collectives.iter_mut().flat_map(|c| c.take_gone(lives)).collect::<Vec<_>>();
+        gone.iter().for_each(|found| self.tell_gone(found, sink));
     }
 
     /// What changed, since this was last asked, of the records that are to outlive the analysis.
@@ -74,14 +81,22 @@ impl Analyzer {
         lives: &dyn Fn(ProcessId) -> bool,
         sink: Sink<'_>,
     ) {
-        if kept.is_this_boot && lives(record.process) {
-            return self.collectives.iter_mut().for_each(|collectives| collectives.recall(record.clone()));
+        let found = Found { record, to_unix_ns: kept.to_unix_ns };
+        match &mut self.collectives {
+            Some(collectives) if kept.is_this_boot && lives(found.record.process) => {
+                collectives.recall(found)
+            }
+            _ => self.tell_gone(&found, sink),
         }
-        let at = instant(record.at_ns.saturating_add_signed(kept.to_unix_ns));
-        record.ranks.iter().for_each(|rank| Dump::of_record(&record, rank).tell_gone(at, &self.records));
+    }
+
+    fn tell_gone(&mut self, found: &Found, sink: Sink<'_>) {
+        let Found { record, to_unix_ns } = found;
+        let at = instant(record.at_ns.saturating_add_signed(*to_unix_ns));
+        record.ranks.iter().for_each(|rank| Dump::of_record(record, rank).tell_gone(at, &self.records));
         let info = ProcessInfo { process: record.process, ..ProcessInfo::default() };
         hand_over(&encoded(&resource::process(&info, &self.settings.host)), &self.records, sink);
-        self.gone.push(kept.key.clone());
+        self.gone.push(keeping::key(record.process));
     }
 
     fn baselines(&mut self, out: &mut dyn FnMut(Change)) {

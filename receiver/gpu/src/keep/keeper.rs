@@ -56,10 +56,11 @@ impl Keeper {
         analyzer.recall(&std::mem::take(&mut self.left), &lives, sink);
     }
 
-    /// Asks what changed, if it is time.
-    pub(crate) fn look(&mut self, analyzer: &mut Analyzer) {
+    /// Asks what changed, and looks who is gone, if it is time.
+    pub(crate) fn look(&mut self, analyzer: &mut Analyzer, sink: Sink<'_>) {
         if self.asked.elapsed() >= EVERY {
             self.asked = Instant::now();
+            analyzer.look_again(&lives, sink);
             analyzer.changes(&mut |change| self.changes.put(change));
             self.changes.flush();
             analyzer.set_unkept(self.losses.unkept());

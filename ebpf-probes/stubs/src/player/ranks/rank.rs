@@ -73,6 +73,8 @@ struct Rank<'a> {
     late_ns: u64,
     depth: u32,
     is_capturing: bool,
+    /// It goes on when all others do: what can be done before is done before.
+    is_paced: bool,
     ends_ns: u64,
 }
 
@@ -114,6 +116,7 @@ pub(in super::super) fn play(
         late_ns: 0,
         depth: 0,
         is_capturing: false,
+        is_paced: false,
         ends_ns: options.seconds_ns.map_or(u64::MAX, |ns| clock::now_ns().saturating_add(ns)),
     };
     player.all(&script.body, 0);
@@ -144,6 +147,7 @@ impl Rank<'_> {
             What::EventSync(stream) => self.event_sync(stream),
             What::Late(span) => self.late_ns += self.sleep(span),
             What::Sleep(span) => drop(self.sleep(span)),
+            What::Pace(name, span) => self.pace(name, span),
             What::Burn(span) => clock::burn(span.sample(&mut self.random)),
             What::Group(body) => return self.group(body, turn),
             What::Capture(stream, body) => return self.capture(stream, body, turn),
@@ -178,6 +182,13 @@ impl Rank<'_> {
         let ns = span.sample(&mut self.random);
         clock::sleep_until(clock::now_ns().saturating_add(ns));
         ns
+    }
+
+    fn pace(&mut self, name: &str, span: &Span) {
+        self.is_paced = true;
+        self.flush();
+        let completed_ns = self.members.get(name).map_or(0, |m| self.nccl.completed_ns(m.handle));
+        clock::sleep_until(completed_ns.saturating_add(span.sample(&mut self.random)));
     }
 
     fn flush(&mut self) {
@@ -401,8 +412,10 @@ impl Rank<'_> {
 
     /// A wait of the runtime, inside which the stub waits for the other ranks.
     fn wait(&mut self, symbol: &'static str, inside: &str, name: &str, stream: u64, event: u64) {
-        // What follows may never return.
-        self.flush();
+        // What follows may never return. Who is paced has others beside him that want the CPU now.
+        if !self.is_paced {
+            self.flush();
+        }
         let row = PROBES.iter().find(|p| p.symbol == symbol).map_or(0, |p| p.id);
         let order = Order {
             inner: self.nccl.address(inside) as u64,

@@ -1,0 +1,130 @@
+//! What was under way when somebody died: a rank, or the agent, in mid-collective.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::inbox::{Inbox, Said};
+use crate::job::{Agent, Job, PATIENCE, binary};
+
+/// Rank 1 does not come to the fourth collective; the others wait for it.
+const HANGS: &str =
+    "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=3\nallreduce world 80 float32 sum\nsync\nend\n";
+/// What they wait in.
+const UNDER_WAY: &str = "#3 AllReduce of 80 float32, sum, enqueued";
+
+/// Lets the ranks go until those that come to the last collective have.
+fn until_it_hangs(job: &mut Job) {
+    job.go();
+    job.until("two ranks in the last collective", |calls| {
+        calls.iter().filter(|call| call.seq == Some(3)).count() == 2
+    });
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+}
+
+#[track_caller]
+fn check_under_way(said: &Said, job: &Job, rank: usize) {
+    let who = (said.pid, said.number::<usize>("nccl.rank"), said.text("nccl.communicator.hash"));
+    assert_eq!(who, (job.ranks[rank], rank, job.hash("world").as_str()));
+    let (outstanding, recent) = (said.text("nccl.outstanding"), said.text("nccl.recent"));
+    assert!(outstanding.lines().count() == 1 && outstanding.starts_with(UNDER_WAY), "{said:#?}");
+    assert!(recent.lines().any(|line| line.starts_with("#2 AllReduce of 80 float32, sum")), "{said:#?}");
+}
+
+#[test]
+fn of_a_rank_killed_in_mid_collective_it_is_told_what_it_had_under_way() {
+    let Some(binary) = binary() else { return };
+    let mut job = Job::start(&binary, HANGS);
+    let inbox = Inbox::open();
+    let _agent = Agent::start(&binary, job.dir.path(), &job.ranks, "", &inbox.exporter);
+    until_it_hangs(&mut job);
+    kill(job.ranks[2]);
+    let told = inbox.until("nccl.rank.ended", |told| !told.is_empty());
+    assert_eq!(told.len(), 1);
+    check_under_way(&told[0], &job, 2);
+    job.end();
+}
+
+/// When the file that is written last was.
+fn written(directory: &Path) -> Option<SystemTime> {
+    let files = directory.read_dir().ok()?.flatten();
+    files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
+}
+
+#[test]
+fn an_agent_that_was_killed_tells_what_a_rank_had_under_way_that_died_meanwhile() {
+    let Some(binary) = binary() else { return };
+    let mut job = Job::start(&binary, HANGS);
+    let kept = job.dir.path().join("kept");
+    let extension = format!("file_storage: {{directory: '{}', create_directory: true}}", kept.display());
+    let receiver = ", storage: file_storage, nccl: {hang_timeout: 1500ms}";
+    let start = |inbox: &Inbox, job: &Job| {
+        Agent::start_with(&binary, job.dir.path(), &job.ranks, receiver, &inbox.exporter, &extension)
+    };
+    let inbox = Inbox::open();
+    let agent = start(&inbox, &job);
+    until_it_hangs(&mut job);
+    // Records are written every second where something changed: before a hang is one.
+    let last = job.calls().iter().map(|call| call.exit_ns).max().unwrap();
+    let last = SystemTime::UNIX_EPOCH
+        + Duration::from_nanos(last.wrapping_add_signed(capture::offsets().to_unix_ns));
+    inbox.until("nccl.hang", |told| !told.is_empty());
+    let began = Instant::now();
+    while written(&kept).is_none_or(|at| at < last) {
+        assert!(began.elapsed() < PATIENCE, "nothing is written");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    agent.kill();
+    kill(job.ranks[2]);
+
+    let inbox = Inbox::open();
+    let _agent = start(&inbox, &job);
+    let told = inbox.until("nccl.flight_record", |told| !told.is_empty());
+    assert_eq!(told.len(), 1);
+    check_under_way(&told[0], &job, 2);
+    assert!(told[0].body.contains("ended while nobody looked"), "{}", told[0].body);
+    // Who still hangs makes no call that would show him. When he is gone, too, what was known is told.
+    kill(job.ranks[0]);
+    let told = inbox.until("nccl.flight_record", |told| told.len() > 1);
+    assert_eq!(told.len(), 2);
+    check_under_way(&told[1], &job, 0);
+    job.end();
+}
+
+/// Who made the communicator, and as which rank, was seen by an agent that is no more.
+#[test]
+fn an_agent_that_was_killed_still_knows_who_is_who_and_names_the_late_one() {
+    let Some(binary) = binary() else { return };
+    let script = "ranks 4\ncomm world\nrepeat 1200\npace world 12ms\nlate 30ms only=2 from=250\n\
+                  allreduce world 80 float32 sum\nsync\nend\n";
+    let mut job = Job::start(&binary, script);
+    let kept = job.dir.path().join("kept");
+    let extension = format!("file_storage: {{directory: '{}', create_directory: true}}", kept.display());
+    let start = |inbox: &Inbox, job: &Job| {
+        let receiver = ", storage: file_storage";
+        Agent::start_with(&binary, job.dir.path(), &job.ranks, receiver, &inbox.exporter, &extension)
+    };
+    let agent = start(&Inbox::open(), &job);
+    job.go();
+    job.until("communicators that are made", |calls| calls.iter().any(|call| call.seq.is_some()));
+    let made = SystemTime::now();
+    let began = Instant::now();
+    // What is written later than a look every second takes holds them.
+    while written(&kept).is_none_or(|at| at < made + Duration::from_millis(1_500)) {
+        assert!(began.elapsed() < PATIENCE, "nothing is written");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    agent.kill();
+    let inbox = Inbox::open();
+    let _agent = start(&inbox, &job);
+    let told = inbox.until("nccl.straggler", |told| told.iter().any(|s| s.pid == job.ranks[2]));
+    let of = told.iter().find(|s| s.pid == job.ranks[2]).unwrap();
+    let who =
+        (of.number::<usize>("nccl.rank"), of.text("nccl.rank_source"), of.text("nccl.communicator.hash"));
+    assert_eq!(who, (2, "restored", job.hash("world").as_str()));
+    assert_eq!((of.text("nccl.communicator.source"), of.number::<u32>("nccl.nranks")), ("nccl", 4));
+    job.end();
+}

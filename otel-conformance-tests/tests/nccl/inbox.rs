@@ -1,0 +1,237 @@
+//! What an agent sends, received by our own OTLP receiver: quick questions about log records and spans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use component::{ComponentId, Consumer, Data, Host, Receiver as _, Signal};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_conformance_tests::Sink;
+use otlp::{GrpcConfig, OtlpConfig, OtlpReceiver, Protocols};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::job::PATIENCE;
+
+/// How often it is looked whether something came: whoever looks all the time takes a CPU from those that are watched.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A receiver that keeps everything.
+pub struct Inbox {
+    sink: Arc<Sink>,
+    /// The settings of an exporter that sends here.
+    pub exporter: String,
+    stop: CancellationToken,
+    _runtime: Runtime,
+}
+
+/// A log record or a span, and whose it is.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// Name of the event or span.
+    pub name: String,
+    /// The process of the resource.
+    pub pid: u32,
+    /// ns since 1970: of a span its beginning.
+    pub at_ns: u64,
+    /// The end of a span.
+    pub end_ns: u64,
+    /// The body of a log record.
+    pub body: String,
+    /// Trace, span and parent.
+    pub ids: (Vec<u8>, Vec<u8>, Vec<u8>),
+    /// Attributes as text; a list's items by lines.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Said {
+    /// An attribute's text; empty where there is none.
+    pub fn text(&self, key: &str) -> &str {
+        self.attributes.get(key).map_or("", String::as_str)
+    }
+
+    /// An attribute's number.
+    #[track_caller]
+    pub fn number<N: std::str::FromStr>(&self, key: &str) -> N {
+        self.text(key).parse().ok().unwrap_or_else(|| panic!("{key} is no number: {self:?}"))
+    }
+}
+
+impl Inbox {
+    /// Listens.
+    pub fn open() -> Inbox {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let grpc = GrpcConfig { endpoint: "127.0.0.1:0".to_owned(), ..GrpcConfig::default() };
+        let protocols = Protocols {
+            grpc: component::config::Optional::some(grpc),
+            http: component::config::Optional::none(),
+        };
+        let (bound, mut told) = mpsc::unbounded_channel();
+        let id = ComponentId::parse("otlp").unwrap();
+        let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);
+        let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
+        let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
+        let address = runtime.block_on(async {
+            let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();
+            tokio::spawn(running);
+            told.recv().await.unwrap().1
+        });
+        let exporter = format!("endpoint: '{address}', tls: {{insecure: true}}");
+        Inbox { sink, exporter, stop, _runtime: runtime }
+    }
+
+    /// Log records so far, in the order of their coming.
+    pub fn logs(&self) -> Vec<Said> {
+        self.sink.got().iter().flat_map(logs).collect()
+    }
+
+    /// Spans so far.
+    pub fn spans(&self) -> Vec<Said> {
+        self.sink.got().iter().flat_map(spans).collect()
+    }
+
+    /// The last value of every point of a sum: process, attributes as text.
+    pub fn sums(&self, name: &str) -> BTreeMap<(u32, String), f64> {
+        self.sink.got().iter().flat_map(|data| sums(data, name)).collect()
+    }
+
+    /// Waits until the last values of a sum come to `total` together.
+    #[track_caller]
+    pub fn until_sum(&self, name: &str, total: f64) {
+        let began = Instant::now();
+        while self.sums(name).values().sum::<f64>() < total {
+            assert!(began.elapsed() < PATIENCE, "waited in vain for {total} {name}: {:?}", self.sums(name));
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// All spans, once there are enough.
+    #[track_caller]
+    pub fn until_spans(&self, enough: impl Fn(&[Said]) -> bool) -> Vec<Said> {
+        let began = Instant::now();
+        loop {
+            let spans = self.spans();
+            if enough(&spans) {
+                return spans;
+            }
+            let mut names = BTreeMap::<String, usize>::new();
+            spans.into_iter().for_each(|span| *names.entry(span.name).or_default() += 1);
+            assert!(began.elapsed() < PATIENCE, "waited in vain for more spans: {names:#?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Log records of an event, once there are enough.
+    #[track_caller]
+    pub fn until(&self, event: &str, enough: impl Fn(&[Said]) -> bool) -> Vec<Said> {
+        let began = Instant::now();
+        loop {
+            let found: Vec<Said> = self.logs().into_iter().filter(|said| said.name == event).collect();
+            if enough(&found) {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain for {event}: {found:#?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn pid(resource: &Option<Resource>) -> u32 {
+    let attributes = resource.iter().flat_map(|r| &r.attributes);
+    let pid = attributes.filter(|a| a.key == "process.pid").map(|a| text(a.value.as_ref())).next();
+    pid.and_then(|pid| pid.parse().ok()).unwrap_or(0)
+}
+
+fn logs(data: &Data) -> Vec<Said> {
+    let Data::Logs(logs) = data else { return Vec::new() };
+    let mut all = Vec::new();
+    for of in &logs.resource_logs {
+        for record in of.scope_logs.iter().flat_map(|s| &s.log_records) {
+            all.push(Said {
+                name: record.event_name.clone(),
+                pid: pid(&of.resource),
+                at_ns: record.time_unix_nano,
+                end_ns: record.time_unix_nano,
+                body: text(record.body.as_ref()),
+                ids: (record.trace_id.clone(), record.span_id.clone(), Vec::new()),
+                attributes: texts(&record.attributes),
+            });
+        }
+    }
+    all
+}
+
+/// The spans of a batch.
+pub fn spans(data: &Data) -> Vec<Said> {
+    let Data::Traces(traces) = data else { return Vec::new() };
+    let said = |pid: u32, span: &Span| Said {
+        name: span.name.clone(),
+        pid,
+        at_ns: span.start_time_unix_nano,
+        end_ns: span.end_time_unix_nano,
+        body: String::new(),
+        ids: (span.trace_id.clone(), span.span_id.clone(), span.parent_span_id.clone()),
+        attributes: texts(&span.attributes),
+    };
+    let mut all = Vec::new();
+    for of in &traces.resource_spans {
+        all.extend(of.scope_spans.iter().flat_map(|s| &s.spans).map(|span| said(pid(&of.resource), span)));
+    }
+    all
+}
+
+fn sums(data: &Data, name: &str) -> Vec<((u32, String), f64)> {
+    let Data::Metrics(metrics) = data else { return Vec::new() };
+    let mut all = Vec::new();
+    for of in &metrics.resource_metrics {
+        for metric in of.scope_metrics.iter().flat_map(|s| &s.metrics).filter(|m| m.name == name) {
+            all.extend(points(metric).map(|(key, value)| ((pid(&of.resource), key), value)));
+        }
+    }
+    all
+}
+
+fn points(metric: &Metric) -> impl Iterator<Item = (String, f64)> {
+    let points = match &metric.data {
+        Some(metric::Data::Sum(sum)) => sum.data_points.clone(),
+        Some(metric::Data::Gauge(gauge)) => gauge.data_points.clone(),
+        _ => Vec::new(),
+    };
+    points.into_iter().map(|point| {
+        let value = match point.value {
+            Some(number_data_point::Value::AsInt(number)) => number as f64,
+            Some(number_data_point::Value::AsDouble(number)) => number,
+            None => 0.0,
+        };
+        let key: Vec<String> =
+            texts(&point.attributes).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
+        (key.join(" "), value)
+    })
+}
+
+fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
+    attributes.iter().map(|a| (a.key.clone(), text(a.value.as_ref()))).collect()
+}
+
+fn text(value: Option<&AnyValue>) -> String {
+    match value.and_then(|v| v.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::DoubleValue(number)) => number.to_string(),
+        Some(Value::ArrayValue(list)) => {
+            list.values.iter().map(|v| text(Some(v))).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,210 @@
+//! Who is late, who does not come: named rightly, in time, and nobody else.
+
+use std::time::{Duration, Instant};
+
+use stubs::oracle::NcclLine;
+
+use crate::inbox::{Inbox, Said};
+use crate::job::{Agent, Job, binary};
+use crate::{is_long, times};
+
+/// A verdict comes within so many collectives of the first late one, or within this time.
+const COLLECTIVES_MAX: u64 = 3;
+const TIME_MAX: Duration = Duration::from_secs(2);
+/// What is less than this behind, less the probes' own time, is not late.
+const LATENESS_MIN: Duration = Duration::from_micros(1_900);
+/// What a look for hangs, and the way of what it finds, may add to the configured timeout.
+const HANG_SLACK: Duration = Duration::from_millis(500);
+
+/// A rank that comes late to a communicator's collectives in these turns.
+#[derive(Clone, Debug)]
+struct Late {
+    communicator: &'static str,
+    rank: u32,
+    by_ms: u64,
+    turns: std::ops::Range<u64>,
+}
+
+impl Late {
+    const fn new(rank: u32, by_ms: u64, from: u64, until: u64) -> Late {
+        Late { communicator: "world", rank, by_ms, turns: from..until }
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "late {}ms only={} from={} until={}\n",
+            self.by_ms, self.rank, self.turns.start, self.turns.end
+        )
+    }
+}
+
+/// Plays a job under an agent's eyes; gives what was told of stragglers.
+fn watch(script: &str, late: &[Late]) -> Option<(Job, Vec<Said>)> {
+    let binary = binary()?;
+    let mut job = Job::start(&binary, script);
+    let inbox = Inbox::open();
+    let _agent = Agent::start(&binary, job.dir.path(), &job.ranks, "", &inbox.exporter);
+    job.go();
+    job.done();
+    let named = |told: &[Said], late: &Late| told.iter().any(|s| s.pid == job.ranks[late.rank as usize]);
+    let told = inbox.until("nccl.straggler", |told| late.iter().all(|late| named(told, late)));
+    Some((job, told))
+}
+
+/// Each is named in its communicator, in time; nobody else is who was not late.
+#[track_caller]
+fn check(job: &Job, told: &[Said], late: &[Late]) {
+    let calls = job.calls();
+    for said in told {
+        let is_meant = |late: &Late| {
+            let pid = job.ranks[late.rank as usize];
+            let its = calls.iter().find(|c| c.pid == pid && c.communicator == late.communicator);
+            let who = (said.pid, said.number::<u32>("nccl.rank"), said.text("nccl.communicator.hash"));
+            who == (pid, its.unwrap().rank, &job.hash(late.communicator))
+        };
+        assert!(late.iter().any(is_meant) || was_late(&calls, said), "nobody is late there: {said:#?}");
+    }
+    late.iter().for_each(|late| check_time(job, told, late));
+}
+
+/// True where the log of the ranks themselves bears a verdict out: a machine that has others to serve makes ranks late,
+/// too. Behind the middle of all ranks in as many of the last collectives as the verdict says.
+fn was_late(calls: &[NcclLine], said: &Said) -> bool {
+    let seq: u64 = said.number("nccl.sequence");
+    let [rounds, rounds_late] = ["nccl.rounds", "nccl.rounds_late"].map(|key| said.number::<u64>(key));
+    let Some(communicator) = calls.iter().find(|c| c.pid == said.pid && c.seq == Some(seq)) else {
+        return false;
+    };
+    let is_late = |seq: &u64| {
+        let of = calls.iter().filter(|c| c.seq == Some(*seq) && c.communicator == communicator.communicator);
+        let mut came: Vec<u64> = of.clone().map(|c| c.entry_ns).collect();
+        came.sort_unstable();
+        let own = of.clone().find(|c| c.pid == said.pid);
+        own.is_some_and(|own| own.entry_ns > came[came.len() / 2] + LATENESS_MIN.as_nanos() as u64)
+    };
+    let late = (seq + 1 - rounds..=seq).filter(is_late).count() as u64;
+    println!("{}: {late} of {rounds} by the ranks' own log", said.body);
+    late >= rounds_late
+}
+
+#[track_caller]
+fn check_time(job: &Job, told: &[Said], late: &Late) {
+    let calls = job.calls();
+    let is_it = |c: &&NcclLine| c.late_ns == late.by_ms * 1_000_000 && c.pid == job.ranks[late.rank as usize];
+    let begin = calls.iter().find(is_it).unwrap();
+    let first_seq = begin.seq.unwrap();
+    let of_it = told.iter().filter(|said| said.pid == begin.pid);
+    let first = of_it
+        .map(|said| (said.number::<u64>("nccl.sequence"), said.at_ns))
+        .find(|(seq, _)| *seq >= first_seq);
+    let (seq, at_ns) = first.unwrap_or_else(|| panic!("{late:?} is not named: {told:#?}"));
+    let unix_ns = begin.entry_ns.wrapping_add_signed(capture::offsets().to_unix_ns);
+    let after = Duration::from_nanos(at_ns.saturating_sub(unix_ns));
+    let ranks = job.ranks.len();
+    println!("{ranks} ranks, {late:?}: named {} collectives, {after:?} after the first", seq - first_seq);
+    assert!(seq - first_seq <= COLLECTIVES_MAX || after <= TIME_MAX, "{late:?}: after {after:?}");
+}
+
+/// A job of jitter, in whose communicator `world` these are late, beside another communicator. Ranks go on together, so
+/// long after a collective that all of them have been woken, however few CPUs there are.
+fn job(ranks: usize, seed: usize, turns: u64, late: &[Late]) -> String {
+    let late: String = late.iter().map(Late::line).collect();
+    let pace_ms = if ranks == 64 { 25 } else { 4 };
+    format!(
+        "ranks {ranks}\nseed {seed}\ncomm world\ncomm odd of=1,3,5,7\nrepeat {turns}\n\
+         allreduce odd 8 int32 max only=1,3,5,7 stream=side\nsync side only=1,3,5,7\n\
+         pace world {pace_ms}ms\nsleep 0ms..1ms\n{late}allreduce world 4096 float32 sum\nsync\nend\n"
+    )
+}
+
+#[test]
+fn of_eight_ranks_the_late_one_is_named_in_time_and_nobody_else() {
+    for seed in 1..=times() {
+        let late = [Late::new(3, 5, 60, 80), Late::new(6, 20, 130, 150), Late::new(1, 100, 200, 206)];
+        let Some((job, told)) = watch(&job(8, seed, 210, &late), &late) else { return };
+        check(&job, &told, &late);
+    }
+}
+
+#[test]
+fn of_64_ranks_the_late_one_is_named_in_time_and_nobody_else() {
+    for seed in 1..=times() {
+        let late = [Late::new(40, 5, 40, 60), Late::new(7, 20, 90, 110), Late::new(63, 100, 140, 146)];
+        let Some((job, told)) = watch(&job(64, seed, 150, &late), &late) else { return };
+        check(&job, &told, &late);
+    }
+}
+
+#[test]
+fn two_late_ranks_are_told_apart_by_their_communicators() {
+    for seed in 1..=times() {
+        let late = [
+            Late { communicator: "even", ..Late::new(2, 10, 60, 90) },
+            Late { communicator: "odd", ..Late::new(5, 15, 60, 90) },
+        ];
+        let script = format!(
+            "ranks 8\nseed {seed}\ncomm even of=0,2,4,6\ncomm odd of=1,3,5,7\nrepeat 100\npace even 4ms only=0,2,4,6\npace odd 4ms only=1,3,5,7\nsleep 0ms..1ms\n{}{}\
+             allreduce even 64 float16 sum only=0,2,4,6\nallgather odd 64 float16 only=1,3,5,7\nsync\nend\n",
+            late[0].line(),
+            late[1].line()
+        );
+        let Some((job, told)) = watch(&script, &late) else { return };
+        check(&job, &told, &late);
+    }
+}
+
+/// In simulated time, `nccl` is quiet for ten minutes; here for as long as real time allows.
+#[test]
+fn jitter_alone_names_nobody() {
+    let Some(binary) = binary() else { return };
+    let turns = if is_long() { 150_000 } else { 1_500 };
+    let script = format!(
+        "ranks 8\nseed 5\ncomm world\nrepeat {turns}\npace world 3ms\nsleep 0ms..1ms\n\
+         allreduce world 4096 float32 sum\nsync\nend\n"
+    );
+    let mut job = Job::start(&binary, &script);
+    let inbox = Inbox::open();
+    let (receiver, began) = (", collection_interval: 1s", Instant::now());
+    let agent = Agent::start(&binary, job.dir.path(), &job.ranks, receiver, &inbox.exporter);
+    job.go();
+    job.done();
+    let made = job.calls().iter().filter(|call| call.seq.is_some()).count();
+    inbox.until_sum("nccl.collective.count", made as f64);
+    drop(agent);
+    let verdicts: Vec<Said> = inbox.logs().into_iter().filter(|said| said.name == "nccl.straggler").collect();
+    println!("{made} calls of 8 ranks in {:?}", began.elapsed());
+    let calls = job.calls();
+    let wrong: Vec<&Said> = verdicts.iter().filter(|said| !was_late(&calls, said)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_rank_that_never_arrives_is_named_with_what_it_misses_within_the_timeout() {
+    let Some(binary) = binary() else { return };
+    let script = "ranks 4\ncomm world\nrepeat 20\nsleep 0ms..1ms\nstop only=2 at=11\n\
+                  reducescatter world 640 bfloat16 avg\nsync\nend\n";
+    let mut job = Job::start(&binary, script);
+    let inbox = Inbox::open();
+    let timeout = Duration::from_secs(2);
+    let receiver = format!(", nccl: {{hang_timeout: {}ms}}", timeout.as_millis());
+    let _agent = Agent::start(&binary, job.dir.path(), &job.ranks, &receiver, &inbox.exporter);
+    job.go();
+    let told = inbox.until("nccl.hang", |told| !told.is_empty());
+    let [hang] = told.as_slice() else { panic!("{told:#?}") };
+    assert_eq!(hang.pid, job.ranks[2], "it is told of the rank that does not come");
+    assert_eq!(hang.text("nccl.communicator.hash"), job.hash("world"));
+    assert_eq!((hang.text("nccl.operation"), hang.number::<u64>("nccl.sequence")), ("ReduceScatter", 11));
+    let rank = |n: usize| format!("rank {n} (process {})", job.ranks[n]);
+    let (missing, waiting) = (hang.text("nccl.hang.missing"), hang.text("nccl.hang.waiting"));
+    assert!(missing.lines().count() == 1 && missing.starts_with(&rank(2)), "{missing}");
+    let mut waiting: Vec<&str> = waiting.lines().collect();
+    waiting.sort_unstable();
+    assert_eq!(waiting, [0, 1, 3].map(rank), "{hang:#?}");
+    let calls = job.calls();
+    let first_ns = calls.iter().filter(|c| c.seq == Some(11)).map(|c| c.exit_ns).min().unwrap();
+    let after = hang.at_ns - first_ns.wrapping_add_signed(capture::offsets().to_unix_ns);
+    let after = Duration::from_nanos(after);
+    println!("told {after:?} after the first rank began to wait, with a timeout of {timeout:?}");
+    assert!(after <= timeout + HANG_SLACK, "{after:?}");
+    job.end();
+}
