@@ -43,6 +43,40 @@ impl Node {
         events
     }
 
+    /// A communicator of all ranks, from its making to its end, with a few collectives.
+    pub fn communicator(&self, number: u64) -> Vec<Event> {
+        let at_ns = 2_000_000_000 + number * 10_000_000;
+        let comm = COMM + (1 + number % 64) * 0x1000;
+        let id: Vec<u8> = (0..128).map(|at| (number >> (8 * (at % 8))) as u8).collect();
+        let told = |symbol: &str, rank: u32, after_ns: u64| event::Told {
+            header: header(symbol, rank, at_ns + after_ns, 1_000),
+            ..event::Told::default()
+        };
+        let mut events = Vec::new();
+        for rank in 0..RANKS {
+            let mut init = told("ncclCommInitRank", rank, 0);
+            init.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
+            (init.entry, init.exit) = (id.clone(), comm.to_le_bytes().to_vec());
+            events.push(Event::Told(init));
+        }
+        for n in 1..4 {
+            for rank in 0..RANKS {
+                let mut reduce = told("ncclAllReduce", rank, n * 1_000_000);
+                reduce.arguments = [0x10, 0x20, 1 << 20, 7, 0, comm, STREAM, 0];
+                events.push(Event::Told(reduce));
+            }
+        }
+        let (first_ns, end_ns) = (at_ns + 1_000_000, at_ns + 5_000_000);
+        let wait = |rank| Event::Step(step(rank, number, first_ns, end_ns - 1_000_000, end_ns));
+        events.extend((0..RANKS).map(wait));
+        for rank in 0..RANKS {
+            let mut destroy = told("ncclCommDestroy", rank, 6_000_000);
+            destroy.arguments[0] = comm;
+            events.push(Event::Told(destroy));
+        }
+        events
+    }
+
     /// All records, in the order of their returns; the last rank comes `late_ns` later than the others to each first
     /// collective of a bucket.
     pub fn ring(&self, late_ns: u64) -> Vec<Vec<u8>> {

@@ -18,14 +18,14 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// A figure that is promised to stay below a bound.
 #[derive(Clone, Copy, Debug)]
-pub struct Promise {
+pub struct Promise<'a> {
     /// What is measured.
-    pub what: &'static str,
+    pub what: &'a str,
     /// The bound.
     pub at_most: f64,
 }
 
-impl Promise {
+impl Promise<'_> {
     /// Prints the measured figure beside the bound.
     pub fn print(&self, measured: f64) {
         let kept = if measured <= self.at_most { "kept" } else { "NOT KEPT" };

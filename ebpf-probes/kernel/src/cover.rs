@@ -5,9 +5,11 @@ use table::cover::{Cover, Place, WAITED, Waited};
 use table::fold::Cut;
 use table::record::{EventKey, StreamKey};
 
+use crate::enter::active_key;
 use crate::maps::{self, EVENTS};
+use crate::process;
 use crate::stream::found;
-use crate::task::now_ns;
+use crate::task::{Task, now_ns};
 
 /// The event as it was last recorded.
 #[inline(always)]
@@ -19,29 +21,65 @@ pub fn event(pid: u32, event: u64) -> Option<&'static Cover> {
 /// How far the stream has come, and what it waited for; `ns` as for [`table::fold::StreamFold::cut`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub fn take(key: &StreamKey, ns: u64, into: &Cover) {
+pub fn take(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
     into.waited.clear();
-    let Some(stream) = found(key) else { return into.own.clear(key) };
-    if stream.is_capturing() {
-        return stream.cut_capture(&into.own);
+    let mut is_blocking = key.is_own_default();
+    if let Some(stream) = found(key) {
+        if stream.is_capturing() {
+            return stream.cut_capture(&into.own);
+        }
+        stream.cut(ns, &into.own);
+        into.waited.copy(stream.waited());
+        is_blocking = stream.is_blocking();
+    } else {
+        into.own.clear(key);
     }
-    stream.cut(ns, &into.own);
-    into.waited.copy(stream.waited());
+    if key.is_legacy() {
+        add_blocking(key, ns, into, scratch);
+    } else if is_blocking {
+        add_cut(key, &StreamKey::legacy(key.pid), ns, into, scratch);
+    }
+}
+
+/// The legacy default stream waits for blocking streams.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn add_blocking(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+    let Some(process) = process::find(&Task { pid: key.pid, tid: 0 }) else { return };
+    if process.blocking.load(Relaxed) == 0 {
+        return;
+    }
+    for place in &process.active {
+        let other = active_key(key.pid, place);
+        let is_other = place.taken.load(Relaxed) != 0 && !other.is_legacy();
+        if is_other && found(&other).is_some_and(|stream| stream.is_blocking()) {
+            add_cut(key, &other, ns, into, scratch);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn add_cut(key: &StreamKey, other: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+    if let Some(stream) = found(other).filter(|stream| stream.has_open_work()) {
+        stream.cut(ns, scratch);
+        add(key, &into.waited, scratch);
+    }
 }
 
 /// The stream is destroyed: nobody waits, least of all for what it waited for. False where nothing of it is open.
 #[inline(always)]
-pub fn take_last(key: &StreamKey, into: &Cover) -> bool {
-    take(key, 0, into);
+pub fn take_last(key: &StreamKey, into: &Cover, scratch: &Cut) -> bool {
+    take(key, 0, into, scratch);
     into.waited.clear();
     enter(key.pid, into)
 }
 
 /// The event is recorded on the stream.
 #[inline(always)]
-pub fn record(key: &StreamKey, event: u64, scratch: &Cover) {
-    take(key, now_ns(), scratch);
-    let _ = EVENTS.insert(&EventKey { pid: key.pid, pad: 0, event }, scratch, 0);
+pub fn record(key: &StreamKey, event: u64, into: &Cover, scratch: &Cut) {
+    take(key, now_ns(), into, scratch);
+    let _ = EVENTS.insert(&EventKey { pid: key.pid, pad: 0, event }, into, 0);
 }
 
 /// The event is gone.

@@ -8,7 +8,7 @@ use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
 use table::counters::Drop;
 use table::cover::Cover;
-use table::fold::{Enqueue, StreamFold};
+use table::fold::{Cut, Enqueue, StreamFold};
 use table::record::{FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
 use table::{Action, Cookie, Grid, Slot, cookie};
 
@@ -177,10 +177,10 @@ impl Call {
         if depth >= FRAMES {
             return self.count_drop(Drop::TooDeep);
         }
-        let ThreadFold { frames, cover, covering, .. } = thread;
+        let ThreadFold { frames, cover, covering, scratch, .. } = thread;
         let frame = &mut frames[depth & (FRAMES - 1)];
         self.fill(frame, sp, stream);
-        self.prepare(frame, cover);
+        self.prepare(frame, cover, scratch);
         if frame.closing == 1 {
             *covering = sp;
         }
@@ -202,23 +202,23 @@ impl Call {
 
     /// How far a wait reaches is taken before the call: what another thread enqueues while this one waits is not in it.
     #[inline(always)]
-    fn prepare(&self, frame: &mut Frame, cover: &Cover) {
+    fn prepare(&self, frame: &mut Frame, cover: &Cover, scratch: &Cut) {
         let (cookie, pid) = (self.cookie, self.task.pid);
         let copies_back = cookie.is(Action::Copy)
             && cookie.is_blocking()
             && self.direction() as u8 == table::Direction::DeviceToHost as u8;
         let asks_stream = cookie.is(Action::Query) && cookie.stream().0 != 0;
         if cookie.is(Action::StreamDestroy) {
-            frame.closing = u64::from(cover::take_last(&self.key(frame.stream), cover));
+            frame.closing = u64::from(cover::take_last(&self.key(frame.stream), cover, scratch));
         } else if cookie.is(Action::StreamSync) || copies_back || asks_stream {
-            cover::take(&self.key(frame.stream), 0, cover);
+            cover::take(&self.key(frame.stream), 0, cover, scratch);
             frame.closing = u64::from(cover::enter(pid, cover));
         } else if cookie.is(Action::EventSync) || cookie.is(Action::Query) {
             self.prepare_event_wait(frame, cover);
         } else if cookie.is(Action::DeviceSync) {
             self.prepare_device_sync(frame);
         } else if cookie.is(Action::EventRecord) {
-            cover::record(&self.key(frame.stream), frame.handle, cover);
+            cover::record(&self.key(frame.stream), frame.handle, cover, scratch);
         } else if cookie.is(Action::StreamWait) {
             if let Some(event) = cover::event(pid, frame.handle) {
                 cover::wait(&self.key(frame.stream), event);

@@ -185,6 +185,9 @@ pub fn begin_step(tid: u32, fold: &StreamFold, key: &StreamKey) {
     fold.begin(&task.stamp());
     if let Some(process) = process::find(&task) {
         process::remember(process, key);
+        if key.is_own_default() {
+            process.blocking.store(1, Relaxed);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use table::fold::{Cut, Stamp};
 use table::record::{
     ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
 };
-use table::{Action, Cookie, WRONG_THREAD};
+use table::{Action, Cookie, NON_BLOCKING, WRONG_THREAD};
 
 use crate::emit::{self, Returned};
 use crate::enter::active_key;
@@ -194,7 +194,7 @@ fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
     if destroys && !r.failed {
         forget_stream(r, process);
     }
-    apply(r);
+    apply(r, process);
     if !r.failed && !r.is_reported {
         return closed;
     }
@@ -293,19 +293,44 @@ fn forget_stream(r: &Return<'_>, process: &ProcessFold) {
         return;
     }
     let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
-    if let Some(stream) = found(&key) {
+    // Another thread may have made a stream at the same address meanwhile.
+    if found(&key).is_some_and(|stream| stream.is_at(&r.cover.own)) {
+        drop_stream(process, &key);
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn drop_stream(process: &ProcessFold, key: &StreamKey) {
+    if let Some(stream) = found(key) {
         stream.release();
     }
-    let _ = STREAMS.remove(&key);
-    process::forget(process, &key);
+    let _ = STREAMS.remove(key);
+    process::forget(process, key);
+}
+
+/// A stream was made. What is known under its handle is of another, whose end was not seen.
+#[inline(always)]
+fn make_stream(r: &Return<'_>, process: &ProcessFold) {
+    let Ok(handle) = read_user(r.frame.handle) else { return };
+    let key = StreamKey { pid: r.task.pid, tid: 0, stream: handle };
+    drop_stream(process, &key);
+    if r.frame.bytes & NON_BLOCKING == 0
+        && let Some(fold) = maps::stream(&key)
+    {
+        fold.set_blocking();
+        process.blocking.store(1, Relaxed);
+    }
 }
 
 /// What a call changes for the calls after it.
 #[inline(always)]
-fn apply(r: &Return<'_>) {
+fn apply(r: &Return<'_>, process: &ProcessFold) {
     let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
     if r.cookie.is(Action::SetDevice) && !r.failed {
         set_device(r);
+    } else if r.cookie.is(Action::StreamCreate) && !r.failed {
+        make_stream(r, process);
     } else if r.cookie.is(Action::CaptureBegin) && !r.failed {
         if maps::stream(&key).is_some()
             && let Some(stream) = found(&key)

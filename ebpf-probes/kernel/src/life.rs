@@ -39,7 +39,11 @@ fn forget_thread(task: &Task) {
     }
     if let Some(caller) = CALLERS.get_ptr(&task.tid) {
         // SAFETY: as above.
-        count_abandoned(unsafe { (*caller).depth });
+        count_abandoned(unsafe { (*caller).calls.depth });
+        if let Some(calls) = maps::hot_calls(task.pid, task.tid) {
+            count_abandoned(calls.depth);
+            calls.owner.store(0, Relaxed);
+        }
         let _ = CALLERS.remove(&task.tid);
     }
 }

@@ -1,16 +1,22 @@
 //! The maps: all state of the programs, each with its bound. What happens when one is full is counted by a
 //! [`table::counters::Drop`]; user space may choose other bounds when it loads the object.
 
+use table::atomic::Relaxed;
+
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use table::counters::Counters;
 use table::cover::Cover;
 use table::fold::StreamFold;
-use table::hot::{HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX};
+use table::hot::{
+    HOT_CALLS as HOT_CALLS_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX,
+};
 use table::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
+use table::ordinal::{Counted, ORDINALS as ORDINALS_MAX, Ordinals};
 use table::record::{
-    Caller, EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey, ThreadFold,
+    Caller, Calls, EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey,
+    ThreadFold,
 };
 
 /// What user space decided; one entry.
@@ -66,6 +72,14 @@ pub static THREADS: HashMap<u32, ThreadFold> = HashMap::with_max_entries(32768, 
 /// Threads that make calls which are told, by thread id.
 #[map]
 pub static CALLERS: HashMap<u32, Caller> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
+
+/// Their calls, beside those entries. A place taken by another: the thread's calls are in its entry.
+#[map]
+pub static HOT_CALLS: Array<Calls> = Array::with_max_entries(HOT_CALLS_MAX, 0);
+
+/// How often handles were passed to calls that are counted.
+#[map]
+pub static ORDINALS: Array<Ordinals> = Array::with_max_entries(ORDINALS_MAX, 0);
 
 /// Records on their way to user space. Full: the record is dropped and counted.
 #[map]
@@ -159,6 +173,43 @@ macro_rules! own_or_new {
 
 own_or_new!(thread, THREADS, NEW_THREAD, ThreadFold);
 own_or_new!(caller, CALLERS, NEW_CALLER, Caller);
+
+/// The calls of a thread that has a place for them.
+#[inline(always)]
+pub fn hot_calls(pid: u32, tid: u32) -> Option<&'static mut Calls> {
+    let calls = HOT_CALLS.get_ptr_mut(Calls::place(tid))?;
+    // SAFETY: only the thread that owns a place changes it. Lives as long as above.
+    unsafe { ((*calls).owner.load(Relaxed) == Calls::owner(pid, tid)).then_some(&mut *calls) }
+}
+
+/// The calls of a thread that may never have made any; `None` where there is no room for another thread.
+#[inline(always)]
+pub fn new_calls(pid: u32, tid: u32, start_ns: u64) -> Option<&'static mut Calls> {
+    let owner = Calls::owner(pid, tid);
+    let in_entry = &mut caller(tid)?.calls;
+    // What is under way there must end there.
+    if in_entry.owner.load(Relaxed) == owner {
+        return Some(in_entry);
+    }
+    in_entry.begin(start_ns);
+    let place = HOT_CALLS.get_ptr_mut(Calls::place(tid))?;
+    // SAFETY: as above.
+    let calls = match unsafe { &*place }.claim(owner) {
+        true => unsafe { &mut *place },
+        false => {
+            in_entry.owner.store(owner, Relaxed);
+            in_entry
+        }
+    };
+    calls.begin(start_ns);
+    Some(calls)
+}
+
+/// The place of a handle that is counted.
+#[inline(always)]
+pub fn ordinal(of: Counted) -> Option<&'static Ordinals> {
+    ORDINALS.get(of.place())
+}
 
 /// This CPU's counters.
 #[inline(always)]

@@ -8,8 +8,10 @@ use table::counters::{Counters, Drop};
 use table::hot::HotProcess;
 use table::record::{ActiveStream, FRAMES, Kind, ProcessFold, ROWS, StreamKey};
 
+use crate::enter::active_key;
 use crate::maps::{FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
 use crate::regs::Regs;
+use crate::stream::found;
 use crate::task::{Task, process_start_ns, settings};
 use crate::{emit, maps};
 
@@ -191,15 +193,31 @@ pub fn remember(process: &ProcessFold, key: &StreamKey) {
     }
     for place in &process.active {
         if place.taken.load(Relaxed) == 0 {
-            place.stream.store(key.stream, Relaxed);
-            place.tid.store(u64::from(key.tid), Relaxed);
-            place.taken.store(1, Relaxed);
-            return;
+            return take_place(place, key);
+        }
+    }
+    for place in &process.active {
+        if is_idle(key.pid, place) {
+            return take_place(place, key);
         }
     }
     if let Some(counters) = maps::counters() {
         counters.unclosed_streams.fetch_add(1, Relaxed);
     }
+}
+
+#[inline(always)]
+fn take_place(place: &ActiveStream, key: &StreamKey) {
+    place.stream.store(key.stream, Relaxed);
+    place.tid.store(u64::from(key.tid), Relaxed);
+    place.taken.store(1, Relaxed);
+}
+
+/// True where the stream of this place has no open work.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn is_idle(pid: u32, place: &ActiveStream) -> bool {
+    !found(&active_key(pid, place)).is_some_and(|stream| stream.has_open_work())
 }
 
 #[inline(always)]

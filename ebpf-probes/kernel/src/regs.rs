@@ -63,9 +63,10 @@ pub fn read_user_into(address: u64, into: &mut u64) {
 #[inline(always)]
 fn forget_beyond(cookie: Cookie, arguments: &mut [u64; ARGUMENTS]) {
     let count = cookie.arguments();
-    for at in 0..ARGUMENTS {
+    for (at, argument) in arguments.iter_mut().enumerate() {
         if at as u64 >= count {
-            arguments[at] = 0;
+            // SAFETY: a reference. Volatile: else it becomes a call of memset.
+            unsafe { core::ptr::from_mut(argument).write_volatile(0) };
         }
     }
 }
@@ -107,17 +108,16 @@ mod arch {
         pub fn read_told(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
             let r = self.get();
             (into[0], into[1]) = (r.rdi, r.rsi);
-            (into[6], into[7]) = (0, 0);
             if cookie.has_struct_by_value() {
                 into[2] = self.first_stack_argument();
                 (into[3], into[4], into[5]) = (r.rdx, r.rcx, r.r8);
             } else {
                 (into[2], into[3], into[4], into[5]) = (r.rdx, r.rcx, r.r8, r.r9);
-                if cookie.arguments() > 6 {
-                    super::read_user_into(self.first_stack_argument(), &mut into[6]);
-                }
-                if cookie.arguments() > 7 {
-                    super::read_user_into(self.first_stack_argument().wrapping_add(8), &mut into[7]);
+                let on_stack = self.first_stack_argument();
+                match cookie.arguments() {
+                    0..=6 => {}
+                    7 => into[6] = super::read_user(on_stack).unwrap_or(0),
+                    _ => [into[6], into[7]] = super::read_user(on_stack).unwrap_or([0; 2]),
                 }
             }
             super::forget_beyond(cookie, into);

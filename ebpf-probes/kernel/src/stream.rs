@@ -117,11 +117,23 @@ impl Stream<'_> {
         self.fold.closes(cut)
     }
 
+    /// True where the cut is of this stream, and not of one that had its handle.
+    #[inline(always)]
+    pub fn is_at(&self, cut: &Cut) -> bool {
+        self.fold.is_at(cut)
+    }
+
     /// [`StreamFold::has_open_work`].
     #[inline(always)]
     pub fn has_open_work(&self) -> bool {
         self.absorb();
         self.fold.has_open_work()
+    }
+
+    /// [`StreamFold::is_blocking`].
+    #[inline(always)]
+    pub fn is_blocking(&self) -> bool {
+        self.fold.is_blocking(self.key)
     }
 
     /// [`StreamFold::enqueued_by`].

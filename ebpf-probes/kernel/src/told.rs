@@ -3,17 +3,23 @@
 //! The row says how many arguments there are, behind which of them how much is read, and when; which functions these
 //! are the programs do not know. They share nothing with `enter` and `leave` but the processes and the account, so that
 //! calls which the library makes of others are seen there as before.
+//!
+//! Cost of a call that moves data: the record is written at the entry where it waits for the return, and copied to the
+//! ring as it lies. Two pids, two clocks, a read of the stack and the ring: no look-up ([`table::hot`]). As in
+//! [`crate::launch`], user space puts the cookie in as a constant where it can.
 
 use table::atomic::Relaxed;
 
 use aya_ebpf::EbpfContext as _;
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use table::counters::{Counters, Drop};
+use table::counters::Drop;
+use table::ordinal::Counted;
 use table::record::{
-    ARGUMENTS, Caller, FRAMES, Kind, LOOKS, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, OUTS, ToldFrame,
-    ToldRecord,
+    ARGUMENTS, Caller, Calls, FRAMES, Kind, LOOKS, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN,
+    OUTS, ROWS, ToldFrame, ToldRecord,
 };
 use table::{Cookie, Memory, Slot};
 
@@ -29,56 +35,104 @@ pub fn enter(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let task = Task::current();
-    if !process::is_traced(&task) {
-        return None;
+    if cookie.is_operation()
+        && let Some(process) = process::hot(task.pid)
+        && let Some(calls) = maps::hot_calls(task.pid, task.tid).filter(|calls| calls.depth == 0)
+    {
+        process.calls[cookie.id() as usize & (ROWS - 1)].fetch_add(1, Relaxed);
+        calls.depth = 1;
+        let start_ns = calls.start_ns;
+        fill(cookie, &Regs::new(ctx.regs), &task, start_ns, &mut calls.frames[0]);
+        return Some(());
     }
-    let (regs, counters) = (Regs::new(ctx.regs), maps::counters()?);
-    let sp = regs.entry_sp();
-    let Some(caller) = maps::caller(task.tid) else {
-        process::count_hit(&task, cookie.id());
-        counters.dropped[Drop::ThreadsFull as usize].fetch_add(1, Relaxed);
-        return None;
+    enter_any(cookie, ctx.regs)
+}
+
+/// What is known of the call when it begins; its beginning last.
+#[inline(always)]
+fn fill(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, frame: &mut ToldFrame) {
+    (frame.cookie, frame.sp) = (cookie.0, regs.entry_sp());
+    let told = &mut frame.told;
+    regs.read_told(cookie, &mut told.arguments);
+    (told.out, told.ordinal, told.entry_bytes, told.exit_bytes) = (0, NOT_SEEN, 0, 0);
+    emit::fill_header(&mut told.header, Kind::Told, cookie.id(), task, start_ns, now_ns(), 0);
+}
+
+// Out of line is what is rare: the stack of what is not stays below 64 bytes (see `crate::launch`).
+
+/// Any call, of any thread.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
+    let (task, regs) = (Task::current(), Regs::new(raw));
+    let calls = match maps::hot_calls(task.pid, task.tid) {
+        Some(calls) => calls,
+        None => calls_of(task.pid, task.tid, cookie.id())?,
     };
-    if caller.pid != u64::from(task.pid) {
-        let process = process::find(&task)?;
-        process::set_tells(process, task.pid);
-        (caller.pid, caller.start_ns) = (u64::from(task.pid), process.start_ns.load(Relaxed));
-    }
-    forget_left(caller, sp, counters);
-    let depth = caller.depth as usize;
-    if depth > 0 && cookie.is_operation() && Cookie(frame_at(caller, depth - 1).cookie).is_operation() {
-        counters.suppressed.fetch_add(1, Relaxed);
+    forget_left(calls, regs.entry_sp());
+    let depth = calls.depth as usize;
+    if depth > 0 && cookie.is_operation() && Cookie(frame_at(calls, depth - 1).cookie).is_operation() {
+        maps::counters()?.suppressed.fetch_add(1, Relaxed);
         return None;
     }
     process::count_hit(&task, cookie.id());
     if depth >= FRAMES {
-        counters.dropped[Drop::TooDeep as usize].fetch_add(1, Relaxed);
-        return None;
+        return count_drop(Drop::TooDeep);
     }
-    caller.depth += 1;
-    let frame = &mut caller.frames[depth & (FRAMES - 1)];
-    regs.read_told(cookie, &mut frame.arguments);
-    (frame.cookie, frame.sp) = (cookie.0, sp);
-    frame.entry_bytes = read_at_entry(cookie, frame);
-    frame.entry_ns = now_ns();
+    calls.depth += 1;
+    let start_ns = calls.start_ns;
+    let frame = &mut calls.frames[depth & (FRAMES - 1)];
+    fill(cookie, &regs, &task, start_ns, frame);
+    if !cookie.is_operation() {
+        let told = &mut frame.told;
+        told.entry_bytes = read_at_entry(cookie, &task, depth, &told.arguments);
+        end_handle(cookie, &task, start_ns, &told.arguments);
+        told.header.entry_ns = now_ns();
+    }
     Some(())
 }
 
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_drop(reason: Drop) -> Option<()> {
+    maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
+    None
+}
+
+/// The calls of a thread without a place of its own, which may be its first; `None`, counted, where it is not traced
+/// or there is no room.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn calls_of(pid: u32, tid: u32, row: u16) -> Option<&'static mut Calls> {
+    let task = Task { pid, tid };
+    if !process::is_traced(&task) {
+        return None;
+    }
+    let process = process::find(&task)?;
+    process::set_tells(process, pid);
+    let calls = maps::new_calls(pid, tid, process.start_ns.load(Relaxed));
+    if calls.is_none() {
+        process::count_hit(&task, row);
+        let _ = count_drop(Drop::ThreadsFull);
+    }
+    calls
+}
+
 #[inline(always)]
-fn frame_at(caller: &Caller, at: usize) -> &ToldFrame {
-    &caller.frames[at & (FRAMES - 1)]
+fn frame_at(calls: &Calls, at: usize) -> &ToldFrame {
+    &calls.frames[at & (FRAMES - 1)]
 }
 
 /// The stack grows down: a caller's frame lies above. One at or below was left without a return.
 #[inline(always)]
-fn forget_left(caller: &mut Caller, sp: u64, counters: &Counters) {
+fn forget_left(calls: &mut Calls, sp: u64) {
     for _ in 0..FRAMES {
-        let depth = caller.depth as usize;
-        if depth == 0 || depth > FRAMES || frame_at(caller, depth - 1).sp > sp {
+        let depth = calls.depth as usize;
+        if depth == 0 || depth > FRAMES || frame_at(calls, depth - 1).sp > sp {
             break;
         }
-        caller.depth -= 1;
-        counters.dropped[Drop::Abandoned as usize].fetch_add(1, Relaxed);
+        calls.depth -= 1;
+        let _ = count_drop(Drop::Abandoned);
     }
 }
 
@@ -97,19 +151,40 @@ fn bytes(what: Memory, cookie: Cookie, arguments: &[u64; ARGUMENTS]) -> u64 {
     what.bytes(if count > i32::MAX as u32 { 0 } else { u64::from(count) })
 }
 
-/// Reads what the row wants behind an argument into the frame; how much that was.
+/// Reads what the row wants behind an argument; how much that was.
 #[inline(always)]
-fn read_at_entry(cookie: Cookie, frame: &mut ToldFrame) -> u64 {
+fn read_at_entry(cookie: Cookie, task: &Task, depth: usize, arguments: &[u64; ARGUMENTS]) -> u32 {
     let wanted = cookie.told_at_entry();
-    let bytes = bytes(wanted.what, cookie, &frame.arguments);
+    let bytes = bytes(wanted.what, cookie, arguments);
     if bytes == 0 || bytes > MEMORY_AT_ENTRY as u64 {
         return 0;
     }
-    let from = argument(&frame.arguments, wanted.slot);
-    // SAFETY: the frame has room for that many bytes; the helper checks the address itself.
-    let failed =
-        unsafe { bpf_probe_read_user(frame.memory.as_mut_ptr().cast(), bytes as u32, from as *const _) };
-    if failed == 0 { bytes } else { 0 }
+    let Some(caller) = own_entry(task.tid) else { return 0 };
+    let memory = &mut caller.memory[depth & (FRAMES - 1)];
+    let from = argument(arguments, wanted.slot);
+    // SAFETY: there is room for that many bytes; the helper checks the address itself.
+    let failed = unsafe { bpf_probe_read_user(memory.as_mut_ptr().cast(), bytes as u32, from as *const _) };
+    if failed == 0 { bytes as u32 } else { 0 }
+}
+
+/// The thread's entry, which holds what was read for it.
+#[inline(always)]
+fn own_entry(tid: u32) -> Option<&'static mut Caller> {
+    // SAFETY: only the thread itself changes its entry, and it runs this program now.
+    CALLERS.get_ptr_mut(&tid).map(|caller| unsafe { &mut *caller })
+}
+
+/// The row ends a handle: the next of its address is counted anew. Now, since the address is free before the return.
+#[inline(always)]
+fn end_handle(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGUMENTS]) {
+    let slot = cookie.told_ends();
+    if slot == Slot::NONE {
+        return;
+    }
+    let counted = Counted::new(task.pid, start_ns, argument(arguments, slot));
+    if let Some(place) = maps::ordinal(counted) {
+        place.end(counted);
+    }
 }
 
 /// The return program.
@@ -117,184 +192,229 @@ fn read_at_entry(cookie: Cookie, frame: &mut ToldFrame) -> u64 {
 pub fn leave(ctx: &RetProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
-    let task = Task::current();
-    let counters = maps::counters()?;
-    counters.returns.fetch_add(1, Relaxed);
-    let regs = Regs::new(ctx.regs);
-    let Some(caller) = CALLERS.get_ptr_mut(&task.tid) else { return count_unmatched(&task, counters) };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    let caller = unsafe { &mut *caller };
-    let Some(at) = pop(caller, cookie, regs.entry_sp_of_return(), counters) else {
-        // An operation within another has no frame.
-        let is_suppressed = cookie.is_operation() && caller.depth != 0;
-        return if is_suppressed { None } else { count_unmatched(&task, counters) };
-    };
-    let now_ns = now_ns();
-    let result = regs.return_value() as u32;
-    let is_long = cookie.is_told_at_length() || (cookie.tells_written() && caller.waiting != 0);
-    let call = Call { cookie, task, frame: frame_at(caller, at), start_ns: caller.start_ns, result, now_ns };
-    let told = if is_long { call.tell_at_length() } else { call.tell() };
-    let Some(unwritten) = told else {
-        counters.dropped[Drop::RingFull as usize].fetch_add(1, Relaxed);
-        return None;
-    };
-    counters.delivered.fetch_add(1, Relaxed);
-    counters.records.fetch_add(1, Relaxed);
-    if unwritten != 0 {
-        caller.outs[caller.waiting as usize & (OUTS - 1)] = unwritten;
-        caller.waiting += 1;
-        caller.looks = 0;
+    let (task, regs) = (Task::current(), Regs::new(ctx.regs));
+    if cookie.is_operation()
+        && let Some(calls) = maps::hot_calls(task.pid, task.tid).filter(|calls| calls.depth == 1)
+        && calls.frames[0].sp == regs.entry_sp_of_return()
+        && calls.frames[0].cookie == cookie.0
+    {
+        calls.depth = 0;
+        end(cookie, &regs, &task, calls.start_ns, &mut calls.frames[0].told);
+        return tell(&calls.frames[0].told);
     }
+    leave_any(cookie, ctx.regs)
+}
+
+/// What is known of the call when it has ended; its end first.
+#[inline(always)]
+fn end(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, told: &mut ToldRecord) {
+    told.header.duration_ns = now_ns().wrapping_sub(told.header.entry_ns);
+    (told.result, told.device) = (regs.return_value() as u32, -1);
+    if cookie.told_counted() != Slot::NONE && is_taken_on(told.result) {
+        told.ordinal = ordinal(cookie, task, start_ns, &told.arguments);
+    }
+}
+
+/// Any return, on any thread.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn leave_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
+    let (task, regs) = (Task::current(), Regs::new(raw));
+    let calls = match maps::hot_calls(task.pid, task.tid) {
+        Some(calls) => calls,
+        None => match own_entry(task.tid) {
+            Some(caller) => &mut caller.calls,
+            None => return count_unseen(task.pid, task.tid),
+        },
+    };
+    let Some(at) = pop(calls, cookie, regs.entry_sp_of_return()) else {
+        // An operation within another has no frame.
+        let is_suppressed = cookie.is_operation() && calls.depth != 0;
+        return if is_suppressed { count_return() } else { count_unseen(task.pid, task.tid) };
+    };
+    let start_ns = calls.start_ns;
+    let told = &mut calls.frames[at & (FRAMES - 1)].told;
+    end(cookie, &regs, &task, start_ns, told);
+    if cookie.is_operation() { tell(told) } else { tell_more(cookie, calls, at) }
+}
+
+/// The library took the call on: 0, or 7, in progress.
+#[inline(always)]
+fn is_taken_on(result: u32) -> bool {
+    result == 0 || result == 7
+}
+
+#[inline(always)]
+fn ordinal(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGUMENTS]) -> u64 {
+    let counted = Counted::new(task.pid, start_ns, argument(arguments, cookie.told_counted()));
+    maps::ordinal(counted).map_or(NOT_SEEN, |place| place.take(counted))
+}
+
+/// The record as it lies.
+#[inline(always)]
+fn tell(told: &ToldRecord) -> Option<()> {
+    match RING.output::<ToldRecord>(told, emit::QUIET) {
+        Ok(()) => maps::counters()?.told.fetch_add(1, Relaxed),
+        Err(_) => return count_full(),
+    };
     Some(())
 }
 
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_full() -> Option<()> {
+    let _ = count_return();
+    count_drop(Drop::RingFull)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_return() -> Option<()> {
+    maps::counters()?.returns.fetch_add(1, Relaxed);
+    None
+}
+
 /// A return that has no entry: not of a process that is not traced.
-#[inline(always)]
-fn count_unmatched(task: &Task, counters: &Counters) -> Option<()> {
-    process::find(task)?;
-    counters.unmatched.fetch_add(1, Relaxed);
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count_unseen(pid: u32, tid: u32) -> Option<()> {
+    let _ = count_return();
+    process::find(&Task { pid, tid })?;
+    maps::counters()?.unmatched.fetch_add(1, Relaxed);
     None
 }
 
 /// Takes the call's frame off the stack, and with it those left above it without a return. Where it was; it stays
 /// there until the thread's next call.
 #[inline(always)]
-fn pop(caller: &mut Caller, cookie: Cookie, sp: u64, counters: &Counters) -> Option<usize> {
+fn pop(calls: &mut Calls, cookie: Cookie, sp: u64) -> Option<usize> {
     for _ in 0..FRAMES {
-        let depth = caller.depth as usize;
+        let depth = calls.depth as usize;
         if depth == 0 || depth > FRAMES {
             return None;
         }
-        let top = frame_at(caller, depth - 1);
+        let top = frame_at(calls, depth - 1);
         let (is_above, is_it) = (top.sp > sp, top.sp == sp && top.cookie == cookie.0);
         if is_above {
             return None;
         }
-        caller.depth -= 1;
+        calls.depth -= 1;
         if is_it {
             return Some(depth - 1);
         }
-        counters.dropped[Drop::Abandoned as usize].fetch_add(1, Relaxed);
+        let _ = count_drop(Drop::Abandoned);
     }
     None
 }
 
-/// A call that has returned.
-struct Call<'a> {
-    cookie: Cookie,
-    task: Task,
-    frame: &'a ToldFrame,
-    start_ns: u64,
-    result: u32,
-    now_ns: u64,
+/// The return of a call that does not move data: what it wrote is read, too.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn tell_more(cookie: Cookie, calls: &mut Calls, at: usize) -> Option<()> {
+    let tid = Task::current().tid;
+    let told = &mut calls.frames[at & (FRAMES - 1)].told;
+    told.device = device(tid);
+    let is_long = cookie.is_told_at_length() || (cookie.tells_written() && calls.waiting != 0);
+    let handle = match is_long {
+        true => tell_at_length(cookie, calls, at, tid)?,
+        false => {
+            // The amount is told apart here rather than computed: a constant is what the helper is happy with.
+            told.exit_bytes = match cookie.told_at_exit().what {
+                Memory::Int => read_out(cookie, told, 4),
+                Memory::Word => read_out(cookie, told, 8),
+                _ => 0,
+            };
+            tell(told)?;
+            told.out
+        }
+    };
+    let told = &calls.frames[at & (FRAMES - 1)].told;
+    let unwritten = unwritten(cookie, told, handle);
+    if unwritten != 0 {
+        calls.outs[calls.waiting as usize & (OUTS - 1)] = unwritten;
+        calls.waiting += 1;
+        calls.looks = 0;
+    }
+    Some(())
 }
 
-impl Call<'_> {
-    /// The short record; `None` where the ring is full. Where the call will have written what it had not, or 0.
-    #[inline(always)]
-    fn tell(&self) -> Option<u64> {
-        let mut entry = RING.reserve::<ToldRecord>(0)?;
-        // SAFETY: the ring's memory is ours until submitted, large enough and aligned; every field is written below.
-        let out = unsafe { &mut *entry.as_mut_ptr() };
-        self.fill(out, Kind::Told);
-        out.out = 0;
-        // The amount is told apart here rather than computed: a constant is what the helper is happy with.
-        out.exit_bytes = match self.cookie.told_at_exit().what {
-            Memory::Int => self.read_out(&mut out.out, 4),
-            Memory::Word => self.read_out(&mut out.out, 8),
-            _ => 0,
-        };
-        let unwritten = self.unwritten(out.exit_bytes, out.out);
-        entry.submit(emit::QUIET);
-        Some(unwritten)
+/// The address of a handle that was not written yet, though the call was taken on; or 0.
+#[inline(always)]
+fn unwritten(cookie: Cookie, told: &ToldRecord, handle: u64) -> u64 {
+    let wanted = cookie.told_at_exit();
+    let is_open = wanted.what as u8 == Memory::Word as u8 && told.exit_bytes == 8 && handle == 0;
+    match is_open && is_taken_on(told.result) {
+        true => argument(&told.arguments, wanted.slot) & !7,
+        false => 0,
     }
+}
 
-    /// The address of a handle that was not written yet, though the call was taken on (0, or 7: in progress).
-    #[inline(always)]
-    fn unwritten(&self, bytes: u32, handle: u64) -> u64 {
-        let wanted = self.cookie.told_at_exit();
-        let is_open = wanted.what as u8 == Memory::Word as u8 && bytes == 8 && handle == 0;
-        match is_open && (self.result == 0 || self.result == 7) {
-            true => argument(&self.frame.arguments, wanted.slot) & !7,
-            false => 0,
-        }
-    }
+#[inline(always)]
+fn read_out(cookie: Cookie, told: &mut ToldRecord, bytes: u32) -> u32 {
+    let from = argument(&told.arguments, cookie.told_at_exit().slot);
+    let into = core::ptr::from_mut(&mut told.out).cast();
+    // SAFETY: there is room for that many bytes; the helper checks the address itself.
+    let failed = unsafe { bpf_probe_read_user(into, bytes, from as *const _) };
+    if failed == 0 { bytes } else { 0 }
+}
 
-    #[inline(always)]
-    fn read_out(&self, into: &mut u64, bytes: u32) -> u32 {
-        let from = argument(&self.frame.arguments, self.cookie.told_at_exit().slot);
-        // SAFETY: `into` has room for that many bytes; the helper checks the address itself.
-        let failed =
-            unsafe { bpf_probe_read_user(core::ptr::from_mut(into).cast(), bytes, from as *const _) };
-        if failed == 0 { bytes } else { 0 }
+/// The long record. The first word that was read at the return; `None` where the ring is full.
+#[inline(always)]
+fn tell_at_length(cookie: Cookie, calls: &mut Calls, at: usize, tid: u32) -> Option<u64> {
+    let caller = own_entry(tid)?;
+    let Some(mut entry) = RING.reserve::<LongRecord>(0) else {
+        let _ = count_full();
+        return None;
+    };
+    // SAFETY: the ring's memory is ours until submitted, large enough and aligned; every field is written below. What
+    // the two lists do not use is what the ring held before: user space reads their bytes.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    // SAFETY: both have this size, and the entry is readable.
+    unsafe {
+        let from = caller.memory[at & (FRAMES - 1)].as_ptr().cast();
+        bpf_probe_read_kernel(out.entry.as_mut_ptr().cast(), MEMORY_AT_ENTRY as u32, from);
     }
+    let exit_bytes = match cookie.tells_written() {
+        true => read_written(calls, out),
+        false => read_at_return(cookie, &frame_at(calls, at).told.arguments, out),
+    };
+    let (first, told) = (out.exit[0], &mut calls.frames[at & (FRAMES - 1)].told);
+    told.exit_bytes = exit_bytes;
+    out.told = *told;
+    out.told.header.kind = Kind::ToldAtLength as u16;
+    entry.submit(emit::QUIET);
+    maps::counters()?.told.fetch_add(1, Relaxed);
+    Some(first)
+}
 
-    /// The long record; else as above.
-    #[inline(always)]
-    fn tell_at_length(&self) -> Option<u64> {
-        let mut entry = RING.reserve::<LongRecord>(0)?;
-        // SAFETY: as above. What the two lists do not use is what the ring held before: user space reads their bytes.
-        let out = unsafe { &mut *entry.as_mut_ptr() };
-        self.fill(&mut out.told, Kind::ToldAtLength);
-        out.told.out = 0;
-        // SAFETY: both have this size, and the frame is readable.
-        unsafe {
-            let from = self.frame.memory.as_ptr().cast();
-            bpf_probe_read_kernel(out.entry.as_mut_ptr().cast(), MEMORY_AT_ENTRY as u32, from);
-        }
-        let wanted = self.cookie.told_at_exit();
-        let bytes = bytes(wanted.what, self.cookie, &self.frame.arguments);
-        if self.cookie.tells_written() {
-            out.told.exit_bytes = tell_written(self.task.tid, out);
-        } else if bytes > 0 && bytes <= MEMORY_AT_EXIT as u64 {
-            let from = argument(&self.frame.arguments, wanted.slot);
-            // SAFETY: the record has room for that many bytes; the helper checks the address itself.
-            let failed =
-                unsafe { bpf_probe_read_user(out.exit.as_mut_ptr().cast(), bytes as u32, from as *const _) };
-            out.told.exit_bytes = if failed == 0 { bytes as u32 } else { 0 };
-        }
-        let unwritten = self.unwritten(out.told.exit_bytes, out.exit[0]);
-        entry.submit(emit::QUIET);
-        Some(unwritten)
+/// Reads what the row wants behind an argument; how much that was.
+#[inline(always)]
+fn read_at_return(cookie: Cookie, arguments: &[u64; ARGUMENTS], out: &mut LongRecord) -> u32 {
+    let wanted = cookie.told_at_exit();
+    let bytes = bytes(wanted.what, cookie, arguments);
+    if bytes == 0 || bytes > MEMORY_AT_EXIT as u64 {
+        return 0;
     }
-
-    #[inline(always)]
-    fn fill(&self, out: &mut ToldRecord, kind: Kind) {
-        let (task, entry_ns) = (&self.task, self.frame.entry_ns);
-        emit::fill_header(
-            &mut out.header,
-            kind,
-            self.cookie.id(),
-            task,
-            self.start_ns,
-            entry_ns,
-            self.now_ns,
-        );
-        out.result = self.result;
-        out.device = if self.cookie.is_operation() { -1 } else { device(task.tid) };
-        out.arguments = self.frame.arguments;
-        out.entry_bytes = self.frame.entry_bytes as u32;
-        out.exit_bytes = 0;
-    }
+    let from = argument(arguments, wanted.slot);
+    // SAFETY: the record has room for that many bytes; the helper checks the address itself.
+    let failed = unsafe { bpf_probe_read_user(out.exit.as_mut_ptr().cast(), bytes as u32, from as *const _) };
+    if failed == 0 { bytes as u32 } else { 0 }
 }
 
 /// Pairs of address and handle of what earlier calls have written by now; their bytes.
 #[inline(always)]
-fn tell_written(tid: u32, out: &mut LongRecord) -> u32 {
-    let Some(caller) = CALLERS.get_ptr_mut(&tid) else { return 0 };
-    // SAFETY: only the thread itself changes its entry, and it runs this program now.
-    let caller = unsafe { &mut *caller };
+fn read_written(calls: &mut Calls, out: &mut LongRecord) -> u32 {
     for at in 0..OUTS {
-        out.exit[2 * at] = caller.outs[at];
-        read_user_into(caller.outs[at], &mut out.exit[2 * at + 1]);
+        out.exit[2 * at] = calls.outs[at];
+        read_user_into(calls.outs[at], &mut out.exit[2 * at + 1]);
         if out.exit[2 * at + 1] != 0 {
-            caller.outs[at] = 0;
+            calls.outs[at] = 0;
         }
     }
-    caller.looks += 1;
-    if caller.looks >= LOOKS {
-        caller.outs = [0; OUTS];
-        caller.waiting = 0;
+    calls.looks += 1;
+    if calls.looks >= LOOKS {
+        calls.outs = [0; OUTS];
+        calls.waiting = 0;
     }
     16 * OUTS as u32
 }

@@ -134,7 +134,7 @@ pub struct CallLine {
     /// The label of the step it belongs to; empty for none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub phase: Cow<'static, str>,
-    /// The step's number on its stream.
+    /// The step's number in its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
     /// Every argument word, by the C prototype; of sentinel calls alone.
@@ -150,7 +150,7 @@ fn is_zero(value: &u32) -> bool {
 /// A step: what was enqueued on a stream, and the wait that closed it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct StepLine {
-    /// The number the script's `step` gave it, counted per stream; `None` for work outside any `step`.
+    /// The number the script's `step` gave it, counted in its process; `None` for work outside any `step`.
     pub step: Option<u64>,
     /// The label; those of several steps closed at once are joined by `+`.
     pub phase: String,
@@ -158,7 +158,7 @@ pub struct StepLine {
     pub pid: u32,
     /// The thread that closed it.
     pub tid: u32,
-    /// The stream.
+    /// The stream; of a default stream, the thread that it belongs to, shifted left by 32, and 0 for the legacy one.
     pub stream: u64,
     /// Entry of the first call that enqueued its work.
     pub first_ns: u64,

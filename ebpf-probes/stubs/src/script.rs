@@ -12,7 +12,7 @@
 //! graph decode main nodes=300       # captured on the stream and instantiated
 //! thread engine
 //!   repeat 20s                      # or a number of turns
-//!     step decode main              # a label for what is enqueued on the stream from here on
+//!     step decode main              # a label for what the thread enqueues up to the end
 //!       fault slow gpu=4x every=50  # this one is slowed down, and the oracle says so
 //!       burn 300us                  # host work: CPU that is really used
 //!       graphlaunch decode main gpu=20ms host=400us
@@ -27,7 +27,7 @@
 //! | word | arguments and keys | meaning |
 //! |---|---|---|
 //! | `api` | cuda, driver or hip | first line; cuda if there is none |
-//! | `stream` | name | makes one; at the top of the script before the threads start, in a thread when it gets there |
+//! | `stream` | name, `blocking` | makes one, as engines do so that it does not wait for the default stream, or so that it does; at the top of the script before the threads start, in a thread when it gets there |
 //! | `event` | name, `ring=N` | the same; a ring is N events recorded in turn |
 //! | `graph` | name, stream, `nodes=N` | the same, by a capture of N launches |
 //! | `destroy` | name | ends a stream, event or graph |
@@ -40,11 +40,12 @@
 //! | `record` | event, stream | |
 //! | `wait` | stream, event, `back=N` | the stream waits, the host does not |
 //! | `query` | event or stream | |
+//! | `poll` | event or stream, `pause=` | asks again and again until it is done |
 //! | `sync` | `stream` name; `event` name, `back=N`; `device` | waits; `back=1`: for the event recorded before the latest |
 //! | `call` | exported symbol, `stream= object= number= bytes= rows= kind= grid= block=` | any function, as its prototype needs |
 //! | `burn` `sleep` | time | uses CPU; does not |
 //! | `repeat` … `end` | number or time | |
-//! | `step` … `end` | label, stream, `size=0.5x..2x` | labels what is enqueued; scales its grids, bytes and device time |
+//! | `step` … `end` | label, the stream of most of it, `size=0.5x..2x` | labels what this thread enqueues, on whatever stream; scales its grids, bytes and device time |
 //! | `fault` | label, `gpu=3x host=2x` | slows the rest of the step down, and tells the oracle |
 //! | `spin` | time, `threads=N` | so many threads compete with this one for its CPU |
 //! | `define` … `end`, `use` | name | a piece of script under a name; `use` puts it in |
@@ -179,8 +180,15 @@ pub enum Times {
 pub enum Action {
     /// A call.
     Call(Box<CallSpec>),
+    /// Asks until the answer is yes, with so much time between the questions, ns.
+    Poll(Box<CallSpec>, Span),
     /// Makes a stream.
-    MakeStream(usize),
+    MakeStream {
+        /// The stream.
+        stream: usize,
+        /// It and the legacy default stream wait for each other.
+        is_blocking: bool,
+    },
     /// Makes an event, or all of a ring.
     MakeEvent(usize),
     /// Makes an executable graph by capture.
@@ -202,12 +210,10 @@ pub enum Action {
     Group(Vec<Statement>),
     /// Does something again and again.
     Repeat(Times, Vec<Statement>),
-    /// A labelled turn of work on a stream.
+    /// A labelled turn of work.
     Step {
         /// The label.
         phase: String,
-        /// The stream.
-        stream: usize,
         /// Thousandths by which the work is larger than written.
         size: Span,
         /// The work.

@@ -2,7 +2,10 @@
 //!
 //! The one idea: a stream's work is cut into segments wherever an event is recorded on it or a `step` begins. A
 //! wait closes the segments up to the one it waits for, and what it closes at once is one step. That is the
-//! definition of a step; this is its plainest implementation, sharing no code with the one under test.
+//! definition of a step; this is its plainest implementation, sharing no code with the one under test. Which
+//! segments of other streams a wait closes besides is told by [`order`].
+
+pub mod order;
 
 use std::collections::VecDeque;
 
@@ -14,7 +17,7 @@ const OPEN_MAX: usize = 4_096;
 /// A step's name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Label {
-    /// Counted per stream, from 0.
+    /// Counted in each process, from 0.
     pub step: u64,
     /// The script's word for it.
     pub phase: String,
@@ -37,36 +40,15 @@ pub struct StreamTruth {
     open: VecDeque<Segment>,
     /// Segments closed so far: the number of the first open one.
     closed: u64,
-    labels: u64,
     lost: u64,
-    is_capturing: bool,
 }
 
 impl StreamTruth {
-    /// A `step` begins: what is enqueued from here on is called so.
-    pub fn label(&mut self, phase: &str) -> u64 {
-        let step = self.labels;
-        self.labels += 1;
-        let segment = self.current(|s| s.label.is_some());
-        segment.label = Some(Label { step, phase: phase.to_string(), fault: String::new() });
-        step
-    }
-
-    /// The step's label gets a fault.
+    /// What is enqueued and not closed gets a fault, where it is of this step.
     pub fn fault(&mut self, step: u64, fault: &str) {
         for label in self.open.iter_mut().filter_map(|s| s.label.as_mut()).filter(|l| l.step == step) {
             label.fault = fault.to_string();
         }
-    }
-
-    /// The label that a call on this stream has now.
-    pub fn labelled(&self) -> Option<&Label> {
-        self.open.back().filter(|s| !s.is_cut)?.label.as_ref()
-    }
-
-    /// From here on calls are captured into a graph, or are not.
-    pub fn set_capturing(&mut self, capturing: bool) {
-        self.is_capturing = capturing;
     }
 
     /// The stream ended: nobody can wait for what is open.
@@ -75,12 +57,11 @@ impl StreamTruth {
         self.open.clear();
     }
 
-    /// Work was enqueued by a call that began at `entry_ns`; captured, it is none.
-    pub fn enqueue(&mut self, work: &Work, entry_ns: u64, tid: u32) {
-        if self.is_capturing {
-            return;
-        }
-        let segment = self.current(|_| false);
+    /// Work of a step, or of none, was enqueued by a call that began at `entry_ns`.
+    pub fn enqueue(&mut self, work: &Work, label: Option<&Label>, entry_ns: u64, tid: u32) {
+        let step = label.map(|l| l.step);
+        let segment = self.current(|s| s.label.as_ref().map(|l| l.step) != step);
+        segment.label = label.cloned();
         segment.first.get_or_insert((entry_ns, tid));
         segment.work.add(work);
     }
@@ -101,11 +82,10 @@ impl StreamTruth {
 
     /// An event is recorded: gives how far a wait for it closes.
     pub fn record(&mut self) -> u64 {
-        if let Some(segment) = self.open.back_mut().filter(|s| s.work.enqueues > 0) {
+        if let Some(segment) = self.open.back_mut() {
             segment.is_cut = true;
         }
-        let idle = self.open.back().is_some_and(|s| !s.is_cut);
-        self.end() - u64::from(idle)
+        self.end()
     }
 
     /// How far a wait for the whole stream closes.
@@ -155,9 +135,13 @@ fn joined<'w>(words: impl Iterator<Item = &'w String>) -> String {
 mod tests {
     use super::*;
 
-    fn launches(truth: &mut StreamTruth, count: u64) {
+    fn label(step: u64, phase: &str) -> Label {
+        Label { step, phase: phase.into(), fault: String::new() }
+    }
+
+    fn launches(truth: &mut StreamTruth, label: &Label, count: u64) {
         for _ in 0..count {
-            truth.enqueue(&Work { enqueues: 1, launches: 1, ..Work::default() }, 10, 1);
+            truth.enqueue(&Work { enqueues: 1, launches: 1, ..Work::default() }, Some(label), 10, 1);
         }
     }
 
@@ -168,11 +152,9 @@ mod tests {
     #[test]
     fn an_event_closes_what_was_enqueued_before_it_was_recorded() {
         let mut truth = StreamTruth::default();
-        truth.label("decode");
-        launches(&mut truth, 3);
+        launches(&mut truth, &label(0, "decode"), 3);
         let event = truth.record();
-        truth.label("prefill");
-        launches(&mut truth, 5);
+        launches(&mut truth, &label(1, "prefill"), 5);
         assert_eq!(closed(&mut truth, event), (Some(0), "decode".into(), 3));
         assert_eq!(closed(&mut truth, event), Default::default(), "closed already");
         let end = truth.end();
@@ -180,25 +162,22 @@ mod tests {
     }
 
     #[test]
-    fn work_behind_a_record_belongs_to_the_next_step() {
+    fn work_behind_a_record_belongs_to_the_next_wait() {
         let mut truth = StreamTruth::default();
-        truth.label("a");
-        launches(&mut truth, 1);
+        launches(&mut truth, &label(0, "a"), 1);
         let event = truth.record();
-        launches(&mut truth, 2);
+        launches(&mut truth, &label(0, "a"), 2);
         assert_eq!(closed(&mut truth, event), (Some(0), "a".into(), 1));
-        truth.label("b");
-        launches(&mut truth, 4);
+        launches(&mut truth, &label(1, "b"), 4);
         let end = truth.end();
-        assert_eq!(closed(&mut truth, end), (Some(1), "b".into(), 6));
+        assert_eq!(closed(&mut truth, end), (Some(0), "a+b".into(), 6));
     }
 
     #[test]
     fn records_that_nobody_waits_for_cut_no_step() {
         let mut truth = StreamTruth::default();
-        truth.label("train");
         for _ in 0..3 {
-            launches(&mut truth, 2);
+            launches(&mut truth, &label(0, "train"), 2);
             truth.record();
         }
         let end = truth.end();
@@ -206,31 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn an_event_closes_labelled_work_that_nobody_recorded() {
-        let mut truth = StreamTruth::default();
-        truth.label("a");
-        launches(&mut truth, 1);
-        truth.label("b");
-        launches(&mut truth, 2);
-        let event = truth.record();
-        truth.label("c");
-        assert_eq!(truth.record(), event, "nothing was enqueued in between");
-        assert_eq!(closed(&mut truth, event), (Some(0), "a+b".into(), 3));
-    }
-
-    #[test]
-    fn a_step_without_work_is_none() {
-        let mut truth = StreamTruth::default();
-        truth.label("idle");
-        let end = truth.end();
-        assert!(truth.close(end).is_none());
-    }
-
-    #[test]
     fn a_program_that_never_waits_loses_the_oldest_and_says_so() {
         let mut truth = StreamTruth::default();
         for _ in 0..OPEN_MAX + 3 {
-            launches(&mut truth, 1);
+            launches(&mut truth, &label(0, "a"), 1);
             truth.record();
         }
         assert_eq!(truth.lost(), 3);

@@ -14,10 +14,12 @@
 //! | bits | field | bits | field |
 //! |---|---|---|---|
 //! | 32-35, 36-38 | slot, amount read at entry | 50 | argument 3 is a struct by value |
-//! | 39-42, 43-45 | slot, amount read at return | 51 | moves data |
-//! | 46-49 | slot of the items of a list | 52-55 | arguments |
+//! | 39-42, 43-45 | slot, amount read at return | 51-54 | slot of the handle that ends |
+//! | 46-49 | slot of the items of a list | 15-18 | slot of the handle it is counted by |
+//! | 26-29 | arguments | 30 | moves data |
 //!
-//! A launch has nothing above bit 31, so that its program can hold the cookie as a constant ([`Cookie::as_constant`]).
+//! Launches and calls that move data have nothing above bit 30, so that their programs can hold the cookie as a constant
+//! ([`Cookie::as_constant`]).
 //! The layout is private to one build of agent and object: both come from this file.
 
 use crate::probe::{Action, Api, Behind, Bytes, Direction, Grid, Memory, Probe, Slot, Told, Way};
@@ -56,16 +58,18 @@ pub mod bytes {
     pub const VOLUME: u64 = 3;
 }
 
-/// The upper half of a row that is told; 0 of others.
+/// What a row that is told has beside the rest; 0 of others.
 const fn told(told: &Told) -> u64 {
-    (told.entry.slot.0 as u64) << 32
+    (told.counted.0 as u64) << 15
+        | (told.arguments as u64) << 26
+        | (told.is_operation as u64) << 30
+        | (told.entry.slot.0 as u64) << 32
         | (told.entry.what as u64) << 36
         | (told.exit.slot.0 as u64) << 39
         | (told.exit.what as u64) << 43
         | (told.count.0 as u64) << 46
         | (told.by_value as u64) << 50
-        | (told.is_operation as u64) << 51
-        | (told.arguments as u64) << 52
+        | (told.ends.0 as u64) << 51
 }
 
 impl Cookie {
@@ -218,13 +222,25 @@ impl Cookie {
     /// Of a row that is told: it moves data.
     #[inline(always)]
     pub const fn is_operation(self) -> bool {
-        field(self.0, 51, 1) == 1
+        field(self.0, 30, 1) == 1
+    }
+
+    /// Of a row that is told: the handle by which it is counted.
+    #[inline(always)]
+    pub const fn told_counted(self) -> Slot {
+        self.stream()
+    }
+
+    /// Of a row that is told: the handle that ends.
+    #[inline(always)]
+    pub const fn told_ends(self) -> Slot {
+        Slot(field(self.0, 51, 4) as u8)
     }
 
     /// Of a row that is told: how many arguments it has.
     #[inline(always)]
     pub const fn arguments(self) -> u64 {
-        field(self.0, 52, 4)
+        field(self.0, 26, 4)
     }
 
     /// Of a row that is told: what it brings along is more than the short record holds.
@@ -241,7 +257,8 @@ impl Cookie {
         field(self.0, 43, 3) == Memory::Written as u64
     }
 
-    /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches do.
+    /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches and of calls that
+    /// move data do.
     pub const fn as_constant(self) -> Option<i32> {
         if self.0 <= i32::MAX as u64 { Some(self.0 as i32) } else { None }
     }
@@ -260,8 +277,9 @@ mod tests {
     use crate::PROBES;
 
     #[test]
-    fn cookies_of_launches_fit_an_instruction() {
-        for probe in PROBES.iter().filter(|p| p.action == Action::Launch) {
+    fn cookies_of_launches_and_of_calls_that_move_data_fit_an_instruction() {
+        let frequent = |p: &&Probe| p.action == Action::Launch || p.wiring.told.is_operation;
+        for probe in PROBES.iter().filter(frequent) {
             let cookie = Cookie::pack(probe, true, true);
             assert_eq!(cookie.as_constant().map(|c| c as u64), Some(cookie.0), "{}", probe.symbol);
         }
@@ -275,7 +293,6 @@ mod tests {
                 let w = &probe.wiring;
                 assert_eq!(c.id(), probe.id, "{}", probe.symbol);
                 assert_eq!(c.action(), probe.action as u8, "{}", probe.symbol);
-                assert_eq!(c.stream(), w.stream, "{}", probe.symbol);
                 assert_eq!(c.grid(), w.grid as u8, "{}", probe.symbol);
                 assert_eq!((c.is_blocking(), c.is_twin()), (w.blocking, twin), "{}", probe.symbol);
                 assert_eq!((c.is_driver(), c.is_timed()), (probe.api == Api::Driver, probe.is_timed()));
@@ -284,9 +301,12 @@ mod tests {
                     assert_eq!(behind, (w.told.entry, w.told.exit, w.told.count), "{}", probe.symbol);
                     let flags = (c.has_struct_by_value(), c.is_operation());
                     assert_eq!(flags, (w.told.by_value, w.told.is_operation), "{}", probe.symbol);
+                    let handles = (c.told_counted(), c.told_ends());
+                    assert_eq!(handles, (w.told.counted, w.told.ends), "{}", probe.symbol);
                     assert_eq!(c.arguments(), u64::from(w.told.arguments), "{}", probe.symbol);
                     continue;
                 }
+                assert_eq!(c.stream(), w.stream, "{}", probe.symbol);
                 assert_eq!(c.handle(), w.handle, "{}", probe.symbol);
                 match w.way {
                     Way::Fixed(d) => assert_eq!((c.is_way_fixed(), c.direction(9)), (true, d)),

@@ -60,6 +60,8 @@ pub struct Counters {
     pub folded: AtomicU64,
     /// Calls whose record, or records, went to the ring.
     pub delivered: AtomicU64,
+    /// The same of calls that were told: each of them is a return and a record, too.
+    pub told: AtomicU64,
     /// Calls whose record was left out on purpose by sampling.
     pub sampled_out: AtomicU64,
     /// Calls lost, by [`Drop`].
@@ -72,9 +74,9 @@ pub struct Counters {
     pub filtered: AtomicU64,
     /// Returns without an entry: the probe came while the call was under way.
     pub unmatched: AtomicU64,
-    /// Records put into the ring.
+    /// Other records put into the ring.
     pub records: AtomicU64,
-    /// Runs of the return program.
+    /// Other runs of the return programs.
     pub returns: AtomicU64,
     /// Event synchronisations whose event's record was not seen.
     pub unknown_events: AtomicU64,

@@ -204,6 +204,8 @@ pub struct StreamFold {
     born_ns: AtomicU64,
     /// 1 while what is enqueued is captured into a graph, 2 while it is by another stream's capture.
     capturing: AtomicU64,
+    /// 1 where it and the legacy default stream wait for each other.
+    blocking: AtomicU64,
     /// 1 where the last step was ended by a thread that polled.
     polled: AtomicU64,
     /// Captures begun on this stream.
@@ -371,6 +373,19 @@ impl StreamFold {
         }
     }
 
+    /// True where the stream, which `key` names, and the legacy default stream wait for each other: made without the flag
+    /// that says not so, or a thread's own default stream.
+    #[inline(always)]
+    pub fn is_blocking(&self, key: &StreamKey) -> bool {
+        self.blocking.load(Relaxed) != 0 || key.is_own_default()
+    }
+
+    /// The stream was made without that flag.
+    #[inline(always)]
+    pub fn set_blocking(&self) {
+        self.blocking.store(1, Relaxed);
+    }
+
     /// True where the stream's last step was ended by a thread that polled.
     #[inline(always)]
     pub fn is_polled(&self) -> bool {
@@ -458,8 +473,13 @@ impl StreamFold {
     /// of two threads that waited for the same work.
     #[inline(always)]
     pub fn closes(&self, cut: &Cut) -> bool {
+        self.is_at(cut) && cut.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
+    }
+
+    /// True where the cut is of this stream, and not of one that had its handle.
+    #[inline(always)]
+    pub fn is_at(&self, cut: &Cut) -> bool {
         cut.born_ns.load(Relaxed) == self.born_ns.load(Relaxed)
-            && cut.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
     }
 
     /// A wait that reaches as far as `cut` is entered.
@@ -479,8 +499,8 @@ impl StreamFold {
         for at in 0..COUNTERS {
             out.work[at] = cut.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
         }
-        if entered.wrapping_sub(cut.work[0].load(Relaxed)) >= out.work[0].wrapping_mul(2) {
-            out.header.flags |= flag::LEADS;
+        if entered > cut.work[0].load(Relaxed) {
+            out.header.flags |= flag::AHEAD;
         }
         self.fill_times(enter, exit, out);
         self.finish(cut, exit);

@@ -14,7 +14,7 @@
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::fold::{Enqueue, mix};
 use crate::histogram::Durations;
-use crate::record::{OperationKey, ROWS, StreamKey};
+use crate::record::{Calls, OUTS, OperationKey, ROWS, StreamKey};
 
 /// Places for streams; a power of two.
 pub const HOT_STREAMS: u32 = 4096;
@@ -22,6 +22,8 @@ pub const HOT_STREAMS: u32 = 4096;
 pub const HOT_PROCESSES: u32 = 512;
 /// Places for durations; a power of two.
 pub const HOT_DURATIONS: u32 = 2048;
+/// Places for [`Calls`] of threads; a power of two.
+pub const HOT_CALLS: u32 = 2048;
 
 const CLAIMING: u64 = u64::MAX;
 
@@ -196,8 +198,38 @@ impl HotDurations {
     }
 }
 
+/// A thread counts in its place for as long as it lives, if the place was free.
+impl Calls {
+    /// Where the thread's place is.
+    #[inline(always)]
+    pub fn place(tid: u32) -> u32 {
+        tid & (HOT_CALLS - 1)
+    }
+
+    /// What the place of this thread begins with.
+    #[inline(always)]
+    pub fn owner(pid: u32, tid: u32) -> u64 {
+        u64::from(pid) << 32 | u64::from(tid)
+    }
+
+    /// Makes the place the thread's, if it is free; false where it is another's. Then only it may go on to
+    /// [`Calls::begin`].
+    #[inline(always)]
+    pub fn claim(&self, owner: u64) -> bool {
+        self.owner.compare_exchange(0, owner, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Nothing is under way yet.
+    #[inline(always)]
+    pub fn begin(&mut self, start_ns: u64) {
+        (self.start_ns, self.depth, self.waiting, self.looks) = (start_ns, 0, 0, 0);
+        self.outs = [0; OUTS];
+    }
+}
+
 const _: () = {
     assert!(size_of::<HotStream>() == 64);
+    assert!(HOT_CALLS.is_power_of_two());
     assert!(
         HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two() && HOT_DURATIONS.is_power_of_two()
     );

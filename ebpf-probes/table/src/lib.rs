@@ -16,6 +16,7 @@ pub mod cover;
 pub mod fold;
 pub mod histogram;
 pub mod hot;
+pub mod ordinal;
 mod probe;
 mod probes;
 pub mod record;
@@ -26,4 +27,4 @@ pub use probe::{
     Action, Api, Behind, Bytes, Direction, Grid, Library, Memory, Probe, Slot, Told, Way, Wiring,
 };
 pub use probes::{PROBES, attach_points, row};
-pub use rules::{NOT_READY, WRONG_THREAD};
+pub use rules::{NON_BLOCKING, NOT_READY, WRONG_THREAD};

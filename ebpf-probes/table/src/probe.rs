@@ -75,6 +75,9 @@ pub enum Action {
     Tell = 19,
     /// The stream waits for the event `handle`: a wait for the stream covers what the event does.
     StreamWait = 20,
+    /// A new stream: `handle` points to where it is written, the bytes are its flags. Bit 0 of them says that it does not
+    /// wait for the legacy default stream, nor that for it.
+    StreamCreate = 21,
 }
 
 /// Where an argument stands: 0 nowhere, n the n-th C argument.
@@ -227,6 +230,10 @@ pub struct Told {
     pub by_value: bool,
     /// Moves data. One that the library makes within another is no call of its own.
     pub is_operation: bool,
+    /// The handle by which calls that the library took on are counted, and their number told.
+    pub counted: Slot,
+    /// The handle that is no longer from here on: the next of this address is counted anew.
+    pub ends: Slot,
 }
 
 impl Told {
@@ -238,6 +245,8 @@ impl Told {
         count: Slot::NONE,
         by_value: false,
         is_operation: false,
+        counted: Slot::NONE,
+        ends: Slot::NONE,
     };
 }
 

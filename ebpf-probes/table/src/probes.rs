@@ -8,7 +8,8 @@
 use crate::Cookie;
 use crate::probe::Action::{
     Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamDestroy, StreamSync, StreamWait, Tell, Time,
+    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait,
+    Tell, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
@@ -88,9 +89,9 @@ pub static PROBES: &[Probe] = &[
     cudart(45, "cudaGraphExecUpdate", Report).handle(1),
     cudart(46, "cudaGraphExecDestroy", Report).handle(1),
     cudart(47, "cudaSetDevice", SetDevice).handle(1),
-    cudart(48, "cudaStreamCreate", Time).handle(1),
-    cudart(49, "cudaStreamCreateWithFlags", Time).handle(1),
-    cudart(50, "cudaStreamCreateWithPriority", Time).handle(1),
+    cudart(48, "cudaStreamCreate", StreamCreate).handle(1),
+    cudart(49, "cudaStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
+    cudart(50, "cudaStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     cudart(51, "cudaStreamDestroy", StreamDestroy).stream(1),
     cudart(52, "cudaEventCreate", Time).handle(1),
     cudart(53, "cudaEventCreateWithFlags", Time).handle(1),
@@ -159,6 +160,8 @@ pub static PROBES: &[Probe] = &[
     cuda(141, "cuStreamDestroy_v2", StreamDestroy).stream(1),
     cuda(142, "cuEventDestroy_v2", EventDestroy).handle(1),
     cuda(143, "cuStreamWaitEvent", StreamWait).twin("cuStreamWaitEvent_ptsz").stream(1).handle(2),
+    cuda(144, "cuStreamCreate", StreamCreate).handle(1).bytes(Arg(2)),
+    cuda(145, "cuStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     // HIP.
     hip(150, "hipLaunchKernel", Launch).twin("hipLaunchKernel_spt").grid(Grid::Dim3).stream(8),
     hip(151, "hipExtLaunchKernel", Launch).grid(Grid::Dim3).stream(8),
@@ -193,26 +196,29 @@ pub static PROBES: &[Probe] = &[
     hip(184, "hipSetDevice", SetDevice).handle(1),
     hip(185, "hipStreamDestroy", StreamDestroy).stream(1),
     hip(186, "hipEventDestroy", EventDestroy).handle(1),
+    hip(187, "hipStreamCreate", StreamCreate).handle(1),
+    hip(188, "hipStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
+    hip(189, "hipStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
     // NCCL and RCCL: operations. The `Config` forms (2.32) take one more argument, which is not told.
-    moves(190, "ncclAllReduce", 7),
-    moves(191, "ncclReduceScatter", 7),
-    moves(192, "ncclAllGather", 6),
-    moves(193, "ncclReduce", 8),
-    moves(194, "ncclBroadcast", 7),
-    moves(195, "ncclBcast", 6),
+    moves(190, "ncclAllReduce", 7).counted(6),
+    moves(191, "ncclReduceScatter", 7).counted(6),
+    moves(192, "ncclAllGather", 6).counted(5),
+    moves(193, "ncclReduce", 8).counted(7),
+    moves(194, "ncclBroadcast", 7).counted(6),
+    moves(195, "ncclBcast", 6).counted(5),
     moves(196, "ncclSend", 6),
     moves(197, "ncclRecv", 6),
-    moves(198, "ncclAlltoAll", 6),
-    moves(199, "ncclGather", 7),
-    moves(200, "ncclScatter", 7),
-    moves(201, "ncclAllReduceConfig", 7),
-    moves(202, "ncclReduceScatterConfig", 7),
-    moves(203, "ncclAllGatherConfig", 6),
-    moves(204, "ncclReduceConfig", 8),
-    moves(205, "ncclBroadcastConfig", 7),
-    moves(206, "ncclAlltoAllConfig", 6),
-    moves(207, "ncclGatherConfig", 7),
-    moves(208, "ncclScatterConfig", 7),
+    moves(198, "ncclAlltoAll", 6).counted(5),
+    moves(199, "ncclGather", 7).counted(6),
+    moves(200, "ncclScatter", 7).counted(6),
+    moves(201, "ncclAllReduceConfig", 7).counted(6),
+    moves(202, "ncclReduceScatterConfig", 7).counted(6),
+    moves(203, "ncclAllGatherConfig", 6).counted(5),
+    moves(204, "ncclReduceConfig", 8).counted(7),
+    moves(205, "ncclBroadcastConfig", 7).counted(6),
+    moves(206, "ncclAlltoAllConfig", 6).counted(5),
+    moves(207, "ncclGatherConfig", 7).counted(6),
+    moves(208, "ncclScatterConfig", 7).counted(6),
     nccl(209, "ncclGroupStart", 0),
     nccl(210, "ncclGroupEnd", 0).exit(0, Memory::Written),
     // NCCL and RCCL: communicators.
@@ -224,8 +230,8 @@ pub static PROBES: &[Probe] = &[
     nccl(217, "ncclCommShrink", 6).count(3).entry(2, Memory::Ints).exit(4, Memory::Word),
     nccl(218, "ncclCommGrow", 6).entry(3, Memory::Id).exit(5, Memory::Word),
     nccl(219, "ncclCommFinalize", 1),
-    nccl(220, "ncclCommDestroy", 1),
-    nccl(221, "ncclCommAbort", 1),
+    nccl(220, "ncclCommDestroy", 1).ends(1),
+    nccl(221, "ncclCommAbort", 1).ends(1),
     nccl(222, "ncclCommCount", 2).exit(2, Memory::Int),
     nccl(223, "ncclCommUserRank", 2).exit(2, Memory::Int),
     nccl(224, "ncclCommCuDevice", 2).exit(2, Memory::Int),
@@ -348,6 +354,16 @@ impl Probe {
         self.wiring.told.by_value = true;
         self
     }
+
+    const fn counted(mut self, slot: u8) -> Probe {
+        self.wiring.told.counted = Slot(slot);
+        self
+    }
+
+    const fn ends(mut self, slot: u8) -> Probe {
+        self.wiring.told.ends = Slot(slot);
+        self
+    }
 }
 
 #[cfg(test)]
@@ -384,6 +400,7 @@ mod tests {
                     | EventSync
                     | EventRecord
                     | EventDestroy
+                    | StreamCreate
                     | StreamWait
                     | GraphLaunch
                     | CaptureEnd
@@ -410,7 +427,7 @@ mod tests {
             assert_eq!(tells, p.library == Library::Nccl, "{}", p.symbol);
             assert!(tells || *t == Told::NOTHING, "{}", p.symbol);
             assert!(usize::from(t.arguments) <= ARGUMENTS, "{}", p.symbol);
-            for slot in [t.entry.slot, t.exit.slot, t.count] {
+            for slot in [t.entry.slot, t.exit.slot, t.count, t.counted, t.ends] {
                 assert!(slot.0 <= t.arguments, "{}", p.symbol);
             }
             assert!(t.entry.what.bytes(u64::MAX) <= MEMORY_AT_ENTRY as u64, "{}", p.symbol);

@@ -5,7 +5,7 @@
 use crate::atomic::{AtomicU64, Relaxed};
 
 use crate::cover::Cover;
-use crate::fold::COUNTERS;
+use crate::fold::{COUNTERS, Cut};
 use crate::histogram::Durations;
 
 /// Rows a process can count: above every id in [`crate::PROBES`].
@@ -61,8 +61,8 @@ pub mod flag {
     pub const UNFINISHED: u32 = 1;
     /// The step's first enqueue was further back than is remembered: `first_ns` is the oldest known.
     pub const FIRST_UNKNOWN: u32 = 2;
-    /// When its closer was entered, twice as much and more was enqueued behind it.
-    pub const LEADS: u32 = 4;
+    /// When its closer was entered, more was enqueued behind it.
+    pub const AHEAD: u32 = 4;
     /// The closer is a query: the thread waited by asking again and again.
     pub const POLLED: u32 = 8;
 }
@@ -144,6 +144,9 @@ pub struct ToldRecord {
     pub exit_bytes: u32,
     /// These, where they are 4 or 8 and the record is not a [`LongRecord`].
     pub out: u64,
+    /// Of a row that is counted: calls with its handle that the library took on before this one, which it did too
+    /// ([`crate::ordinal`]). Else [`NOT_SEEN`].
+    pub ordinal: u64,
 }
 
 /// The same with the memory behind the arguments.
@@ -188,6 +191,24 @@ impl StreamKey {
         let mut key = StreamKey { pid, tid: 0, stream };
         key.settle(tid, is_twin);
         key
+    }
+
+    /// The legacy default stream of this process.
+    #[inline(always)]
+    pub fn legacy(pid: u32) -> StreamKey {
+        StreamKey { pid, tid: 0, stream: 0 }
+    }
+
+    /// True for a legacy default stream.
+    #[inline(always)]
+    pub fn is_legacy(&self) -> bool {
+        self.stream == 0 && self.tid == 0
+    }
+
+    /// True for a thread's own default stream.
+    #[inline(always)]
+    pub fn is_own_default(&self) -> bool {
+        self.stream == 0 && self.tid != 0
     }
 
     /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in place.
@@ -250,6 +271,8 @@ pub struct ProcessFold {
     pub seen: AtomicU64,
     /// 1 once it has made a call that is told: then what orders its streams is reported too.
     pub tells: AtomicU64,
+    /// 1 once it has a stream that waits for its legacy default stream, and that for it.
+    pub blocking: AtomicU64,
     /// Streams with open work, for a device synchronisation; entry 0 of a free place.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
@@ -289,6 +312,8 @@ pub struct ThreadFold {
     pub device: u64,
     /// What it asks again and again.
     pub poll: Poll,
+    /// Another stream's cut, on its way into `cover`.
+    pub scratch: Cut,
     /// The stack pointer of the call that `cover` is for.
     pub covering: u64,
     /// How far the wait under way reaches. A wait within it takes its place: the outer one then has nothing to close.
@@ -362,16 +387,26 @@ pub struct Frame {
     pub lost: AtomicU64,
 }
 
-/// What is known of a thread that makes calls which are told.
+/// A thread that makes calls which are told. Its calls are here, or beside ([`crate::hot::HOT_CALLS`]).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Caller {
-    /// Frames in use.
-    pub depth: u64,
-    /// Its process.
-    pub pid: u64,
+    /// What is known of it.
+    pub calls: Calls,
+    /// [`LongRecord::entry`] of the calls under way.
+    pub memory: [[u64; MEMORY_AT_ENTRY / 8]; FRAMES],
+}
+
+/// What is known of a thread that makes calls which are told.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Calls {
+    /// Its process above its thread id; 0 where nobody's.
+    pub owner: AtomicU64,
     /// When its process began, CLOCK_BOOTTIME ns.
     pub start_ns: u64,
+    /// Frames in use.
+    pub depth: u64,
     /// Addresses put into `outs` since it was empty.
     pub waiting: u64,
     /// Ends of groups since the last of them was.
@@ -396,14 +431,8 @@ pub struct ToldFrame {
     pub cookie: u64,
     /// The stack pointer at entry: tells this call from another of the same row.
     pub sp: u64,
-    /// When it began.
-    pub entry_ns: u64,
-    /// [`ToldRecord::entry_bytes`].
-    pub entry_bytes: u64,
-    /// [`ToldRecord::arguments`].
-    pub arguments: [u64; ARGUMENTS],
-    /// [`LongRecord::entry`].
-    pub memory: [u64; MEMORY_AT_ENTRY / 8],
+    /// What will be told, as far as it is known.
+    pub told: ToldRecord,
 }
 
 /// What user space tells the programs once, before they are attached.
@@ -431,8 +460,8 @@ const _: () = {
     assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
     assert!(size_of::<CallRecord>() == 72);
     assert!(size_of::<ProcessRecord>() == 56);
-    assert!(size_of::<ToldRecord>() == 128);
-    assert!(size_of::<LongRecord>() == 128 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
+    assert!(size_of::<ToldRecord>() == 136);
+    assert!(size_of::<LongRecord>() == 136 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
     assert!(size_of::<StreamKey>() == 16);
 };
 

@@ -12,6 +12,10 @@ pub const NOT_READY: u32 = 600;
 /// the capture goes on.
 pub const WRONG_THREAD: u32 = 908;
 
+/// `cudaStreamNonBlocking`, `CU_STREAM_NON_BLOCKING` and `hipStreamNonBlocking`: the stream does not wait for the legacy
+/// default stream, nor that for it.
+pub const NON_BLOCKING: u64 = 1;
+
 /// A set of actions: a bit each, by their numbers.
 #[derive(Clone, Copy)]
 struct Set(u32);
@@ -25,10 +29,15 @@ const REPORTED: Set = Set::of(&[
     Action::Report,
     Action::Create,
 ]);
-const WRITING: Set = Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd]);
+const WRITING: Set = Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd, Action::StreamCreate]);
 
-const CHANGING: Set =
-    Set::of(&[Action::StreamDestroy, Action::CaptureBegin, Action::CaptureEnd, Action::SetDevice]);
+const CHANGING: Set = Set::of(&[
+    Action::StreamCreate,
+    Action::StreamDestroy,
+    Action::CaptureBegin,
+    Action::CaptureEnd,
+    Action::SetDevice,
+]);
 
 const ORDERING: Set =
     Set::of(&[Action::EventRecord, Action::StreamWait, Action::EventDestroy, Action::CaptureBegin]);
@@ -142,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_its_handle_is_reported() {
-        assert_eq!(WRITING.0 & !REPORTED.0, 0);
+    fn what_writes_its_handle_is_reported_or_changes_what_calls_mean() {
+        assert_eq!(WRITING.0 & !REPORTED.0 & !CHANGING.0, 0);
         assert_eq!(ENQUEUEING.0 & REPORTED.0, 0);
     }
 }

@@ -48,7 +48,7 @@ macro_rules! sites {
     };
 }
 
-sites!(bare empty_entry launch empty_pair timed_call told_call);
+sites!(bare empty_entry launch empty_pair timed_call told_call told_on_stack);
 
 fn ns_per_call(site: Site, calls: u32) -> f64 {
     let began = Instant::now();
@@ -67,6 +67,16 @@ fn file_offset(site: Site) -> Option<u64> {
     Some(address - mapping.start + mapping.offset)
 }
 
+/// Calls a function of our own once while it is probed as a row.
+#[cfg(test)]
+pub(crate) fn call_as(kernel: &mut Kernel, attach: &dyn Attach, cookie: Cookie) {
+    let site = SITES[Variant::ToldOnStack as usize];
+    let points = [Point { offset: file_offset(site).unwrap(), cookie }];
+    let probes = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &points).unwrap();
+    ns_per_call(site, 1);
+    drop(probes);
+}
+
 /// What is attached while the function is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Variant {
@@ -80,19 +90,22 @@ pub enum Variant {
     EmptyPair,
     /// An asynchronous copy: folded, timed and put into its histogram.
     TimedCall,
-    /// A collective: told whole, a record each.
+    /// A collective whose arguments are all in registers: told whole, a record each.
     ToldCall,
+    /// One whose stream stands on the stack: all-reduce.
+    ToldOnStack,
 }
 
 impl Variant {
     /// Every variant.
-    pub const ALL: [Variant; 6] = [
+    pub const ALL: [Variant; 7] = [
         Variant::Bare,
         Variant::EmptyEntry,
         Variant::Launch,
         Variant::EmptyPair,
         Variant::TimedCall,
         Variant::ToldCall,
+        Variant::ToldOnStack,
     ];
 
     fn cookie(self) -> Option<Cookie> {
@@ -100,7 +113,8 @@ impl Variant {
         match self {
             Variant::Launch => wanted("cudaLaunchKernel").map(|p| Cookie::pack(p, false, false)),
             Variant::TimedCall => wanted("cudaMemcpyAsync").map(|p| Cookie::pack(p, false, true)),
-            Variant::ToldCall => wanted("ncclAllReduce").map(|p| Cookie::pack(p, false, true)),
+            Variant::ToldCall => wanted("ncclAllGather").map(|p| Cookie::pack(p, false, true)),
+            Variant::ToldOnStack => wanted("ncclAllReduce").map(|p| Cookie::pack(p, false, true)),
             Variant::Bare | Variant::EmptyEntry | Variant::EmptyPair => None,
         }
     }

@@ -9,7 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use table::counters::Counters;
 use table::fold::StreamFold;
 use table::hot::{HotDurations, HotProcess, HotStream};
-use table::record::{Caller, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
+use table::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
 
 use crate::CaptureError;
 use crate::btf::Btf;
@@ -27,6 +27,7 @@ pub(crate) const HOT_DURATION_WORDS: usize = size_of::<HotDurations>() / 8;
 pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
 pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
 pub(crate) const CALLER_WORDS: usize = size_of::<Caller>() / 8;
+pub(crate) const CALLS_WORDS: usize = size_of::<Calls>() / 8;
 pub(crate) const THREAD_WORDS: usize = size_of::<ThreadFold>() / 8;
 const SETTING_WORDS: usize = size_of::<Settings>() / 8;
 
@@ -70,6 +71,8 @@ pub struct Kernel {
     pub hot_processes: Array<MapData, Words<HOT_PROCESS_WORDS>>,
     /// [`Caller`]s by thread id.
     pub callers: HashMap<MapData, u32, Words<CALLER_WORDS>>,
+    /// [`Calls`] by [`Calls::place`].
+    pub hot_calls: Array<MapData, Words<CALLS_WORDS>>,
     /// [`ThreadFold`]s by thread id.
     pub threads: HashMap<MapData, u32, Words<THREAD_WORDS>>,
     /// Named processes: 1 to trace, 0 not to.
@@ -131,6 +134,7 @@ impl Kernel {
             hot_durations: take(&mut ebpf, "HOT_DURATIONS")?,
             hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
             callers: take(&mut ebpf, "CALLERS")?,
+            hot_calls: take(&mut ebpf, "HOT_CALLS")?,
             threads: take(&mut ebpf, "THREADS")?,
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
@@ -242,6 +246,36 @@ mod tests {
         assert!(cost_ns > 50, "a probe that is hit costs more than {cost_ns} ns");
     }
 
+    /// Both ways to attach run the same programs, but only one holds the cookies of frequent calls in them.
+    #[test]
+    fn every_row_of_nccl_is_told_through_perf_uprobes_too() {
+        let missing = crate::readiness().into_iter().find(|c| c.verdict == crate::Verdict::Missing);
+        if let Some(check) = missing {
+            return println!("skipped: {} {}", check.name, check.found);
+        }
+        let none =
+            |_: &Ebpf| Err(CaptureError::Load { what: "uprobe_multi", reason: "not asked for".to_owned() });
+        let mut kernel = Kernel::load_with(&MapSizes::default(), true, none).unwrap();
+        let attach = crate::attach::best(&mut kernel);
+        let rows: Vec<_> = table::PROBES.iter().filter(|p| p.library == table::Library::Nccl).collect();
+        for row in &rows {
+            crate::cost::call_as(&mut kernel, attach.as_ref(), table::Cookie::pack(row, false, true));
+        }
+        let mut told = Vec::new();
+        while let Some(item) = kernel.ring.next() {
+            if let Ok(event::decode::Record::Told(call)) = event::decode::decode(&item) {
+                told.push(call);
+            }
+        }
+        let of = |p: &&&table::Probe| (p.id, p.wiring.told.counted != table::Slot::NONE);
+        let expected: Vec<_> = rows.iter().map(|p| of(&p)).collect();
+        let seen: Vec<_> = told.iter().map(|t| (t.header.row, t.ordinal.is_some())).collect();
+        assert_eq!(seen, expected);
+        assert!(told.iter().all(|t| t.header.duration_ns > 0 && t.header.process_start_ns > 0));
+        let account = crate::totals::account(&kernel, crate::totals::Share::default(), 0);
+        assert_eq!((account.hits, account.delivered), (rows.len() as u64, rows.len() as u64), "{account:?}");
+    }
+
     /// A struct was changed and the objects were not rebuilt: every load failed, and live tests took it for a machine
     /// that refuses. Needs no privilege.
     #[test]
@@ -253,6 +287,7 @@ mod tests {
             ("DURATIONS", size_of::<OperationFold>()),
             ("EVENTS", size_of::<Cover>()),
             ("PROCESSES", size_of::<ProcessFold>()),
+            ("HOT_CALLS", size_of::<Calls>()),
             ("HOT_DURATIONS", size_of::<HotDurations>()),
             ("HOT_PROCESSES", size_of::<HotProcess>()),
             ("HOT_STREAMS", size_of::<HotStream>()),

@@ -1,9 +1,9 @@
-//! The probe programs for uprobe_multi, which aya does not load: over the maps that aya made, and a launch program for
-//! each cookie.
+//! The probe programs for uprobe_multi, which aya does not load: over the maps that aya made, and for frequent calls a
+//! program for each cookie.
 //!
-//! Launches are so many that asking the kernel for the cookie is a good part of what they cost. Their cookies fit an
-//! instruction, and the verifier drops what a row does not need: the price is one small program, and one link, a
-//! launch function.
+//! Launches and collectives are so many that asking the kernel for the cookie is a good part of what they cost. Their
+//! cookies fit an instruction, and the verifier drops what a row does not need: the price is one small program, and one
+//! link, for each end of such a function.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -28,13 +28,33 @@ pub struct Multi {
     leave: OwnedFd,
     told_enter: OwnedFd,
     told_leave: OwnedFd,
-    /// What runs at entries of launches, all but loaded: it names maps by their descriptors.
-    launch: Vec<bpf_insn>,
+    /// What runs at the ends of frequent calls, all but loaded: it names maps by their descriptors.
+    frequent: [Vec<bpf_insn>; 3],
     /// Those descriptors.
-    #[expect(dead_code, reason = "held for as long as launches may be loaded")]
+    #[expect(dead_code, reason = "held for as long as programs may be loaded")]
     maps: Vec<OwnedFd>,
-    /// The same loaded, by cookie: at most as many as there are launch rows and twins.
-    launches: BTreeMap<u64, OwnedFd>,
+    /// The same loaded, by cookie: at most as many as there are such rows and twins.
+    loaded: BTreeMap<(Frequent, u64), OwnedFd>,
+}
+
+/// A program that holds its cookie.
+#[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+enum Frequent {
+    Launch,
+    ToldEnter,
+    ToldLeave,
+}
+
+impl Frequent {
+    const ALL: [Frequent; 3] = [Frequent::Launch, Frequent::ToldEnter, Frequent::ToldLeave];
+
+    fn name(self) -> &'static str {
+        match self {
+            Frequent::Launch => "launch",
+            Frequent::ToldEnter => "told_enter",
+            Frequent::ToldLeave => "told_leave",
+        }
+    }
 }
 
 fn failed(reason: String) -> CaptureError {
@@ -56,11 +76,14 @@ impl Multi {
         let load = |name: &str| -> Result<OwnedFd, CaptureError> {
             sys::load(name, instructions(&object, name)?).map_err(|e| failed(e.to_string()))
         };
-        let launch = instructions(&object, "launch")?.to_vec();
+        let mut frequent = <[Vec<bpf_insn>; 3]>::default();
+        for (program, into) in Frequent::ALL.into_iter().zip(&mut frequent) {
+            *into = instructions(&object, program.name())?.to_vec();
+        }
         let (enter, leave) = (load("enter")?, load("leave")?);
         let (told_enter, told_leave) = (load("told_enter")?, load("told_leave")?);
         let maps = held.into_values().collect();
-        Ok(Multi { enter, leave, told_enter, told_leave, launch, maps, launches: BTreeMap::new() })
+        Ok(Multi { enter, leave, told_enter, told_leave, frequent, maps, loaded: BTreeMap::new() })
     }
 
     /// Attaches to functions of the file at `path`; dropping what comes back takes the probes away.
@@ -68,7 +91,8 @@ impl Multi {
         let pair = |p: &Point| (p.offset, p.cookie.0);
         let mut links = Links::default();
         let timed: Vec<_> = timed(points).map(pair).collect();
-        let told: Vec<_> = told(points).map(pair).collect();
+        let (held, told): (Vec<_>, Vec<_>) = told(points).partition(|p| p.cookie.as_constant().is_some());
+        let told: Vec<_> = told.into_iter().map(pair).collect();
         for (all, enter, leave) in
             [(timed, &self.enter, &self.leave), (told, &self.told_enter, &self.told_leave)]
         {
@@ -78,22 +102,39 @@ impl Multi {
                 links.entries.push(sys::link(enter, path, &all, End::Entry)?);
             }
         }
+        for point in held {
+            let (enter, leave) = (Frequent::ToldEnter, Frequent::ToldLeave);
+            links.returns.push(sys::link(
+                self.holding(leave, point.cookie)?,
+                path,
+                &[pair(point)],
+                End::Return,
+            )?);
+            links.entries.push(sys::link(
+                self.holding(enter, point.cookie)?,
+                path,
+                &[pair(point)],
+                End::Entry,
+            )?);
+        }
         for point in untimed(points) {
-            links.entries.push(sys::link(self.launch(point.cookie)?, path, &[pair(point)], End::Entry)?);
+            let program = self.holding(Frequent::Launch, point.cookie)?;
+            links.entries.push(sys::link(program, path, &[pair(point)], End::Entry)?);
         }
         Ok(links)
     }
 
-    /// The program for a launch with this cookie.
-    fn launch(&mut self, cookie: Cookie) -> io::Result<&OwnedFd> {
-        if !self.launches.contains_key(&cookie.0) {
-            let mut instructions = self.launch.clone();
+    /// The program that holds this cookie.
+    fn holding(&mut self, program: Frequent, cookie: Cookie) -> io::Result<&OwnedFd> {
+        let key = (program, cookie.0);
+        if !self.loaded.contains_key(&key) {
+            let mut instructions = self.frequent[program as usize].clone();
             if let Some(constant) = cookie.as_constant() {
                 hold_cookie(&mut instructions, constant);
             }
-            self.launches.insert(cookie.0, sys::load("launch", &instructions)?);
+            self.loaded.insert(key, sys::load(program.name(), &instructions)?);
         }
-        self.launches.get(&cookie.0).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.loaded.get(&key).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -106,15 +147,19 @@ pub struct Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        // Side by side: closing a link waits tens of milliseconds until no CPU runs its program, and they wait alike.
-        std::thread::scope(|scope| {
-            for link in self.entries.drain(..) {
-                // Where there is no thread to be had, the link is closed here.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
-            }
-        });
-        self.returns.clear();
+        close_side_by_side(&mut self.entries);
+        close_side_by_side(&mut self.returns);
     }
+}
+
+/// Closing a link waits tens of milliseconds until no CPU runs its program, and they wait alike.
+fn close_side_by_side(links: &mut Vec<OwnedFd>) {
+    std::thread::scope(|scope| {
+        for link in links.drain(..) {
+            // Where there is no thread to be had, the link is closed here.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
+        }
+    });
 }
 
 /// Replaces calls of `bpf_get_attach_cookie` by a move of `cookie` to where the call would have put it.
@@ -155,13 +200,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_holds_its_cookie_instead_of_asking_for_it() {
+    fn the_program_of_a_frequent_call_holds_its_cookie_instead_of_asking_for_it() {
         let object = aya_obj::Object::parse(OBJECT).unwrap();
-        let asked = instructions(&object, "launch").unwrap();
-        let mut held = asked.to_vec();
-        hold_cookie(&mut held, 77);
-        let changed: Vec<_> = asked.iter().zip(&held).filter(|(a, h)| a.code != h.code).collect();
-        assert_eq!(changed.len(), 1, "the program asks once");
-        assert_eq!((changed[0].1.code, changed[0].1.dst_reg(), changed[0].1.imm), (0xb4, 0, 77));
+        for program in Frequent::ALL {
+            let asked = instructions(&object, program.name()).unwrap();
+            let mut held = asked.to_vec();
+            hold_cookie(&mut held, 77);
+            let changed: Vec<_> = asked.iter().zip(&held).filter(|(a, h)| a.code != h.code).collect();
+            assert_eq!(changed.len(), 1, "{} asks once", program.name());
+            assert_eq!((changed[0].1.code, changed[0].1.dst_reg(), changed[0].1.imm), (0xb4, 0, 77));
+        }
     }
 }

@@ -68,11 +68,14 @@ fn command(bytes: &[u8]) -> Vec<String> {
     arguments.map(|a| String::from_utf8_lossy(&a[..a.len().min(ARGUMENT_BYTES_MAX)]).into_owned()).collect()
 }
 
-/// By which torchrun, mpirun and srun tell a process who it is in its job. Nothing else of an environment leaves it.
-const LAUNCHERS: [&str; 14] = [
+/// By which torchrun, mpirun and srun tell a process who it is in its job, and launchers and container runtimes which
+/// devices it sees. Nothing else of an environment leaves it.
+const LAUNCHERS: [&str; 16] = [
+    "CUDA_VISIBLE_DEVICES",
     "LOCAL_RANK",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "NVIDIA_VISIBLE_DEVICES",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "PMIX_NAMESPACE",

@@ -158,11 +158,12 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     let (suppressed, filtered) =
         (c[offset_of!(Counters, suppressed) / 8], c[offset_of!(Counters, filtered) / 8]);
     let hits = all.hits + strangers;
+    let told = c[offset_of!(Counters, told) / 8];
     Account {
         at_ns,
         hits,
         folded: all.folded,
-        delivered: c[offset_of!(Counters, delivered) / 8],
+        delivered: c[offset_of!(Counters, delivered) / 8] + told,
         sampled_out: c[offset_of!(Counters, sampled_out) / 8],
         dropped: dropped(&c),
         suppressed,
@@ -171,8 +172,8 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         unknown_events: c[offset_of!(Counters, unknown_events) / 8],
         unclosed_streams: c[offset_of!(Counters, unclosed_streams) / 8],
         untimed: c[offset_of!(Counters, untimed) / 8],
-        records: c[offset_of!(Counters, records) / 8],
-        runs: hits + suppressed + filtered + c[offset_of!(Counters, returns) / 8],
+        records: c[offset_of!(Counters, records) / 8] + told,
+        runs: hits + suppressed + filtered + told + c[offset_of!(Counters, returns) / 8],
         ..Account::default()
     }
 }

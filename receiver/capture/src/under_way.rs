@@ -8,9 +8,9 @@ use std::mem::offset_of;
 
 use event::{Event, ProcessId, UnderWay};
 use table::Cookie;
-use table::record::{Caller, FRAMES, Frame, ThreadFold, ToldFrame};
+use table::record::{Caller, Calls, FRAMES, Frame, Header, ThreadFold, ToldFrame, ToldRecord};
 
-use crate::kernel::Kernel;
+use crate::kernel::{CALLER_WORDS, CALLS_WORDS, Kernel, Words};
 
 /// Calls remembered from one look to the next. Full: further ones are not told.
 const CALLS_MAX: usize = 4_096;
@@ -31,17 +31,20 @@ impl Watch {
     /// Tells the calls that are still under way.
     pub fn look(&mut self, kernel: &Kernel, now_ns: u64, into: &mut Vec<Event>) {
         let mut seen = BTreeMap::new();
-        for (tid, words) in kernel.callers.iter().flatten() {
+        for (tid, entry) in kernel.callers.iter().flatten() {
+            let Some(words) = calls_of(kernel, tid, &entry) else { continue };
             let word = |at: usize| words[at / 8];
             let process = ProcessId {
-                pid: word(offset_of!(Caller, pid)) as u32,
-                start_ns: word(offset_of!(Caller, start_ns)),
+                pid: (word(offset_of!(Calls, owner)) >> 32) as u32,
+                start_ns: word(offset_of!(Calls, start_ns)),
             };
-            let first = offset_of!(Caller, frames) / 8;
-            let frame = &words[first..first + size_of::<ToldFrame>() / 8];
-            let told = (word(offset_of!(Caller, depth)), frame[offset_of!(ToldFrame, cookie) / 8]);
-            let entry_ns = frame[offset_of!(ToldFrame, entry_ns) / 8];
-            let calls = [Some((Map::Callers, told.0, told.1, entry_ns)), waits(kernel, tid)];
+            let frame = |at: usize| words[(offset_of!(Calls, frames) + at) / 8];
+            let cookie = frame(offset_of!(ToldFrame, cookie));
+            let entry_ns = frame(
+                offset_of!(ToldFrame, told) + offset_of!(ToldRecord, header) + offset_of!(Header, entry_ns),
+            );
+            let told = (Map::Callers, word(offset_of!(Calls, depth)), cookie, entry_ns);
+            let calls = [Some(told), waits(kernel, tid)];
             for (map, depth, cookie, entry_ns) in calls.into_iter().flatten() {
                 if depth == 0 || depth > FRAMES as u64 || seen.len() >= CALLS_MAX {
                     continue;
@@ -55,6 +58,17 @@ impl Watch {
         }
         self.before = seen;
     }
+}
+
+/// The thread's [`Calls`]: in its entry, or in its place beside.
+fn calls_of(kernel: &Kernel, tid: u32, entry: &Words<CALLER_WORDS>) -> Option<Words<CALLS_WORDS>> {
+    let calls: &Words<CALLS_WORDS> = entry[offset_of!(Caller, calls) / 8..].first_chunk()?;
+    let owner = |words: &Words<CALLS_WORDS>| words[offset_of!(Calls, owner) / 8];
+    if owner(calls) != 0 {
+        return Some(*calls);
+    }
+    let beside = kernel.hot_calls.get(&Calls::place(tid), 0).ok()?;
+    (owner(&beside) as u32 == tid).then_some(beside)
 }
 
 /// The call of the runtime or the driver that the thread is inside of: depth, cookie, entry.

@@ -1,11 +1,11 @@
 //! The rows: who may take which part of a step's excess, and on what evidence.
 //!
 //! Order has meaning: a row takes from what the rows before it left. Run-queue wait is measured and comes first; so is
-//! the wait for other ranks, from the closer's entry until the last of them came;
-//! bytes are measured but their time is estimated; what remains of the host's part is the host's own; what remains
-//! of the wait happened outside the host.
+//! the wait for other ranks, from the closer's entry until the last of them came, and then the time under slow clocks,
+//! which is counted or seen; bytes are measured but their time is estimated; what remains of the host's part is the
+//! host's own; what remains of the wait happened outside the host.
 
-use crate::{Cause, Kind, Severity, StepFacts, Usual};
+use crate::{Cause, Kind, Severity, StepFacts, Throttle, Usual};
 
 /// A smaller share of the excess is noise, not a cause.
 const SHARE_MIN: f64 = 0.1;
@@ -14,6 +14,8 @@ const SHARE_MIN: f64 = 0.1;
 const COPY_BYTES_PER_NS: f64 = 6.0;
 /// Copied bytes are unusual from this multiple of the usual on.
 const COPY_FACTOR: f64 = 2.0;
+/// Bounds that are closer than this are one figure, ns.
+const PRECISE_NS: f64 = 1e4;
 /// One millisecond, ns.
 const MS: f64 = 1e6;
 
@@ -68,6 +70,11 @@ const ROWS: &[Row] = &[
         kind: Kind::Collective,
         advice: "look at the rank that comes last to the collectives: its host, its share of the work",
         find: others,
+    },
+    Row {
+        kind: Kind::Throttle,
+        advice: "see what limits the GPU: power limit and supply, cooling, clocks that were set; move its work meanwhile",
+        find: throttle,
     },
     Row {
         kind: Kind::Memory,
@@ -140,6 +147,23 @@ fn others(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
         "it waited {:.2} ms for ranks that had not come yet, usually {:.2} ms",
         seen / MS,
         usual.collective_wait_ns / MS
+    );
+    (ns > 0.0).then_some(Found { ns, evidence })
+}
+
+/// Slow clocks make the host wait; at most as long as they were slow, beyond what is usual.
+fn throttle(step: &StepFacts, _: &Usual, rest: &mut Rest) -> Option<Found> {
+    let throttle = step.throttle?;
+    let ns = rest.take_wait(throttle.ns - throttle.usual_ns);
+    let Throttle { reason, at_least_ns, at_most_ns, .. } = throttle;
+    let bounds = match at_most_ns - at_least_ns < PRECISE_NS {
+        true => String::new(),
+        false => format!(" (between {:.2} and {:.2} ms)", at_least_ns / MS, at_most_ns / MS),
+    };
+    let evidence = format!(
+        "{reason} held the GPU's clocks down for {:.2} ms{bounds}, usually {:.2} ms",
+        throttle.ns / MS,
+        throttle.usual_ns / MS
     );
     (ns > 0.0).then_some(Found { ns, evidence })
 }

@@ -5,7 +5,7 @@
 //! after the other, what was measured directly first, so that no nanosecond is blamed twice.
 //!
 //! Pure: no clock, no state. Knows nothing of streams, phases or baselines; `steps` brings both sides of the
-//! comparison. What nobody measured (device time, clocks) is not blamed here.
+//! comparison. What nobody measured (device time) is not blamed here.
 
 mod explain;
 
@@ -77,6 +77,21 @@ impl Severity {
     }
 }
 
+/// For how long a reason held down the clocks of the GPU that a step ran on, within the step. Durations in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Throttle {
+    /// The reason that did it longest.
+    pub reason: &'static str,
+    /// How long, as well as it is known.
+    pub ns: f64,
+    /// At least so long.
+    pub at_least_ns: f64,
+    /// At most so long.
+    pub at_most_ns: f64,
+    /// How long that is in a time like the step's, usually.
+    pub usual_ns: f64,
+}
+
 /// One step, as far as causes are concerned. Durations in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepFacts {
@@ -94,6 +109,8 @@ pub struct StepFacts {
     pub collective_wait_ns: Option<f64>,
     /// Bytes copied, whatever the direction.
     pub copied_bytes: f64,
+    /// What held its GPU's clocks down; `None` where they were not, or nobody looked.
+    pub throttle: Option<Throttle>,
 }
 
 /// The same quantities, averaged over the steps that this one is compared with.

@@ -5,8 +5,8 @@
 
 use table::fold::COUNTERS;
 use table::record::{
-    CallRecord, Header, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, ProcessRecord, StepRecord,
-    ToldRecord,
+    CallRecord, Header, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN, ProcessRecord,
+    StepRecord, ToldRecord,
 };
 
 use crate::Told;
@@ -153,15 +153,21 @@ fn call(f: &mut Fields<'_>) -> Record {
 fn told(f: &mut Fields<'_>) -> Told {
     let (mut told, _, exit_bytes) = told_head(f);
     told.exit = f.part::<8>(exit_bytes);
+    told.ordinal = ordinal(f);
     told
 }
 
 fn told_at_length(f: &mut Fields<'_>) -> Record {
     let (mut told, entry_bytes, exit_bytes) = told_head(f);
     let _out = f.u64();
+    told.ordinal = ordinal(f);
     told.entry = f.part::<MEMORY_AT_ENTRY>(entry_bytes);
     told.exit = f.part::<MEMORY_AT_EXIT>(exit_bytes);
     Record::Told(told)
+}
+
+fn ordinal(f: &mut Fields<'_>) -> Option<u64> {
+    Some(f.u64()).filter(|n| *n != NOT_SEEN)
 }
 
 /// The fields before `out`, and how many bytes of memory follow.
@@ -173,6 +179,7 @@ fn told_head(f: &mut Fields<'_>) -> (Told, usize, usize) {
         arguments: std::array::from_fn(|_| f.u64()),
         entry: Vec::new(),
         exit: Vec::new(),
+        ordinal: None,
     };
     (told, f.u32() as usize, f.u32() as usize)
 }
@@ -208,6 +215,7 @@ mod tests {
         assert_eq!(t.arguments[7] as u32 as usize, std::mem::offset_of!(ToldRecord, arguments) / 4 + 14);
         let out = std::mem::offset_of!(ToldRecord, out) as u32 / 4;
         assert_eq!((t.entry, t.exit), (Vec::new(), out.to_ne_bytes().to_vec()));
+        assert_eq!(t.ordinal.map(|n| n as u32), Some(out + 2));
     }
 
     #[test]

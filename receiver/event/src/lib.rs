@@ -17,6 +17,7 @@
 pub mod call;
 pub mod decode;
 pub mod fold;
+mod hardware;
 mod input;
 pub mod kept;
 mod process;
@@ -27,6 +28,7 @@ pub mod trace;
 
 pub use call::Call;
 
+pub use hardware::{Clocks, Device, Held, ThrottleReason};
 pub use process::{ProcessId, ProcessInfo};
 pub use table::record::{CallRecord, StepRecord};
 pub use told::Told;
@@ -57,6 +59,10 @@ pub enum Event {
     Told(Told),
     /// A call that is under way, and was when it was looked for before.
     UnderWay(UnderWay),
+    /// A GPU is seen, or something of it is new: who uses it.
+    Device(Box<Device>),
+    /// What held a GPU's clocks down between two looks. Comes behind its [`Event::Device`].
+    Clocks(Clocks),
     /// What one function of one process amounts to since the process was first seen.
     Operation(Box<OperationTotal>),
     /// The probes' own account since they were attached.
@@ -212,6 +218,8 @@ impl Event {
             Event::Told(t) => Some(t.exit_ns()),
             Event::UnderWay(u) => Some(u.at_ns),
             Event::Launched(l) => Some(l.at_ns),
+            Event::Device(d) => Some(d.at_ns),
+            Event::Clocks(c) => Some(c.to_ns),
             Event::Operation(o) => Some(o.at_ns),
             Event::Account(a) => Some(a.at_ns),
         }

@@ -20,6 +20,10 @@ pub struct Told {
     pub entry: Vec<u8>,
     /// What stood behind the row's pointer when it returned, likewise.
     pub exit: Vec<u8>,
+    /// Calls of the process with the same handle (of a collective, its communicator) that the library took on before
+    /// this one. Begins at 0 when the kernel first sees the handle; `None` where the row is not counted, where the library
+    /// did not take this call on, and where the kernel could not tell. A gap is a record that was lost.
+    pub ordinal: Option<u64>,
 }
 
 impl Told {

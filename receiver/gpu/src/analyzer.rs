@@ -12,11 +12,12 @@
 //! Bounded: processes ([`Settings::processes_max`], the one unseen for longest makes room), spans (a limit for each
 //! process), series, allocations and exemplars. What is left out is counted in [`crate::account`].
 
+mod ranks;
 mod recall;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, Told};
+use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
@@ -26,7 +27,7 @@ use table::Probe;
 use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
-use crate::collectives::tell::{Limits, Teller};
+use crate::collectives::tell::Limits;
 use crate::collectives::{CollectiveSettings, Collectives};
 use crate::instruments::scope;
 use crate::keep::Unkept;
@@ -156,6 +157,8 @@ impl Analyzer {
             Event::Told(told) => self.told(told, sink),
             Event::UnderWay(_)
             | Event::Launched(_)
+            | Event::Device(_)
+            | Event::Clocks(_)
             | Event::Clock(_)
             | Event::Exit { .. }
             | Event::Tick { .. } => {}
@@ -294,21 +297,6 @@ impl Analyzer {
         account.unsaid_failures += u64::from(!is_told);
     }
 
-    fn told(&mut self, told: &Told, sink: Sink<'_>) {
-        let Some(row) = table::row(told.header.row) else { return };
-        if let Some(traced) = self.traced((&told.header).into(), sink) {
-            traced.told(row, told.result);
-        }
-    }
-
-    /// Collectives, and what telling of them needs.
-    fn with_collectives(&mut self, sink: Sink<'_>, run: impl FnOnce(&mut Collectives, &mut Teller<'_, '_>)) {
-        let Analyzer { collectives, processes, records, account, clock, engine, .. } = self;
-        if let Some(collectives) = collectives {
-            run(collectives, &mut Teller { processes, records, account, clock, steps: engine, sink });
-        }
-    }
-
     fn make_room(&mut self, sink: Sink<'_>) {
         while self.processes.len() >= self.settings.processes_max.max(1) {
             let idle = self.processes.iter().min_by_key(|(id, traced)| (traced.last_seen_ns, **id));
@@ -386,16 +374,6 @@ impl Analyzer {
         let overflowing = all.iter().flat_map(|r| &r.scope_metrics).map(|s| overflowing(&s.metrics)).sum();
         all.insert(0, self.about_itself(at_ns, overflowing));
         sink(metrics(all, is_repeated && !is_last));
-    }
-
-    /// What is so now of each rank, for its process's gauges.
-    fn look_at_ranks(&mut self) {
-        let ranks = self.collectives.iter().flat_map(Collectives::ranks);
-        for rank in ranks {
-            if let Some(traced) = self.processes.get_mut(&rank.who.process) {
-                traced.collectives().see(rank);
-            }
-        }
     }
 
     fn about_itself(&mut self, at_ns: u64, overflowing: u64) -> ResourceMetrics {

@@ -361,12 +361,14 @@ fn what_is_captured_is_counted_once_and_apart() {
 
 #[test]
 fn where_nobody_looks_nothing_is_told() {
-    let (job, _) = hung(60 * SECOND);
+    let (mut job, _) = hung(60 * SECOND);
+    let failed = job.ranks[0].told("ncclAllReduce", 3 * SECOND, US, |t| t.result = 5);
+    job.events.push(failed);
     let mut settings = Settings::default();
     settings.collectives.is_enabled = false;
     let output = analysed(&told_of(&job), settings);
     for collected in output.collections() {
-        assert!(metrics(collected).iter().all(|m| !m.name.starts_with("nccl.collective.")));
+        assert!(metrics(collected).iter().all(|m| !m.name.starts_with("nccl.")));
     }
     assert!(output.logs("nccl.hang").is_empty());
 }

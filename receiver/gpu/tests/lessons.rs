@@ -176,6 +176,47 @@ fn after_a_loss_nobody_is_blamed_for_what_was_not_seen() {
     }
 }
 
+/// The same where the source counts the calls of each rank: nobody is blamed, whenever the loss is noticed, and what
+/// comes after it is compared as ever.
+#[test]
+fn a_loss_that_the_source_counts_moves_no_later_collective() {
+    let mut job = Job::new(4, 1_000);
+    job.rounds(20, ON_TIME);
+    let lost_ns = job.now_ns;
+    job.rounds(60, ON_TIME);
+    let (mut events, mut calls) = (told_of(&job), [0u64; 4]);
+    for event in &mut events {
+        if let Event::Told(told) = event
+            && table::row(told.header.row).is_some_and(|row| row.wiring.told.is_operation)
+        {
+            let next = &mut calls[(told.header.pid - 1_000) as usize];
+            told.ordinal = Some(*next);
+            *next += 1;
+        }
+    }
+    let mut gone = 0;
+    events.retain(|e| {
+        let is_it = matches!(e, Event::Told(t) if t.header.pid == 1_002 && t.header.entry_ns > lost_ns);
+        gone += u32::from(is_it);
+        !is_it || gone > 2
+    });
+    let output = analysed(&events, Settings::default());
+    let flaws = values(output.account(), "warptap.collective.flaws");
+    assert_eq!(flaws["warptap.collective.flaw=lost"], 2.0);
+    for verdict in ["nccl.straggler", "nccl.hang", "nccl.mismatch"] {
+        assert!(output.logs(verdict).is_empty(), "{verdict}");
+    }
+    let skews =
+        (1_000..1_004).flat_map(|pid| distributions(output.last_of(pid), "nccl.collective.arrival.skew"));
+    let (mut compared, mut longest) = (0, 0.0f64);
+    for skew in skews {
+        compared += skew.count;
+        longest = longest.max(skew.max.unwrap());
+    }
+    assert_eq!(compared, 78, "all but the two that were not seen whole");
+    assert!(longest < 0.001, "{longest}");
+}
+
 /// A handle or a pid that came back went on with the figures of whoever had it before.
 #[test]
 fn a_handle_and_a_pid_that_come_back_are_others() {

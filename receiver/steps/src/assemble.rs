@@ -16,6 +16,8 @@ use crate::settings::Joining;
 
 /// Steps held back, on streams of their own. Full: the oldest goes out.
 const PENDING: usize = 8;
+/// Segments that room is made for at once: doubling would waste what a process may cost.
+const HELD_MORE: usize = 8;
 /// Segments after which a decided process is looked at again.
 const REVIEW: u32 = 16;
 
@@ -122,8 +124,12 @@ impl Assembler {
     }
 
     fn hold(&mut self, segment: &Segment, take: Take<'_>) {
+        if self.held.len() == self.held.capacity() {
+            self.held.reserve_exact(HELD_MORE);
+        }
         self.held.push(*segment);
-        if self.held.len() >= self.joining.undecided_segments || self.bursts.is_clearly_serving() {
+        let is_clear = self.bursts.is_clearly_serving() || self.bursts.is_clearly_training();
+        if is_clear || self.held.len() >= self.joining.undecided_segments {
             self.decide(take);
         }
     }

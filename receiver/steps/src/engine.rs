@@ -10,6 +10,7 @@ use event::{CallRecord, Event, ProcessId, StepRecord};
 use table::Action;
 
 use crate::finding::{Finding, Tally};
+use crate::hardware::Hardware;
 use crate::mode::Mode;
 use crate::process::{Out, Process};
 use crate::settings::Settings;
@@ -38,6 +39,7 @@ pub struct Engine {
     due_ns: u64,
     ended: Tally,
     shelf: Shelf,
+    hardware: Hardware,
 }
 
 impl Engine {
@@ -50,11 +52,24 @@ impl Engine {
             due_ns: u64::MAX,
             ended: Tally::default(),
             shelf: Shelf::new(settings.processes_max),
+            hardware: Hardware::default(),
         }
     }
 
     /// Takes the next event, and gives what it brings to light to `out`.
     pub fn observe(&mut self, event: &Event, out: &mut impl FnMut(Finding)) {
+        self.beside_hardware(out, |engine, out| engine.take(event, out));
+        self.hardware.observe(event, out);
+    }
+
+    /// What is found goes past what is known of the hardware.
+    fn beside_hardware(&mut self, out: Out<'_>, work: impl FnOnce(&mut Engine, Out<'_>)) {
+        let mut hardware = std::mem::take(&mut self.hardware);
+        work(self, &mut |finding| hardware.pass(finding, out));
+        self.hardware = hardware;
+    }
+
+    fn take(&mut self, event: &Event, out: Out<'_>) {
         if let Some(at_ns) = event.at_ns() {
             self.advance(at_ns, out);
         }
@@ -77,9 +92,12 @@ impl Engine {
 
     /// The source has ended: gives out all that is held back, and forgets every process.
     pub fn finish(&mut self, out: &mut impl FnMut(Finding)) {
-        while let Some((id, process)) = self.processes.pop_first() {
-            self.end(id, process, out);
-        }
+        self.beside_hardware(out, |engine, out| {
+            while let Some((id, process)) = engine.processes.pop_first() {
+                engine.end(id, process, out);
+            }
+        });
+        self.hardware.finish(out);
         self.due_ns = u64::MAX;
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use causes::{Cause, Kind};
-use event::ProcessId;
+use causes::{Cause, Kind, StepFacts, Usual};
+use event::{ProcessId, ThrottleReason};
 use table::fold::mix;
 
 use crate::baseline::{Level, Outlier};
@@ -111,11 +111,94 @@ pub struct Step {
     pub ratio: f64,
     /// The bucket.
     pub outlier: Outlier,
+    /// What was usual, part by part, when it ended; a count of 0 where nothing was.
+    pub usual: Usual,
+    /// Which GPU it ran on, for outliers whose GPU is looked at.
+    pub gpu: Option<Gpu>,
+    /// What held the clocks of that GPU down meanwhile, longest first.
+    pub throttled: Vec<Throttled>,
     /// Why, for outliers: largest share first.
     pub causes: Vec<Cause>,
 }
 
+/// The GPU of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// `GPU-<uuid>`.
+    pub id: String,
+    /// Its number by the driver.
+    pub index: u32,
+    /// How that is known.
+    pub certainty: Certainty,
+}
+
+/// How it is known which GPU a step ran on, the surest first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Certainty {
+    /// The driver lists the process on it and on no other.
+    Listed,
+    /// The machine has no other.
+    Only,
+    /// By the device's number in the process and the list of devices that the process was told to see.
+    Visible,
+    /// By the device's number in the process, taken for its place on the PCI bus.
+    Order,
+}
+
+impl Certainty {
+    /// Every one, in the order of their declaration.
+    pub const ALL: [Certainty; 4] =
+        [Certainty::Listed, Certainty::Only, Certainty::Visible, Certainty::Order];
+
+    /// The certainty as an attribute value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Certainty::Listed => "listed",
+            Certainty::Only => "only",
+            Certainty::Visible => "visible",
+            Certainty::Order => "order",
+        }
+    }
+}
+
+/// For how long of a step one reason held the clocks of its GPU down.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Throttled {
+    /// Which.
+    pub reason: ThrottleReason,
+    /// How long, as well as looks from time to time tell.
+    pub ns: u64,
+    /// At least so long.
+    pub at_least_ns: u64,
+    /// At most so long.
+    pub at_most_ns: u64,
+    /// True where the driver counted it all.
+    pub is_counted: bool,
+}
+
+impl Throttled {
+    /// No time yet.
+    pub(crate) const fn none(reason: ThrottleReason) -> Throttled {
+        Throttled { reason, ns: 0, at_least_ns: 0, at_most_ns: 0, is_counted: true }
+    }
+}
+
 impl Step {
+    /// What causes are found in; the hardware left out.
+    pub(crate) fn facts(&self) -> StepFacts {
+        let ns = |ns: u64| ns as f64;
+        StepFacts {
+            duration_ns: ns(self.duration_ns),
+            enqueue_ns: ns(self.enqueue_ns),
+            wait_ns: ns(self.wait_ns),
+            runq_enqueue_ns: self.run_queue.enqueue_ns.map(ns),
+            runq_wait_ns: self.run_queue.wait_ns.map(ns),
+            collective_wait_ns: self.collective_wait_ns.map(ns),
+            copied_bytes: self.work.copied_bytes() as f64,
+            throttle: None,
+        }
+    }
+
     /// The share of the duration that the host took, 0 to 1.
     pub fn host_bound_share(&self) -> f64 {
         self.enqueue_ns as f64 / (self.duration_ns as f64).max(1.0)

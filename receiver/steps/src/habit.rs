@@ -207,3 +207,58 @@ impl Habit {
         self.key.fingerprint == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::{Class, Observed};
+
+    fn observed(habits: &mut Habits, key: Key, ns: u64, times: usize) {
+        let step = Observed { duration_ns: ns, class: Class::of_graphs(1), is_disturbed: false };
+        (0..times).for_each(|_| _ = habits.of(key).baseline.observe(&step));
+    }
+
+    fn of(fingerprint: u64) -> Key {
+        Key { phase: Phase::Decode, fingerprint }
+    }
+
+    fn by_fingerprint() -> Habits {
+        Habits::new(BaselineSettings { key: BaselineKey::PhaseAndFingerprint, ..Default::default() })
+    }
+
+    #[test]
+    fn every_key_has_a_level_of_its_own() {
+        let mut habits = by_fingerprint();
+        for (fingerprint, ns) in [(1, 10_000_000), (2, 30_000_000)] {
+            observed(&mut habits, of(fingerprint), ns, 50);
+        }
+        let levels = [1, 2].map(|f| habits.of(of(f)).baseline.level().map(|level| level.p95_ns));
+        assert_eq!(levels, [Some(10e6), Some(30e6)]);
+    }
+
+    #[test]
+    fn more_keys_than_there_is_room_for_leave_the_last_used_and_are_counted() {
+        for (mut habits, most) in [(by_fingerprint(), FINGERPRINTS_MAX), (Habits::new(Default::default()), 4)]
+        {
+            for fingerprint in 1..=1_000 {
+                observed(&mut habits, of(fingerprint), 10_000_000, 30);
+                observed(&mut habits, of(0), 20_000_000, 1);
+            }
+            assert_eq!(habits.evicted(), 1_001 - most as u64);
+            assert_eq!(habits.of(of(0)).baseline.level().map(|level| level.count), Some(1_000));
+            assert!(habits.heap_bytes() <= most * (Baseline::BYTES_MAX + 256), "{}", habits.heap_bytes());
+        }
+    }
+
+    #[test]
+    fn what_was_learnt_since_is_not_replaced_by_what_was_kept() {
+        let (mut old, mut new) = (by_fingerprint(), by_fingerprint());
+        observed(&mut old, of(1), 10_000_000, 50);
+        observed(&mut old, of(2), 10_000_000, 50);
+        observed(&mut new, of(1), 30_000_000, 50);
+        observed(&mut new, of(2), 30_000_000, 10);
+        old.kept().iter().for_each(|habit| new.restore(habit));
+        let levels = [1, 2].map(|f| new.of(of(f)).baseline.level().map(|level| level.p95_ns));
+        assert_eq!(levels, [Some(30e6), Some(10e6)], "warm, and not yet warm");
+    }
+}

@@ -35,6 +35,7 @@ pub mod baseline;
 mod engine;
 mod finding;
 mod habit;
+mod hardware;
 mod identity;
 mod mode;
 mod others;
@@ -52,7 +53,7 @@ mod workload;
 
 pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier};
 pub use crate::engine::{Engine, WorkloadState};
-pub use crate::finding::{BaselineShift, EventId, Finding, RunQueue, Step, Tally};
+pub use crate::finding::{BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, Tally, Throttled};
 pub use crate::identity::WorkloadId;
 pub use crate::mode::Mode;
 pub use crate::phase::{Classifier, Label, Phase, Rules, RulesError, Thresholds};

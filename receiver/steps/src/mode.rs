@@ -21,7 +21,7 @@ const FOREIGN: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 const ONE_WAITS_MIN: f64 = 0.9;
 /// Less work than this says nothing.
 const ENQUEUES_MIN: f64 = 32.0;
-/// Bursts of this length without a sign are inference.
+/// So many bursts are enough where all of them say the same.
 const CLEAR: usize = 8;
 /// An iteration has at least this many bursts, or it cannot be told from prefill and decode in turn.
 const PERIOD_MIN: usize = 3;
@@ -119,6 +119,11 @@ impl Bursts {
         self.bursts.len() >= CLEAR
             && self.closed_share() >= MOST
             && self.bursts.iter().all(|b| b.has_kernels && !b.is_shared())
+    }
+
+    /// True where enough was seen to say so of a process that trains.
+    pub(crate) fn is_clearly_training(&self) -> bool {
+        self.bursts.len() >= CLEAR && self.is_by_two_threads()
     }
 
     /// True once as much is remembered as ever will be.
@@ -263,10 +268,12 @@ mod tests {
     }
 
     #[test]
-    fn serving_is_clear_after_a_few_steps_and_training_never_is() {
+    fn serving_and_training_by_two_threads_are_clear_after_a_few_bursts() {
         assert!(bursts((0..8).map(|_| (1, 14, 0, 14))).is_clearly_serving());
         assert!(!bursts((0..7).map(|_| (1, 14, 0, 14))).is_clearly_serving());
         assert!(!bursts((0..64).map(|_| (1, 1252, 60, 1259))).is_clearly_serving());
+        assert!(bursts((0..8).map(|_| (1, 1252, 60, 1259))).is_clearly_training());
+        assert!(!bursts((0..7).map(|_| (1, 1252, 60, 1259))).is_clearly_training());
         assert!(!bursts((0..64).map(|_| (1, 10, 0, 1014))).is_clearly_serving());
     }
 

@@ -65,10 +65,14 @@ pub struct Shape {
     pub copies: u64,
     /// Bytes copied to the device.
     pub bytes_to_device: u64,
+    /// Bytes copied from the device: what a step returns.
+    pub bytes_from_device: u64,
     /// Bytes copied between host and device.
     pub copied_bytes: u64,
     /// Fingerprint of the graphs.
     pub graphs: u64,
+    /// Calls captured into a graph instead of enqueued.
+    pub captured: u64,
 }
 
 /// Length of [`Shape::vector`].
@@ -85,8 +89,10 @@ impl Shape {
             threads: work.of(Counter::Threads),
             copies: work.of(Counter::Copies),
             bytes_to_device: work.of(Counter::BytesToDevice),
+            bytes_from_device: work.of(Counter::BytesFromDevice),
             copied_bytes: work.copied_bytes(),
             graphs: work.of(Counter::Graphs),
+            captured: work.of(Counter::Captured),
         }
     }
 
@@ -95,15 +101,9 @@ impl Shape {
         self.threads as f64 / self.launches.max(1) as f64
     }
 
-    /// Where it lies: logarithms to base 2, weighted by how much each says of the phase.
+    /// Where it lies: logarithms to base 2 of what tells phases apart.
     pub(crate) fn vector(&self) -> [f64; DIMENSIONS] {
-        [
-            log2(self.launches),
-            log2(self.threads),
-            2.0 * log2(self.graph_launches),
-            0.5 * log2(self.copies),
-            0.25 * log2(self.bytes_to_device),
-        ]
+        [self.launches, self.threads, self.graph_launches, self.copies, self.bytes_to_device].map(log2)
     }
 
     /// Which steps of its phase it is compared with.

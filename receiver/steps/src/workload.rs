@@ -75,7 +75,7 @@ impl Workload {
     fn compare(&mut self, step: &mut Step) -> Option<BaselineShift> {
         let fingerprint = fingerprint(step, self.habits.key());
         let habit = self.habits.of(Key { phase: step.phase, fingerprint });
-        let facts = facts(step);
+        let facts = step.facts();
         let is_disturbed = is_disturbed(&facts, &habit.usual);
         let observed = Observed { duration_ns: step.duration_ns, class: class(step), is_disturbed };
         let verdict = habit.baseline.observe(&observed);
@@ -83,6 +83,7 @@ impl Workload {
         step.ratio = verdict.ratio;
         step.outlier = verdict.outlier;
         if verdict.outlier != Outlier::None {
+            step.usual = habit.usual;
             step.causes = causes::explain(&facts, &habit.usual);
         }
         if verdict.shift.is_some() {
@@ -130,6 +131,9 @@ fn step(process: ProcessId, group: &Group, label: Label) -> Step {
         baseline: None,
         ratio: 0.0,
         outlier: Outlier::None,
+        usual: Usual::default(),
+        gpu: None,
+        throttled: Vec::new(),
         causes: Vec::new(),
     }
 }
@@ -160,19 +164,6 @@ fn is_disturbed(step: &StepFacts, usual: &Usual) -> bool {
     usual.count > 0
         && excess > DISTURBED_EXCESS * usual.duration_ns
         && runq - usual.runq_enqueue_ns - usual.runq_wait_ns > excess / 2.0
-}
-
-fn facts(step: &Step) -> StepFacts {
-    let ns = |ns: u64| ns as f64;
-    StepFacts {
-        duration_ns: ns(step.duration_ns),
-        enqueue_ns: ns(step.enqueue_ns),
-        wait_ns: ns(step.wait_ns),
-        runq_enqueue_ns: step.run_queue.enqueue_ns.map(ns),
-        runq_wait_ns: step.run_queue.wait_ns.map(ns),
-        collective_wait_ns: step.collective_wait_ns.map(ns),
-        copied_bytes: step.work.copied_bytes() as f64,
-    }
 }
 
 fn learn(usual: &mut Usual, step: &StepFacts) {

@@ -98,7 +98,7 @@ impl Program {
     fn prefill(&mut self, stream: u64) {
         self.copy(stream, Direction::HostToDevice, 65_536);
         self.launch(stream, 400, 390_000);
-        self.copy(stream, Direction::DeviceToHost, 128);
+        self.copy(stream, Direction::DeviceToHost, 4);
     }
 
     /// The steps of all of it, once the source has ended.

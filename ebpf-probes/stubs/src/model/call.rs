@@ -79,7 +79,6 @@ const BY_SYMBOL: &[(&str, Effect)] = &[
     ("MallocHost", Effect::HostAlloc),
     ("MemCreate", Effect::Alloc),
     ("MemRelease", Effect::Free),
-    ("StreamCreate", Effect::StreamCreate),
     ("StreamQuery", Effect::StreamQuery),
 ];
 
@@ -110,6 +109,7 @@ impl Effect {
             Action::CaptureEnd => Effect::CaptureEnd,
             Action::SetDevice => Effect::SetDevice,
             Action::StreamWait => Effect::StreamWaitEvent,
+            Action::StreamCreate => Effect::StreamCreate,
             Action::Time | Action::Query | Action::Report | Action::Create => Effect::by_symbol(probe.symbol),
             Action::Tell => Effect::Nothing,
         }

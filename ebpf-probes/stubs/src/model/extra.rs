@@ -8,11 +8,8 @@ use table::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Told, Way
 /// Exported by the stubs beside [`table::PROBES`].
 pub static EXTRA: &[Probe] = &[
     maker(Library::Cuda, Api::Driver, "cuEventCreate"),
-    maker(Library::Cuda, Api::Driver, "cuStreamCreate"),
     maker(Library::Amdhip, Api::Runtime, "hipEventCreate"),
     maker(Library::Amdhip, Api::Runtime, "hipEventCreateWithFlags"),
-    maker(Library::Amdhip, Api::Runtime, "hipStreamCreate"),
-    maker(Library::Amdhip, Api::Runtime, "hipStreamCreateWithFlags"),
 ];
 
 const fn maker(library: Library, api: Api, symbol: &'static str) -> Probe {

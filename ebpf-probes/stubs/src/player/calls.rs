@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-use table::{Action, Direction};
+use table::{Action, Direction, NON_BLOCKING};
 
 use super::lines::{call_line, work_of};
 use super::world::{World, locked};
@@ -18,6 +18,8 @@ use crate::prototype::{Role, has};
 use crate::script::value::{Random, Span};
 use crate::script::{CallSpec, Object};
 use crate::sentinel;
+use crate::truth::Label;
+use crate::truth::order::{Event, Instant, StreamId};
 
 /// Lines kept before they are written.
 const LINES_MAX: usize = 4_096;
@@ -41,9 +43,20 @@ fn times(value: u64, thousandths: u64) -> u64 {
 /// The step that a thread's calls belong to, and how they are scaled.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
-    step: Option<(usize, u64, String)>,
+    step: Option<Label>,
     scale: Scale,
 }
+
+/// An event or stream that the thread asks for until it is done.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    handle: u64,
+    began_ns: u64,
+    last_ns: u64,
+}
+
+/// Who asks more seldom does not wait, ns.
+const ASKS_AGAIN_NS: u64 = 10_000_000;
 
 /// A thread as the one who makes calls.
 #[derive(Debug)]
@@ -53,6 +66,7 @@ pub(super) struct Caller<'w> {
     name: Cow<'static, str>,
     random: Random,
     standing: Standing,
+    asking: Option<Asking>,
     lines: Vec<Line>,
 }
 
@@ -65,6 +79,7 @@ impl<'w> Caller<'w> {
             name: name.to_string().into(),
             random: Random::new(world.script.seed ^ name_hash << 20),
             standing: Standing { step: None, scale: UNSCALED },
+            asking: None,
             lines: Vec::new(),
         }
     }
@@ -80,10 +95,10 @@ impl<'w> Caller<'w> {
     }
 
     /// A `step` begins; gives what to end it with.
-    pub(super) fn begin_step(&mut self, phase: &str, stream: usize, size: &Span) -> Standing {
-        let step = locked(&self.world.streams[stream].truth).label(phase);
+    pub(super) fn begin_step(&mut self, phase: &str, size: &Span) -> Standing {
+        let step = Some(locked(&self.world.truth).label(phase));
         let scale = Scale { size: size.sample(&mut self.random), ..self.standing.scale };
-        let begun = Standing { step: Some((stream, step, phase.to_string())), scale };
+        let begun = Standing { step, scale };
         std::mem::replace(&mut self.standing, begun)
     }
 
@@ -97,8 +112,9 @@ impl<'w> Caller<'w> {
         let scale = &mut self.standing.scale;
         scale.gpu = times(scale.gpu, gpu);
         scale.host = times(scale.host, host);
-        if let Some((stream, step, _)) = &self.standing.step {
-            locked(&self.world.streams[*stream].truth).fault(*step, name);
+        if let Some(label) = &mut self.standing.step {
+            label.fault = name.to_string();
+            locked(&self.world.truth).fault(label.step, name);
         }
     }
 
@@ -110,7 +126,12 @@ impl<'w> Caller<'w> {
     /// The same; gives what the call wrote, 0 where it makes nothing.
     pub(super) fn call_for(&mut self, spec: &CallSpec, turn: u64) -> u64 {
         let Some(request) = self.request(spec, turn) else { return 0 };
-        self.make(spec, &request)
+        self.make(spec, &request).written
+    }
+
+    /// The same of a query; true where the answer is yes, or there is nothing to ask for.
+    pub(super) fn asks(&mut self, spec: &CallSpec, turn: u64) -> bool {
+        self.request(spec, turn).is_none_or(|request| self.make(spec, &request).result == 0)
     }
 
     /// Instantiates a captured graph.
@@ -126,7 +147,7 @@ impl<'w> Caller<'w> {
         grid[0] = times(u64::from(grid[0]), scale.size).clamp(1, u64::from(u32::MAX)) as u32;
         Some(Request {
             kernel: KERNELS + (spec.kernel << 20) + (turn % spec.kernels) * 0x100,
-            stream: self.world.streams[spec.stream].handle.load(Relaxed),
+            stream: self.world.streams[spec.stream].load(Relaxed),
             handle: self.handle(spec)?,
             bytes: [times(spec.bytes.sample(&mut self.random), scale.size), spec.rows],
             kind: spec.kind,
@@ -145,7 +166,7 @@ impl<'w> Caller<'w> {
         match spec.object {
             Object::None => Some(0),
             Object::Number(value) => Some(value),
-            Object::Stream(at) => Some(self.world.streams[at].handle.load(Relaxed)),
+            Object::Stream(at) => Some(self.world.streams[at].load(Relaxed)),
             Object::Graph(at) => Some(self.world.graphs[at].load(Relaxed)),
             Object::Buffer(_) if is_made => Some(0),
             Object::Buffer(at) => locked(&self.world.buffers[at]).pop_front(),
@@ -177,57 +198,93 @@ impl<'w> Caller<'w> {
     }
 
     /// Makes the call, then tells truth and oracle.
-    fn make(&mut self, spec: &CallSpec, request: &Request) -> u64 {
+    fn make(&mut self, spec: &CallSpec, request: &Request) -> Outcome {
         let order = self.order(spec);
         let closing = self.closing(spec);
         let made = self.world.functions.call(request, &order);
         self.world.calls.fetch_add(1, Relaxed);
-        self.keep(spec, &made);
+        self.keep(spec, request, &made);
         let meaning = sentinel::meaning(request, &made);
         self.enqueued(spec, request, &made, &meaning);
         if self.world.log.is_kept() {
             let line = self.line(spec, request, &made, &meaning);
             self.lines.push(Line::Call(line));
         }
-        for (stream, until) in closing {
-            self.close(stream, until, spec, &made);
-        }
-        made.written
+        self.close(&closing, spec, &meaning, made);
+        made
     }
 
-    /// The streams that the call closes, and how far, told before it is made.
-    fn closing(&self, spec: &CallSpec) -> Vec<(usize, u64)> {
-        let end = |at: usize| (at, locked(&self.world.streams[at].truth).end());
+    /// The stream that a line means.
+    fn id(&self, spec: &CallSpec) -> StreamId {
+        let own = spec.stream == 0 && spec.function.is_twin;
+        StreamId { place: spec.stream, tid: if own { self.tid } else { 0 } }
+    }
+
+    /// What the call waits for, told before it is made.
+    fn closing(&self, spec: &CallSpec) -> Vec<Instant> {
+        let mut truth = locked(&self.world.truth);
         match Effect::of(spec.function.probe) {
-            Effect::StreamSync => vec![end(spec.stream)],
-            Effect::DeviceSync => (0..self.world.streams.len()).map(end).collect(),
-            Effect::EventSync => {
-                let Object::Event(at, back) = spec.object else { return Vec::new() };
-                let ring = &self.world.events[at];
-                let place = ring.recorded_back(back);
-                place.and_then(|place| *locked(&ring.recorded[place])).into_iter().collect()
-            }
-            // A copy from the device that blocks closes itself too: its own work is told afterwards.
-            Effect::Copy if spec.function.probe.wiring.blocking => vec![(spec.stream, u64::MAX)],
+            Effect::StreamSync | Effect::StreamQuery => vec![truth.now(self.id(spec))],
+            Effect::DeviceSync => truth.now_of_all(),
+            Effect::EventSync | Effect::EventQuery => match self.recorded(spec) {
+                Some(Event::Recorded(instant)) => vec![instant],
+                _ => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }
 
-    fn close(&mut self, stream: usize, until: u64, spec: &CallSpec, made: &Outcome) {
-        let slot = &self.world.streams[stream];
-        let is_copy = Effect::of(spec.function.probe) == Effect::Copy;
-        if is_copy && copy_direction(spec) != Direction::DeviceToHost as u32 {
+    /// What the event that the line speaks of stands for.
+    fn recorded(&self, spec: &CallSpec) -> Option<Event> {
+        let Object::Event(at, back) = spec.object else { return None };
+        let ring = &self.world.events[at];
+        *locked(&ring.recorded[ring.recorded_back(back)?])
+    }
+
+    fn close(&mut self, closing: &[Instant], spec: &CallSpec, meaning: &sentinel::Meaning, made: Outcome) {
+        let effect = Effect::of(spec.function.probe);
+        let is_query = matches!(effect, Effect::StreamQuery | Effect::EventQuery);
+        if is_query {
+            let Some(made) = self.answered(closing, meaning.handle | meaning.stream, made) else { return };
+            return self.end_steps(closing, true, spec, &made);
+        }
+        let copies_back = meaning.direction == Direction::DeviceToHost as u32;
+        if effect == Effect::Copy && spec.function.probe.wiring.blocking && copies_back {
+            // It closes itself too: its own work is told by now.
+            let now = locked(&self.world.truth).now(self.id(spec));
+            return self.end_steps(&[now], false, spec, &made);
+        }
+        self.end_steps(closing, false, spec, &made);
+    }
+
+    /// A query was answered. Where that ends a wait, gives the call as if it had lasted from the first question on.
+    fn answered(&mut self, closing: &[Instant], handle: u64, made: Outcome) -> Option<Outcome> {
+        let goes_on = |a: &Asking| a.handle == handle && made.entry_ns - a.last_ns <= ASKS_AGAIN_NS;
+        let began_ns = self.asking.take().filter(goes_on).map(|a| a.began_ns);
+        if made.result != 0 {
+            let began_ns = began_ns.unwrap_or(made.entry_ns);
+            self.asking = Some(Asking { handle, began_ns, last_ns: made.exit_ns });
+            return None;
+        }
+        let is_usual = || closing.iter().any(|instant| locked(&self.world.truth).is_polled(instant));
+        let began_ns = began_ns.or_else(|| is_usual().then_some(made.entry_ns))?;
+        Some(Outcome { entry_ns: began_ns, ..made })
+    }
+
+    fn end_steps(&mut self, closing: &[Instant], is_poll: bool, spec: &CallSpec, made: &Outcome) {
+        if closing.is_empty() {
             return;
         }
-        let mut truth = locked(&slot.truth);
-        let until = if until == u64::MAX { truth.end() } else { until };
-        let Some(step) = truth.close(until) else { return };
-        drop(truth);
-        if self.world.log.is_kept() {
+        let steps = locked(&self.world.truth).close(closing, is_poll);
+        if !self.world.log.is_kept() {
+            return;
+        }
+        for (id, step) in steps {
+            let handle = self.world.streams[id.place].load(Relaxed);
             self.lines.push(Line::Step(StepLine {
                 pid: std::process::id(),
                 tid: self.tid,
-                stream: slot.handle.load(Relaxed),
+                stream: if id.place == 0 { u64::from(id.tid) << 32 } else { handle },
                 closer: spec.function.symbol().into(),
                 enter_ns: made.entry_ns,
                 exit_ns: made.exit_ns,
@@ -237,11 +294,13 @@ impl<'w> Caller<'w> {
     }
 
     /// Remembers what the call made, recorded or ended.
-    fn keep(&mut self, spec: &CallSpec, made: &Outcome) {
-        let world = self.world;
+    fn keep(&mut self, spec: &CallSpec, request: &Request, made: &Outcome) {
+        let (world, id) = (self.world, self.id(spec));
+        let mut truth = locked(&world.truth);
         match (Effect::of(spec.function.probe), spec.object) {
             (Effect::StreamCreate, Object::Stream(at)) => {
-                world.streams[at].handle.store(made.written, Relaxed)
+                world.streams[at].store(made.written, Relaxed);
+                truth.create(StreamId { place: at, tid: 0 }, request.bytes[0] & NON_BLOCKING == 0);
             }
             (Effect::Instantiate, Object::Graph(at)) => world.graphs[at].store(made.written, Relaxed),
             (Effect::Alloc | Effect::HostAlloc, Object::Buffer(at)) if made.result == 0 => {
@@ -249,22 +308,28 @@ impl<'w> Caller<'w> {
             }
             (Effect::EventRecord, Object::Event(at, _)) => {
                 let ring = &world.events[at];
-                let until = locked(&world.streams[spec.stream].truth).record();
-                *locked(&ring.recorded[ring.next()]) = Some((spec.stream, until));
+                *locked(&ring.recorded[ring.next()]) = Some(truth.record(id));
                 ring.records.fetch_add(1, Relaxed);
             }
-            (Effect::CaptureBegin, _) => locked(&world.streams[spec.stream].truth).set_capturing(true),
-            (Effect::CaptureEnd, _) => locked(&world.streams[spec.stream].truth).set_capturing(false),
-            (Effect::StreamDestroy, _) => locked(&world.streams[spec.stream].truth).forget(),
+            (Effect::StreamWaitEvent, _) => {
+                if let Some(event) = self.recorded(spec) {
+                    truth.wait(id, &event);
+                }
+            }
+            (Effect::CaptureBegin, _) => truth.begin_capture(id),
+            (Effect::CaptureEnd, _) => truth.end_capture(id),
+            (Effect::StreamDestroy, _) => truth.forget(id),
             _ => {}
         }
     }
 
-    fn enqueued(&self, spec: &CallSpec, request: &Request, made: &Outcome, meaning: &sentinel::Meaning) {
+    fn enqueued(&mut self, spec: &CallSpec, request: &Request, made: &Outcome, meaning: &sentinel::Meaning) {
         let effect = Effect::of(spec.function.probe);
         if is_enqueue(effect) {
             let work = work_of(effect, meaning, request);
-            locked(&self.world.streams[spec.stream].truth).enqueue(&work, made.entry_ns, self.tid);
+            let label = self.standing.step.as_ref();
+            locked(&self.world.truth).enqueue(self.id(spec), &work, label, made.entry_ns, self.tid);
+            self.asking = None;
         }
     }
 
@@ -278,8 +343,8 @@ impl<'w> Caller<'w> {
         let step = self.standing.step.as_ref();
         let inner = spec.inner.map(|(index, depth)| (crate::model::call::Function::at(index), depth));
         CallLine {
-            phase: step.map_or(Cow::Borrowed(""), |(_, _, phase)| phase.clone().into()),
-            step: step.map(|(_, step, _)| *step),
+            phase: step.map_or(Cow::Borrowed(""), |label| label.phase.clone().into()),
+            step: step.map(|label| label.step),
             thread: self.name.clone(),
             inner: inner.and_then(|(f, _)| f).map_or("", |f| f.symbol()).into(),
             inner_depth: inner.map_or(0, |(_, depth)| depth),
@@ -304,9 +369,4 @@ impl<'w> Caller<'w> {
     pub(super) fn complain(&self, problem: &str) {
         let _ = writeln!(std::io::stderr(), "player: {problem}");
     }
-}
-
-fn copy_direction(spec: &CallSpec) -> u32 {
-    let request = Request { kind: spec.kind, ..Request::new(spec.index, spec.function) };
-    sentinel::meaning(&request, &Outcome::default()).direction
 }

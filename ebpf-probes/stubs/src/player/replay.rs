@@ -167,7 +167,7 @@ impl<'a> Player<'a> {
         let Some(truth) = self.stage.streams.get(&request.stream) else { return };
         if is_enqueue(effect) {
             let meaning = sentinel::meaning(request, &Outcome::default());
-            locked(truth).enqueue(&work_of(effect, &meaning, request), clock::now_ns(), self.tid);
+            locked(truth).enqueue(&work_of(effect, &meaning, request), None, clock::now_ns(), self.tid);
         } else if effect == Effect::EventRecord {
             let until = locked(truth).record();
             locked(&self.stage.events).insert(request.handle, (request.stream, until));

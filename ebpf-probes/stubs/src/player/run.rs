@@ -4,13 +4,19 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Scope, ScopedJoinHandle};
 
+use table::NON_BLOCKING;
+
 use super::PlayError;
 use super::calls::Caller;
 use super::spin::Contention;
 use super::world::World;
 use crate::functions::by_symbol;
 use crate::model::clock;
+use crate::script::value::Span;
 use crate::script::{Action, CallSpec, Object, Statement, Thread, Times};
+
+/// How long `poll` asks before the script is taken for broken, ns.
+const POLL_MAX_NS: u64 = 30_000_000_000;
 
 /// Whether to go on with the next statement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,7 +121,8 @@ impl<'scope, 'env> Runner<'scope, 'env> {
     fn one(&mut self, action: &Action) -> Flow {
         match action {
             Action::Call(spec) => self.caller.call(spec, self.turn),
-            Action::MakeStream(at) => self.make("stream", Object::Stream(*at)),
+            Action::Poll(spec, pause) => return self.poll(spec, pause),
+            Action::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
             Action::MakeEvent(at) => self.each_event(*at, "event"),
             Action::MakeGraph { graph, stream, nodes } => self.make_graph(*graph, *stream, *nodes),
             Action::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
@@ -130,8 +137,8 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             }
             Action::Group(body) => return self.all(body),
             Action::Repeat(times, body) => return self.repeat(*times, body),
-            Action::Step { phase, stream, size, body } => {
-                let before = self.caller.begin_step(phase, *stream, size);
+            Action::Step { phase, size, body } => {
+                let before = self.caller.begin_step(phase, size);
                 let flow = self.all(body);
                 self.caller.end_step(before);
                 return flow;
@@ -191,6 +198,27 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             spec.object = object;
             self.caller.call(&spec, self.turn);
         }
+    }
+
+    fn make_stream(&mut self, stream: usize, is_blocking: bool) {
+        if let Some(mut spec) = self.spec("stream") {
+            spec.object = Object::Stream(stream);
+            spec.bytes = Span::just(if is_blocking { 0 } else { NON_BLOCKING });
+            self.caller.call(&spec, self.turn);
+        }
+    }
+
+    /// Asks until the answer is yes.
+    fn poll(&mut self, spec: &CallSpec, pause: &Span) -> Flow {
+        let gives_up_ns = clock::now_ns() + POLL_MAX_NS;
+        while !self.caller.asks(spec, self.turn) {
+            let now_ns = clock::now_ns();
+            if self.world.is_over() || now_ns > gives_up_ns {
+                return Flow::Over;
+            }
+            clock::sleep_until(now_ns + self.caller.sample_ns(pause));
+        }
+        Flow::On
     }
 
     /// Makes or ends every event of a ring.

@@ -1,4 +1,4 @@
-//! What the threads of a played script share: the objects behind the names, and the truth about each stream.
+//! What the threads of a played script share: the objects behind the names, and the truth about the streams.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::functions::Functions;
 use crate::model::clock;
 use crate::oracle::Log;
 use crate::script::Script;
-use crate::truth::StreamTruth;
+use crate::truth::order::{Event, Truth};
 
 /// How long `await` goes without its signal before the script is taken for broken.
 const AWAIT_MAX: Duration = Duration::from_secs(30);
@@ -27,19 +27,12 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream behind a name.
-#[derive(Debug, Default)]
-pub(super) struct StreamSlot {
-    pub(super) handle: AtomicU64,
-    pub(super) truth: Mutex<StreamTruth>,
-}
-
 /// An event behind a name, or a ring of them.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     pub(super) handles: Vec<AtomicU64>,
-    /// For each: the stream's place and how far a wait closes it, once recorded.
-    pub(super) recorded: Vec<Mutex<Option<(usize, u64)>>>,
+    /// For each: what it stands for, once recorded.
+    pub(super) recorded: Vec<Mutex<Option<Event>>>,
     /// Records so far.
     pub(super) records: AtomicU64,
 }
@@ -105,7 +98,9 @@ pub(super) struct World {
     pub(super) log: Log,
     pub(super) options: Options,
     pub(super) stubs: PathBuf,
-    pub(super) streams: Vec<StreamSlot>,
+    /// Handles of the streams.
+    pub(super) streams: Vec<AtomicU64>,
+    pub(super) truth: Mutex<Truth>,
     pub(super) events: Vec<Ring>,
     pub(super) graphs: Vec<AtomicU64>,
     pub(super) buffers: Vec<Mutex<VecDeque<u64>>>,
@@ -135,7 +130,8 @@ impl World {
         }
         let now_ns = clock::now_ns();
         Ok(World {
-            streams: script.streams.iter().map(|_| StreamSlot::default()).collect(),
+            streams: script.streams.iter().map(|_| AtomicU64::new(0)).collect(),
+            truth: Mutex::default(),
             events: script.events.iter().map(|(_, size)| Ring::new(*size)).collect(),
             graphs: script.graphs.iter().map(|_| AtomicU64::new(0)).collect(),
             buffers: script.buffers.iter().map(|_| Mutex::default()).collect(),

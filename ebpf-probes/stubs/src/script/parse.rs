@@ -182,9 +182,9 @@ impl<'a> Reader<'a> {
     fn step(&mut self, line: &Line<'_>, depth: usize) -> Result<Action> {
         line.check((2, 2), &[&["size"], WHEN])?;
         let phase = line.arguments[0].to_string();
-        let stream = self.stream(line.arguments[1])?;
+        self.stream(line.arguments[1])?;
         let size = line.key("size").map_or(Ok(Span::just(1_000)), |text| Sort::Factor.span(text))?;
-        Ok(Action::Step { phase, stream, size, body: self.block(depth + 1)? })
+        Ok(Action::Step { phase, size, body: self.block(depth + 1)? })
     }
 
     fn use_piece(&mut self, line: &Line<'_>) -> Result<Action> {

@@ -39,7 +39,7 @@ static VERBS: &[Row] = &[
     ("sync device", ["cudaDeviceSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"]),
     ("sync event", ["cudaEventSynchronize", "cuEventSynchronize", "hipEventSynchronize"]),
     ("sync stream", ["cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize"]),
-    ("wait", ["cudaStreamWaitEvent", "", "hipStreamWaitEvent"]),
+    ("wait", ["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"]),
 ];
 
 /// The function that `word` means; `None` where the API has none.

@@ -62,13 +62,14 @@ static WORDS: &[Word] = &[
     call("launch", 1, 1, SHAPE, |r, l| launch(r, l, "launch")),
     call("launchex", 1, 1, SHAPE, |r, l| launch(r, l, "launchex")),
     call("malloc", 2, 2, &[], |r, l| buffer(r, l, "malloc")),
+    call("poll", 1, 1, &["back", "pause"], poll),
     call("query", 1, 1, &["back"], query),
     call("record", 2, 2, &[], record),
     other("signal", 1, &[], |r, l| Ok(Action::Signal(signal(r, l.arguments[0])))),
     other("sleep", 1, &[], |_, l| Ok(Action::Sleep(Sort::Time.span(l.arguments[0])?))),
     other("spawn", 1, &[], |r, l| Ok(Action::Spawn(r.thread_of(l.arguments[0])?))),
     other("spin", 1, &["threads"], spin),
-    other("stream", 1, &[], |r, l| Ok(Action::MakeStream(made(r, l.arguments[0], |s| &mut s.streams)?))),
+    Word { name: "stream", arguments: (1, 2), keys: &[], is_call: false, build: make_stream },
     call("sync", 1, 2, &["back"], sync),
     call("wait", 2, 2, &["back"], wait),
 ];
@@ -208,12 +209,33 @@ fn wait(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
     call_of(spec)
 }
 
+fn make_stream(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
+    let is_blocking = match line.arguments.get(1) {
+        None => false,
+        Some(&"blocking") => true,
+        Some(other) => return Err(format!("'{other}' is no sort of stream; expected blocking or nothing")),
+    };
+    Ok(Action::MakeStream { stream: made(reader, line.arguments[0], |s| &mut s.streams)?, is_blocking })
+}
+
 fn query(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
+    call_of(question(reader, line)?)
+}
+
+fn poll(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
+    let pause = line.key("pause").map_or(Ok(Span::just(0)), |text| Sort::Time.span(text))?;
+    Ok(Action::Poll(Box::new(question(reader, line)?), pause))
+}
+
+fn question(reader: &Reader<'_>, line: &Line<'_>) -> Result<CallSpec> {
     let asked = object(reader, line.arguments[0], back(line)?)?;
     let verb = if matches!(asked, Object::Event(..)) { "query event" } else { "query stream" };
     let mut spec = spec(reader, line, verb)?;
-    spec.object = asked;
-    call_of(spec)
+    match asked {
+        Object::Stream(stream) => spec.stream = stream,
+        _ => spec.object = asked,
+    }
+    Ok(spec)
 }
 
 fn sync(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {

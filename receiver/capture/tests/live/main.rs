@@ -14,6 +14,7 @@ mod nvidia;
 mod ranks;
 mod rig;
 mod rows;
+mod scripts;
 mod steps;
 mod sums;
 mod traces;

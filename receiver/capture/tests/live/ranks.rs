@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use capture::{MapSizes, Settings};
 use event::{Event, StepRecord};
 use stubs::oracle::{Line, NcclLine, WaitLine, read};
 
@@ -83,6 +84,57 @@ fn every_call_of_every_rank_is_told_once_and_as_it_was_made() {
     let account = rig.capture.account();
     assert_eq!((account.lost(), account.unmatched), (0, 0), "{account:?}");
     assert!(account.is_balanced(), "{account:?}");
+}
+
+/// Counted by the kernel, so that a record that is lost is missed. `two` and `first` are made where others were.
+#[test]
+fn every_collective_has_the_number_of_those_before_it_on_its_communicator() {
+    let Some((rig, _)) = play("ordinals", JOB) else { return };
+    let told = told(&rig);
+    for call in made(&rig) {
+        let is_it = |t: &&event::Told| {
+            (t.header.pid, t.header.row) == (call.pid, call.row)
+                && t.header.entry_ns >= call.entry_ns
+                && t.exit_ns() <= call.exit_ns
+        };
+        let told = told.iter().find(is_it).unwrap();
+        assert_eq!(told.ordinal, call.seq, "{call:?}");
+    }
+}
+
+/// The ring holds a few dozen records and nobody reads it before some are lost.
+#[test]
+fn a_collective_whose_record_is_lost_leaves_a_gap_in_the_numbers() {
+    const CALLS: u64 = 3_000;
+    let sizes = MapSizes { ring_bytes: 4_096, ..MapSizes::default() };
+    let Some(mut rig) = rig("gaps", &Settings { sizes, ..settings() }) else { return };
+    let script = format!("ranks 1\ncomm world\nrepeat {CALLS}\nallreduce world 8 float32 sum\nend\nsync\n");
+    let (mut player, _) = rig.ranks(&script);
+    player.go().unwrap();
+    let playing = std::thread::spawn(move || {
+        player.done().unwrap();
+        player
+    });
+    let mut lost = 0;
+    rig.wait("the player's end", |rig| {
+        while rig.capture.account().lost() == lost && !playing.is_finished() {
+            std::thread::yield_now();
+        }
+        lost = rig.capture.account().lost();
+        playing.is_finished()
+    });
+    rig.wait("every record that was not dropped", |rig| {
+        let account = rig.capture.account();
+        account.received == account.records
+    });
+    let ordinals: Vec<u64> = told(&rig).iter().filter_map(|t| t.ordinal).collect();
+    let gaps = ordinals.windows(2).map(|pair| pair[1] - pair[0] - 1);
+    let missing = ordinals[0] + gaps.sum::<u64>() + CALLS - 1 - ordinals[ordinals.len() - 1];
+    let account = rig.capture.account();
+    assert_eq!(ordinals.len() as u64 + missing, CALLS);
+    assert!(missing > 0 && missing <= account.lost(), "{missing} missing: {account:?}");
+    assert!(account.is_balanced(), "{account:?}");
+    playing.join().unwrap().finish().unwrap();
 }
 
 /// A communicator that was there before us says nothing of its ranks: the launcher's variables do.

@@ -29,6 +29,7 @@ fn step(change: impl Fn(&mut StepFacts)) -> StepFacts {
         runq_wait_ns: Some(0.0),
         collective_wait_ns: Some(ms(1.0)),
         copied_bytes: 1e6,
+        throttle: None,
     };
     change(&mut step);
     step.duration_ns = step.enqueue_ns + step.wait_ns;
@@ -171,4 +172,48 @@ fn a_wait_for_ranks_that_had_not_come_is_the_others_fault() {
 fn no_more_is_blamed_on_others_than_was_waited() {
     let overlapped = |s: &mut StepFacts| (s.enqueue_ns, s.collective_wait_ns) = (ms(12.0), Some(ms(9.0)));
     check(step(overlapped), &[(Kind::Host, 1.0, Severity::Medium)]);
+}
+
+fn throttled(ns: f64, usual_ns: f64) -> Option<Throttle> {
+    let reason = "hw_power_brake";
+    Some(Throttle { reason, ns, at_least_ns: ns, at_most_ns: ns, usual_ns })
+}
+
+#[test]
+fn slow_clocks_take_as_much_of_the_wait_as_they_lasted_beyond_the_usual() {
+    let slow = |throttle| {
+        step(|s| {
+            s.wait_ns = ms(48.0);
+            s.throttle = throttle;
+        })
+    };
+    check(
+        slow(throttled(ms(31.0), 0.0)),
+        &[(Kind::Throttle, 0.78, Severity::High), (Kind::Unknown, 0.23, Severity::Medium)],
+    );
+    // As it always is: no cause of this step.
+    check(slow(throttled(ms(31.0), ms(31.0))), &[(Kind::Unknown, 1.0, Severity::High)]);
+    // What the host took is not the clocks'.
+    check(
+        step(|s| {
+            s.enqueue_ns = ms(42.0);
+            s.throttle = throttled(ms(31.0), 0.0);
+        }),
+        &[(Kind::Host, 1.0, Severity::High)],
+    );
+}
+
+#[test]
+fn the_evidence_says_how_sure_the_time_is() {
+    let throttle =
+        throttled(ms(31.0), 0.0).map(|t| Throttle { at_least_ns: ms(20.0), at_most_ns: ms(40.0), ..t });
+    let slow = step(|s| {
+        s.wait_ns = ms(48.0);
+        s.throttle = throttle;
+    });
+    let evidence = &explain(&slow, &usual())[0].evidence;
+    assert_eq!(
+        evidence,
+        "hw_power_brake held the GPU's clocks down for 31.00 ms (between 20.00 and 40.00 ms), usually 0.00 ms"
+    );
 }

@@ -13,17 +13,42 @@ impl Folder {
     /// How far the stream has come, and what it waited for; `ns` as for [`StreamFold::cut`].
     pub(super) fn take_cover(&self, key: &StreamKey, ns: u64) -> Cover {
         let cover = Cover::default();
-        let Some(stream) = self.streams.get(key) else {
-            cover.own.clear(key);
-            return cover;
-        };
-        if self.is_capturing(key, &stream.fold) {
-            stream.fold.cut_capture(key, &cover.own);
-        } else {
-            stream.fold.cut(key, ns, &cover.own);
-            cover.waited.copy(&stream.fold.waited);
+        match self.streams.get(key) {
+            Some(stream) if self.is_capturing(key, &stream.fold) => {
+                stream.fold.cut_capture(key, &cover.own);
+                return cover;
+            }
+            Some(stream) => {
+                stream.fold.cut(key, ns, &cover.own);
+                cover.waited.copy(&stream.fold.waited);
+            }
+            None => cover.own.clear(key),
         }
+        self.waits_for_by_itself(key).iter().for_each(|other| self.add_cut(key, other, ns, &cover));
         cover
+    }
+
+    /// The legacy default stream waits for blocking streams, and they for it.
+    fn waits_for_by_itself(&self, key: &StreamKey) -> Vec<StreamKey> {
+        let is_blocking = |key: &StreamKey| match self.streams.get(key) {
+            Some(stream) => stream.fold.is_blocking(key),
+            None => key.is_own_default(),
+        };
+        match self.processes.get(&key.pid).filter(|process| process.has_blocking) {
+            Some(process) if key.is_legacy() => {
+                process.active().iter().filter(|other| is_blocking(other)).copied().collect()
+            }
+            Some(_) if is_blocking(key) => vec![StreamKey::legacy(key.pid)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn add_cut(&self, key: &StreamKey, other: &StreamKey, ns: u64, cover: &Cover) {
+        if let Some(stream) = self.streams.get(other).filter(|stream| stream.fold.has_open_work()) {
+            let cut = Cut::default();
+            stream.fold.cut(other, ns, &cut);
+            cover.waited.add(key, &cut);
+        }
     }
 
     /// True while what is enqueued on the stream is captured. A stream that was drawn into the capture of another is

@@ -85,7 +85,9 @@ impl Folder {
         let Some(process) = self.processes.get_mut(&call.process.pid) else { return false };
         if fold.is_fresh() {
             fold.begin(&entry_stamp(call));
-            if !process.remember(key) {
+            process.has_blocking |= key.is_own_default();
+            let is_idle = |key: &StreamKey| !self.streams.get(key).is_some_and(|s| s.fold.has_open_work());
+            if !process.remember(key, is_idle) {
                 self.account.unclosed_streams += 1;
             }
         }

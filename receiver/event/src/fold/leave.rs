@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use table::fold::{Cut, Stamp};
 use table::record::{CallRecord, Header, Kind, NOT_SEEN, StepRecord, StreamKey, flag};
-use table::{Action, Probe, WRONG_THREAD};
+use table::{Action, NON_BLOCKING, Probe, WRONG_THREAD};
 
 use super::Folder;
 use super::enter::entry_stamp;
@@ -147,6 +147,7 @@ impl Folder {
             }
             _ if failed => {}
             (Action::SetDevice, Some(device)) => self.set_device(call, device),
+            (Action::StreamCreate, Some(handle)) => self.make_stream(call, handle),
             (Action::CaptureBegin, _) => self.begin_capture(key),
             (Action::StreamDestroy, _) => self.forget_stream(&key),
             _ => {}
@@ -156,6 +157,19 @@ impl Folder {
     fn set_device(&mut self, call: &Call, device: u64) {
         if let Some(thread) = self.threads.get_mut(&(call.process.pid, call.tid)) {
             thread.device = (device & 0x7fff_ffff) as i32;
+        }
+    }
+
+    /// A stream was made. What is known under its handle is of another, whose end was not seen.
+    fn make_stream(&mut self, call: &Call, handle: u64) {
+        let key = StreamKey { pid: call.process.pid, tid: 0, stream: handle };
+        self.forget_stream(&key);
+        let has_room = self.streams.len() < self.bounds.streams;
+        if call.bytes & NON_BLOCKING == 0 && has_room {
+            self.streams.entry(key).or_default().fold.set_blocking();
+            if let Some(process) = self.processes.get_mut(&key.pid) {
+                process.has_blocking = true;
+            }
         }
     }
 

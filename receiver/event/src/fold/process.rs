@@ -15,6 +15,8 @@ pub(super) struct Process {
     pub(super) enqueues: u64,
     /// The same at the last closer's return.
     pub(super) seen: u64,
+    /// It has a stream that waits for its legacy default stream, and that for it.
+    pub(super) has_blocking: bool,
     active: Vec<StreamKey>,
     operations: BTreeMap<u16, Operation>,
 }
@@ -29,7 +31,14 @@ struct Operation {
 
 impl Process {
     pub(super) fn new(id: ProcessId) -> Process {
-        Process { id, enqueues: 0, seen: 0, active: Vec::new(), operations: BTreeMap::new() }
+        Process {
+            id,
+            enqueues: 0,
+            seen: 0,
+            has_blocking: false,
+            active: Vec::new(),
+            operations: BTreeMap::new(),
+        }
     }
 
     pub(super) fn hit(&mut self, row: u16) {
@@ -55,16 +64,27 @@ impl Process {
         self.operations.values().filter(|o| o.durations.is_some()).count()
     }
 
-    /// Remembers a stream with open work for the next device synchronisation; false where there are too many.
-    pub(super) fn remember(&mut self, stream: StreamKey) -> bool {
+    /// Remembers a stream with open work for the next device synchronisation; false where there are too many. Those
+    /// that are idle make room.
+    pub(super) fn remember(&mut self, stream: StreamKey, is_idle: impl Fn(&StreamKey) -> bool) -> bool {
         if self.active.contains(&stream) {
             return true;
+        }
+        if self.active.len() >= ACTIVE
+            && let Some(at) = self.active.iter().position(is_idle)
+        {
+            self.active.remove(at);
         }
         if self.active.len() >= ACTIVE {
             return false;
         }
         self.active.push(stream);
         true
+    }
+
+    /// The streams with open work.
+    pub(super) fn active(&self) -> &[StreamKey] {
+        &self.active
     }
 
     /// The streams with open work, and forgets them.

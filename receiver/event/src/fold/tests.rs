@@ -88,7 +88,7 @@ fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
         wait(Some(1), 30, 40),
         wait(Some(2), 50, 60),
     ];
-    let events = check(&calls, &[(7, 1, 10, 30, 40, flag::LEADS), (7, 2, 20, 50, 60, 0)]);
+    let events = check(&calls, &[(7, 1, 10, 30, 40, flag::AHEAD), (7, 2, 20, 50, 60, 0)]);
     let steps = steps(&events);
     assert_eq!((steps[0].recorded_ns, steps[0].fresh, steps[0].process_fresh), (12, 3, 3));
     assert_eq!((steps[1].recorded_ns, steps[1].fresh, steps[1].process_fresh), (24, 0, 0));
@@ -106,7 +106,8 @@ fn a_wait_for_an_untold_event_ends_every_stream_up_to_its_latest_record() {
         wait(None, 20, 30),
         sync(7, 40, 50),
     ];
-    check(&calls, &[(7, 1, 10, 20, 30, 0), (8, 1, 15, 20, 30, 0), (7, 1, 14, 40, 50, 0)]);
+    let ahead = flag::AHEAD;
+    check(&calls, &[(7, 1, 10, 20, 30, ahead), (8, 1, 15, 20, 30, 0), (7, 1, 14, 40, 50, 0)]);
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn a_wait_for_a_copy_ends_the_computation_that_the_copy_waited_for() {
         sync(7, 50, 60),
     ];
     let copy = (9, 1, 16, 30, 40, 0);
-    check(&calls, &[copy, (7, 1, 10, 30, 40, flag::LEADS), (7, 2, 20, 50, 60, 0)]);
+    check(&calls, &[copy, (7, 1, 10, 30, 40, flag::AHEAD), (7, 2, 20, 50, 60, 0)]);
 }
 
 #[test]

@@ -7,7 +7,10 @@ use table::fold::COUNTERS;
 use table::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
-use crate::{Account, ClockOffsets, Launched, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
+use crate::{
+    Account, ClockOffsets, Clocks, Device, Held, Launched, OperationTotal, ProcessId, ProcessInfo,
+    ThrottleReason, Told, UnderWay,
+};
 
 /// Bytes being written.
 #[derive(Debug, Default)]
@@ -69,9 +72,12 @@ structs! {
         fresh, process_fresh, first_tid, device, work
     }
     CallRecord { header, result, device, handle, bytes, stream }
-    Told { header, result, device, arguments, entry, exit }
+    Told { header, result, device, arguments, entry, exit, ordinal }
     UnderWay { at_ns, process, tid, row, entry_ns }
     Launched { process, at_ns, variables }
+    Device { at_ns, index, id, pci, processes }
+    Clocks { from_ns, to_ns, device, held }
+    Held { reason, ns, is_counted }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
     Account {
         at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,
@@ -126,6 +132,21 @@ impl Field for Vec<u8> {
     }
 }
 
+/// A number that may be missing, all ones for none. Only as a struct's last field: a writer of an earlier version ended
+/// before it.
+impl Field for Option<u64> {
+    fn put(&self, out: &mut Out) {
+        self.unwrap_or(u64::MAX).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        if from.is_empty() {
+            return Some(None);
+        }
+        Some(Some(u64::take(from)?).filter(|n| *n != u64::MAX))
+    }
+}
+
 impl<A: Field, B: Field> Field for (A, B) {
     fn put(&self, out: &mut Out) {
         self.0.put(out);
@@ -173,6 +194,28 @@ impl Field for Architecture {
             2 => Architecture::Aarch64,
             _ => Architecture::Unknown,
         })
+    }
+}
+
+impl Field for ThrottleReason {
+    fn put(&self, out: &mut Out) {
+        (*self as u16).put(out);
+    }
+
+    /// A reason of a later version is one of the hardware's.
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let at = usize::from(u16::take(from)?);
+        Some(ThrottleReason::ALL.get(at).copied().unwrap_or_default())
+    }
+}
+
+impl Field for bool {
+    fn put(&self, out: &mut Out) {
+        u16::from(*self).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some(u16::take(from)? != 0)
     }
 }
 

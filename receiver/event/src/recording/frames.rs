@@ -21,6 +21,8 @@ pub(super) mod kind {
     pub(crate) const TOLD: u16 = 25;
     pub(crate) const UNDER_WAY: u16 = 26;
     pub(crate) const LAUNCHED: u16 = 27;
+    pub(crate) const DEVICE: u16 = 28;
+    pub(crate) const CLOCKS: u16 = 29;
 }
 
 /// Writes an event's fields, and says which kind it is.
@@ -34,6 +36,8 @@ pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
         Event::Told(told) => fields(kind::TOLD, told, out),
         Event::UnderWay(call) => fields(kind::UNDER_WAY, call, out),
         Event::Launched(launched) => fields(kind::LAUNCHED, launched.as_ref(), out),
+        Event::Device(device) => fields(kind::DEVICE, device.as_ref(), out),
+        Event::Clocks(clocks) => fields(kind::CLOCKS, clocks, out),
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
         Event::Account(account) => fields(kind::ACCOUNT, account.as_ref(), out),
         Event::Lost { at_ns, reason, count } => fields(kind::LOST, &(*at_ns, (*reason, *count)), out),
@@ -70,6 +74,8 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::TOLD => Field::take(from).map(Event::Told),
         kind::UNDER_WAY => Field::take(from).map(Event::UnderWay),
         kind::LAUNCHED => Field::take(from).map(|launched| Event::Launched(Box::new(launched))),
+        kind::DEVICE => Field::take(from).map(|device| Event::Device(Box::new(device))),
+        kind::CLOCKS => Field::take(from).map(Event::Clocks),
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
         kind::ACCOUNT => Field::take(from).map(|account| Event::Account(Box::new(account))),
         kind::LOST => Field::take(from).map(|(at_ns, (reason, count))| Event::Lost { at_ns, reason, count }),

@@ -10,7 +10,10 @@ use table::record::{CallRecord, Header, StepRecord};
 
 use super::frames::kind;
 use super::*;
-use crate::{Account, Event, EventSource, Launched, OperationTotal, ProcessId, ProcessInfo, Told, UnderWay};
+use crate::{
+    Account, Clocks, Device, Event, EventSource, Held, Launched, OperationTotal, ProcessId, ProcessInfo,
+    ThrottleReason, Told, UnderWay,
+};
 
 fn info() -> Info {
     Info::here("0.1.0", ClockOffsets { at_ns: 5, to_unix_ns: 7, to_boottime_ns: -3 })
@@ -77,9 +80,9 @@ fn call() -> impl Strategy<Value = Event> {
 
 fn told() -> impl Strategy<Value = Event> {
     let memory = || prop::collection::vec(any::<u8>(), 0..600);
-    (header(), any::<(u32, i32, [u64; 8])>(), memory(), memory()).prop_map(
-        |(header, (result, device, arguments), entry, exit)| {
-            Event::Told(Told { header, result, device, arguments, entry, exit })
+    (header(), any::<(u32, i32, [u64; 8], Option<u64>)>(), memory(), memory()).prop_map(
+        |(header, (result, device, arguments, ordinal), entry, exit)| {
+            Event::Told(Told { header, result, device, arguments, entry, exit, ordinal })
         },
     )
 }
@@ -95,6 +98,23 @@ fn under_way() -> impl Strategy<Value = Event> {
     (process(), any::<(u64, u32, u16, u64)>()).prop_map(|(process, (at_ns, tid, row, entry_ns))| {
         Event::UnderWay(UnderWay { at_ns, process, tid, row, entry_ns })
     })
+}
+
+fn device() -> impl Strategy<Value = Event> {
+    let processes = prop::collection::vec(any::<u32>(), 0..9);
+    (any::<(u64, u32)>(), [".{0,40}", ".{0,20}"], processes).prop_map(
+        |((at_ns, index), [id, pci], processes)| {
+            Event::Device(Box::new(Device { at_ns, index, id, pci, processes }))
+        },
+    )
+}
+
+fn clocks() -> impl Strategy<Value = Event> {
+    let held = (0..ThrottleReason::ALL.len(), any::<(u64, bool)>());
+    let held =
+        held.prop_map(|(at, (ns, is_counted))| Held { reason: ThrottleReason::ALL[at], ns, is_counted });
+    (any::<(u64, u64, u32)>(), prop::collection::vec(held, 0..9))
+        .prop_map(|((from_ns, to_ns, device), held)| Event::Clocks(Clocks { from_ns, to_ns, device, held }))
 }
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
@@ -184,6 +204,8 @@ fn event() -> impl Strategy<Value = Event> {
         call(),
         told(),
         under_way(),
+        device(),
+        clocks(),
         launched(),
         operation(),
         account(),

@@ -71,6 +71,8 @@ impl Bridge {
             Event::Lost { .. }
             | Event::Clock(_)
             | Event::Process(_)
+            | Event::Device(_)
+            | Event::Clocks(_)
             | Event::Operation(_)
             | Event::Account(_) => {}
         }
@@ -147,7 +149,7 @@ fn memory(row: &Row, told: &Told) -> Memory {
             out: told.words_at_exit().collect(),
             ..Memory::default()
         },
-        _ => Memory { out: told.words_at_exit().collect(), ..Memory::default() },
+        _ => Memory { out: told.words_at_exit().collect(), ordinal: told.ordinal, ..Memory::default() },
     }
 }
 

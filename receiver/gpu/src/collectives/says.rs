@@ -7,7 +7,6 @@ use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{SpanId, TraceId};
 use semconv::attribute;
 
-use super::meters::hash_text;
 use sdk::Records;
 
 /// Emits a log record.
@@ -34,7 +33,7 @@ pub(crate) fn log(
 /// Which communicator, and how surely.
 pub(super) fn communicator(id: CommunicatorId) -> Vec<(&'static str, AnyValue)> {
     vec![
-        (attribute::NCCL_COMMUNICATOR_HASH, hash_text(id.hash).into()),
+        (attribute::NCCL_COMMUNICATOR_HASH, id.to_string().into()),
         (attribute::NCCL_COMMUNICATOR_SOURCE, id.source.name().into()),
     ]
 }

@@ -22,7 +22,6 @@ use opentelemetry::{Context, KeyValue, Value};
 use sdk::{Limit, Records, instant};
 use semconv::{attribute, span};
 
-use super::meters::hash_text;
 use crate::clock::Clock;
 use crate::points::seconds;
 
@@ -125,7 +124,7 @@ impl Part<'_> {
     fn rows(&self) -> Vec<(&'static str, Option<Value>)> {
         let Completed { who, op, skew_ns, .. } = self.completed;
         vec![
-            (attribute::NCCL_COMMUNICATOR_HASH, Some(hash_text(who.communicator.hash).into())),
+            (attribute::NCCL_COMMUNICATOR_HASH, Some(who.communicator.to_string().into())),
             (attribute::NCCL_COMMUNICATOR_SOURCE, Some(who.communicator.source.name().into())),
             (attribute::NCCL_NRANKS, who.nranks.value.map(integer)),
             (attribute::NCCL_OPERATION, Some(op.operation.name().into())),

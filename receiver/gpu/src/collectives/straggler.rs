@@ -4,6 +4,7 @@ use nccl::finding::Straggler;
 use opentelemetry::logs::{AnyValue, Severity};
 use opentelemetry::trace::{Span as _, SpanKind, Status, Tracer};
 use opentelemetry::{Context, KeyValue, Value};
+use sdk::Hash;
 use semconv::value::NcclStragglerCause;
 use semconv::{attribute, event, span};
 use steps::Step;
@@ -14,7 +15,6 @@ use crate::outlier::{explanation, run_queue_s, texts};
 use crate::points::seconds;
 use crate::traced::Traced;
 use crate::words;
-use sdk::Hash;
 
 impl Teller<'_, '_> {
     /// A rank is late. Counted always, told as far as its process's limit allows.

@@ -11,6 +11,7 @@ use event::ProcessId;
 use nccl::finding::{Absent, Completed, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
 use nccl::{Engine, Finding, Who};
 use opentelemetry::logs::{AnyValue, Severity};
+use sdk::{Limit, Records, Sink, hand_over, instant};
 use semconv::{attribute, event as event_name};
 
 use super::dump::{Dump, called};
@@ -21,8 +22,6 @@ use crate::clock::Clock;
 use crate::outlier::texts;
 use crate::points::seconds;
 use crate::traced::Traced;
-use sdk::{Limit, Records, instant};
-use sdk::{Sink, hand_over};
 
 /// Ranks of one hang whose flight records are told: those of a large node.
 const DUMPS_MAX: usize = 64;

@@ -31,6 +31,8 @@ impl Engine {
         let is_captured = process.streams.is_capturing(arguments.stream);
         if is_captured {
             self.tally.captured += 1;
+            // The source counts it with those that run; we do not.
+            member.last_ordinal = arguments.ordinal.or(member.last_ordinal);
             op.seq = member.next_seq;
             out(Finding::Enqueued(Enqueued { who: member.who, op, bytes: op.bytes(), is_captured }));
             return;

@@ -239,12 +239,13 @@ fn a_process_may_go_from_serving_to_training_and_back() {
 fn an_undecided_process_holds_back_as_much_as_is_allowed_and_no_more() {
     let unclear = |k: u64| Seg { enqueues: 10, process_fresh: 100 + k * k, ..at(10 + k * 10) };
     let mut bench = Bench::new(Mode::Undecided);
-    bench.push(&(0..63).map(unclear).collect::<Vec<_>>());
-    assert_eq!((bench.assembler.held.len(), bench.out.len()), (63, 0));
-    bench.push(&[unclear(63)]);
+    let most = Joining::default().undecided_segments;
+    bench.push(&(0..most as u64 - 1).map(unclear).collect::<Vec<_>>());
+    assert_eq!((bench.assembler.held.len(), bench.out.len()), (most - 1, 0));
+    bench.push(&[unclear(most as u64 - 1)]);
     assert_eq!((bench.assembler.held.len(), bench.assembler.held.capacity()), (0, 0));
     assert_eq!(bench.assembler.mode(), Mode::Serving);
-    assert_eq!(bench.out.len(), 63);
+    assert_eq!(bench.out.len(), most - 1);
 }
 
 #[test]

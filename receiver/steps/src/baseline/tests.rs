@@ -65,6 +65,26 @@ fn the_mean_has_no_bias_from_its_beginning() {
     assert_eq!(baseline.level(), Some(Level { mean_ns: 10.0 * MS, p95_ns: 10.0 * MS, count: 30 }));
 }
 
+/// Weighted from the first step on: neither towards zero at the beginning, nor towards the first steps later.
+#[test]
+fn the_mean_is_the_mean_of_what_weighs_at_any_time() {
+    let mut rng = Rng::new(9);
+    let mut values = Vec::new();
+    let mut baseline = Baseline::new(BaselineSettings::default());
+    for at in 1..=12_000 {
+        let ns = (rng.uniform(9.0, 11.0) * MS * if at < 6_000 { 1.0 } else { 1.1 }).round();
+        values.push(ns);
+        baseline.observe(&of(ns, class()));
+        if [30, 31, 100, 1_000, 7_000, 12_000].contains(&at) {
+            let weight = |k: usize| ((k as f64 - f64::from(at)) / HALF_LIFE).exp2();
+            let weighed = values.iter().enumerate().map(|(k, value)| (value * weight(k), weight(k)));
+            let (sum, weights) = weighed.fold((0.0, 0.0), |(s, w), (v, k)| (s + v, w + k));
+            let mean = baseline.level().unwrap().mean_ns;
+            assert!((mean / (sum / weights) - 1.0).abs() < 1e-9, "step {at}: {mean}, {}", sum / weights);
+        }
+    }
+}
+
 #[test]
 fn nothing_is_judged_before_the_warm_up_is_over() {
     let (_, verdicts) = fed((0..31).map(|k| if k % 10 == 5 { 90.0 * MS } else { 10.0 * MS }));

@@ -66,9 +66,10 @@ fn an_operation_brings_its_arguments() {
         datatype: 14,
         reduction: 15,
         peer: 16,
-        ordinal: None,
+        ordinal: Some(19),
     };
-    assert_eq!(functions("ncclReduce", |_| {}), [Function::Operation(expected)]);
+    let functions = functions("ncclReduce", |told| told.ordinal = Some(19));
+    assert_eq!(functions, [Function::Operation(expected)]);
 }
 
 /// ncclUniqueId read as a pointer: rank, number of ranks and communicator were 0 for every collective.

@@ -87,15 +87,35 @@ fn check(right: f64, wrong: f64, mut next: impl FnMut(&mut Rng) -> (Shape, Phase
     }
 }
 
+/// Requests under way: they come and go one by one, since answers go on for many steps.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    requests: f64,
+    most: f64,
+}
+
+impl Batch {
+    fn new(most: f64) -> Batch {
+        Batch { requests: (most / 2.0).ceil(), most }
+    }
+
+    fn next(&mut self, rng: &mut Rng) -> f64 {
+        let change = rng.pick(0.1, 1.0, 0.0) - rng.pick(0.1, 1.0, 0.0);
+        self.requests = (self.requests + change).clamp(1.0, self.most);
+        self.requests
+    }
+}
+
 fn lengths(rng: &mut Rng) -> f64 {
     (600.0 * (0.7 * rng.normal()).exp()).clamp(64.0, 8_192.0)
 }
 
 #[test]
 fn an_eager_engine_is_told_apart_though_decode_launches_as_much_as_prefill() {
+    let mut batch = Batch::new(48.0);
     check(0.99, 0.01, |r| match r.chance(0.1) {
         true => (eager_prefill(r.uniform(300.0, 8_000.0)), Phase::Prefill),
-        false => (eager_decode(r.uniform(1.0, 48.0)), Phase::Decode),
+        false => (eager_decode(batch.next(r)), Phase::Decode),
     });
 }
 
@@ -108,8 +128,9 @@ fn an_engine_that_decodes_by_whole_graphs_is_told_apart() {
 }
 
 #[test]
-fn a_decode_that_has_no_graph_is_no_prefill() {
-    check(0.99, 0.0, |r| match r.below(100) {
+fn a_decode_that_has_no_graph_is_never_surely_a_prefill() {
+    // A prompt of a few tokens behind a cached prefix launches the same.
+    check(0.98, 0.02, |r| match r.below(100) {
         0 => (eager(430.0, 12_000.0, 3.0), Phase::Decode),
         1..=5 => (eager(500.0, 333_000.0, 3.0), Phase::Prefill),
         _ => (whole_decode(16.0), Phase::Decode),
@@ -126,9 +147,10 @@ fn chunked_prefill_between_whole_graph_decodes_reads_prompts() {
 
 #[test]
 fn piecewise_decode_and_chunked_prefill_are_told_apart() {
+    let mut batch = Batch::new(64.0);
     check(0.98, 0.01, |r| match r.chance(0.1) {
         true => (piecewise_mixed(r.uniform(2_000.0, 8_192.0)), Phase::Mixed),
-        false => (piecewise_decode(r.uniform(1.0, 64.0)), Phase::Decode),
+        false => (piecewise_decode(batch.next(r)), Phase::Decode),
     });
 }
 
@@ -139,14 +161,15 @@ fn a_disaggregated_prefill_server_does_not_decode() {
 
 #[test]
 fn a_disaggregated_decode_server_does_not_prefill() {
-    check(0.99, 0.0, |r| (eager_decode(r.uniform(1.0, 32.0)), Phase::Decode));
+    let mut batch = Batch::new(32.0);
+    check(0.99, 0.0, |r| (eager_decode(batch.next(r)), Phase::Decode));
 }
 
 #[test]
 fn an_embedding_server_that_gets_short_and_long_texts_does_not_decode() {
-    check(0.9, 0.0, |r| match r.chance(0.2) {
-        true => (eager(300.0, 440.0 * 8_000.0, 4.0), Phase::Prefill),
-        false => (eager(300.0, 440.0 * 700.0, 4.0), Phase::Prefill),
+    check(0.9, 0.001, |r| match r.chance(0.2) {
+        true => (eager(300.0, 440.0 * 10.0 * lengths(r), 4.0), Phase::Prefill),
+        false => (eager(300.0, 440.0 * lengths(r), 4.0), Phase::Prefill),
     });
 }
 
@@ -172,7 +195,7 @@ fn swapping_an_adapter_in_a_decode_leaves_it_a_decode() {
 #[test]
 fn a_model_of_toy_size_is_told_apart_by_comparison() {
     check(0.98, 0.01, |r| match r.chance(0.2) {
-        true => (eager(200.0, 16_384.0, 8.0), Phase::Prefill),
+        true => (eager(60.0, 16_384.0, 8.0), Phase::Prefill),
         false => (eager(40.0, 128.0, 2.0), Phase::Decode),
     });
 }
@@ -207,13 +230,13 @@ fn the_shapes_of_real_traces_are_right_from_the_first_step() {
         let label = Clusters::default().label(&shape);
         assert!(expected.contains(&label.phase), "{shape:?}: {label:?}");
         assert!(label.confidence <= COLD_MAX, "one step is not much evidence: {label:?}");
-        assert!(label.phase != Phase::Mixed || label.confidence <= MIXED_MAX);
+        assert!(label.phase != Phase::Mixed || label.confidence <= 0.65, "only the engine knows: {label:?}");
     }
 }
 
 #[test]
 fn what_lies_in_the_middle_is_unknown() {
-    let label = Clusters::default().label(&eager(700.0, EAGER_MIDDLE, 10.0));
+    let label = Clusters::default().label(&eager(700.0, 110_000.0, 10.0));
     assert_eq!(label.phase, Phase::Unknown);
     assert!(label.confidence < CONFIDENCE_MIN);
 }

@@ -1,0 +1,142 @@
+//! How often a handle was passed to calls that are counted: a number told with each, so that one whose record was lost
+//! leaves a gap where it stood.
+//!
+//! The one idea: a count is a single word, the handle's mark above the count, so that one which another handle
+//! takes over begins again at nothing, whoever else counts there at that moment. A count that begins again hides a
+//! loss; it never shows one that was none.
+
+use crate::atomic::{AtomicU64, Relaxed, SeqCst};
+use crate::record::NOT_SEEN;
+
+/// Places; a power of two. A third handle that falls on one takes another's.
+pub const ORDINALS: u32 = 4096;
+
+const COUNT_BITS: u32 = 40;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+/// Set in every mark: a place that was never used is nobody's.
+const USED: u64 = 1 << 63;
+
+/// A handle of a process, and of no other that had its pid before.
+#[derive(Clone, Copy)]
+pub struct Counted(u64);
+
+impl Counted {
+    /// The handle of the process that began at `start_ns`.
+    #[inline(always)]
+    pub fn new(pid: u32, start_ns: u64, handle: u64) -> Counted {
+        let owner = (start_ns ^ u64::from(pid)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let mixed = (handle ^ owner).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Counted(mixed ^ (mixed >> 32))
+    }
+
+    /// Where its place is.
+    #[inline(always)]
+    pub fn place(self) -> u32 {
+        self.0 as u32 & (ORDINALS - 1)
+    }
+
+    #[inline(always)]
+    fn mark(self) -> u64 {
+        (self.0 & !COUNT) | USED
+    }
+}
+
+/// A place: room for two handles that fall on it.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Ordinals([AtomicU64; 2]);
+
+impl Ordinals {
+    /// Counts a call; how many there were before it. [`NOT_SEEN`], and not counted, where two threads do so at once.
+    #[inline(always)]
+    pub fn take(&self, of: Counted) -> u64 {
+        let [first, second] = &self.0;
+        let is_second = !is_of(first, of) && (is_of(second, of) || is_free(second) && !is_free(first));
+        if is_second { take(second, of) } else { take(first, of) }
+    }
+
+    /// The handle is gone: the next of its address begins at nothing.
+    #[inline(always)]
+    pub fn end(&self, of: Counted) {
+        for word in &self.0 {
+            let now = word.load(Relaxed);
+            if now & !COUNT == of.mark() {
+                let _ = word.compare_exchange(now, 0, SeqCst, SeqCst);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn is_of(word: &AtomicU64, of: Counted) -> bool {
+    word.load(Relaxed) & !COUNT == of.mark()
+}
+
+#[inline(always)]
+fn is_free(word: &AtomicU64) -> bool {
+    word.load(Relaxed) == 0
+}
+
+#[inline(always)]
+fn take(word: &AtomicU64, of: Counted) -> u64 {
+    let now = word.load(Relaxed);
+    let before = if now & !COUNT == of.mark() { now & COUNT } else { 0 };
+    let next = of.mark() | ((before + 1) & COUNT);
+    match word.compare_exchange(now, next, SeqCst, SeqCst) {
+        Ok(_) => before,
+        Err(_) => NOT_SEEN,
+    }
+}
+
+const _: () = assert!(ORDINALS.is_power_of_two() && size_of::<Ordinals>() == 16);
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    const HANDLE: Counted = Counted(0x1234_5678_9abc_def0);
+    /// Of the same place.
+    const OTHER: Counted = Counted(0x7654_3210_9abc_def0);
+    const THIRD: Counted = Counted(0x6543_2100_9abc_def0);
+
+    #[test]
+    fn each_call_has_the_number_of_those_before_it() {
+        let place = Ordinals::default();
+        assert_eq!([HANDLE; 3].map(|h| place.take(h)), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_handle_that_ended_begins_at_nothing() {
+        let place = Ordinals::default();
+        place.take(HANDLE);
+        place.end(OTHER);
+        assert_eq!(place.take(HANDLE), 1, "another's end is not its own");
+        place.end(HANDLE);
+        assert_eq!(place.take(HANDLE), 0);
+    }
+
+    #[test]
+    fn two_handles_share_a_place_and_a_third_takes_over_without_showing_a_loss() {
+        assert_eq!((HANDLE.place(), HANDLE.place()), (OTHER.place(), THIRD.place()));
+        let place = Ordinals::default();
+        let seen = [HANDLE, OTHER, HANDLE, OTHER, THIRD, THIRD, OTHER, HANDLE].map(|h| place.take(h));
+        assert_eq!(seen, [0, 0, 1, 1, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn handles_of_neighbouring_processes_have_places_and_marks_of_their_own() {
+        let handles = (0..8).flat_map(|pid| {
+            (0..16).map(move |at| {
+                Counted::new(
+                    1000 + pid,
+                    77_000_000 + u64::from(pid) * 1_000_003,
+                    0x5555_0000_0000 + at * 0x8e0,
+                )
+            })
+        });
+        let places: std::collections::BTreeSet<_> = handles.clone().map(Counted::place).collect();
+        let marks: std::collections::BTreeSet<_> = handles.map(Counted::mark).collect();
+        assert!(places.len() >= 124 && marks.len() == 128, "{} {}", places.len(), marks.len());
+    }
+}

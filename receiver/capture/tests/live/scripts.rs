@@ -1,0 +1,247 @@
+//! Every script of the player: the steps that its oracle tells, that the kernel closes, and that the fold makes of the
+//! oracle's calls in user space, one by one.
+//!
+//! The one idea: three that share no code above the fold agree on every step of every schedule, or one of them is
+//! wrong. Where there are no live probes the other two are compared all the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use event::fold::{Bounds, Folder};
+use event::{Call, Event, ProcessId, StepRecord};
+use stubs::oracle::{CallLine, Line, StepLine, read};
+use stubs::ranks::is_ranks;
+use stubs::scripts::SCRIPTS;
+use table::Direction;
+use table::fold::Counter;
+use table::record::flag;
+
+use crate::rig::{Rig, player_command, rig, settings};
+
+/// Scripts whose calls call others inside themselves: the oracle does not tell what those close.
+const NESTED: &[&str] = &["faults"];
+
+/// What is compared of a step: process, stream, work, threads, closer.
+type Shape = (u32, u64, [u64; 9], [u32; 2], String);
+
+/// A step, and when it began, its closer was entered and returned.
+struct Seen {
+    shape: Shape,
+    times: [u64; 3],
+}
+
+fn of_record(step: &StepRecord) -> Seen {
+    let columns = [
+        Counter::Enqueues,
+        Counter::Launches,
+        Counter::GraphLaunches,
+        Counter::Threads,
+        Counter::Copies,
+        Counter::BytesToDevice,
+        Counter::BytesFromDevice,
+        Counter::BytesOnDevice,
+        Counter::BytesFilled,
+    ];
+    let header = &step.header;
+    let symbol = table::row(header.row).map_or("", |row| row.symbol);
+    let work = columns.map(|c| step.work[c as usize]);
+    Seen {
+        shape: (header.pid, step.stream, work, [header.tid, step.first_tid], symbol.to_string()),
+        times: [step.first_ns, header.entry_ns, header.entry_ns + header.duration_ns],
+    }
+}
+
+fn of_line(step: &StepLine) -> Seen {
+    let w = &step.work;
+    let bytes = [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToDevice];
+    let [to, from, on] = bytes.map(|way| w.bytes[way as usize]);
+    let work = [w.enqueues, w.launches, w.graph_launches, w.threads, w.copies, to, from, on, w.filled];
+    let row =
+        table::PROBES.iter().find(|p| p.symbol == step.closer || p.twin == Some(&*step.closer)).unwrap();
+    Seen {
+        shape: (step.pid, step.stream, work, [step.tid, step.first_tid], row.symbol.to_string()),
+        times: [step.first_ns, step.enter_ns, step.exit_ns],
+    }
+}
+
+/// In the order in which the steps of each stream ended.
+fn sorted(steps: impl Iterator<Item = Seen>) -> Vec<Seen> {
+    let mut steps: Vec<Seen> = steps.collect();
+    steps.sort_by_key(|s| (s.shape.0, s.shape.1, s.times[2]));
+    steps
+}
+
+fn finished(events: &[Event]) -> Vec<Seen> {
+    let is_finished = |s: &&StepRecord| s.header.flags & flag::UNFINISHED == 0;
+    let steps = events.iter().filter_map(|e| if let Event::Step(step) = e { Some(step) } else { None });
+    sorted(steps.filter(is_finished).map(of_record))
+}
+
+/// What a script came to, by each of those who tell.
+struct Played {
+    lines: Vec<Line>,
+    /// `None` where there are no live probes.
+    kernel: Option<Vec<Event>>,
+    folded: Vec<Event>,
+}
+
+impl Played {
+    /// The player's process.
+    fn pid(&self) -> u32 {
+        let begun = self.lines.iter().find_map(|l| if let Line::Process(p) = l { Some(p.pid) } else { None });
+        begun.unwrap_or(0)
+    }
+
+    fn made(&self) -> Vec<Seen> {
+        sorted(self.lines.iter().filter_map(|l| if let Line::Step(s) = l { Some(of_line(s)) } else { None }))
+    }
+}
+
+/// A call as the fold in user space takes it.
+fn call(line: &CallLine) -> Call {
+    Call {
+        process: ProcessId { pid: line.pid, start_ns: 1 },
+        tid: line.tid,
+        row: line.row,
+        is_twin: line.twin,
+        entry_ns: line.entry_ns,
+        duration_ns: line.exit_ns - line.entry_ns,
+        result: line.result,
+        stream: line.stream,
+        handle: (line.handle != 0).then_some(line.handle),
+        bytes: line.bytes,
+        threads: line.threads,
+        identity: 1,
+        direction: Direction::from_kind(u64::from(line.direction)),
+    }
+}
+
+/// The events of the oracle's calls. A process that runs another program begins anew.
+fn fold(lines: &[Line]) -> Vec<Event> {
+    let mut calls: Vec<&CallLine> =
+        lines.iter().filter_map(|l| if let Line::Call(c) = l { Some(c) } else { None }).collect();
+    let mut begun: BTreeMap<u64, u32> = BTreeMap::new();
+    begun.extend(
+        lines.iter().filter_map(|l| if let Line::Process(p) = l { Some((p.at_ns, p.pid)) } else { None }),
+    );
+    calls.sort_by_key(|c| c.entry_ns);
+    let (mut folder, mut events) = (Folder::new(Bounds::default()), Vec::new());
+    for line in calls.into_iter().filter(|line| line.row != 0) {
+        while let Some(next) = begun.first_entry().filter(|next| *next.key() <= line.entry_ns) {
+            let (at_ns, pid) = next.remove_entry();
+            folder.advance(at_ns, &mut events);
+            folder.exit(pid, at_ns, &mut events);
+        }
+        folder.push(&call(line), &mut events);
+    }
+    folder.finish(&mut events);
+    assert!(folder.account().is_balanced(), "{:?}", folder.account());
+    events
+}
+
+fn play(rig: &mut Option<Rig>, name: &str, text: &str) -> Played {
+    let source = format!("@{name}");
+    let arguments = [source.as_str(), "--speed", speed(text), "--turns", "12"];
+    let (lines, kernel) = match rig {
+        Some(rig) => {
+            play_live(rig, &arguments, text);
+            let account = rig.capture.account();
+            assert!(account.is_balanced() && account.lost() == 0, "{name}: {account:?}");
+            (read(&rig.oracle()).unwrap(), Some(std::mem::take(&mut rig.events)))
+        }
+        None => (play_alone(name, &arguments), None),
+    };
+    Played { folded: fold(&lines), lines, kernel }
+}
+
+/// A script of its own that must not be fast says so.
+fn speed(text: &str) -> &'static str {
+    if text.contains("poll ") { "4" } else { "50" }
+}
+
+fn play_live(rig: &mut Rig, arguments: &[&str], text: &str) {
+    let mut player = rig.player(arguments);
+    if text.contains("exec @") {
+        let pid = player.pid();
+        player.go().unwrap();
+        player.ready().unwrap();
+        rig.wait("the exec", |rig| {
+            rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
+        });
+        rig.look(&player);
+    }
+    rig.play(player);
+}
+
+fn play_alone(name: &str, arguments: &[&str]) -> Vec<Line> {
+    let dir = std::env::temp_dir().join(format!("warptap-alone-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let oracle = dir.join("oracle.jsonl");
+    let mut all: Vec<_> = arguments.iter().map(Into::into).collect();
+    all.extend(["--oracle".into(), oracle.clone().into(), "--stubs".into(), dir.join("stubs").into()]);
+    assert!(player_command(&all).status().unwrap().success(), "{name}");
+    let lines = read(&oracle).unwrap();
+    let _ = std::fs::remove_dir_all(Path::new(&dir));
+    lines
+}
+
+/// When the call that began so returned: a probe saw its beginning before.
+fn returns(lines: &[Line]) -> BTreeMap<(u32, u64), u64> {
+    let call =
+        |line: &Line| if let Line::Call(c) = line { Some(((c.tid, c.entry_ns), c.exit_ns)) } else { None };
+    lines.iter().filter_map(call).collect()
+}
+
+#[track_caller]
+fn check_shapes(name: &str, who: &str, seen: &[Seen], made: &[Seen]) {
+    let (seen, made): (Vec<&Shape>, Vec<&Shape>) =
+        (seen.iter().map(|s| &s.shape).collect(), made.iter().map(|s| &s.shape).collect());
+    let first = seen.iter().zip(&made).position(|(seen, made)| seen != made);
+    let at = first.unwrap_or(seen.len().min(made.len()));
+    assert!(
+        seen == made,
+        "{name}, {who}: {} steps, made were {}; the first that differs is\n{:?}, made was\n{:?}",
+        seen.len(),
+        made.len(),
+        seen.get(at),
+        made.get(at)
+    );
+}
+
+fn check(name: &str, played: &Played) {
+    let made = played.made();
+    assert!(!made.is_empty(), "{name} has no steps");
+    let folded = finished(&played.folded);
+    check_shapes(name, "folded", &folded, &made);
+    for (folded, made) in folded.iter().zip(&made) {
+        assert_eq!(folded.times, made.times, "{name}: {:?}", made.shape);
+    }
+    let Some(events) = &played.kernel else { return };
+    let kernel = finished(events);
+    // Only the player itself is traced, not the processes that it starts.
+    let pid = played.pid();
+    let made: Vec<Seen> = made.into_iter().filter(|s| s.shape.0 == pid).collect();
+    check_shapes(name, "by the kernel", &kernel, &made);
+    println!("{name}: {} segments", kernel.len());
+    let returns = returns(&played.lines);
+    for (seen, made) in kernel.iter().zip(&made) {
+        let ([first, enter, exit], [made_first, made_enter, made_exit]) = (seen.times, made.times);
+        let latest = returns[&(made.shape.3[1], made_first)];
+        let is_within = (made_first..=latest).contains(&first)
+            && (made_enter..=exit).contains(&enter)
+            && exit <= made_exit;
+        assert!(is_within, "{name}: {:?}, made was {:?} {:?}", seen.times, made.times, made.shape);
+    }
+}
+
+#[test]
+fn every_script_has_the_steps_that_its_oracle_tells() {
+    let mut rig = rig("scripts", &settings());
+    let only = std::env::var("WARPTAP_SCRIPT").ok();
+    let is_schedule = |name: &str, text: &str| !NESTED.contains(&name) && !is_ranks(text);
+    for (name, text) in SCRIPTS.iter().filter(|(name, text)| is_schedule(name, text)) {
+        if only.as_ref().is_none_or(|only| only == name) {
+            check(name, &play(&mut rig, name, text));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The GPU that a step ran on, and what held its clocks down meanwhile.
+//!
+//! The one idea: a driver is looked at from time to time, so what is known of a step that just ended is known at the
+//! next look. An outlier waits for that look, a second at most; every other step goes out at once. What is usual needs
+//! no step: it is the share of the time before it in which the same reason held the clocks down, so that a GPU that
+//! always runs at its power limit does not have that for a cause.
+//!
+//! ```text
+//!  looks      |-----------|-----------|-----------|          held: 80 of 100 ms
+//!  step                 |=======================|  known at ^ : 0.2 x 0 + 80 + 0.7 x 0 ms, between 80 and 80
+//! ```
+//! Within one interval nobody knows when the clocks were low: a step that covers a part of it was slow for that part of
+//! the time, give or take, and the bounds are told.
+//!
+//! Bounded: devices, looks remembered of each, outliers that wait; what is beyond goes, the oldest first.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use causes::{StepFacts, Throttle};
+use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
+
+use crate::baseline::Outlier;
+use crate::finding::{Certainty, Finding, Gpu, Step, Throttled};
+
+/// GPUs that are remembered.
+const DEVICES_MAX: usize = 64;
+/// Intervals between looks that are remembered of each: over a minute and a half of ten a second.
+const SPANS_MAX: usize = 1024;
+/// Outliers that wait for a look. Full: the oldest goes out with what is known.
+const WAITING_MAX: usize = 64;
+/// How long one waits, ns, in event time.
+const WAIT_NS: u64 = 1_000_000_000;
+/// What is usual is what was so in this time before a step, ns.
+const USUAL_NS: u64 = 30_000_000_000;
+/// Processes whose devices are known from their environment.
+const PROCESSES_MAX: usize = 1024;
+
+/// By which a process is told which devices it is to use, and in which order.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// By which the container runtime is told which devices to put into a container.
+const CONTAINER: &str = "NVIDIA_VISIBLE_DEVICES";
+/// What it is told where that is no list.
+const NO_LIST: [&str; 4] = ["", "all", "none", "void"];
+
+/// Takes findings.
+type Out<'a> = &'a mut dyn FnMut(Finding);
+
+/// What is known of the GPUs of the machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hardware {
+    devices: BTreeMap<u32, Known>,
+    sights: BTreeMap<ProcessId, Sight>,
+    waiting: VecDeque<Step>,
+}
+
+/// What a process was told of the devices that it sees.
+#[derive(Clone, Debug, Default)]
+struct Sight {
+    /// Those that are in its container, in no order; none where that was not said.
+    container: Option<Vec<String>>,
+    /// Those that it is to use, in its order, numbers counting those in the container.
+    visible: Option<Vec<String>>,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    device: Device,
+    /// Time between looks, in order; without overlap.
+    spans: VecDeque<Span>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
+    held: Vec<Held>,
+}
+
+impl Hardware {
+    /// Takes what an event says of the hardware, and gives out what waited for it.
+    pub(crate) fn observe(&mut self, event: &Event, out: Out<'_>) {
+        match event {
+            Event::Device(device) => self.describe(device),
+            Event::Clocks(clocks) => self.look(clocks),
+            Event::Launched(launched) => self.launch(launched),
+            Event::Exit { process, .. } => {
+                self.give(out, |_, step| step.process == *process);
+                self.sights.remove(process);
+            }
+            _ => {}
+        }
+        if let (Some(now_ns), false) = (event.at_ns(), self.waiting.is_empty()) {
+            self.give(out, |all, step| all.is_known_to(step) || now_ns > step.end_ns.saturating_add(WAIT_NS));
+        }
+    }
+
+    /// Passes a finding on; an outlier whose GPU is looked at waits for the next look.
+    pub(crate) fn pass(&mut self, finding: Finding, out: Out<'_>) {
+        match finding {
+            Finding::Step(step) if step.outlier != Outlier::None && self.gpu(&step).is_some() => {
+                if self.is_known_to(&step) {
+                    return out(Finding::Step(self.explained(step)));
+                }
+                self.waiting.push_back(step);
+                let mut beyond = self.waiting.len().saturating_sub(WAITING_MAX);
+                self.give(out, |_, _| std::mem::replace(&mut beyond, 0) > 0);
+            }
+            other => out(other),
+        }
+    }
+
+    /// Nothing will follow.
+    pub(crate) fn finish(&mut self, out: Out<'_>) {
+        self.give(out, |_, _| true);
+    }
+
+    fn give(&mut self, out: Out<'_>, mut is_due: impl FnMut(&Hardware, &Step) -> bool) {
+        for step in std::mem::take(&mut self.waiting) {
+            match is_due(self, &step) {
+                true => out(Finding::Step(self.explained(step))),
+                false => self.waiting.push_back(step),
+            }
+        }
+    }
+
+    fn describe(&mut self, device: &Device) {
+        if self.devices.len() < DEVICES_MAX || self.devices.contains_key(&device.index) {
+            let known = self.devices.entry(device.index).or_default();
+            if known.device.id != device.id {
+                known.spans.clear();
+            }
+            known.device = device.clone();
+        }
+    }
+
+    fn look(&mut self, clocks: &Clocks) {
+        let Some(known) = self.devices.get_mut(&clocks.device) else { return };
+        let last = known.spans.back_mut();
+        if clocks.to_ns <= clocks.from_ns || last.as_ref().is_some_and(|last| clocks.from_ns < last.to_ns) {
+            return;
+        }
+        match last {
+            Some(last) if last.held.is_empty() && clocks.held.is_empty() && last.to_ns == clocks.from_ns => {
+                last.to_ns = clocks.to_ns;
+            }
+            _ => {
+                let Clocks { from_ns, to_ns, held, .. } = clocks.clone();
+                known.spans.push_back(Span { from_ns, to_ns, held });
+            }
+        }
+        if known.spans.len() > SPANS_MAX {
+            known.spans.pop_front();
+        }
+    }
+
+    fn launch(&mut self, launched: &Launched) {
+        let list = |name: &str| {
+            let text = launched.first(&[name]).filter(|text| !NO_LIST.contains(text))?;
+            Some(text.split(',').map(|entry| entry.trim().to_owned()).take(DEVICES_MAX).collect())
+        };
+        let sight = Sight { container: list(CONTAINER), visible: list(VISIBLE) };
+        if self.sights.len() < PROCESSES_MAX || self.sights.contains_key(&launched.process) {
+            self.sights.insert(launched.process, sight);
+        }
+    }
+
+    /// True where its GPU was looked at behind its end.
+    fn is_known_to(&self, step: &Step) -> bool {
+        let known = self.gpu(step).and_then(|(index, _)| self.devices.get(&index));
+        known.and_then(|known| known.spans.back()).is_some_and(|last| last.to_ns >= step.end_ns)
+    }
+
+    /// The GPU of a step, and how sure that is.
+    fn gpu(&self, step: &Step) -> Option<(u32, Certainty)> {
+        let listed = self.devices.values().filter(|known| known.device.processes.contains(&step.process.pid));
+        let listed: Vec<u32> = listed.map(|known| known.device.index).collect();
+        if let [one] = listed[..] {
+            return Some((one, Certainty::Listed));
+        }
+        let mut all = self.devices.keys();
+        if let (Some(one), None) = (all.next(), all.next()) {
+            return Some((*one, Certainty::Only));
+        }
+        let found = self.by_number(step)?;
+        // A driver that says which devices the process is on must say this one.
+        (listed.is_empty() || listed.contains(&found.0)).then_some(found)
+    }
+
+    /// By the device's number in the process: through what the process was told that it sees, or, where it was told
+    /// nothing, in the order of the PCI bus, which CUDA goes by on a machine of equal GPUs.
+    fn by_number(&self, step: &Step) -> Option<(u32, Certainty)> {
+        let number = usize::try_from(step.device).ok()?;
+        let nothing = Sight::default();
+        let sight = self.sights.get(&step.process).unwrap_or(&nothing);
+        let is_inside = |known: &&Known| match &sight.container {
+            Some(list) => list.iter().any(|entry| known.is_named(entry)),
+            None => true,
+        };
+        let inside: Vec<&Known> = self.devices.values().filter(is_inside).collect();
+        let found = match sight.visible.as_ref().map(|list| list.get(number)) {
+            None => inside.get(number),
+            Some(entry) => match entry?.parse::<usize>() {
+                Ok(at) => inside.get(at),
+                Err(_) => inside.iter().find(|known| known.is_named(entry.map_or("", String::as_str))),
+            },
+        };
+        let is_told = sight.container.is_some() || sight.visible.is_some();
+        let certainty = if is_told { Certainty::Visible } else { Certainty::Order };
+        found.map(|known| (known.device.index, certainty))
+    }
+
+    /// With its GPU, what held its clocks down, and its causes in the light of that.
+    fn explained(&self, mut step: Step) -> Step {
+        let Some((index, certainty)) = self.gpu(&step) else { return step };
+        let Some(known) = self.devices.get(&index) else { return step };
+        step.gpu = Some(Gpu { id: known.device.id.clone(), index, certainty });
+        step.throttled = known.held(step.start_ns, step.end_ns);
+        let Some(most) = step.throttled.first() else { return step };
+        let throttle = Throttle {
+            reason: most.reason.name(),
+            ns: most.ns as f64,
+            at_least_ns: most.at_least_ns as f64,
+            at_most_ns: most.at_most_ns as f64,
+            usual_ns: known.usual_share(most.reason, step.start_ns) * step.duration_ns as f64,
+        };
+        let facts = StepFacts { throttle: Some(throttle), ..step.facts() };
+        step.causes = causes::explain(&facts, &step.usual);
+        step
+    }
+}
+
+impl Known {
+    /// By its number, or by how its id begins.
+    fn is_named(&self, entry: &str) -> bool {
+        match entry.parse::<u32>() {
+            Ok(index) => index == self.device.index,
+            Err(_) => !entry.is_empty() && self.device.id.starts_with(entry),
+        }
+    }
+
+    /// What held the clocks down between two instants, longest first.
+    fn held(&self, from_ns: u64, to_ns: u64) -> Vec<Throttled> {
+        let mut all: BTreeMap<ThrottleReason, Throttled> = BTreeMap::new();
+        for (span, part_ns) in self.spans_in(from_ns, to_ns) {
+            let length_ns = span.to_ns - span.from_ns;
+            for held in &span.held {
+                let ns = held.ns.min(length_ns);
+                let one = all.entry(held.reason).or_insert(Throttled::none(held.reason));
+                one.ns += scaled(ns, part_ns, length_ns);
+                one.at_least_ns += ns.saturating_sub(length_ns - part_ns);
+                one.at_most_ns += ns.min(part_ns);
+                one.is_counted &= held.is_counted;
+            }
+        }
+        let mut all: Vec<Throttled> = all.into_values().filter(|one| one.at_most_ns > 0).collect();
+        all.sort_by_key(|one| Reverse(one.ns));
+        all
+    }
+
+    /// The share of the time before an instant in which a reason held the clocks down.
+    fn usual_share(&self, reason: ThrottleReason, before_ns: u64) -> f64 {
+        let (mut held_ns, mut seen_ns) = (0, 0);
+        for (span, part_ns) in self.spans_in(before_ns.saturating_sub(USUAL_NS), before_ns) {
+            let length_ns = span.to_ns - span.from_ns;
+            let held = span.held.iter().find(|held| held.reason == reason);
+            held_ns += held.map_or(0, |held| scaled(held.ns.min(length_ns), part_ns, length_ns));
+            seen_ns += part_ns;
+        }
+        held_ns as f64 / (seen_ns as f64).max(1.0)
+    }
+
+    /// Intervals with how much of each lies between two instants.
+    fn spans_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (&Span, u64)> {
+        self.spans.iter().filter_map(move |span| {
+            let part_ns = span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns));
+            (part_ns > 0).then_some((span, part_ns))
+        })
+    }
+}
+
+/// `ns * part / whole`, without overflow.
+fn scaled(ns: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(ns) * u128::from(part) / u128::from(whole.max(1))) as u64
+}

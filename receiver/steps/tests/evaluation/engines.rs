@@ -1,0 +1,222 @@
+//! How an engine runs a turn: kernel by kernel, by whole graphs, by pieces; with drafts, with adapters.
+
+use steps::{Phase, Work};
+use table::fold::Counter;
+
+use crate::machine::{Kernels, Machine, Model, Pass, copies};
+use crate::program::{Program, Segment, Truth};
+use crate::testing::Rng;
+use crate::traffic::Turn;
+
+/// What an engine captures.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Graphs {
+    /// Nothing.
+    None,
+    /// Answers, whole, up to so many requests.
+    Answers { most: u64 },
+    /// Answers whole, and all else up to so many tokens in pieces.
+    AnswersAndPieces { most: u64 },
+    /// Everything up to so many tokens in pieces.
+    Pieces { most: u64 },
+    /// Everything up to so many tokens, whole.
+    Everything { most: u64 },
+}
+
+/// Tokens proposed for each request, then verified at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Drafts {
+    /// The model that proposes; none where the prompt itself is looked up.
+    pub by: Option<Machine>,
+    pub is_by_graph: bool,
+    pub tokens: u64,
+}
+
+/// How input reaches the GPU and answers come back.
+#[derive(Clone, Copy, Debug)]
+pub struct Io {
+    pub copies_in: u64,
+    pub bytes_of_token: u64,
+    /// Of a request, for each turn: its row of the block table.
+    pub bytes_of_request: u64,
+    /// Copied back for each request.
+    pub bytes_back: u64,
+    /// Copies on the device, for each layer.
+    pub on_device: u64,
+}
+
+impl Io {
+    pub fn draw(rng: &mut Rng) -> Io {
+        Io {
+            copies_in: 5 + rng.below(9),
+            bytes_of_token: [12, 20, 28, 36][rng.below(4) as usize],
+            bytes_of_request: [64, 512, 2_048][rng.below(3) as usize],
+            bytes_back: [4, 8, 12][rng.below(3) as usize],
+            on_device: [0, 0, 2][rng.below(3) as usize],
+        }
+    }
+}
+
+/// An engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    pub machine: Machine,
+    pub graphs: Graphs,
+    pub io: Io,
+    pub drafts: Option<Drafts>,
+    /// An encoder that is run before a prompt is read, over so many tokens: images, speech.
+    pub encoder: Option<(Machine, u64)>,
+    /// Small waits behind every pass: a stopping rule that reads a flag back.
+    pub tails: u64,
+    /// One turn in so many swaps an adapter in before it; 0 for never.
+    pub swaps: u64,
+    /// Answers are copied on a stream of their own.
+    pub has_copy_stream: bool,
+}
+
+impl Engine {
+    pub fn new(machine: Machine, graphs: Graphs, rng: &mut Rng) -> Engine {
+        let io = Io::draw(rng);
+        Engine {
+            machine,
+            graphs,
+            io,
+            drafts: None,
+            encoder: None,
+            tails: 0,
+            swaps: 0,
+            has_copy_stream: rng.chance(0.3),
+        }
+    }
+
+    /// A language model of some size, served.
+    pub fn serving(graphs: Graphs, ranks: u64, rng: &mut Rng) -> Engine {
+        let machine = Machine { model: Model::draw(rng, ranks), kernels: Kernels::serving(rng) };
+        Engine::new(machine, graphs, rng)
+    }
+
+    /// The same in PyTorch, operation by operation.
+    pub fn plain(rng: &mut Rng) -> Engine {
+        let machine = Machine { model: Model::draw(rng, 1), kernels: Kernels::plain(rng) };
+        Engine { has_copy_stream: false, ..Engine::new(machine, Graphs::None, rng) }
+    }
+
+    /// Runs a turn, on this stream.
+    pub fn run(&self, turn: &Turn, stream: u64, rng: &mut Rng, program: &mut Program) {
+        if let Some((encoder, tokens)) = self.encoder.filter(|_| turn.prompts > 0) {
+            let tokens = tokens * turn.prompts;
+            let pass = Pass { tokens, prompt_tokens: tokens, requests: turn.prompts, context: 0 };
+            program.close(&[Segment { stream, ..Segment::of(encoder.eager(&pass), Some(Phase::Prefill)) }]);
+        }
+        let mut work = self.pass(turn, rng);
+        if self.swaps > 0 && rng.below(self.swaps) == 0 {
+            work.add(&copies(Counter::BytesToDevice, 2 * 4 * self.machine.model.layers, 200_000_000));
+        }
+        self.close(turn, work, stream, program);
+        self.run_tails(turn, stream, program);
+    }
+
+    fn close(&self, turn: &Turn, mut work: Work, stream: u64, program: &mut Program) {
+        let back = copies(Counter::BytesFromDevice, 1, (turn.answers + turn.prompts) * self.io.bytes_back);
+        let truth: Truth = Some(turn.phase);
+        match self.has_copy_stream {
+            true => program.close(&[
+                Segment { stream, ..Segment::of(work, truth) },
+                Segment { stream: stream + 1, ..Segment::of(back, truth) },
+            ]),
+            false => {
+                work.add(&back);
+                program.close(&[Segment { stream, ..Segment::of(work, truth) }]);
+            }
+        }
+    }
+
+    /// A few kernels and a flag read back. They belong to the turn, but no one waits for both at once.
+    fn run_tails(&self, turn: &Turn, stream: u64, program: &mut Program) {
+        let small = Machine {
+            model: Model { layers: 1, experts: (0, 0), ranks: 1, ..self.machine.model },
+            kernels: Kernels { sampling: 4, ..self.machine.kernels },
+        };
+        for _ in 0..self.tails {
+            let requests = turn.answers + turn.prompts;
+            let mut work = small.whole(0, requests);
+            [Counter::GraphLaunches, Counter::Graphs].iter().for_each(|c| work.0[*c as usize] = 0);
+            work.add(&copies(Counter::BytesFromDevice, 1, requests));
+            program.close(&[Segment { stream, closer: "cudaStreamSynchronize", ..Segment::of(work, None) }]);
+        }
+    }
+
+    fn pass(&self, turn: &Turn, rng: &mut Rng) -> Work {
+        let verified = self.drafts.map_or(0, |d| match d.by {
+            Some(_) => d.tokens * turn.answers,
+            // What is looked up is not always found.
+            None => (0..turn.answers).map(|_| rng.below(d.tokens + 1)).sum(),
+        });
+        let pass = Pass {
+            tokens: turn.prompt_tokens + turn.answers + verified,
+            prompt_tokens: turn.prompt_tokens,
+            requests: turn.prompts + turn.answers,
+            context: turn.context,
+        };
+        let mut work = self.forward(&pass);
+        if let Some((drafts, by)) = self.drafts.and_then(|d| d.by.map(|by| (d, by))) {
+            work.add(&draft(&drafts, &by, &pass, turn));
+        }
+        work.add(&self.inputs(&pass));
+        work
+    }
+
+    fn forward(&self, pass: &Pass) -> Work {
+        let is_answers = pass.prompt_tokens == 0;
+        let machine = &self.machine;
+        match self.graphs {
+            Graphs::Answers { most } | Graphs::AnswersAndPieces { most }
+                if is_answers && pass.requests <= most =>
+            {
+                machine.whole(captured(pass.requests), pass.requests)
+            }
+            Graphs::Everything { most } if pass.tokens <= most => {
+                machine.whole(captured(pass.tokens), pass.requests)
+            }
+            Graphs::Pieces { most } | Graphs::AnswersAndPieces { most } if pass.tokens <= most => {
+                machine.piecewise(captured(pass.tokens), pass)
+            }
+            _ => machine.eager(pass),
+        }
+    }
+
+    fn inputs(&self, pass: &Pass) -> Work {
+        let bytes = pass.tokens * self.io.bytes_of_token + pass.requests * self.io.bytes_of_request + 64;
+        let mut work = copies(Counter::BytesToDevice, self.io.copies_in, bytes);
+        let moved = self.io.on_device * self.machine.model.layers;
+        if moved > 0 {
+            work.add(&copies(Counter::BytesOnDevice, moved, moved * pass.tokens * self.machine.model.hidden));
+        }
+        work
+    }
+}
+
+/// The proposing model's passes.
+fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> Work {
+    let mut work = Work::default();
+    if turn.prompt_tokens > 0 {
+        work.add(&by.eager(pass));
+    }
+    let one = Pass { tokens: turn.answers, prompt_tokens: 0, requests: turn.answers, context: turn.context };
+    for _ in 0..if turn.answers > 0 { drafts.tokens } else { 0 } {
+        work.add(&match drafts.is_by_graph {
+            true => by.whole(captured(turn.answers), turn.answers),
+            false => by.eager(&one),
+        });
+    }
+    work
+}
+
+/// The size that is captured and padded to.
+pub fn captured(size: u64) -> u64 {
+    match size {
+        0..=2 => size,
+        3..=4 => 4,
+        _ => size.div_ceil(8) * 8,
+    }
+}

@@ -1,0 +1,113 @@
+//! A process under way: work goes in with the truth about it, events come out as the kernel would send them.
+//!
+//! The one idea: times are noise. They are drawn so that they say nothing of the phase, with slow steps among them;
+//! an evaluation of phases that leaned on time would show it.
+
+use std::collections::BTreeMap;
+
+use event::{Event, ProcessId, StepRecord};
+use steps::{Phase, Work};
+use table::PROBES;
+use table::fold::Counter;
+
+use crate::testing::Rng;
+
+const US: u64 = 1_000;
+
+/// What a step is, of those that count.
+pub type Truth = Option<Phase>;
+
+/// A segment of work, and who enqueued it and waits for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    pub stream: u64,
+    pub work: Work,
+    pub truth: Truth,
+    pub closer: &'static str,
+    pub wait_us: u64,
+    /// Calls that enqueued in the process since the closer before; `None` for as many as are closed.
+    pub process_fresh: Option<u64>,
+}
+
+impl Segment {
+    /// Work that something waits for.
+    pub fn of(work: Work, truth: Truth) -> Segment {
+        let closer = "cudaEventSynchronize";
+        Segment { stream: 0x5000, work, truth, closer, wait_us: 1_000, process_fresh: None }
+    }
+}
+
+/// What a process did, and what it was.
+#[derive(Clone, Debug)]
+pub struct Program {
+    process: ProcessId,
+    now_ns: u64,
+    /// Next sequence number and last return, by stream.
+    streams: BTreeMap<u64, (u64, u64)>,
+    pub events: Vec<Event>,
+    /// By when the closer was entered and when it returned: a step may end with either.
+    truths: BTreeMap<u64, Truth>,
+    slow_factor: u64,
+    rng: Rng,
+}
+
+impl Program {
+    /// A process that steps out of line: one step in a hundred takes `slow_factor` times as long.
+    pub fn new(seed: u64, slow_factor: u64) -> Program {
+        Program {
+            process: ProcessId { pid: 1 + seed as u32, start_ns: 1 },
+            now_ns: 1_000_000_000,
+            streams: BTreeMap::new(),
+            events: Vec::new(),
+            truths: BTreeMap::new(),
+            slow_factor,
+            rng: Rng::new(seed ^ 0x71_6d_65),
+        }
+    }
+
+    /// The truth about the step that ends then; `None` where no step was to end.
+    pub fn truth_at(&self, end_ns: u64) -> Option<Truth> {
+        self.truths.get(&end_ns).copied()
+    }
+
+    /// Closes segments by one call.
+    pub fn close(&mut self, segments: &[Segment]) {
+        let Some(first) = segments.first() else { return };
+        let enqueues: u64 = segments.iter().map(|s| s.work.of(Counter::Enqueues)).sum();
+        let slow = if self.rng.chance(0.01) { self.slow_factor } else { 1 };
+        let first_ns = self.now_ns + 30 * US + self.rng.below(200 * US);
+        let entry_ns = first_ns + enqueues * (2 * US + self.rng.below(3 * US)) * slow + 1;
+        let wait_ns = (first.wait_us * US / 2 + self.rng.below(first.wait_us * US + 1)) * slow;
+        for segment in segments {
+            let record = self.record(segment, enqueues, [first_ns, entry_ns, wait_ns]);
+            self.events.push(Event::Step(record));
+        }
+        self.now_ns = entry_ns + wait_ns;
+        self.truths.insert(entry_ns, first.truth);
+        self.truths.insert(self.now_ns, first.truth);
+    }
+
+    fn record(&mut self, segment: &Segment, enqueues: u64, times: [u64; 3]) -> StepRecord {
+        let [first_ns, entry_ns, duration_ns] = times;
+        let (sequence, previous_exit_ns) = self.streams.get(&segment.stream).copied().unwrap_or((0, 0));
+        self.streams.insert(segment.stream, (sequence + 1, entry_ns + duration_ns));
+        let fresh = segment.work.of(Counter::Enqueues);
+        let mut record = StepRecord {
+            stream: segment.stream,
+            sequence,
+            previous_exit_ns,
+            first_ns,
+            fresh,
+            process_fresh: segment.process_fresh.unwrap_or(enqueues),
+            first_tid: self.process.pid,
+            work: segment.work.0,
+            ..StepRecord::default()
+        };
+        let header = &mut record.header;
+        header.row = PROBES.iter().find(|p| p.symbol == segment.closer).expect("a probed function").id;
+        (header.pid, header.tid) = (self.process.pid, self.process.pid);
+        header.process_start_ns = self.process.start_ns;
+        (header.entry_ns, header.duration_ns) = (entry_ns, duration_ns);
+        record
+    }
+}

@@ -1,0 +1,134 @@
+//! Loops of training, as the kernel sees them: a thread for the backward pass, waits where the loop looks at its loss.
+
+use steps::{Phase, Work};
+use table::fold::Counter;
+
+use crate::machine::{Kernels, Machine, Model, Pass, copies};
+use crate::program::{Program, Segment};
+use crate::testing::Rng;
+
+const MAIN: u64 = 0x5000;
+
+/// A loop of training.
+#[derive(Clone, Copy, Debug)]
+pub struct Loop {
+    pub machine: Machine,
+    /// Tokens of a batch on this rank.
+    pub tokens: u64,
+    /// Batches whose gradients are added up before the optimiser runs.
+    pub accumulated: u64,
+    /// The loss is read after so many batches.
+    pub read_every: u64,
+    /// Collectives are on a stream of their own, and the wait is for the device.
+    pub has_collectives: bool,
+    /// After so many reads the loop stops and evaluates; 0 for never.
+    pub pause_every: u64,
+    /// Batches of such a pause.
+    pub pause: u64,
+    /// The backward pass is enqueued by another thread, as PyTorch does.
+    pub is_by_two_threads: bool,
+}
+
+impl Loop {
+    pub fn draw(rng: &mut Rng) -> Loop {
+        let machine = Machine { model: Model::draw(rng, 1), kernels: Kernels::plain(rng) };
+        Loop {
+            machine,
+            tokens: 512 << rng.below(6),
+            accumulated: 1,
+            read_every: 1,
+            has_collectives: false,
+            pause_every: 0,
+            pause: 0,
+            is_by_two_threads: true,
+        }
+    }
+
+    /// So many reads of the loss.
+    pub fn run(&self, reads: u64, rng: &mut Rng, program: &mut Program) {
+        for read in 1..=reads {
+            let work = self.batches(read, rng);
+            let mut segments = vec![self.segment(work)];
+            if self.has_collectives {
+                segments.push(Segment { stream: MAIN + 1, ..self.segment(self.collectives()) });
+            }
+            program.close(&segments);
+            if self.pause_every > 0 && read.is_multiple_of(self.pause_every) {
+                self.evaluate(program);
+            }
+        }
+    }
+
+    fn segment(&self, work: Work) -> Segment {
+        let closer = if self.has_collectives { "cudaDeviceSynchronize" } else { "cudaStreamSynchronize" };
+        Segment { stream: MAIN, closer, wait_us: 20_000, ..Segment::of(work, Some(Phase::Train)) }
+    }
+
+    fn batches(&self, read: u64, rng: &mut Rng) -> Work {
+        let mut work = Work::default();
+        for batch in 0..self.read_every {
+            // Sequences are packed, and padded now and then.
+            let tokens = self.tokens - rng.below(self.tokens / 8);
+            let forward = self.forward(tokens);
+            let backward = [&forward, &forward].iter().fold(Work::default(), |mut sum, part| {
+                sum.add(part);
+                sum
+            });
+            work.add(&forward);
+            work.add(&self.by_second_thread(backward));
+            let ordinal = (read - 1) * self.read_every + batch + 1;
+            if ordinal.is_multiple_of(self.accumulated) {
+                work.add(&self.forward(64));
+            }
+            work.add(&copies(Counter::BytesToDevice, 3, tokens * 24));
+        }
+        work.add(&copies(Counter::BytesFromDevice, 1, 4));
+        work
+    }
+
+    fn forward(&self, tokens: u64) -> Work {
+        self.machine.eager(&Pass { tokens, prompt_tokens: tokens, requests: tokens, context: 0 })
+    }
+
+    fn by_second_thread(&self, mut work: Work) -> Work {
+        let foreign = if self.is_by_two_threads { work.of(Counter::Enqueues) } else { 0 };
+        work.0[Counter::Foreign as usize] = foreign;
+        work
+    }
+
+    fn collectives(&self) -> Work {
+        let mut work = Work::default();
+        let buckets = 7 * self.read_every;
+        work.0[Counter::Enqueues as usize] = buckets;
+        work.0[Counter::Launches as usize] = buckets;
+        work.0[Counter::Threads as usize] = buckets * 12_288;
+        self.by_second_thread(work)
+    }
+
+    /// Forward passes alone: neither training nor serving, and not scored.
+    fn evaluate(&self, program: &mut Program) {
+        for _ in 0..self.pause {
+            program.close(&[Segment { truth: None, ..self.segment(self.forward(self.tokens)) }]);
+        }
+    }
+}
+
+/// A recommendation model's loop, with the waits of the real one: fifteen in an iteration, on a side stream, and the
+/// bulk of the work waited for by no one.
+pub fn recommendation(iterations: u64, rng: &mut Rng, program: &mut Program) {
+    const FRESH: [u64; 15] = [1014, 10, 255, 8, 1, 1, 12, 8, 1, 1, 1, 3, 1, 3, 1];
+    const CLOSED: [u64; 15] = [10, 10, 17, 8, 1, 1, 11, 8, 1, 1, 1, 2, 1, 1, 1];
+    let factor = 1 + rng.below(3);
+    for _ in 0..iterations {
+        for (fresh, closed) in FRESH.into_iter().zip(CLOSED) {
+            let mut work = copies(Counter::BytesToDevice, 1, 128);
+            let launches = closed - 1;
+            work.0[Counter::Launches as usize] = launches;
+            work.0[Counter::Enqueues as usize] += launches;
+            work.0[Counter::Threads as usize] = launches * (200_000 + rng.below(100_000));
+            let process_fresh = Some(if fresh > 200 { fresh * factor } else { fresh });
+            let segment = Segment::of(work, Some(Phase::Train));
+            program.close(&[Segment { process_fresh, closer: "cudaStreamSynchronize", ..segment }]);
+        }
+    }
+}

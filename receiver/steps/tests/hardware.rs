@@ -1,0 +1,185 @@
+//! Outliers and the clocks of their GPU: what held them down, for how long of the step, how sure that is, and where.
+
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
+
+use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
+use steps::{CauseKind, Certainty, Engine, Finding, Outlier, Settings, Step};
+use table::fold::Counter;
+use table::record::StepRecord;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+/// `cudaStreamSynchronize`.
+const STREAM_SYNC: u16 = 30;
+const PID: u32 = 7;
+/// The number of the step that takes long.
+const SLOW: u64 = 300;
+/// When it begins.
+const SLOW_NS: u64 = BEGIN_NS + SLOW * 10 * MS;
+const BEGIN_NS: u64 = 10 * SECOND;
+/// Time between looks.
+const LOOK_NS: u64 = 100 * MS;
+
+/// A process that does a step every ten milliseconds, on this device of its own; one takes as much longer as told.
+fn steps(device: i32, longer_ns: u64) -> Vec<Event> {
+    let mut now_ns = BEGIN_NS;
+    let step = |sequence: u64| {
+        let mut record = StepRecord { stream: 1, sequence, device, first_tid: PID, ..StepRecord::default() };
+        record.previous_exit_ns = if sequence == 0 { 0 } else { now_ns };
+        record.first_ns = now_ns;
+        record.header.row = STREAM_SYNC;
+        (record.header.pid, record.header.tid, record.header.process_start_ns) = (PID, PID, 5);
+        record.header.entry_ns = now_ns + 2 * MS;
+        record.header.duration_ns = 8 * MS + if sequence == SLOW { longer_ns } else { 0 };
+        record.work[Counter::Launches as usize] = 100;
+        record.work[Counter::Threads as usize] = 1 << 20;
+        record.work[Counter::Enqueues as usize] = 100;
+        (record.fresh, record.process_fresh) = (100, 100);
+        now_ns = record.header.entry_ns + record.header.duration_ns;
+        Event::Step(record)
+    };
+    (0..SLOW + 100).map(step).collect()
+}
+
+fn device(index: u32, processes: &[u32]) -> Event {
+    let id = format!("GPU-{index}");
+    Event::Device(Box::new(Device {
+        at_ns: BEGIN_NS,
+        index,
+        id,
+        pci: String::new(),
+        processes: processes.to_vec(),
+    }))
+}
+
+/// Looks at a device on which one reason held the clocks down between two instants.
+fn looks(device: u32, reason: ThrottleReason, from_ns: u64, to_ns: u64) -> Vec<Event> {
+    let look = |at: u64| {
+        let (begin_ns, end_ns) = (BEGIN_NS + at * LOOK_NS, BEGIN_NS + (at + 1) * LOOK_NS);
+        let ns = end_ns.min(to_ns).saturating_sub(begin_ns.max(from_ns));
+        let held = (ns > 0).then_some(Held { reason, ns, is_counted: true }).into_iter().collect();
+        Event::Clocks(Clocks { from_ns: begin_ns, to_ns: end_ns, device, held })
+    };
+    (0..60).map(look).collect()
+}
+
+/// The slow step, and when it was found, as the time of the event that brought it.
+fn found(mut events: Vec<Event>) -> (Step, u64) {
+    events.sort_by_key(|event| event.at_ns().unwrap_or(BEGIN_NS));
+    let mut engine = Engine::new(Settings::default());
+    let mut found = Vec::new();
+    let take = |finding: Finding, at: u64, found: &mut Vec<(Step, u64)>| match finding {
+        Finding::Step(step) if step.outlier != Outlier::None => found.push((step, at)),
+        _ => {}
+    };
+    let mut last = 0;
+    for event in &events {
+        last = event.at_ns().unwrap_or(BEGIN_NS);
+        engine.observe(event, &mut |finding| take(finding, last, &mut found));
+    }
+    engine.finish(&mut |finding| take(finding, last, &mut found));
+    assert_eq!(found.len(), 1, "one step is slow: {found:#?}");
+    found.pop().unwrap()
+}
+
+fn all(parts: [Vec<Event>; 2]) -> Vec<Event> {
+    parts.concat()
+}
+
+#[test]
+fn a_brake_within_an_outlier_is_its_cause_with_the_time_that_it_took() {
+    let brake = looks(0, ThrottleReason::HwPowerBrake, SLOW_NS + 4 * MS, SLOW_NS + 35 * MS);
+    let (step, at_ns) = found(all([steps(0, 31 * MS), [vec![device(0, &[PID])], brake].concat()]));
+    assert_eq!(step.start_ns, SLOW_NS);
+    let [throttled] = step.throttled[..] else { panic!("{:?}", step.throttled) };
+    assert_eq!((throttled.reason, throttled.is_counted), (ThrottleReason::HwPowerBrake, true));
+    // The look took 100 ms, the step 41 of them: of the 31 ms counted some may lie outside it.
+    assert_eq!((throttled.at_least_ns, throttled.at_most_ns), (0, 31 * MS));
+    assert!(throttled.ns.abs_diff(31 * MS * 41 / 100) < MS, "{throttled:?}");
+    assert_eq!(step.cause(), CauseKind::Unknown);
+    assert_eq!(step.causes[1].kind, CauseKind::Throttle);
+    let gpu = step.gpu.unwrap();
+    assert_eq!((gpu.id.as_str(), gpu.certainty), ("GPU-0", Certainty::Listed));
+    // Known at the first look behind its end, and not before.
+    assert_eq!(at_ns, (step.end_ns - BEGIN_NS).div_ceil(LOOK_NS) * LOOK_NS + BEGIN_NS);
+}
+
+#[test]
+fn a_step_that_covers_its_looks_is_told_exactly() {
+    let brake = looks(0, ThrottleReason::HwThermal, SLOW_NS + 30 * MS, SLOW_NS + 330 * MS);
+    let (step, _) = found(all([steps(0, 400 * MS), [vec![device(0, &[PID])], brake].concat()]));
+    let [throttled] = step.throttled[..] else { panic!("{:?}", step.throttled) };
+    assert_eq!((throttled.ns, throttled.at_least_ns, throttled.at_most_ns), (300 * MS, 300 * MS, 300 * MS));
+    assert_eq!(step.cause(), CauseKind::Throttle);
+    assert!(
+        step.causes[0]
+            .evidence
+            .starts_with("hw_thermal held the GPU's clocks down for 300.00 ms, usually 0.00 ms")
+    );
+}
+
+#[test]
+fn what_always_holds_the_clocks_down_is_no_cause() {
+    let capped = looks(0, ThrottleReason::SwPowerCap, 0, u64::MAX);
+    let (step, _) = found(all([steps(0, 31 * MS), [vec![device(0, &[PID])], capped].concat()]));
+    assert_eq!(step.throttled[0].ns, step.duration_ns);
+    assert!(step.causes.iter().all(|cause| cause.kind != CauseKind::Throttle), "{:?}", step.causes);
+}
+
+#[test]
+fn another_gpu_that_brakes_is_no_cause() {
+    let devices = vec![device(0, &[PID]), device(1, &[])];
+    let (idle, brake) = (
+        looks(0, ThrottleReason::Hw, 0, 0),
+        looks(1, ThrottleReason::HwPowerBrake, SLOW_NS, SLOW_NS + SECOND),
+    );
+    let (step, _) = found([steps(0, 400 * MS), devices, idle, brake].concat());
+    assert_eq!(
+        (step.gpu.as_ref().map(|gpu| gpu.index), step.throttled.clone(), step.cause()),
+        (Some(0), vec![], CauseKind::Unknown)
+    );
+}
+
+#[test]
+fn without_a_look_there_is_no_evidence_and_an_outlier_does_not_wait_for_one() {
+    let (step, at_ns) = found(steps(0, 31 * MS));
+    assert_eq!((step.gpu, step.throttled), (None, vec![]));
+    assert!(at_ns < step.end_ns + SECOND);
+    // A driver that stopped answering: a second, and no longer.
+    let mut early = looks(0, ThrottleReason::Hw, 0, 0);
+    early.truncate(5);
+    let (step, at_ns) = found(all([steps(0, 31 * MS), [vec![device(0, &[PID])], early].concat()]));
+    assert!(
+        at_ns > step.end_ns + SECOND - 100 * MS || at_ns == BEGIN_NS + (SLOW + 100) * 10 * MS + 31 * MS,
+        "{at_ns}"
+    );
+    assert_eq!(step.throttled, []);
+}
+
+/// Which of four devices a step on device `number` of its process ran on.
+fn resolved(number: i32, variables: &[(&str, &str)], listed: &[u32]) -> Option<(u32, Certainty)> {
+    let devices: Vec<Event> =
+        (0..4).map(|index| device(index, if listed.contains(&index) { &[PID] } else { &[] })).collect();
+    let looked: Vec<Event> = (0..4).flat_map(|index| looks(index, ThrottleReason::Hw, 0, 0)).collect();
+    let process = ProcessId { pid: PID, start_ns: 5 };
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let told = Event::Launched(Box::new(Launched { process, at_ns: BEGIN_NS, variables }));
+    let (step, _) = found([vec![told], devices, looked, steps(number, 400 * MS)].concat());
+    step.gpu.map(|gpu| (gpu.index, gpu.certainty))
+}
+
+#[test]
+fn the_gpu_of_a_step_is_found_by_what_is_surest() {
+    let cuda = |list: &'static str| ("CUDA_VISIBLE_DEVICES", list);
+    let container = |list: &'static str| ("NVIDIA_VISIBLE_DEVICES", list);
+    assert_eq!(resolved(0, &[cuda("3")], &[2]), Some((2, Certainty::Listed)));
+    assert_eq!(resolved(1, &[cuda("3,1")], &[1, 3]), Some((1, Certainty::Visible)));
+    assert_eq!(resolved(0, &[cuda("GPU-2,GPU-0")], &[]), Some((2, Certainty::Visible)));
+    assert_eq!(resolved(0, &[container("GPU-3,GPU-1")], &[]), Some((1, Certainty::Visible)));
+    assert_eq!(resolved(0, &[cuda("1"), container("2,3")], &[]), Some((3, Certainty::Visible)));
+    assert_eq!(resolved(2, &[container("all")], &[]), Some((2, Certainty::Order)));
+    // What is told contradicts what the driver lists, names nothing, or the number is not known.
+    assert_eq!(resolved(0, &[cuda("0")], &[1, 2]), None);
+    assert_eq!(resolved(5, &[cuda("0,1")], &[]), None);
+    assert_eq!(resolved(-1, &[], &[]), None);
+}
