@@ -149,11 +149,15 @@ impl Engine {
     }
 
     fn call(&mut self, call: &CallRecord, out: Out<'_>) {
-        let is_end = |action| action == Action::StreamDestroy && call.result == 0;
-        if table::row(call.header.row).is_some_and(|row| is_end(row.action))
-            && let Some(process) = self.processes.get_mut(&ProcessId::from(&call.header))
-        {
-            process.destroy_stream(call.stream, out);
+        let Some(row) = table::row(call.header.row).filter(|_| call.result == 0) else { return };
+        let is_stream_end = row.action == Action::StreamDestroy;
+        if !is_stream_end && !changes_graph(row.symbol) {
+            return;
+        }
+        match self.processes.get_mut(&ProcessId::from(&call.header)) {
+            Some(process) if is_stream_end => process.destroy_stream(call.stream, out),
+            Some(process) => process.change_graph(call.handle),
+            None => {}
         }
     }
 
@@ -179,6 +183,11 @@ impl Engine {
         self.shelve(id, &mut process);
         self.ended.add(&process.tally());
     }
+}
+
+/// True for calls after which a handle stands for another executable graph.
+fn changes_graph(symbol: &str) -> bool {
+    symbol.ends_with("GraphExecUpdate") || symbol.ends_with("GraphExecDestroy")
 }
 
 #[cfg(test)]

@@ -68,14 +68,15 @@ pub enum Classifier {
 /// The classifier of one stream.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamClassifier {
-    Adaptive(Clusters),
+    /// `None` before the first step that has a phase: side streams have none.
+    Adaptive(Option<Box<Clusters>>),
     Rules(Rules),
 }
 
 impl StreamClassifier {
     pub(crate) fn new(classifier: &Classifier) -> StreamClassifier {
         match classifier {
-            Classifier::Adaptive => StreamClassifier::Adaptive(Clusters::default()),
+            Classifier::Adaptive => StreamClassifier::Adaptive(None),
             Classifier::Rules(rules) => StreamClassifier::Rules(*rules),
         }
     }
@@ -83,24 +84,33 @@ impl StreamClassifier {
     /// Labels the stream's next step.
     pub(crate) fn label(&mut self, shape: &Shape) -> Label {
         match self {
-            StreamClassifier::Adaptive(clusters) => clusters.label(shape),
+            _ if !shape.has_phase() => Label::default(),
+            StreamClassifier::Adaptive(clusters) => clusters.get_or_insert_default().label(shape),
             StreamClassifier::Rules(rules) => rules.label(shape),
+        }
+    }
+
+    /// The graph with this fingerprint is another from here on, or is gone.
+    pub(crate) fn forget_graph(&mut self, graph: u64) {
+        if let StreamClassifier::Adaptive(Some(clusters)) = self {
+            clusters.forget_graph(graph);
         }
     }
 
     /// Clusters forgotten to make room for others.
     pub(crate) fn evicted(&self) -> u64 {
-        match self {
-            StreamClassifier::Adaptive(clusters) => clusters.evicted(),
-            StreamClassifier::Rules(_) => 0,
-        }
+        self.clusters().map_or(0, Clusters::evicted)
     }
 
     /// Bytes held beside the struct itself.
     pub(crate) fn heap_bytes(&self) -> usize {
+        self.clusters().map_or(0, |clusters| size_of::<Clusters>() + clusters.heap_bytes())
+    }
+
+    fn clusters(&self) -> Option<&Clusters> {
         match self {
-            StreamClassifier::Adaptive(clusters) => clusters.heap_bytes(),
-            StreamClassifier::Rules(_) => 0,
+            StreamClassifier::Adaptive(clusters) => clusters.as_deref(),
+            StreamClassifier::Rules(_) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One process: its streams, its steps under way, its workload, and what was counted of it.
 
 use event::ProcessId;
+use table::fold::mix;
 use table::record::StepRecord;
 
 use crate::assemble::Assembler;
@@ -89,6 +90,12 @@ impl Process {
         if let Some(stream) = self.judge.streams.destroy(handle) {
             self.with(out, |assembler, take| assembler.forget_stream(stream, take));
         }
+    }
+
+    /// The executable graph with this handle does something else from here on, or is gone and the handle may come
+    /// back as another.
+    pub(crate) fn change_graph(&mut self, handle: u64) {
+        self.judge.streams.forget_graph(mix(handle));
     }
 
     pub(crate) fn due_ns(&self) -> Option<u64> {

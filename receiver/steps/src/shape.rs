@@ -96,6 +96,12 @@ impl Shape {
         }
     }
 
+    /// False where there is nothing that a phase could be told from: copies alone, and what an engine runs while it
+    /// captures graphs, passes of its own making of every size it may ever need.
+    pub fn has_phase(&self) -> bool {
+        self.form != Form::Copies && self.captured == 0
+    }
+
     /// Threads per kernel launch.
     pub fn threads_per_launch(&self) -> f64 {
         self.threads as f64 / self.launches.max(1) as f64
@@ -153,6 +159,15 @@ mod tests {
         for (launches, graphs, expected) in rows {
             let shape = Shape::of(&work(&[(Counter::Launches, launches), (Counter::GraphLaunches, graphs)]));
             assert_eq!(shape.form, expected, "{launches} launches, {graphs} graphs");
+        }
+    }
+
+    #[test]
+    fn copies_alone_and_steps_that_capture_have_no_phase() {
+        let rows = [(0, 0, false), (700, 0, true), (700, 12, false)];
+        for (launches, captured, expected) in rows {
+            let shape = Shape::of(&work(&[(Counter::Launches, launches), (Counter::Captured, captured)]));
+            assert_eq!(shape.has_phase(), expected, "{launches} launches, {captured} captured");
         }
     }
 

@@ -69,6 +69,11 @@ impl Streams {
         self.streams.get_mut(stream as usize).map(|s| s.classifier.label(shape)).unwrap_or_default()
     }
 
+    /// The graph with this fingerprint is another from here on, or is gone.
+    pub(crate) fn forget_graph(&mut self, graph: u64) {
+        self.streams.iter_mut().for_each(|s| s.classifier.forget_graph(graph));
+    }
+
     /// Streams forgotten to make room.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted

@@ -163,6 +163,24 @@ fn slow_steps_of_either_phase_are_found_in_their_bucket() {
 }
 
 #[test]
+fn a_graph_updated_between_launches_is_no_sign_of_a_decode() {
+    let handle = 0x7000;
+    let update = table::PROBES.iter().find(|p| p.symbol == "cudaGraphExecUpdate").unwrap().id;
+    for (is_updated, expected) in [(false, Phase::Decode), (true, Phase::Unknown)] {
+        let (mut server, mut events) = (Server::new(1), Vec::new());
+        for _ in 0..100 {
+            let mut call = CallRecord { handle, ..CallRecord::default() };
+            (call.header.row, call.header.pid, call.header.process_start_ns) = (update, 1, 5);
+            events.extend(is_updated.then_some(Event::Call(call)));
+            let graph = [(Counter::GraphLaunches, 1), (Counter::Graphs, table::fold::mix(handle))];
+            events.push(Event::Step(server.step(&graph, MS, 7 * MS)));
+        }
+        let found = run(&mut Engine::new(Settings::default()), &events);
+        assert_eq!(found.steps.last().map(|s| s.phase), Some(expected), "updated: {is_updated}");
+    }
+}
+
+#[test]
 fn quiet_traffic_of_changing_load_has_fewer_than_one_outlier_in_ten_thousand_steps() {
     for noise in [0.05, 0.1] {
         let (mut server, mut rng) = (Server::new(1), Rng::new(11));

@@ -15,7 +15,7 @@ mod returned;
 mod signs;
 
 use crate::phase::{CONFIDENCE_MIN, Label, Phase};
-use crate::shape::{Form, Shape};
+use crate::shape::Shape;
 
 use self::cluster::Cluster;
 use self::evidence::Evidence;
@@ -63,12 +63,8 @@ impl Default for Clusters {
 }
 
 impl Clusters {
-    /// Takes the stream's next step in and labels it.
+    /// Takes the stream's next step in, one that can have a phase, and labels it.
     pub(crate) fn label(&mut self, shape: &Shape) -> Label {
-        // While graphs are captured an engine runs passes of its own making, of every size it may ever need.
-        if shape.form == Form::Copies || shape.captured > 0 {
-            return Label::default();
-        }
         self.steps += 1;
         self.age();
         let at = self.assign(shape);
@@ -79,6 +75,11 @@ impl Clusters {
             self.returned.learn(shape);
         }
         label
+    }
+
+    /// The graph with this fingerprint is another from here on, or is gone.
+    pub(crate) fn forget_graph(&mut self, graph: u64) {
+        self.recent.forget_graph(graph);
     }
 
     /// Clusters forgotten to make room.
@@ -112,7 +113,7 @@ impl Clusters {
     fn insert(&mut self, cluster: Cluster) -> usize {
         if self.clusters.len() < CLUSTERS {
             if self.clusters.len() == self.clusters.capacity() {
-                self.clusters.reserve_exact(CLUSTERS / 4);
+                self.clusters.reserve_exact(if self.clusters.is_empty() { 1 } else { 3 });
             }
             self.clusters.push(cluster);
             return self.clusters.len() - 1;

@@ -5,6 +5,8 @@ use crate::shape::{Form, Shape};
 
 /// Whole graphs that are remembered: a batch grows and shrinks between the sizes that were captured.
 const GRAPHS: usize = 4;
+/// Where a graph was that is another now.
+const FORGOTTEN: u64 = u64::MAX;
 /// From this many doublings on the work has jumped; one request more never does that.
 const JUMP: f32 = 1.05;
 /// A step this much like one before it goes on with what that did.
@@ -42,6 +44,11 @@ impl Recent {
         let new = Last { form: shape.form, at, size, is_alike };
         let last = self.last.replace(new);
         Follows { likeness, is_jump: last.and_then(|last| last.jumps_to(&new)) }
+    }
+
+    /// The graph with this fingerprint is another from here on.
+    pub(super) fn forget_graph(&mut self, graph: u64) {
+        self.graphs.iter_mut().filter(|g| **g == graph).for_each(|g| *g = FORGOTTEN);
     }
 
     /// 1 where the graph was launched lately, else 0; `None` for the first.

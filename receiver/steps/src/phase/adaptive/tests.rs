@@ -242,9 +242,18 @@ fn what_lies_in_the_middle_is_unknown() {
 }
 
 #[test]
-fn copies_alone_have_no_phase() {
-    let label = Clusters::default().label(&shape(&[(Counter::Copies, 3.0), (Counter::BytesToDevice, 1e9)]));
-    assert_eq!(label, Label { phase: Phase::Unknown, confidence: 0.0 });
+fn a_graph_that_is_updated_before_every_launch_says_nothing_of_what_it_does() {
+    let (mut same, mut updated) = (Clusters::default(), Clusters::default());
+    for _ in 0..100 {
+        let step = whole_decode(16.0);
+        updated.forget_graph(step.graphs);
+        same.label(&step);
+        updated.label(&step);
+    }
+    let step = whole_decode(16.0);
+    assert_eq!(same.label(&step).phase, Phase::Decode);
+    updated.forget_graph(step.graphs);
+    assert_eq!(updated.label(&step).phase, Phase::Unknown);
 }
 
 #[test]
