@@ -110,6 +110,8 @@ pub mod attribute {
     pub const GPU_STEP_ENQUEUE_DURATION: &str = "gpu.step.enqueue.duration";
     /// From the previous closer's return to the step's first work enqueued, in seconds.
     pub const GPU_STEP_GAP_DURATION: &str = "gpu.step.gap.duration";
+    /// How it is known which GPU the step ran on.
+    pub const GPU_STEP_GPU_CERTAINTY: &str = "gpu.step.gpu.certainty";
     /// Graphs launched by the step.
     pub const GPU_STEP_GRAPH_LAUNCHES: &str = "gpu.step.graph_launches";
     /// Share of the step for which the host was still enqueueing, from 0 to 1.
@@ -132,6 +134,12 @@ pub mod attribute {
     pub const GPU_STEP_STATISTIC: &str = "gpu.step.statistic";
     /// Threads started by the step's kernel launches, blocks times threads per block. Graphs are not looked into.
     pub const GPU_STEP_THREADS: &str = "gpu.step.threads";
+    /// For how long of the step the first of gpu.step.throttle.reasons held the clocks of its GPU down, in seconds.
+    pub const GPU_STEP_THROTTLE_DURATION: &str = "gpu.step.throttle.duration";
+    /// What held the clocks of the step's GPU down meanwhile, the longest first, as gpu.hardware.throttle.reason.
+    pub const GPU_STEP_THROTTLE_REASONS: &str = "gpu.step.throttle.reasons";
+    /// The share of the step's duration that gpu.step.throttle.duration is, 0 to 1.
+    pub const GPU_STEP_THROTTLE_SHARE: &str = "gpu.step.throttle.share";
     /// From the step's closer entered to its return, in seconds.
     pub const GPU_STEP_WAIT_DURATION: &str = "gpu.step.wait.duration";
     /// The stream, by the order in which the process's streams were first seen. Handles stay where they are.
@@ -545,6 +553,34 @@ pub mod value {
                 GpuStepCause::None => "none",
                 GpuStepCause::Throttle => "throttle",
                 GpuStepCause::Unknown => "unknown",
+            }
+        }
+    }
+
+    /// Values of `gpu.step.gpu.certainty`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuStepGpuCertainty {
+        /// The driver lists the process on it and on no other.
+        Listed,
+        /// The machine has no other.
+        Only,
+        /// By the device's number in the process, taken for its place on the PCI bus.
+        Order,
+        /// By the device's number in the process and the list of devices that the process was told to see.
+        Visible,
+    }
+
+    impl GpuStepGpuCertainty {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuStepGpuCertainty; 4] = [GpuStepGpuCertainty::Listed, GpuStepGpuCertainty::Only, GpuStepGpuCertainty::Order, GpuStepGpuCertainty::Visible];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuStepGpuCertainty::Listed => "listed",
+                GpuStepGpuCertainty::Only => "only",
+                GpuStepGpuCertainty::Order => "order",
+                GpuStepGpuCertainty::Visible => "visible",
             }
         }
     }
@@ -1585,6 +1621,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.enqueue.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.gap.duration", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.gpu.certainty", values: &["listed", "only", "order", "visible"], is_upstream: false },
     Attribute { key: "gpu.step.graph_launches", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.host_bound.share", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.launches", values: &[], is_upstream: false },
@@ -1596,6 +1633,9 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.sequence", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.statistic", values: &["mean", "p95"], is_upstream: false },
     Attribute { key: "gpu.step.threads", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.throttle.duration", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.throttle.reasons", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.throttle.share", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.wait.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.stream.ordinal", values: &[], is_upstream: false },
     Attribute { key: "gpu.xid", values: &[], is_upstream: false },
@@ -2567,6 +2607,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_CONFIDENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
+        Use { key: attribute::GPU_STEP_GPU_CERTAINTY, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_GRAPH_LAUNCHES, level: Level::Required },
         Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Required },
         Use { key: attribute::GPU_STEP_LAUNCHES, level: Level::Required },
@@ -2576,7 +2617,11 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_SEGMENTS, level: Level::Required },
         Use { key: attribute::GPU_STEP_SEQUENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_THREADS, level: Level::Required },
+        Use { key: attribute::GPU_STEP_THROTTLE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_THROTTLE_REASONS, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_THROTTLE_SHARE, level: Level::Recommended },
         Use { key: attribute::GPU_STREAM_ORDINAL, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Recommended },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
     Span { name: "nccl.collective", attributes: &[
@@ -2733,12 +2778,17 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_ENQUEUE_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_GAP_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_GPU_CERTAINTY, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Required },
         Use { key: attribute::GPU_STEP_OUTLIER, level: Level::Required },
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
         Use { key: attribute::GPU_STEP_RATIO, level: Level::Required },
         Use { key: attribute::GPU_STEP_RUN_QUEUE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_THROTTLE_DURATION, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_THROTTLE_REASONS, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_THROTTLE_SHARE, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Recommended },
     ] },
     Event { name: "nccl.disagreement", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },

@@ -1,5 +1,6 @@
 //! The receiver's section of the configuration, and what the program makes of it.
 
+mod hardware;
 mod nccl;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use component::config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
 
+pub use self::hardware::HardwareConfig;
 pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};
 use crate::analyzer::Settings;
 use crate::source::Origin;
@@ -32,6 +34,8 @@ pub struct Config {
     pub outliers: OutliersConfig,
     /// How collectives are judged, traced and told.
     pub nccl: NcclConfig,
+    /// Whether the clocks of the GPUs are looked at, for outliers to say what held them down.
+    pub hardware: HardwareConfig,
     /// What is watched.
     pub capture: CaptureConfig,
     /// Processes that have series at a time.
@@ -136,6 +140,7 @@ impl Default for Config {
             baselines: BaselinesConfig::default(),
             outliers: OutliersConfig::default(),
             nccl: NcclConfig::default(),
+            hardware: HardwareConfig::default(),
             capture: CaptureConfig::default(),
             processes_max: settings.processes_max,
             storage: None,
@@ -199,6 +204,7 @@ impl Config {
         if let Err(error) = Rules::try_from(config.phases.rules.thresholds()) {
             problems.add("phases::rules", error.to_string());
         }
+        config.hardware.check(&mut problems);
         let CaptureConfig { trace_all, pids, .. } = &config.capture;
         problems.require(
             *trace_all == pids.is_empty(),
@@ -247,7 +253,7 @@ impl Config {
     /// Where events come from.
     pub(crate) fn origin(&self) -> Origin {
         match self.source.recording.as_str() {
-            "" => Origin::Kernel(self.capture()),
+            "" => Origin::Kernel(self.capture(), self.hardware.settings()),
             path => Origin::File(PathBuf::from(path)),
         }
     }
@@ -361,6 +367,14 @@ mod tests {
             (
                 r#"{"phases": {"rules": {"decode_threads_per_launch_max": 9, "prefill_threads_per_launch_min": 9}}}"#,
                 "phases::rules: decode_threads_per_launch_max is 9",
+            ),
+            (
+                r#"{"hardware": {"interval": "1ms"}}"#,
+                "hardware::interval: 1ms is too short: expected at least 10ms",
+            ),
+            (
+                r#"{"hardware": {"library": ""}}"#,
+                "hardware::library: \"\": expected the name or path of a library",
             ),
             (r#"{"capture": {"pids": [1]}}"#, "capture::pids: 1 processes are named and trace_all is true"),
             (r#"{"storage": "file storage"}"#, "storage: "),

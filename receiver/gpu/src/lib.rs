@@ -13,6 +13,7 @@ mod clock;
 mod collectives;
 mod config;
 mod errors;
+mod hardware;
 mod instruments;
 mod keep;
 mod memory;
@@ -35,6 +36,7 @@ pub use config::{
     CaptureConfig, ClassifierConfig, Config, NcclConfig, OutliersConfig, PhasesConfig, RulesConfig,
     SourceConfig, StragglersConfig, TracesConfig,
 };
+pub use hardware::HardwareSettings;
 pub use keep::{Change, Kept, Left, Unkept};
 pub use receiver::{FACTORY, receiver, receiver_with_storage};
 pub use replay::replay;

@@ -102,7 +102,9 @@ impl Outlier<'_> {
         let of_decode = (step.phase == Phase::Decode && !oldest.is_empty()).then_some(oldest);
         let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
         let causes: Vec<StringValue> = step.causes.iter().map(|cause| explanation(cause).into()).collect();
-        let rows: [(&'static str, Option<Value>); 32] = [
+        let reasons: Option<Vec<StringValue>> =
+            reasons(step).map(|all| all.into_iter().map(Into::into).collect());
+        let rows: [(&'static str, Option<Value>); 37] = [
             (attribute::CUDA_DEVICE_INDEX, device),
             (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
             (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
@@ -124,6 +126,7 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
+            (attribute::GPU_STEP_GPU_CERTAINTY, certainty(step).map(Value::from)),
             (attribute::GPU_STEP_GRAPH_LAUNCHES, work(Counter::GraphLaunches)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
             (attribute::GPU_STEP_LAUNCHES, work(Counter::Launches)),
@@ -133,7 +136,11 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_SEGMENTS, Some(Value::I64(step.segments.into()))),
             (attribute::GPU_STEP_SEQUENCE, Some(integer(step.sequence))),
             (attribute::GPU_STEP_THREADS, work(Counter::Threads)),
+            (attribute::GPU_STEP_THROTTLE_DURATION, throttled_s(step).map(Value::from)),
+            (attribute::GPU_STEP_THROTTLE_REASONS, reasons.map(|r| Value::Array(r.into()))),
+            (attribute::GPU_STEP_THROTTLE_SHARE, throttled_share(step).map(Value::from)),
             (attribute::GPU_STREAM_ORDINAL, Some(Value::I64(step.stream.into()))),
+            (attribute::HW_ID, step.gpu.as_ref().map(|gpu| gpu.id.clone().into())),
             (attribute::THREAD_ID, Some(Value::I64(step.thread.into()))),
         ];
         rows.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))).collect()
@@ -156,7 +163,7 @@ impl Outlier<'_> {
         let causes: Vec<String> = step.causes.iter().map(explanation).collect();
         let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
         let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
-        let rows: [(&'static str, Option<AnyValue>); 16] = [
+        let rows: [(&'static str, Option<AnyValue>); 21] = [
             (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
@@ -167,15 +174,42 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
             (attribute::GPU_STEP_ENQUEUE_DURATION, Some(seconds(step.enqueue_ns).into())),
             (attribute::GPU_STEP_GAP_DURATION, gap),
+            (attribute::GPU_STEP_GPU_CERTAINTY, certainty(step).map(AnyValue::from)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
             (attribute::GPU_STEP_OUTLIER, Some(words::outlier(step.outlier).as_str().into())),
             (attribute::GPU_STEP_PHASE, Some(words::phase(step.phase).as_str().into())),
             (attribute::GPU_STEP_RATIO, Some(step.ratio.into())),
             (attribute::GPU_STEP_RUN_QUEUE_DURATION, run_queue_s(step).map(AnyValue::from)),
+            (attribute::GPU_STEP_THROTTLE_DURATION, throttled_s(step).map(AnyValue::from)),
+            (attribute::GPU_STEP_THROTTLE_REASONS, reasons(step).map(|all| texts(&all))),
+            (attribute::GPU_STEP_THROTTLE_SHARE, throttled_share(step).map(AnyValue::from)),
             (attribute::GPU_STEP_WAIT_DURATION, Some(seconds(step.wait_ns).into())),
+            (attribute::HW_ID, step.gpu.as_ref().map(|gpu| gpu.id.clone().into())),
         ];
         log.add_attributes(rows.into_iter().filter_map(|(key, value)| Some((key, value?))));
     }
+}
+
+/// How it is known which GPU the step ran on.
+fn certainty(step: &Step) -> Option<&'static str> {
+    step.gpu.as_ref().map(|gpu| words::certainty(gpu.certainty).as_str())
+}
+
+/// What held the clocks of its GPU down, longest first.
+fn reasons(step: &Step) -> Option<Vec<String>> {
+    let all = step.throttled.iter().map(|throttled| words::reason(throttled.reason).as_str().to_owned());
+    (!step.throttled.is_empty()).then(|| all.collect())
+}
+
+/// For how long the first of them did.
+fn throttled_s(step: &Step) -> Option<f64> {
+    step.throttled.first().map(|longest| seconds(longest.ns))
+}
+
+/// How much of the step that is.
+fn throttled_share(step: &Step) -> Option<f64> {
+    let share = |longest: &steps::Throttled| longest.ns as f64 / (step.duration_ns as f64).max(1.0);
+    step.throttled.first().map(|longest| share(longest).min(1.0))
 }
 
 /// A cause as a sentence.

@@ -88,7 +88,7 @@ impl Receiver for GpuReceiver {
         let host = host.clone();
         Box::pin(async move {
             let GpuReceiver { mut settings, origin, keeping } = *self;
-            if matches!(origin, Origin::Kernel(_)) {
+            if matches!(origin, Origin::Kernel(..)) {
                 settings.host.extend(sdk::host());
             }
             let (outlet, delivery) = sdk::channel(origin.pace(), next);

@@ -13,6 +13,8 @@ use event::trace::Limits;
 use event::{ClockOffsets, Event, EventSource};
 use sdk::Pace;
 
+use crate::hardware::{Beside, HardwareSettings};
+
 /// Why a source cannot be opened, or read on.
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
@@ -33,8 +35,8 @@ pub type Open = Box<dyn FnOnce() -> Result<Box<dyn AnySource>, SourceError> + Se
 
 /// Where a receiver's events come from.
 pub(crate) enum Origin {
-    /// The kernel of this machine.
-    Kernel(capture::Settings),
+    /// The kernel of this machine, and the driver of its GPUs beside it.
+    Kernel(capture::Settings, Option<HardwareSettings>),
     /// A recording or a profiler trace.
     File(PathBuf),
     /// Whatever it was given.
@@ -45,7 +47,7 @@ impl Origin {
     /// Opens it. A kernel that refuses does not keep the rest of the program from running.
     pub(crate) fn open(self) -> Result<Box<dyn AnySource>, SourceError> {
         match self {
-            Origin::Kernel(settings) => Ok(kernel(&settings)),
+            Origin::Kernel(settings, hardware) => Ok(beside(kernel(&settings), hardware)),
             Origin::File(path) => file(&path),
             Origin::Given(_, open) => open(),
         }
@@ -54,7 +56,7 @@ impl Origin {
     /// Whether it can wait.
     pub(crate) fn pace(&self) -> Pace {
         match self {
-            Origin::Kernel(_) => Pace::Live,
+            Origin::Kernel(..) => Pace::Live,
             Origin::File(_) => Pace::Recorded,
             Origin::Given(pace, _) => *pace,
         }
@@ -69,6 +71,12 @@ fn kernel(settings: &capture::Settings) -> Box<dyn AnySource> {
             Box::new(Idle)
         }
     }
+}
+
+/// The calls alone where nobody looks at the hardware.
+fn beside(calls: Box<dyn AnySource>, hardware: Option<HardwareSettings>) -> Box<dyn AnySource> {
+    let Some(HardwareSettings { interval, library }) = hardware else { return calls };
+    Box::new(Beside::start(calls, interval, Box::new(library), capture::now_ns))
 }
 
 fn file(path: &Path) -> Result<Box<dyn AnySource>, SourceError> {

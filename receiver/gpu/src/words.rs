@@ -1,7 +1,10 @@
 //! The engine's values in the registry's words. Matches without a rest: a new value does not compile unnamed.
 
-use semconv::value::{GpuStepCause, GpuStepOutlier, GpuStepPhase};
-use steps::{CauseKind, Outlier, Phase};
+use event::ThrottleReason;
+use semconv::value::{
+    GpuHardwareThrottleReason, GpuStepCause, GpuStepGpuCertainty, GpuStepOutlier, GpuStepPhase,
+};
+use steps::{CauseKind, Certainty, Outlier, Phase};
 
 /// The phase.
 pub(crate) fn phase(phase: Phase) -> GpuStepPhase {
@@ -36,6 +39,21 @@ pub(crate) fn cause(kind: CauseKind) -> GpuStepCause {
     }
 }
 
+/// How the GPU of a step is known.
+pub(crate) fn certainty(certainty: Certainty) -> GpuStepGpuCertainty {
+    match certainty {
+        Certainty::Listed => GpuStepGpuCertainty::Listed,
+        Certainty::Only => GpuStepGpuCertainty::Only,
+        Certainty::Order => GpuStepGpuCertainty::Order,
+        Certainty::Visible => GpuStepGpuCertainty::Visible,
+    }
+}
+
+/// What held clocks down: the event's reasons are the registry's, in its order.
+pub(crate) fn reason(reason: ThrottleReason) -> GpuHardwareThrottleReason {
+    GpuHardwareThrottleReason::ALL[reason as usize]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +63,9 @@ mod tests {
         assert!(Phase::ALL.iter().all(|p| phase(*p).as_str() == p.name()));
         assert!(Outlier::ALL.iter().all(|o| outlier(*o).as_str() == o.name()));
         assert!(CauseKind::ALL.iter().all(|k| cause(*k).as_str() == k.name()));
+        assert!(Certainty::ALL.iter().all(|c| certainty(*c).as_str() == c.name()));
+        assert!(ThrottleReason::ALL.iter().all(|r| reason(*r).as_str() == r.name()));
+        assert_eq!(ThrottleReason::ALL.len(), GpuHardwareThrottleReason::ALL.len());
         assert_eq!(Phase::ALL.len(), GpuStepPhase::ALL.len());
         assert_eq!(Outlier::ALL.len(), GpuStepOutlier::ALL.len());
         assert_eq!(CauseKind::ALL.len(), GpuStepCause::ALL.len());

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::job::{Job, Rank, told};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
-use event::{Account, Event};
+use event::{Account, Clocks, Device, Event, Held, ThrottleReason};
 use gpu::Settings;
 use table::counters::Drop;
 
@@ -39,6 +39,25 @@ fn everything() -> Vec<Event> {
     let account = Account { at_ns, hits: 10, runs: 20, run_cost_ns: 500, ..Account::default() };
     events.push(Event::Account(Box::new(account)));
     events
+}
+
+/// The same beside a GPU whose supply brakes it now and then.
+fn with_hardware(events: Vec<Event>) -> Vec<Event> {
+    const LOOK_NS: u64 = 100 * MS;
+    let times = || events.iter().filter_map(Event::at_ns).filter(|at_ns| *at_ns > 0);
+    let (first, last) = (times().min().expect("a time"), times().max().expect("a time"));
+    let device = Device { at_ns: first, index: 0, id: "GPU-1".to_owned(), ..Device::default() };
+    let look = |at: u64| {
+        let held = Held { reason: ThrottleReason::HwPowerBrake, ns: 20 * MS, is_counted: true };
+        let from_ns = first + at * LOOK_NS;
+        Event::Clocks(Clocks { from_ns, to_ns: from_ns + LOOK_NS, device: 0, held: vec![held] })
+    };
+    let looks = (0..=(last - first) / LOOK_NS).map(look);
+    let mut all = vec![Event::Device(Box::new(device))];
+    all.extend(events.iter().cloned().chain(looks));
+    // What has no time of its own stays where it is, at the beginning.
+    all.sort_by_key(|event| event.at_ns().unwrap_or(0));
+    all
 }
 
 /// Ranks that do everything that is told of.
@@ -111,7 +130,7 @@ fn seen() -> Seen {
             (step.runq_gap_ns, step.runq_enqueue_ns, step.runq_wait_ns) = (1, 2, 3);
         }
     }
-    seen.check(&analysed(&events, settings()));
+    seen.check(&analysed(&with_hardware(events), settings()));
     seen.check(&recalled());
     seen
 }

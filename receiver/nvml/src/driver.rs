@@ -117,6 +117,10 @@ pub trait Session {
     /// Asks every device every question. The error is the driver's as a whole.
     fn read(&mut self) -> Result<Vec<Reading>, Fault>;
 
+    /// Asks every device, in the order of their numbers, what holds its clocks down, and, where `with_processes`, who
+    /// computes on it; their executables stay unread. Everything else is told to be not supported.
+    fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault>;
+
     /// Waits for an XID, at most for this long.
     fn wait(&mut self, at_most: Duration) -> Option<Xid>;
 }

@@ -24,6 +24,7 @@ pub use monitor::{Monitor, Pass, Settings};
 pub use questions::{QUESTIONS, Question};
 pub use receiver::{FACTORY, receiver};
 pub use session::Library;
+pub use throttle::{counted_by, is_active};
 
 /// The name of the scope of everything that this receiver emits.
 const SCOPE: &str = "warptap/receiver/nvml";

@@ -22,9 +22,11 @@ use nvml_wrapper::error::{Bits, NvmlError};
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id;
 use nvml_wrapper::{Device, EventSet, Nvml};
+use semconv::value::GpuHardwareThrottleReason as Reason;
 
 use crate::driver::{Driver, Fault, Identity, Process, Reading, Session, Xid};
 use crate::questions::{QUESTIONS, Question};
+use crate::throttle::counted_by;
 
 /// How the id of a device begins that never said who it is.
 const UNKNOWN: &str = "GPU-unknown";
@@ -147,6 +149,18 @@ impl Session for Open<'_> {
         Ok(readings)
     }
 
+    fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault> {
+        let count = self.nvml.device_count().map_err(fault)?;
+        let of = |index| {
+            let device = self.nvml.device_by_index(index).and_then(|device| Ok((device.uuid()?, device)));
+            device.map_or_else(
+                |error| Reading::silent(self.remembered(index), lost(error)),
+                |(id, device)| glance(Identity { id, ..Identity::default() }, &device, with_processes),
+            )
+        };
+        Ok((0..count).map(of).collect())
+    }
+
     fn wait(&mut self, at_most: Duration) -> Option<Xid> {
         let answering = self.answering();
         let is_stale = self.events.of != answering && !self.events.is_broken;
@@ -168,11 +182,7 @@ impl<'nvml> Open<'nvml> {
         let (id, device) = match found {
             Ok(found) => found,
             Err(error) => {
-                // A device that does not even say who it is cannot be asked anything else.
-                let why = match fault(error) {
-                    Fault::Failed(why) | Fault::Lost(why) => Fault::Lost(why),
-                    Fault::Unsupported => Fault::Lost("not_supported"),
-                };
+                let why = lost(error);
                 let identity = self.remembered(index);
                 self.known.insert(index, Known { identity: identity.clone(), is_silent: true });
                 return into.push(Reading::silent(identity, why));
@@ -289,9 +299,30 @@ fn ask(identity: Identity, device: &Device<'_>) -> Reading {
         }
     }
     memory(device, &mut reading);
-    fields(device, &mut reading);
+    fields(device, &mut reading, |_| true);
     reading.fans = fans(device);
     reading
+}
+
+/// Puts the questions about clocks that are held down.
+fn glance(mut identity: Identity, device: &Device<'_>, with_processes: bool) -> Reading {
+    identity.pci = match with_processes {
+        true => device.pci_info().map(|pci| pci.bus_id).unwrap_or_default(),
+        false => String::new(),
+    };
+    let mut reading = Reading::silent(identity, Fault::Unsupported);
+    reading.answers[Question::Throttle as usize] = throttle(device).map_err(fault);
+    fields(device, &mut reading, is_time_by_reason);
+    if with_processes {
+        let processes = device.running_compute_processes().unwrap_or_default();
+        let of = |pid| Process { pid, ..Process::default() };
+        reading.processes = processes.into_iter().map(|process| of(process.pid)).collect();
+    }
+    reading
+}
+
+fn is_time_by_reason(question: Question) -> bool {
+    Reason::ALL.into_iter().any(|reason| counted_by(reason) == Some(question))
 }
 
 /// The parts of a device that is divided: of each what it has of its own, memory and processes.
@@ -337,9 +368,11 @@ fn process(pid: u32, memory: &UsedGpuMemory) -> Process {
     Process { pid, executable: name.unwrap_or_default(), bytes }
 }
 
-/// All questions that are fields, in one call.
-fn fields(device: &Device<'_>, reading: &mut Reading) {
-    let asked = ASKED.iter().enumerate().filter_map(|(at, ask)| match ask {
+/// Those questions that are fields and are meant, in one call.
+fn fields(device: &Device<'_>, reading: &mut Reading, is_meant: impl Fn(Question) -> bool) {
+    let meant =
+        Question::ALL.into_iter().zip(&ASKED).enumerate().filter(|(_, (question, _))| is_meant(*question));
+    let asked = meant.filter_map(|(at, (_, ask))| match ask {
         Ask::Field(id) => Some((at, *id, false)),
         Ask::WideField(id) => Some((at, *id, true)),
         Ask::Call(_) | Ask::Memory => None,
@@ -371,6 +404,11 @@ fn field(value: Result<SampleValue, NvmlError>, is_wide: bool) -> Result<u64, Fa
 fn fans(device: &Device<'_>) -> Vec<u64> {
     let count = device.num_fans().unwrap_or(0);
     (0..count).filter_map(|fan| device.fan_speed(fan).ok()).map(u64::from).collect()
+}
+
+/// A device that does not even say who it is cannot be asked anything else.
+fn lost(error: NvmlError) -> Fault {
+    Fault::Lost(fault(error).name())
 }
 
 /// What the driver says of itself, in the words of `error.type`.

@@ -23,7 +23,7 @@ pub(crate) const REASONS: [(Reason, u64, Option<Question>); 8] = [
 ];
 
 /// Whether a mask says that clocks are held down for this reason.
-pub(crate) fn is_active(reason: Reason, mask: u64) -> bool {
+pub fn is_active(reason: Reason, mask: u64) -> bool {
     match REASONS.iter().find(|(known, ..)| *known == reason) {
         Some((_, bit, _)) => mask & bit != 0,
         None => mask & !REASONS.iter().fold(IDLE, |all, (_, bit, _)| all | bit) != 0,
@@ -31,7 +31,7 @@ pub(crate) fn is_active(reason: Reason, mask: u64) -> bool {
 }
 
 /// Where the driver counts the time of a reason.
-pub(crate) fn counted_by(reason: Reason) -> Option<Question> {
+pub fn counted_by(reason: Reason) -> Option<Question> {
     REASONS.iter().find(|(known, ..)| *known == reason).and_then(|(.., question)| *question)
 }
 
