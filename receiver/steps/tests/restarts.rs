@@ -3,6 +3,8 @@
 
 mod traffic;
 
+use std::sync::LazyLock;
+
 use event::Event;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -122,6 +124,31 @@ fn the_next_process_of_a_workload_finds_what_the_last_one_left() {
     assert_eq!(record.process, new.process);
 }
 
+/// While nobody looked, everything became twice as slow.
+#[test]
+fn what_was_kept_and_no_longer_holds_is_learnt_anew_within_200_steps_and_told_once() {
+    let mut server = Server::new(7);
+    let (_, records) = kept(&mut server);
+    let mut engine = Engine::new(Settings::default());
+    engine.restore(&BaselineRecord::decode(&records[0]).unwrap());
+    fed(&mut engine, [described(&server)]);
+    let (mut decodes, mut shifts) = (Vec::new(), 0);
+    for at in 0..1_000 {
+        let (shape, ns) = match at % 5 {
+            0 => (Shape::Prefill { tokens: 888 }, 180.0 * MS),
+            _ => (Shape::Decode { batch: 32 }, 20.0 * MS),
+        };
+        engine.observe(&server.step(shape, ns), &mut |finding| match finding {
+            Finding::Step(step) if step.phase == Phase::Decode => decodes.push(step.outlier),
+            Finding::Step(_) => {}
+            Finding::BaselineShift(_) => shifts += 1,
+        });
+    }
+    let last = decodes.iter().rposition(|outlier| *outlier != Outlier::None);
+    assert!(last.is_some_and(|at| (100..200).contains(&at)), "{last:?}");
+    assert_eq!(shifts, 2, "one for each phase");
+}
+
 #[test]
 fn what_changed_is_told_once_and_an_end_is_a_change() {
     let mut server = Server::new(7);
@@ -201,9 +228,9 @@ proptest! {
     /// Right around the fields, anything within: refused or sound, and never a panic.
     #[test]
     fn hostile_fields_break_nothing(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..40)) {
+        static RECORD: LazyLock<Vec<u8>> = LazyLock::new(|| kept(&mut Server::new(7)).1.remove(0));
         let mut server = Server::new(7);
-        let (_, records) = kept(&mut server);
-        let mut fields = records[0][10..records[0].len() - 4].to_vec();
+        let mut fields = RECORD[10..RECORD.len() - 4].to_vec();
         for (at, byte) in changes {
             let at = at.index(fields.len());
             fields[at] = byte;

@@ -20,9 +20,12 @@ pub enum Load {
     Drift,
     /// The rate follows the hours of a day; batches and the share of prompts follow the rate.
     Diurnal,
+    /// As mixed, on a machine with neighbours: healthy steps scatter so far that some are slow by any definition.
+    Noisy,
 }
 
 impl Load {
+    /// The loads of machines that are well.
     pub const ALL: [Load; 4] = [Load::Steady, Load::Mixed, Load::Drift, Load::Diurnal];
 }
 
@@ -55,7 +58,7 @@ impl Healthy {
     fn rate(&mut self) -> f64 {
         match self.load {
             Load::Steady | Load::Drift => 0.5,
-            Load::Mixed => self.rng.uniform(0.0, 1.0),
+            Load::Mixed | Load::Noisy => self.rng.uniform(0.0, 1.0),
             Load::Diurnal => 0.5 - 0.5 * (self.count as f64 / 6_000.0 * std::f64::consts::TAU).cos(),
         }
     }
@@ -64,7 +67,7 @@ impl Healthy {
         match self.load {
             Load::Steady => 32.0,
             Load::Drift => self.rng.uniform(24.0, 40.0),
-            Load::Mixed | Load::Diurnal => {
+            Load::Mixed | Load::Diurnal | Load::Noisy => {
                 let mean = 1.0 + 200.0 * rate * rate;
                 (mean + mean.sqrt() * self.rng.normal()).clamp(1.0, 256.0)
             }
@@ -85,11 +88,15 @@ impl Healthy {
         }
     }
 
-    /// A few percent as a rule, and of one step in fifty a Pareto tail that ends at a quarter.
+    /// A few percent as a rule, and of one step in thirty a Pareto tail that ends at a third.
     fn jitter(&mut self) -> f64 {
-        let usual = (0.05 * self.rng.normal()).exp();
-        match self.rng.chance(0.03) {
-            true => usual * self.rng.uniform(1e-9, 1.0).powf(-1.0 / 8.0).min(1.3),
+        let (sigma, tail, most) = match self.load {
+            Load::Noisy => (0.08, 0.05, 1.4),
+            _ => (0.05, 0.03, 1.3),
+        };
+        let usual = (sigma * self.rng.normal()).exp();
+        match self.rng.chance(tail) {
+            true => usual * self.rng.uniform(1e-9, 1.0).powf(-1.0 / 8.0).min(most),
             false => usual,
         }
     }
