@@ -3,7 +3,8 @@
 //! The one idea: *serving*, a segment is a step, unless its closer neither waited nor had anything new to wait for;
 //! *training*, an iteration is all segments up to the one before which the bulk of the work was enqueued. Which of
 //! the two a process does ([`crate::mode`]) is not known at first, so its first segments are held back, and read
-//! again once it is. A step itself is held back a moment, since closers may follow that belong to it.
+//! again once it is. A step itself is held back a moment, since closers may follow that belong to it; and its beginning
+//! until the rest comes, where an engine waits for its inputs' copies first.
 //!
 //! Bounds: [`Joining::undecided_segments`] held back, [`PENDING`] steps. What comes out depends on the process's own
 //! segments and on time alone.
@@ -13,6 +14,7 @@ use table::Action;
 use crate::mode::{Bursts, Mode};
 use crate::segment::{Group, Segment};
 use crate::settings::Joining;
+use crate::shape::{Form, Shape, Work};
 
 /// Steps held back, on streams of their own. Full: the oldest goes out.
 const PENDING: usize = 8;
@@ -85,8 +87,8 @@ impl Assembler {
         if undecided.is_some_and(|due| due < now_ns) {
             self.decide(take);
         }
-        let trailing_ns = self.joining.trailing_ns;
-        self.release(|g| g.closed_ns.saturating_add(trailing_ns) < now_ns, take);
+        let joining = self.joining;
+        self.release(|g| due_ns(&joining, g) < now_ns, take);
     }
 
     /// A stream is gone, and its number may name another: gives out what still speaks of it.
@@ -120,7 +122,7 @@ impl Assembler {
     }
 
     fn due(&self, group: &Group) -> u64 {
-        group.closed_ns.saturating_add(self.joining.trailing_ns)
+        due_ns(&self.joining, group)
     }
 
     fn hold(&mut self, segment: &Segment, take: Take<'_>) {
@@ -170,32 +172,50 @@ impl Assembler {
     }
 
     fn serve(&mut self, segment: &Segment, take: Take<'_>) {
-        if let Some(group) = self.pending.iter_mut().find(|g| g.closer == segment.closer()) {
-            return group.join_same_closer(segment);
+        let lead = self.take_lead(segment);
+        let at = match self.pending.iter().position(|g| g.closer == segment.closer()) {
+            Some(at) => {
+                self.pending[at].join_same_closer(segment);
+                at
+            }
+            None => match self.trails(segment).filter(|_| lead.is_none()) {
+                Some(at) => return self.pending[at].join_later(segment),
+                None => {
+                    self.release(|g| g.has_stream(segment.stream), take);
+                    self.append(Group::of(segment), take);
+                    self.pending.len() - 1
+                }
+            },
+        };
+        if let Some(lead) = lead {
+            self.pending[at].begin_with(&lead);
         }
-        if let Some(at) = self.trails(segment) {
-            return self.pending[at].join_later(segment);
-        }
-        self.release(|g| g.has_stream(segment.stream), take);
-        self.append(Group::of(segment), take);
     }
 
-    /// The held step that this segment belongs to: its closer did not wait, nothing was enqueued since that step's
-    /// closer, and it has much less work. With as much work it is a step of its own that was over early, as at the
-    /// end of asynchronous scheduling.
+    /// The held beginning of the step that this segment goes on with.
+    fn take_lead(&mut self, segment: &Segment) -> Option<Group> {
+        let is_lead = |g: &Group| g.leads() && g.has_stream(segment.stream) && g.closer != segment.closer();
+        self.pending.iter().position(is_lead).map(|at| self.pending.remove(at))
+    }
+
+    /// The held step that this segment belongs to: its closer did not wait beyond the end of that step, nothing was
+    /// enqueued since, and it has much less work. With as much work it is a step of its own that was over early, as at
+    /// the end of asynchronous scheduling.
     fn trails(&self, segment: &Segment) -> Option<usize> {
         let record = &segment.record;
-        if record.header.duration_ns >= self.joining.unwaited_ns || segment.is_unfinished() {
+        if segment.is_unfinished() || Group::of(segment).leads() {
             return None;
         }
         let of_stream =
             || self.pending.iter().position(|g| record.fresh == 0 && g.has_stream(segment.stream));
-        let of_process = || self.pending.len().checked_sub(1).filter(|_| record.process_fresh == 0);
+        let is_last = |g: &Group| record.process_fresh == 0 || is_copy_beside(segment, g);
+        let of_process = || self.pending.len().checked_sub(1).filter(|at| is_last(&self.pending[*at]));
         let at = of_stream().or_else(of_process)?;
         let group = &self.pending[at];
+        let waited_ns = segment.end_ns().saturating_sub(segment.entry_ns().max(group.closed_ns));
         let is_near = segment.entry_ns() <= self.due(group);
         let is_small = segment.enqueues() < group.main.enqueues().div_ceil(2);
-        (is_near && is_small).then_some(at)
+        (is_near && is_small && waited_ns < self.joining.unwaited_ns).then_some(at)
     }
 
     fn train(&mut self, segment: &Segment, take: Take<'_>) {
@@ -263,6 +283,18 @@ impl Assembler {
         let mode = self.mode;
         self.pending.extract_if(.., |g| is_due(g)).for_each(|group| take(group, mode));
     }
+}
+
+/// When it goes out, whether or not anything followed. What a step begins with is held until the rest of it comes.
+fn due_ns(joining: &Joining, group: &Group) -> u64 {
+    let held_ns = if group.leads() { joining.undecided_ns } else { joining.trailing_ns };
+    group.closed_ns.saturating_add(held_ns)
+}
+
+/// True for a copy that another thread was waiting for when the step ended: of its result, on a stream of its own.
+fn is_copy_beside(segment: &Segment, group: &Group) -> bool {
+    let is_copy = Shape::of(&Work(segment.record.work)).form == Form::Copies;
+    is_copy && segment.entry_ns() < group.closed_ns && group.closed_ns <= segment.end_ns()
 }
 
 fn with(mut group: Group, change: impl FnOnce(&mut Group)) -> Group {

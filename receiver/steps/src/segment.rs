@@ -9,6 +9,9 @@ use table::record::{NOT_SEEN, StepRecord, flag};
 use crate::finding::RunQueue;
 use crate::shape::Work;
 
+/// Calls that prepare a step, at most: copies of inputs, and kernels that spread them.
+const LEAD_MAX: u64 = 64;
+
 /// The call that closed a segment. A device synchronisation closes several, each on its stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Closer {
@@ -76,6 +79,8 @@ pub(crate) struct Group {
     pub(crate) closed_ns: u64,
     /// Streams whose segments are in it, one bit each by number modulo 64.
     streams: u64,
+    /// Of the stream whose segment came first, more was enqueued behind it.
+    is_ahead: bool,
     /// The last closer's wait was cut off.
     is_cut: bool,
 }
@@ -102,6 +107,7 @@ impl Group {
             closer: segment.closer(),
             closed_ns: segment.end_ns(),
             streams: bit(segment.stream),
+            is_ahead: record.header.flags & flag::AHEAD != 0,
             is_cut: false,
         }
     }
@@ -122,13 +128,44 @@ impl Group {
 
     /// Another stream's work, closed by the same call: the wait is one and the same.
     pub(crate) fn join_same_closer(&mut self, segment: &Segment) {
-        let main = self.add(segment);
-        // A stream that was left open for long began long ago; that is not when this step began.
-        if segment.start_ns() >= main.record.previous_exit_ns {
-            self.start_ns = self.start_ns.min(segment.start_ns());
-        }
+        let (before, began_ns) = (self.add(segment), self.start_ns);
+        // The larger says when the step began. The other one may have begun earlier, but where it was left open for long
+        // that is not when this step did.
+        let is_main = segment.enqueues() > before.enqueues();
+        let (main, other) = if is_main { (segment, &before) } else { (&before, segment) };
+        let [main_ns, other_ns] = match is_main {
+            true => [segment.start_ns(), began_ns],
+            false => [began_ns, segment.start_ns()],
+        };
+        let previous_ns = main.record.previous_exit_ns;
+        let is_recent = other_ns >= previous_ns || other.record.previous_exit_ns == previous_ns;
+        self.start_ns = if is_recent { main_ns.min(other_ns) } else { main_ns };
         let record = &segment.record;
         self.run_queue.enqueue_ns = self.run_queue.enqueue_ns.max(seen(record.runq_enqueue_ns));
+    }
+
+    /// True where it is the beginning of a step that goes on: inputs that were waited for while the rest of the step was
+    /// enqueued behind them already, as before their buffers are written again.
+    pub(crate) fn leads(&self) -> bool {
+        let returns = [Counter::BytesFromDevice, Counter::BytesElsewhere, Counter::GraphLaunches];
+        self.is_ahead
+            && !self.is_unfinished
+            && returns.into_iter().all(|counter| self.work.of(counter) == 0)
+            && self.work.of(Counter::Enqueues) <= LEAD_MAX
+    }
+
+    /// What came before was the beginning of this step: the host did not wait for its end then, but went on.
+    pub(crate) fn begin_with(&mut self, lead: &Group) {
+        self.start_ns = self.start_ns.min(lead.start_ns);
+        self.previous_end_ns = lead.previous_end_ns;
+        self.first_sequence = lead.first_sequence;
+        self.work.add(&lead.work);
+        self.segments = self.segments.saturating_add(lead.segments);
+        self.is_start_known = lead.is_start_known;
+        self.streams |= lead.streams;
+        self.run_queue.gap_ns = lead.run_queue.gap_ns;
+        let before = plus(lead.run_queue.enqueue_ns, lead.run_queue.wait_ns);
+        self.run_queue.enqueue_ns = plus(self.run_queue.enqueue_ns, before);
     }
 
     /// A later closer's segment: its wait comes on top.

@@ -78,6 +78,10 @@ impl Program {
         self.call("cudaEventSynchronize", ns, |c| c.handle = Some(event));
     }
 
+    fn wait(&mut self, stream: u64, event: u64) {
+        self.call("cudaStreamWaitEvent", US, |c| (c.stream, c.handle) = (stream, Some(event)));
+    }
+
     fn stream_sync(&mut self, stream: u64, ns: u64) {
         self.call("cudaStreamSynchronize", ns, |c| c.stream = stream);
     }
@@ -209,6 +213,44 @@ fn asynchronous_scheduling_does_not_mix_two_steps() {
     check(&steps, &expected.iter().zip(waits).map(|(e, w)| (e.0, e.1, e.2, w)).collect::<Vec<_>>());
     assert_eq!(steps.iter().map(|s| s.start_ns).collect::<Vec<_>>(), began);
     assert!(steps.iter().all(|s| s.segments == 1));
+}
+
+/// vLLM V1 copies its tokens on a stream of its own, behind the computation, and a second thread waits for that copy. The
+/// computation had no end, and every step was a copy and nothing else.
+#[test]
+fn a_copy_on_a_stream_of_its_own_ends_the_computation_before_it() {
+    let (main, copy, prepared) = (0, 0x51, 0xf0);
+    let event = |k: u64| 0xe0 + k % 3;
+    let mut p = Program::new(30);
+    let (mut began, mut expected) = (Vec::new(), Vec::new());
+    for k in 0..40u64 {
+        if k > 0 {
+            p.event_sync(prepared, 30 * US);
+        }
+        began.push(p.now_ns);
+        p.copy(main, Direction::HostToDevice, 4_096);
+        p.launch(main, 2, 256);
+        p.record(main, prepared);
+        match k % 8 {
+            3 => p.launch(main, PREFILL, 390_000),
+            _ => p.graph(main, 0x77),
+        }
+        p.launch(main, 4, 1_000_000);
+        p.record(main, 0xf1);
+        p.wait(copy, 0xf1);
+        p.copy(copy, Direction::DeviceToHost, 128);
+        p.record(copy, event(k));
+        expected.push(if k % 8 == 3 { (PREFILL + 6, 0) } else { (6, 1) });
+        if k > 0 {
+            p.event_sync(event(k - 1), 7 * MS);
+        }
+    }
+    p.event_sync(event(39), 7 * MS);
+    let steps = p.steps();
+    let work = |s: &Step| (s.work.of(Counter::Launches), s.work.of(Counter::GraphLaunches));
+    assert_eq!(steps.iter().map(work).collect::<Vec<_>>(), expected);
+    assert_eq!(steps.iter().map(|s| s.start_ns).collect::<Vec<_>>(), began);
+    assert!(steps.iter().all(|s| s.phase != Phase::Unknown && s.wait_ns == 7 * MS), "{steps:?}");
 }
 
 #[test]

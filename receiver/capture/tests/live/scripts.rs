@@ -2,13 +2,15 @@
 //! oracle's calls in user space, one by one.
 //!
 //! The one idea: three that share no code above the fold agree on every step of every schedule, or one of them is
-//! wrong. Where there are no live probes the other two are compared all the same.
+//! wrong. Where there are no live probes the other two are compared all the same. What the engine of steps puts
+//! together of that is compared with the steps that the scripts name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use event::fold::{Bounds, Folder};
 use event::{Call, Event, ProcessId, StepRecord};
+use steps::{Engine, Finding};
 use stubs::oracle::{CallLine, Line, StepLine, read};
 use stubs::ranks::is_ranks;
 use stubs::scripts::SCRIPTS;
@@ -222,7 +224,6 @@ fn check(name: &str, played: &Played) {
     let pid = played.pid();
     let made: Vec<Seen> = made.into_iter().filter(|s| s.shape.0 == pid).collect();
     check_shapes(name, "by the kernel", &kernel, &made);
-    println!("{name}: {} segments", kernel.len());
     let returns = returns(&played.lines);
     for (seen, made) in kernel.iter().zip(&made) {
         let ([first, enter, exit], [made_first, made_enter, made_exit]) = (seen.times, made.times);
@@ -234,6 +235,61 @@ fn check(name: &str, played: &Played) {
     }
 }
 
+/// A whole step: process, beginning, end, calls that enqueued its work.
+type Whole = (u32, u64, u64, u64);
+
+/// The steps that the script names, put together of what was closed one by one; what it does not name is a step for
+/// each closer. `None` where two that it names were closed at once.
+fn named(lines: &[Line]) -> Option<Vec<Whole>> {
+    let mut steps: BTreeMap<(u32, u64, bool, u64), Whole> = BTreeMap::new();
+    let mut begun = 0;
+    for line in lines {
+        begun += u64::from(matches!(line, Line::Process(_)));
+        let Line::Step(line) = line else { continue };
+        if line.phase.contains('+') {
+            return None;
+        }
+        let key = (line.pid, begun, line.step.is_some(), line.step.unwrap_or(line.enter_ns));
+        let step = steps.entry(key).or_insert((line.pid, u64::MAX, 0, 0));
+        *step = (line.pid, step.1.min(line.first_ns), step.2.max(line.exit_ns), step.3 + line.work.enqueues);
+    }
+    let mut steps: Vec<Whole> = steps.into_values().collect();
+    steps.sort_by_key(|s| (s.0, s.2));
+    Some(steps)
+}
+
+fn whole(events: &[Event]) -> Vec<Whole> {
+    let (mut engine, mut steps) = (Engine::new(steps::Settings::default()), Vec::new());
+    let mut keep = |finding| match finding {
+        Finding::Step(s) if !s.is_unfinished => {
+            steps.push((s.process.pid, s.start_ns, s.end_ns, s.work.of(Counter::Enqueues)));
+        }
+        _ => {}
+    };
+    events.iter().for_each(|event| engine.observe(event, &mut keep));
+    engine.finish(&mut keep);
+    steps.sort_by_key(|s| (s.0, s.2));
+    steps
+}
+
+fn check_whole(name: &str, text: &str, played: &Played) {
+    let Some(made) = named(&played.lines) else {
+        // A busy machine lets a thread ask so late that the first answer is yes, before it is known to wait so.
+        assert!(text.contains("poll "), "{name}: two steps were closed at once");
+        return println!("{name}: a question came late");
+    };
+    assert_eq!(whole(&played.folded), made, "{name}, folded");
+    let Some(events) = &played.kernel else { return };
+    let (kernel, pid) = (whole(events), played.pid());
+    let made: Vec<Whole> = made.into_iter().filter(|made| made.0 == pid).collect();
+    assert_eq!(kernel.len(), made.len(), "{name}, by the kernel");
+    for (seen, made) in kernel.iter().zip(&made) {
+        let is_within = made.1 <= seen.1 && seen.1 < seen.2 && seen.2 <= made.2;
+        assert!(seen.3 == made.3 && is_within, "{name}: {seen:?}, made was {made:?}");
+    }
+    println!("{name}: {} steps", made.len());
+}
+
 #[test]
 fn every_script_has_the_steps_that_its_oracle_tells() {
     let mut rig = rig("scripts", &settings());
@@ -241,7 +297,9 @@ fn every_script_has_the_steps_that_its_oracle_tells() {
     let is_schedule = |name: &str, text: &str| !NESTED.contains(&name) && !is_ranks(text);
     for (name, text) in SCRIPTS.iter().filter(|(name, text)| is_schedule(name, text)) {
         if only.as_ref().is_none_or(|only| only == name) {
-            check(name, &play(&mut rig, name, text));
+            let played = play(&mut rig, name, text);
+            check(name, &played);
+            check_whole(name, text, &played);
         }
     }
 }

@@ -128,6 +128,82 @@ fn trailing(entry_us: u64) -> Seg {
 
 const TRAINING: Mode = Mode::Training { confidence: 0.9 };
 
+/// Inputs that were waited for while more was enqueued behind them already.
+fn inputs(entry_ms: u64) -> Seg {
+    Seg { wait_ns: 3 * US, enqueues: 12, fresh: 0, process_fresh: 0, flags: flag::AHEAD, ..at(entry_ms) }
+}
+
+/// vLLM waits for its inputs' copies before it writes them again: they seemed to belong to the step before, and the step
+/// that they are of began too late.
+#[test]
+fn inputs_that_were_waited_for_first_begin_the_step_that_follows() {
+    let segments = [at(10), inputs(20), at(200), inputs(210)];
+    check(
+        Mode::Serving,
+        &segments,
+        &[
+            (1, 9 * MS, 15 * MS, 5 * MS),
+            (2, 19 * MS, 205 * MS, 5 * MS),
+            (1, 209 * MS, 210 * MS + 3 * US, 3 * US),
+        ],
+    );
+}
+
+#[test]
+fn a_result_that_came_back_or_a_graph_or_much_work_is_no_beginning() {
+    let record = |counter: Counter, count: u64| {
+        let mut segment = inputs(20).segment();
+        segment.record.work[counter as usize] = count;
+        Group::of(&segment).leads()
+    };
+    assert!(record(Counter::Enqueues, 64) && !record(Counter::Enqueues, 65));
+    assert!(!record(Counter::BytesFromDevice, 4) && !record(Counter::BytesElsewhere, 4));
+    assert!(!record(Counter::GraphLaunches, 1));
+    assert!(!Group::of(&Seg { flags: 0, ..inputs(20) }.segment()).leads(), "nothing is behind it");
+}
+
+/// The copy of the result is waited for by another thread, and ended a moment after the step that it belongs to.
+#[test]
+fn a_copy_that_another_thread_was_waiting_for_belongs_to_the_step_that_ended() {
+    let mut bench = Bench::new(Mode::Serving);
+    bench.push(&[at(10)]);
+    let beside = |kernels: u64, wait_ns: u64| {
+        let mut copy = Seg { stream: 3, enqueues: 1, wait_ns, ..at(8) }.segment();
+        copy.record.work[Counter::Launches as usize] = kernels;
+        copy.record.work[Counter::Copies as usize] = 1;
+        bench.assembler.trails(&copy).is_some()
+    };
+    assert!(beside(0, 7 * MS + 10 * US));
+    assert!(!beside(1, 7 * MS + 10 * US), "more than a copy");
+    assert!(!beside(0, 7 * MS + 30 * US), "the thread waited on");
+    assert!(!beside(0, 6 * MS), "it ended before");
+}
+
+#[test]
+fn of_streams_that_end_together_each_may_have_begun_first_unless_it_was_left_open_for_long() {
+    let began =
+        |main_ms: u64, main_previous: u64, other_ms: u64, other_previous: u64, is_main_first: bool| {
+            let segment = |enqueues, first_ms: u64, previous_ms: u64| {
+                let mut segment = Seg { enqueues, ..at(100) }.segment();
+                (segment.record.first_ns, segment.record.previous_exit_ns) =
+                    (first_ms * MS, previous_ms * MS);
+                segment
+            };
+            let (main, other) = (segment(50, main_ms, main_previous), segment(2, other_ms, other_previous));
+            let [first, second] = if is_main_first { [main, other] } else { [other, main] };
+            let mut group = Group::of(&first);
+            group.join_same_closer(&second);
+            group.start_ns / MS
+        };
+    for is_main_first in [false, true] {
+        assert_eq!(began(40, 30, 35, 0, is_main_first), 35, "since the step before ended");
+        // Both were enqueued ahead, and the step before ended on both.
+        assert_eq!(began(40, 60, 35, 60, is_main_first), 35);
+        assert_eq!(began(40, 30, 5, 0, is_main_first), 40, "open for long");
+        assert_eq!(began(40, 30, 50, 0, is_main_first), 40);
+    }
+}
+
 #[test]
 fn serving_a_segment_is_a_step() {
     check(Mode::Serving, &[at(10), at(20)], &[(1, 9 * MS, 15 * MS, 5 * MS), (1, 19 * MS, 25 * MS, 5 * MS)]);
