@@ -3,14 +3,14 @@
 
 use table::atomic::Relaxed;
 
-use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
+use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_prandom_u32};
 use table::fold::{Cut, Stamp};
 use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
 
 use crate::maps::{self, RING};
 use crate::stream::Stream;
-use crate::task::{Task, now_ns, settings};
+use crate::task::{Task, now_ns};
 
 /// Nobody is woken.
 pub const QUIET: u64 = BPF_RB_NO_WAKEUP as u64;
@@ -83,19 +83,29 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, cut: 
     count_record();
 }
 
-/// A call worth a record. `None` where it was sampled out, `Some(false)` where the ring is full.
+/// True for one of `2^shift` calls, chosen at random.
 #[inline(always)]
-pub fn call(returned: &Returned<'_>, handle: u64, result: u32) -> Option<bool> {
-    let shift = settings().map_or(0, |s| s.sample_shift) as u32 & 31;
+pub fn is_sampled(shift: u32) -> bool {
     // SAFETY: the helper has no precondition.
-    if shift > 0 && result == 0 && unsafe { bpf_get_prandom_u32() } & ((1 << shift) - 1) != 0 {
-        return None;
-    }
-    let Some(mut entry) = RING.reserve::<CallRecord>(0) else { return Some(false) };
+    shift == 0 || unsafe { bpf_get_prandom_u32() } & ((1 << (shift & 31)) - 1) == 0
+}
+
+/// True where half of the ring is free: what is told for its detail alone leaves the rest to what is not.
+#[inline(always)]
+pub fn has_room_for_detail() -> bool {
+    let (unread, size) = (RING.query(BPF_RB_AVAIL_DATA.into()), RING.query(BPF_RB_RING_SIZE.into()));
+    unread <= size / 2
+}
+
+/// A call worth a record; false where the ring is full.
+#[inline(always)]
+pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bool {
+    let Some(mut entry) = RING.reserve::<CallRecord>(0) else { return false };
     // SAFETY: as in `step`.
     let out = unsafe { &mut *entry.as_mut_ptr() };
     let r = returned;
     fill_header(&mut out.header, Kind::Call, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    out.header.flags = flags;
     out.result = result;
     out.device = r.device;
     out.handle = handle;
@@ -103,7 +113,7 @@ pub fn call(returned: &Returned<'_>, handle: u64, result: u32) -> Option<bool> {
     out.stream = r.frame.stream;
     entry.submit(QUIET);
     count_record();
-    Some(true)
+    true
 }
 
 /// The beginning, exec or end of a process. A full ring drops it: user space also looks for itself, now and then.

@@ -7,6 +7,7 @@ use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
 use table::counters::{Counters, Drop};
 use table::cover::Cover;
+use table::detail::Detail;
 use table::fold::{Cut, Stamp};
 use table::record::{
     ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
@@ -56,7 +57,8 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         None => count_duration(key.pid, key.row, duration_ns, failed),
     }
     let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::tells(&task));
-    if !failed && frame.closing == 0 && !is_reported && !cookie.changes_state() {
+    let is_sum = !failed && frame.closing == 0 && !is_reported && !cookie.changes_state();
+    if is_sum && process::detail(task.pid) == Detail::NONE {
         process::count_folded(&task);
         return Some(());
     }
@@ -167,7 +169,12 @@ enum Outcome {
 #[inline(never)]
 fn settle(r: &Return<'_>) -> Option<()> {
     let (process, counters) = (process::find(&r.task)?, maps::counters()?);
-    match outcome(r, process) {
+    let returned = returned(r, process);
+    let outcome = match outcome(r, process, &returned) {
+        Outcome::Folded => in_detail(r, &returned),
+        outcome => outcome,
+    };
+    match outcome {
         Outcome::Folded => process.folded.fetch_add(1, Relaxed),
         Outcome::Delivered => counters.delivered.fetch_add(1, Relaxed),
         Outcome::SampledOut => counters.sampled_out.fetch_add(1, Relaxed),
@@ -177,10 +184,10 @@ fn settle(r: &Return<'_>) -> Option<()> {
 }
 
 #[inline(always)]
-fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
+fn returned<'a>(r: &'a Return<'_>, process: &ProcessFold) -> Returned<'a> {
     // Only a closer's record tells of the run queue: no other call asks the kernel for it.
     let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
-    let returned = Returned {
+    Returned {
         task: &r.task,
         start_ns: process.start_ns.load(Relaxed),
         row: r.cookie.id(),
@@ -188,9 +195,13 @@ fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
         enter: Stamp { ns: r.frame.entry_ns, runq_ns: r.frame.runq_ns, tid: r.task.tid },
         exit: Stamp { ns: r.now_ns, runq_ns, tid: r.task.tid },
         frame: r.frame,
-    };
+    }
+}
+
+#[inline(always)]
+fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
     let destroys = r.cookie.is(Action::StreamDestroy);
-    let closed = if destroys && r.failed { Outcome::Folded } else { close(r, process, &returned) };
+    let closed = if destroys && r.failed { Outcome::Folded } else { close(r, process, returned) };
     if destroys && !r.failed {
         forget_stream(r, process);
     }
@@ -202,12 +213,27 @@ fn outcome(r: &Return<'_>, process: &ProcessFold) -> Outcome {
         true => read_user(r.frame.handle).unwrap_or(0),
         false => r.frame.handle,
     };
-    match emit::call(&returned, handle, r.result) {
-        None if closed == Outcome::Folded => Outcome::SampledOut,
-        Some(true) if closed != Outcome::RingFull => Outcome::Delivered,
-        Some(false) => Outcome::RingFull,
-        _ => closed,
+    match emit::call(returned, handle, r.result, 0) {
+        true if closed != Outcome::RingFull => Outcome::Delivered,
+        true => closed,
+        false => Outcome::RingFull,
     }
+}
+
+/// A call that the folds hold, where its process is looked at in detail. Not a query: whoever polls makes more of them
+/// than of all others, and they say nothing.
+#[inline(always)]
+fn in_detail(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
+    let shift = match process::detail(r.task.pid).shift() {
+        Some(shift) if !r.cookie.is(Action::Query) => shift,
+        _ => return Outcome::Folded,
+    };
+    if !emit::is_sampled(shift) {
+        return Outcome::SampledOut;
+    }
+    let told =
+        emit::has_room_for_detail() && emit::call(returned, r.frame.handle, r.result, Detail::flags(shift));
+    if told { Outcome::Delivered } else { Outcome::RingFull }
 }
 
 /// Closes the streams that this call waited for.

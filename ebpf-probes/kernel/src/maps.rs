@@ -8,6 +8,7 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use table::counters::Counters;
 use table::cover::Cover;
+use table::detail::DETAILS as DETAILS_MAX;
 use table::fold::StreamFold;
 use table::hot::{
     HOT_CALLS as HOT_CALLS_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX,
@@ -80,6 +81,10 @@ pub static HOT_CALLS: Array<Calls> = Array::with_max_entries(HOT_CALLS_MAX, 0);
 /// How often handles were passed to calls that are counted.
 #[map]
 pub static ORDINALS: Array<Ordinals> = Array::with_max_entries(ORDINALS_MAX, 0);
+
+/// Details of processes that have one of their own, as words.
+#[map]
+pub static DETAILS: Array<u64> = Array::with_max_entries(DETAILS_MAX, 0);
 
 /// Records on their way to user space. Full: the record is dropped and counted.
 #[map]

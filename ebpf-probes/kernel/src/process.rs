@@ -5,11 +5,12 @@ use table::atomic::Relaxed;
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
 use table::Cookie;
 use table::counters::{Counters, Drop};
+use table::detail::Detail;
 use table::hot::HotProcess;
 use table::record::{ActiveStream, FRAMES, Kind, ProcessFold, ROWS, StreamKey};
 
 use crate::enter::active_key;
-use crate::maps::{FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
+use crate::maps::{DETAILS, FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
 use crate::regs::Regs;
 use crate::stream::found;
 use crate::task::{Task, process_start_ns, settings};
@@ -113,6 +114,17 @@ pub fn count_enqueue(task: &Task) {
 #[inline(always)]
 pub fn enqueued(process: &ProcessFold, pid: u32) -> u64 {
     process.enqueued().wrapping_add(hot(pid).map_or(0, HotProcess::enqueued))
+}
+
+/// Which of the process's folded calls get a record.
+#[inline(always)]
+pub fn detail(pid: u32) -> Detail {
+    let (Some(word), Some(settings)) = (DETAILS.get(Detail::place(pid)), settings()) else {
+        return Detail::NONE;
+    };
+    // SAFETY: a live word. Volatile: user space may write it now.
+    let (word, default) = unsafe { (core::ptr::from_ref(word).read_volatile(), settings.detail) };
+    Detail::of_word(word, pid, default)
 }
 
 /// True where a process seen for the first time is to be traced.

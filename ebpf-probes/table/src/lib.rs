@@ -13,6 +13,7 @@ pub mod atomic;
 pub mod cookie;
 pub mod counters;
 pub mod cover;
+pub mod detail;
 pub mod fold;
 pub mod histogram;
 pub mod hot;

@@ -65,6 +65,10 @@ pub mod flag {
     pub const AHEAD: u32 = 4;
     /// The closer is a query: the thread waited by asking again and again.
     pub const POLLED: u32 = 8;
+    /// A call that the folds hold, told all the same ([`crate::detail`]).
+    pub const DETAIL: u32 = 16;
+    /// Where the number stands, in five bits, whose power of two is [`super::Header::weight`].
+    pub const WEIGHT_AT: u32 = 8;
 }
 
 /// One step's worth of work on one stream: what was enqueued, and the wait that closed it.
@@ -435,14 +439,14 @@ pub struct ToldFrame {
     pub told: ToldRecord,
 }
 
-/// What user space tells the programs once, before they are attached.
+/// What user space tells the programs, before they are attached; the detail also later.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Settings {
     /// 1: a process nobody named is traced from its first hit on; 0: only those named.
     pub trace_all: u64,
-    /// Bits of a record's delivery: one of `2^n` per-call records is kept; 0 keeps all.
-    pub sample_shift: u64,
+    /// The [`crate::detail::Detail`] of processes that have none of their own.
+    pub detail: u64,
     /// Offset of `sched_info.run_delay` in `task_struct`, from BTF; 0 where unknown.
     pub run_delay_at: u64,
     /// Offset of `group_leader` in `task_struct`.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use event::{Account, Event, EventSource, Launched, ProcessId};
 use table::counters::Drop;
+use table::detail::Detail;
 use table::record::{Kind, RANGES, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
@@ -80,6 +81,7 @@ impl Capture {
             watch: Watch::default(),
             watch_every: Every::new(WATCH_EVERY_NS),
         };
+        capture.kernel.set_detail(settings.detail)?;
         for pid in &settings.pids {
             capture.trace(*pid)?;
         }
@@ -93,6 +95,24 @@ impl Capture {
         self.processes.follow(pid, clock::now_ns());
         self.look(pid, clock::now_ns(), &mut Vec::new());
         Ok(())
+    }
+
+    /// Which of the calls of a process that are folded get a record of their own from here on; `None`: as the settings
+    /// say. Records say so ([`table::record::Header::is_detail`]); launches, of which no return is seen, and queries get
+    /// none. False where the process has ended, or another has its place: then nothing changes.
+    pub fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
+        let is_alive = self.processes.get_mut(process.pid).is_some_and(|f| f.traced == Some(process));
+        is_alive && self.put_detail(process.pid, detail)
+    }
+
+    fn put_detail(&mut self, pid: u32, detail: Option<Detail>) -> bool {
+        let place = Detail::place(pid);
+        let Ok(now) = self.kernel.details.get(&place, 0) else { return false };
+        if now != 0 && (now >> 32) as u32 != pid {
+            return false;
+        }
+        let word = detail.map_or(0, |detail| detail.word(pid));
+        self.kernel.details.set(place, word, 0).is_ok()
     }
 
     /// How functions are attached: `uprobe_multi` or `perf uprobes`.
@@ -264,6 +284,7 @@ impl Capture {
     /// The last figures of a traced process, and its end.
     fn close(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
         let pid = process.pid;
+        self.put_detail(pid, None);
         self.unfinished(process, at_ns, into);
         let share = totals::operations(&self.kernel, process, at_ns, into);
         if totals::forget(&mut self.kernel, pid) {

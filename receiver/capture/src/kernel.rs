@@ -7,6 +7,7 @@ use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
 use table::counters::Counters;
+use table::detail::Detail;
 use table::fold::StreamFold;
 use table::hot::{HotDurations, HotProcess, HotStream};
 use table::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
@@ -79,6 +80,9 @@ pub struct Kernel {
     pub filter: HashMap<MapData, u32, u64>,
     /// Where the runtime lies in each process.
     pub runtime: HashMap<MapData, u32, RuntimeCode>,
+    /// Details of processes, as [`Detail::word`]s by [`Detail::place`].
+    pub details: Array<MapData, u64>,
+    settings: Array<MapData, Words<SETTING_WORDS>>,
     /// `enter` and `leave` for uprobe_multi, where the kernel has it.
     pub multi: Option<Multi>,
 }
@@ -138,9 +142,18 @@ impl Kernel {
             threads: take(&mut ebpf, "THREADS")?,
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
+            details: take(&mut ebpf, "DETAILS")?,
+            settings,
             multi: multi.ok(),
             ebpf,
         })
+    }
+
+    /// The detail of processes that have none of their own.
+    pub fn set_detail(&mut self, detail: Detail) -> Result<(), CaptureError> {
+        let mut words = self.settings.get(&0, 0).map_err(problem("SETTINGS"))?;
+        words[std::mem::offset_of!(Settings, detail) / 8] = detail.word(0);
+        self.settings.set(0, words, 0).map_err(problem("SETTINGS"))
     }
 
     /// The program of this name, loaded for perf uprobes where there is no uprobe_multi.
@@ -204,7 +217,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
     let start = offset("task_struct", "start_boottime").or_else(|| offset("task_struct", "real_start_time"));
     let settings = Settings {
         trace_all: u64::from(trace_all),
-        sample_shift: 0,
+        detail: Detail::NONE.word(0),
         run_delay_at: run_delay.unwrap_or(0),
         group_leader_at: offset("task_struct", "group_leader").unwrap_or(0),
         start_boottime_at: start.unwrap_or(0),
@@ -212,15 +225,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         live_at: offset("signal_struct", "live").unwrap_or(0),
     };
     let s = settings;
-    [
-        s.trace_all,
-        s.sample_shift,
-        s.run_delay_at,
-        s.group_leader_at,
-        s.start_boottime_at,
-        s.signal_at,
-        s.live_at,
-    ]
+    [s.trace_all, s.detail, s.run_delay_at, s.group_leader_at, s.start_boottime_at, s.signal_at, s.live_at]
 }
 
 #[cfg(test)]

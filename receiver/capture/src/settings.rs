@@ -1,5 +1,7 @@
 //! What to capture, and how much room to take: what a caller decides before the first probe.
 
+use table::detail::Detail;
+
 use crate::kernel::MapSizes;
 
 /// What to capture, and how much room to take.
@@ -9,6 +11,9 @@ pub struct Settings {
     pub trace_all: bool,
     /// Processes to trace where `trace_all` is not set: no other is even looked at.
     pub pids: Vec<u32>,
+    /// Which of the calls that are folded get a record of their own, in processes for which
+    /// [`Capture::set_detail`](crate::Capture::set_detail) says nothing else.
+    pub detail: Detail,
     /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
     pub totals_every_ns: u64,
     /// How long a library stays attached after its last process, ns.
@@ -22,6 +27,7 @@ impl Default for Settings {
         Settings {
             trace_all: true,
             pids: Vec::new(),
+            detail: Detail::NONE,
             totals_every_ns: 10_000_000_000,
             linger_ns: 60_000_000_000,
             sizes: MapSizes::default(),

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a test")]
 
 mod account;
+mod detail;
 mod libraries;
 mod nccl;
 mod nccl_hash;

@@ -1,0 +1,135 @@
+//! Records of calls that the folds hold: as many as the process's detail says, each with its weight, and the sums the
+//! same whatever it says.
+
+use capture::{MapSizes, Settings, now_ns};
+use event::{CallRecord, Event, ProcessId};
+use stubs::oracle::{CallLine, Line, read};
+use stubs::player::Player;
+use table::detail::Detail;
+
+use crate::rig::{Rig, rig, settings};
+
+/// Whole steps of one process, so that its calls are nothing but copies and waits.
+const COPIES: &str = "\
+stream main
+thread main
+  repeat 400
+    repeat 99
+      copy h2d 64 main
+    end
+    sync stream main
+  end
+end
+";
+const HEALTHY: u64 = 128;
+
+fn player(rig: &mut Rig, script: &str) -> Player {
+    let path = rig.dir.join("script");
+    std::fs::write(&path, script).unwrap();
+    rig.player(&[path.to_str().unwrap()])
+}
+
+fn process(rig: &Rig, pid: u32) -> Option<ProcessId> {
+    let mut all = rig.events.iter();
+    all.find_map(
+        |e| if let Event::Process(p) = e { (p.process.pid == pid).then_some(p.process) } else { None },
+    )
+}
+
+fn details(rig: &Rig, pid: u32) -> Vec<CallRecord> {
+    let calls = rig.events.iter().filter_map(|e| if let Event::Call(c) = e { Some(*c) } else { None });
+    calls.filter(|c| c.header.is_detail() && c.header.pid == pid).collect()
+}
+
+fn copies(rig: &Rig, pid: u32) -> Vec<CallLine> {
+    let lines = read(&rig.oracle()).unwrap().into_iter();
+    let calls = lines.filter_map(|l| if let Line::Call(call) = l { Some(call) } else { None });
+    calls.filter(|c| c.pid == pid && c.symbol == "cudaMemcpyAsync").collect()
+}
+
+fn exit_ns(call: &CallRecord) -> u64 {
+    call.header.entry_ns + call.header.duration_ns
+}
+
+/// A sampler that never left its degraded state; a gate keyed to process 0.
+#[test]
+fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_not() {
+    let all = Settings { detail: Detail::one_of(HEALTHY), ..settings() };
+    let Some(mut rig) = rig("detail", &all) else { return };
+    let (mut troubled, mut other) = (player(&mut rig, COPIES), player(&mut rig, COPIES));
+    let pids = [troubled.pid(), other.pid()];
+    troubled.go().unwrap();
+    rig.wait("healthy calls", |rig| details(rig, pids[0]).len() >= 40 && process(rig, pids[0]).is_some());
+    let process_id = process(&rig, pids[0]).unwrap();
+    other.go().unwrap();
+    rig.wait("the neighbour", |rig| !details(rig, pids[1]).is_empty());
+    let turn = |rig: &mut Rig, detail| {
+        let before_ns = now_ns();
+        assert!(rig.capture.set_detail(process_id, detail));
+        (before_ns, now_ns())
+    };
+    let up = turn(&mut rig, Some(Detail::ALL));
+    rig.wait("calls in detail", |rig| details(rig, pids[0]).len() >= 5_000);
+    let down = turn(&mut rig, None);
+    rig.wait("both to be done", |rig| {
+        let calls = rig.capture.account().hits;
+        calls >= 2 * 400 * 100
+    });
+    let calls = troubled.done().unwrap() + other.done().unwrap();
+    rig.wait("all records", |rig| rig.capture.account().received == rig.capture.account().records);
+
+    let weights = |from_ns: u64, to_ns: u64, pid| {
+        let calls = details(&rig, pid).into_iter();
+        let within = calls.filter(move |c| c.header.entry_ns >= from_ns && exit_ns(c) < to_ns);
+        within.map(|c| c.header.weight()).collect::<Vec<_>>()
+    };
+    let (healthy, troubled_ones) = (weights(0, up.0, pids[0]), weights(up.1, down.0, pids[0]));
+    let (healthy_again, neighbour) = (weights(down.1, u64::MAX, pids[0]), weights(0, u64::MAX, pids[1]));
+    assert!(healthy.iter().chain(&healthy_again).chain(&neighbour).all(|w| *w == HEALTHY));
+    assert!(healthy.len() >= 30 && !healthy_again.is_empty() && neighbour.len() >= 100);
+    let made = copies(&rig, pids[0]);
+    let of_trouble = made.iter().filter(|c| c.entry_ns >= up.1 && c.exit_ns < down.0);
+    let is_one = |w: &&u64| **w == 1;
+    let told = troubled_ones.iter().filter(is_one).count();
+    assert_eq!(told, troubled_ones.len());
+    assert!(told >= of_trouble.count() && told >= 4_900, "every call between the words is told");
+    let estimated: u64 = neighbour.iter().sum();
+    assert!((20_000..60_000).contains(&estimated), "{estimated} calls by weight, 39,600 made");
+
+    let mut totals = Vec::new();
+    rig.capture.read_totals(&mut totals);
+    let counted = totals.iter().filter_map(|e| match e {
+        Event::Operation(total) if pids.contains(&total.process.pid) => Some((total.calls, total.returned)),
+        _ => None,
+    });
+    let counted = counted.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert_eq!(counted, (calls, calls), "aggregates are those of all calls");
+    let account = rig.capture.account();
+    assert_eq!((account.hits, account.lost()), (calls, 0), "{account:?}");
+    assert!(account.is_balanced() && account.sampled_out > 60_000, "{account:?}");
+    troubled.finish().unwrap();
+    assert!(
+        !rig.capture.set_detail(ProcessId { start_ns: 1, ..process_id }, Some(Detail::ALL)),
+        "another process"
+    );
+    other.finish().unwrap();
+}
+
+#[test]
+fn detail_that_overflows_is_counted_and_leaves_room_for_steps() {
+    let sizes = MapSizes { ring_bytes: 65_536, ..MapSizes::default() };
+    let settings = Settings { sizes, detail: Detail::ALL, ..settings() };
+    let Some(mut rig) = rig("detail-flood", &settings) else { return };
+    let script = COPIES.replace("repeat 400", "repeat 50");
+    let mut player = player(&mut rig, &script);
+    // Nobody reads the ring while the player plays: it must overflow.
+    player.go().unwrap();
+    let calls = player.done().unwrap();
+    let account = rig.capture.account();
+    assert_eq!((account.hits, account.delivered + account.lost()), (calls, calls), "{account:?}");
+    assert!(account.is_balanced() && account.dropped[0] > 4_000, "{account:?}");
+    rig.wait("all records", |rig| rig.capture.account().received == rig.capture.account().records);
+    let steps = rig.events.iter().filter(|e| matches!(e, Event::Step(_))).count();
+    assert_eq!(steps, 50, "no step was lost to it");
+    player.finish().unwrap();
+}
