@@ -1,6 +1,6 @@
 //! What an agent sends, received by our own OTLP receiver: quick questions about log records and spans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,27 @@ impl Inbox {
             assert!(began.elapsed() < PATIENCE, "waited in vain for {total} {name}: {:?}", self.sums(name));
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Waits until `processes` have told of a point of a sum whose attributes hold `part`; gives the largest number of
+    /// its points that came at once.
+    #[track_caller]
+    pub fn until_point(&self, name: &str, part: &str, processes: usize) -> usize {
+        let (began, mut seen, mut most, mut told) = (Instant::now(), 0, 0, BTreeSet::new());
+        while told.len() < processes {
+            assert!(began.elapsed() < 5 * PATIENCE, "waited in vain for {part} of {name}");
+            std::thread::sleep(10 * LOOK_EVERY);
+            let got = self.sink.got();
+            for data in &got[seen..] {
+                let points = sums(data, name);
+                most = most.max(points.len());
+                told.extend(
+                    points.iter().filter(|((_, key), _)| key.contains(part)).map(|((pid, _), _)| *pid),
+                );
+            }
+            seen = got.len();
+        }
+        most
     }
 
     /// All spans, once there are enough.
