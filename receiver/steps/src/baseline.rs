@@ -11,6 +11,7 @@
 mod class;
 mod digest;
 mod kept;
+mod verdict;
 mod window;
 
 use self::class::Classes;
@@ -18,6 +19,7 @@ use self::digest::Digest;
 use self::window::{Sample, WINDOW, Window};
 
 pub use self::class::Class;
+pub use self::verdict::{BaselineKey, BaselineSettings, Level, Observed, Outlier, Verdict};
 
 /// Steps after which a step weighs half in the level.
 const HALF_LIFE: f64 = 4096.0;
@@ -50,109 +52,6 @@ const DISTURBED_MAX: u32 = 4096;
 const WARM_UP_REJECTED_MAX: f64 = 1.0 / 3.0;
 /// A standard deviation is this many median absolute deviations, for a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
-
-/// Which steps of a workload share a baseline.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum BaselineKey {
-    /// Those of a phase.
-    #[default]
-    Phase,
-    /// Those of a phase that launch the same kernels and graphs.
-    PhaseAndFingerprint,
-}
-
-/// How a baseline is learnt and applied.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct BaselineSettings {
-    /// Which steps share one.
-    pub key: BaselineKey,
-    /// Steps before anything is judged; 0 counts as 1.
-    pub warm_up: u32,
-    /// A step is no outlier for less than this over the p95, ns: microseconds lost are not worth a span.
-    pub excess_min_ns: u64,
-}
-
-impl Default for BaselineSettings {
-    fn default() -> Self {
-        BaselineSettings { key: BaselineKey::Phase, warm_up: 30, excess_min_ns: 50_000 }
-    }
-}
-
-/// How far above the p95 a step lies. The buckets exclude each other.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Outlier {
-    /// It does not.
-    #[default]
-    None,
-    /// 1.5 times to less than 2 times the p95.
-    X1_5,
-    /// 2 times to less than 3 times.
-    X2,
-    /// 3 times and more.
-    X3,
-}
-
-impl Outlier {
-    /// Every bucket, from none to the highest.
-    pub const ALL: [Outlier; 4] = [Outlier::None, Outlier::X1_5, Outlier::X2, Outlier::X3];
-
-    /// The bucket as an attribute value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Outlier::None => "none",
-            Outlier::X1_5 => "1.5x",
-            Outlier::X2 => "2x",
-            Outlier::X3 => "3x",
-        }
-    }
-
-    /// The bucket of a duration that is `ratio` times the p95.
-    pub fn of(ratio: f64) -> Outlier {
-        match ratio {
-            r if r >= 3.0 => Outlier::X3,
-            r if r >= 2.0 => Outlier::X2,
-            r if r >= 1.5 => Outlier::X1_5,
-            _ => Outlier::None,
-        }
-    }
-}
-
-/// A warmed-up baseline at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Level {
-    /// Mean duration of steps that are not outliers, ns, recent ones weighing more.
-    pub mean_ns: f64,
-    /// The duration that 95 % of them do not exceed, ns.
-    pub p95_ns: f64,
-    /// Steps learnt from since it began or was last learnt anew.
-    pub count: u64,
-}
-
-/// One step, as far as baselines are concerned.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Observed {
-    /// How long it took, ns.
-    pub duration_ns: u64,
-    /// Which steps it is compared with.
-    pub class: Class,
-    /// True where it is known that something from outside made it slow, such as other processes on its CPU.
-    pub is_disturbed: bool,
-}
-
-/// What a baseline says of one step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Verdict {
-    /// The level it was compared with; `None` during the warm-up.
-    pub level: Option<Level>,
-    /// Its duration as a multiple of the p95; 0 during the warm-up.
-    pub ratio: f64,
-    /// The bucket.
-    pub outlier: Outlier,
-    /// True where it was taken into the baseline.
-    pub is_learnt: bool,
-    /// The step completed a lasting change: levels before and after.
-    pub shift: Option<(Level, Level)>,
-}
 
 /// The baseline of one workload and phase.
 #[derive(Clone, Debug, PartialEq)]
