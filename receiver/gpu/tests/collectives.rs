@@ -374,6 +374,21 @@ fn where_nobody_looks_nothing_is_told() {
 }
 
 #[test]
+fn more_kinds_of_operations_than_any_program_calls_share_a_series() {
+    let rank = Rank::new(1_000, 0);
+    let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
+    for n in 0..900u64 {
+        events.push(rank.told("ncclAllReduce", 3 * SECOND + n * MS, US, |t| {
+            t.arguments = [0x10, 0x20, 1, n % 30, n / 30, rank.comm, 7, 0];
+        }));
+    }
+    let output = analysed(&told(vec![rank.info()], events, 5 * SECOND), Settings::default());
+    let counts = values(output.last_of(1_000), "nccl.collective.count");
+    assert_eq!((counts.len(), counts.values().sum::<f64>()), (65, 900.0));
+    assert!(counts["otel.metric.overflow=true"] > 0.0);
+}
+
+#[test]
 fn ten_thousand_communicators_make_a_bounded_number_of_series_and_nothing_is_lost() {
     let mut events = Vec::new();
     let mut at_ns = 2 * SECOND;
