@@ -194,6 +194,7 @@ impl Analyzer {
 
     /// The same, showing `look` every finding on the way.
     pub fn finish_with(&mut self, sink: Sink<'_>, look: Look<'_>) {
+        self.with_collectives(sink, |collectives, teller| collectives.finish(teller, look));
         self.find(|engine, out| engine.finish(&mut |finding| out(finding)), sink, look);
         self.emit_metrics(self.clock.now_ns(), false, sink);
     }

@@ -134,6 +134,13 @@ impl Collectives {
         }
     }
 
+    /// The source has ended.
+    pub(crate) fn finish(&mut self, teller: &mut Teller<'_, '_>, look: Look<'_>) {
+        let Collectives { engine, findings, .. } = self;
+        engine.finish(&mut |finding| findings.push(finding));
+        self.tell(teller, look);
+    }
+
     /// The ranks as they are now.
     pub(crate) fn ranks(&self) -> impl Iterator<Item = RankState> + '_ {
         self.engine.ranks()

@@ -7,6 +7,7 @@
 mod calls;
 mod closing;
 mod hang;
+mod held;
 mod reading;
 mod work;
 
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use event::ProcessId;
 
+use self::held::Held;
 use crate::finding::{Ended, Finding};
 use crate::groups::Groups;
 use crate::member::{End, Member};
@@ -59,6 +61,7 @@ pub struct Engine {
     tells_under_way: bool,
     tick: u64,
     tally: Tally,
+    held: Held,
     pending: Vec<Pending>,
     changes: Vec<Change>,
 }
@@ -77,6 +80,7 @@ impl Engine {
             tells_under_way: false,
             tick: 0,
             tally: Tally::default(),
+            held: Held::default(),
             pending: Vec::new(),
             changes: Vec::new(),
         }
@@ -115,6 +119,7 @@ impl Engine {
 
     fn advance(&mut self, at_ns: u64, out: Take<'_>) {
         self.now_ns = self.now_ns.max(at_ns);
+        self.give_due(out);
         if self.now_ns < self.next_check_ns {
             return;
         }
@@ -148,6 +153,7 @@ impl Engine {
     fn evict_process(&mut self, out: Take<'_>) {
         let Some(id) = self.processes.iter().min_by_key(|(_, p)| p.used).map(|(id, _)| *id) else { return };
         self.tally.processes_evicted += 1;
+        self.give_process(id, out);
         for key in self.registry.of_process(id) {
             self.leave(key, End::Forgotten, self.now_ns, out);
         }
@@ -156,6 +162,7 @@ impl Engine {
 
     fn exit(&mut self, id: ProcessId, at_ns: u64, signal: u32, out: Take<'_>) {
         let end = if signal == 0 { End::Exited } else { End::Killed(signal) };
+        self.give_process(id, out);
         for key in self.registry.of_process(id) {
             self.leave(key, end, at_ns, out);
         }

@@ -145,6 +145,11 @@ impl Rounds {
         self.open.front()
     }
 
+    /// True where some ranks have come to `seq` and others may still come.
+    pub(crate) fn is_open(&self, seq: u64) -> bool {
+        self.front().is_some_and(|front| front.seq <= seq)
+    }
+
     /// Takes the front out. Give it back with [`Rounds::recycle`].
     pub(crate) fn take_front(&mut self) -> Option<Round> {
         let round = self.open.pop_front()?;

@@ -254,3 +254,48 @@ fn a_program_that_never_waits_fills_a_bounded_queue_and_every_operation_is_accou
     assert_eq!((watch.engine.outstanding(), watch.engine.tally().expired), (0, 16));
     watch.check_balance();
 }
+
+/// Two ranks, of which the second comes 20 ms late and its call is told 30 us after the first has waited for it.
+fn told_late() -> (Watch, Rank) {
+    let mut watch = Watch::new(Settings::default());
+    let (first, second) = (Rank::new(1000), Rank::new(1001));
+    for (rank, of) in [first, second].iter().enumerate() {
+        watch.see(of.init(S / 2, S / 2 + MS, 2, rank, unique_id(1)));
+    }
+    watch.see(first.all_reduce(S, 10 * US));
+    watch.see(first.sync(S + 20 * US, S + 20 * MS + 30 * US));
+    assert!(watch.completed().is_empty(), "who was waited for is not known yet");
+    (watch, second)
+}
+
+#[test]
+fn a_wait_that_is_told_before_the_late_rank_s_call_knows_its_skew_all_the_same() {
+    let (mut watch, second) = told_late();
+    watch.see(second.all_reduce(S + 20 * MS, 60 * US));
+    watch.see(second.sync(S + 21 * MS, S + 22 * MS));
+    let skews: Vec<_> = watch.completed().iter().map(|c| (c.skew_ns, c.behind_first_ns)).collect();
+    assert_eq!(skews, [(Some(20 * MS), Some(0)), (Some(20 * MS), Some(20 * MS))]);
+    let traced: Vec<_> = watch.completed().iter().map(|c| c.trace.map(|t| t.ids.trace_id)).collect();
+    assert!(traced[0].is_some() && traced[0] == traced[1], "{traced:?}");
+    watch.check_balance();
+}
+
+#[test]
+fn a_wait_is_told_though_nobody_says_who_was_waited_for() {
+    let (mut watch, second) = told_late();
+    watch.see(Observation::Tick { at_ns: S + 200 * MS });
+    assert_eq!(watch.completed().len(), 1);
+    assert_eq!(watch.completed()[0].skew_ns, None);
+    for end in [true, false] {
+        let (mut watch, _) = told_late();
+        let findings = &mut watch.findings;
+        match end {
+            true => watch.engine.finish(&mut |finding| findings.push(finding)),
+            false => {
+                let process = Rank::new(1000).process;
+                watch.see(Observation::Exit { process, at_ns: S + 21 * MS, signal: 0 });
+            }
+        }
+        assert_eq!(watch.completed().len(), 1, "{second:?}");
+    }
+}

@@ -4,7 +4,7 @@ use event::ProcessId;
 
 use super::Engine;
 use crate::communicator::Communicator;
-use crate::finding::{Completed, Finding, Traced};
+use crate::finding::{Completed, Traced};
 use crate::identity::{Fact, Who};
 use crate::member::Member;
 use crate::observe::{StreamAction, StreamCall};
@@ -98,11 +98,7 @@ impl Engine {
         let issue_gap_ns = call.entry_ns.saturating_sub(op.enqueued_ns);
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
         communicator.waited(slot, barrier_wait_ns);
-        let is_compared = op.operation.is_collective() && communicator.aligner.is_none();
-        let seen = is_compared.then(|| communicator.straggler.seen(op.seq, slot)).flatten();
-        let skew_ns = seen.map(|(skew_ns, _)| skew_ns);
-        let trace = if communicator.is_exact { self.trace(&who, &op, skew_ns) } else { None };
-        out(Finding::Completed(Completed {
+        let completed = Completed {
             who,
             op,
             closer_tid: call.tid,
@@ -110,14 +106,15 @@ impl Engine {
             issue_gap_ns,
             wait_ns: barrier_wait_ns - issue_gap_ns,
             barrier_wait_ns,
-            skew_ns,
-            behind_first_ns: seen.map(|(_, behind_ns)| behind_ns),
-            trace,
-        }));
+            skew_ns: None,
+            behind_first_ns: None,
+            trace: None,
+        };
+        self.completed(home, slot, completed, out);
     }
 
     /// Ids, where the collective is to be traced. Only names and numbers that all ranks share make ids that do.
-    fn trace(&self, who: &Who, op: &Op, skew_ns: Option<u64>) -> Option<Traced> {
+    pub(super) fn trace(&self, who: &Who, op: &Op, skew_ns: Option<u64>) -> Option<Traced> {
         if !op.operation.is_collective() || !who.communicator.is_shared() {
             return None;
         }

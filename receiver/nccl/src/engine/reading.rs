@@ -47,6 +47,7 @@ impl Engine {
         size_of::<Engine>()
             + self.registry.heap_bytes()
             + self.groups.heap_bytes()
+            + self.held.heap_bytes()
             + self.processes.values().map(process).sum::<usize>()
     }
 

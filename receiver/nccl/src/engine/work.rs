@@ -109,7 +109,7 @@ impl Engine {
             let Some(round) = communicator.rounds.take_front() else { return };
             match is_void {
                 true => self.tally.rounds_given_up += 1,
-                false => self.finish(home, &round, out),
+                false => self.conclude(home, &round, out),
             }
             if let Some(communicator) = self.registry.communicators.get_mut(home) {
                 communicator.rounds.recycle(round);
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// Every rank of this node has come.
-    fn finish(&mut self, home: Key<Communicator>, round: &Round, out: Take<'_>) {
+    fn conclude(&mut self, home: Key<Communicator>, round: &Round, out: Take<'_>) {
         self.tally.rounds += 1;
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
         communicator.is_mismatch_told &= round.is_mismatched;
@@ -148,6 +148,7 @@ impl Engine {
                 last,
             }));
         }
+        self.give_round(home, round.seq, out);
         changes.drain(..).for_each(|change| self.change(home, round, change, out));
         self.changes = changes;
     }
