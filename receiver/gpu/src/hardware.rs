@@ -46,7 +46,22 @@ impl Default for HardwareSettings {
 
 /// A source of calls, and the hardware beside it.
 pub(crate) struct Beside {
-    calls: Box<dyn AnySource>,
+    pub(crate) calls: Box<dyn AnySource>,
+    pub(crate) hardware: Hardware,
+}
+
+impl AnySource for Beside {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
+        let before = into.len();
+        let is_more = self.calls.read(into)?;
+        self.hardware.read(before, into);
+        Ok(is_more)
+    }
+}
+
+/// What is looked at, on a thread of its own: a driver that hangs holds up nothing else.
+#[derive(Debug)]
+pub struct Hardware {
     processes: BTreeSet<ProcessId>,
     looked: Receiver<Event>,
     shared: Arc<Shared>,
@@ -60,21 +75,27 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-impl Beside {
-    /// Begins to look, on a thread of its own: a driver that hangs holds up nothing else.
-    pub(crate) fn start(
-        calls: Box<dyn AnySource>,
-        interval: Duration,
-        driver: Box<dyn Driver>,
-        now_ns: fn() -> u64,
-    ) -> Beside {
+impl Hardware {
+    /// Begins to look, as soon as there is a process to look for.
+    pub fn start(settings: HardwareSettings) -> Hardware {
+        Hardware::look(settings.interval, Box::new(settings.library), capture::now_ns)
+    }
+
+    /// The same with a driver and a clock of one's own.
+    fn look(interval: Duration, driver: Box<dyn Driver>, now_ns: fn() -> u64) -> Hardware {
         let (sender, looked) = sync_channel(CHANNEL);
         let shared = Arc::new(Shared::default());
         let watch = Watch { shared: Arc::clone(&shared), interval, sender, now_ns, absent: None };
         let thread = thread::Builder::new().name("gpu-hardware".to_owned()).spawn(move || watch.run(driver));
         let thread =
             thread.inspect_err(|error| tracing::warn!(%error, "the clocks of GPUs are not looked at")).ok();
-        Beside { calls, processes: BTreeSet::new(), looked, shared, thread }
+        Hardware { processes: BTreeSet::new(), looked, shared, thread }
+    }
+
+    /// Learns from the events behind `before` which processes there are, and adds what was looked at.
+    pub fn read(&mut self, before: usize, into: &mut Vec<Event>) {
+        into.iter().skip(before).for_each(|event| self.count(event));
+        into.extend(self.looked.try_iter());
     }
 
     /// Somebody has to be there to be looked at for.
@@ -95,22 +116,7 @@ impl Beside {
     }
 }
 
-impl AnySource for Beside {
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
-        let before = into.len();
-        let is_more = self.calls.read(into)?;
-        let heard: Vec<Event> = into[before..].iter().filter(|e| is_life(e)).cloned().collect();
-        heard.iter().for_each(|event| self.count(event));
-        into.extend(self.looked.try_iter());
-        Ok(is_more)
-    }
-}
-
-fn is_life(event: &Event) -> bool {
-    matches!(event, Event::Process(_) | Event::Exit { .. })
-}
-
-impl Drop for Beside {
+impl Drop for Hardware {
     /// The thread is not waited for: the driver may never answer.
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);

@@ -36,7 +36,7 @@ pub use config::{
     CaptureConfig, ClassifierConfig, Config, NcclConfig, OutliersConfig, PhasesConfig, RulesConfig,
     SourceConfig, StragglersConfig, TracesConfig,
 };
-pub use hardware::HardwareSettings;
+pub use hardware::{Hardware, HardwareSettings};
 pub use keep::{Change, Kept, Left, Unkept};
 pub use receiver::{FACTORY, receiver, receiver_with_storage};
 pub use replay::replay;

@@ -13,7 +13,7 @@ use event::trace::Limits;
 use event::{ClockOffsets, Event, EventSource};
 use sdk::Pace;
 
-use crate::hardware::{Beside, HardwareSettings};
+use crate::hardware::{Beside, Hardware, HardwareSettings};
 
 /// Why a source cannot be opened, or read on.
 pub type SourceError = Box<dyn Error + Send + Sync>;
@@ -75,8 +75,8 @@ fn kernel(settings: &capture::Settings) -> Box<dyn AnySource> {
 
 /// The calls alone where nobody looks at the hardware.
 fn beside(calls: Box<dyn AnySource>, hardware: Option<HardwareSettings>) -> Box<dyn AnySource> {
-    let Some(HardwareSettings { interval, library }) = hardware else { return calls };
-    Box::new(Beside::start(calls, interval, Box::new(library), capture::now_ns))
+    let Some(settings) = hardware else { return calls };
+    Box::new(Beside { calls, hardware: Hardware::start(settings) })
 }
 
 fn file(path: &Path) -> Result<Box<dyn AnySource>, SourceError> {

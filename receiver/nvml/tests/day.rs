@@ -1,4 +1,4 @@
-//! A day of four GPUs and everything that befalls them, in seconds: flat memory, nothing missed.
+//! A day of two GPUs and everything that befalls them, in seconds: flat memory, nothing missed.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -11,7 +11,7 @@ use common::*;
 
 const HOUR: u64 = 3600;
 const STEP: u64 = 10;
-const DEVICES: u64 = 4;
+const DEVICES: u64 = 2;
 
 /// Faults of every kind, at times that differ from device to device: what they amount to.
 #[derive(Default)]

@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use capture::{Capture, Settings};
 use event::recording::{Info, Writer};
 use event::{Event, EventSource as _};
+use gpu::{Hardware, HardwareSettings};
 
 use crate::cli::RecordArgs;
 use crate::commands::terminal::Terminal;
@@ -35,6 +36,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
 
 fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let mut capture = Capture::start(&settings(args))?;
+    let mut hardware = Hardware::start(HardwareSettings::default());
     let interrupted = interrupts()?;
     let mut writer = Writer::begin(BufWriter::new(file), &Info::here(VERSION, capture::offsets()))?;
     let mut terminal = Terminal::new();
@@ -42,6 +44,7 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let (mut events, mut steps) = (Vec::new(), 0);
     while !interrupted.load(Ordering::Relaxed) && args.seconds.is_none_or(|limit| began.elapsed() < limit) {
         capture.read(&mut events)?;
+        hardware.read(0, &mut events);
         write(&mut writer, &mut events, &mut steps)?;
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
@@ -51,6 +54,7 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     }
     capture.read(&mut events)?;
     capture.read_totals(&mut events);
+    hardware.read(0, &mut events);
     write(&mut writer, &mut events, &mut steps)?;
     let written = writer.events();
     writer.finish()?;

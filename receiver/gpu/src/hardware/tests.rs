@@ -112,7 +112,8 @@ fn devices_are_looked_at_while_there_is_a_process_and_the_driver_is_closed_behin
     let library = nvml::Library { path: control.path().into() };
     let is_ending = Arc::new(AtomicBool::new(false));
     let life = Life { is_ending: Arc::clone(&is_ending), has_begun: false };
-    let mut source = Beside::start(Box::new(life), Duration::from_millis(1), Box::new(library), || 5);
+    let hardware = Hardware::look(Duration::from_millis(1), Box::new(library), || 5);
+    let mut source = Beside { calls: Box::new(life), hardware };
     assert_eq!(control.calls(), 0);
     let mut events = Vec::new();
     while !events.iter().any(|event| matches!(event, Event::Clocks(_))) {
@@ -122,5 +123,5 @@ fn devices_are_looked_at_while_there_is_a_process_and_the_driver_is_closed_behin
     assert!(events.iter().any(|event| matches!(event, Event::Device(device) if device.id == "GPU-5a")));
     is_ending.store(true, Ordering::Relaxed);
     assert!(source.read(&mut events).unwrap());
-    assert!(!source.shared.is_wanted.load(Ordering::Relaxed));
+    assert!(!source.hardware.shared.is_wanted.load(Ordering::Relaxed));
 }
