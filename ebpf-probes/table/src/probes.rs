@@ -96,6 +96,13 @@ pub static PROBES: &[Probe] = &[
     cudart(52, "cudaEventCreate", Time).handle(1),
     cudart(53, "cudaEventCreateWithFlags", Time).handle(1),
     cudart(54, "cudaEventDestroy", EventDestroy).handle(1),
+    // CUDA runtime: more memory. Of `cudaMalloc3D` and of arrays the bytes stand in no argument.
+    cudart(55, "cudaMallocPitch", Alloc).handle(1).bytes(Product(3)),
+    cudart(56, "cudaHostRegister", Report).handle(1).bytes(Arg(2)),
+    cudart(57, "cudaHostUnregister", Report).handle(1),
+    cudart(58, "cudaMemPoolCreate", Create).handle(1),
+    cudart(59, "cudaMemPoolDestroy", Report).handle(1),
+    cudart(60, "cudaMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
     // CUDA driver: work.
     cuda(100, "cuLaunchKernel", Launch).twin("cuLaunchKernel_ptsz").grid(Grid::Words).stream(9),
     cuda(101, "cuLaunchKernelEx", Launch).twin("cuLaunchKernelEx_ptsz").grid(Grid::Config).stream(15),
@@ -136,6 +143,14 @@ pub static PROBES: &[Probe] = &[
         .stream(4),
     cuda(110, "cuMemcpyAsync", Copy).twin("cuMemcpyAsync_ptsz").bytes(Arg(3)).way(Unknown).stream(4),
     // CUDA driver: memory.
+    cuda(111, "cuMemAllocFromPoolAsync", Alloc)
+        .twin("cuMemAllocFromPoolAsync_ptsz")
+        .handle(1)
+        .bytes(Arg(2))
+        .stream(4),
+    cuda(112, "cuMemAllocPitch_v2", Alloc).handle(1).bytes(Product(3)),
+    cuda(113, "cuMemHostAlloc", Create).handle(1).bytes(Arg(2)),
+    cuda(114, "cuMemAllocHost_v2", Create).handle(1).bytes(Arg(2)),
     cuda(115, "cuMemAlloc_v2", Alloc).handle(1).bytes(Arg(2)),
     cuda(116, "cuMemAllocAsync", Alloc).twin("cuMemAllocAsync_ptsz").handle(1).bytes(Arg(2)).stream(3),
     cuda(117, "cuMemAllocManaged", Alloc).handle(1).bytes(Arg(2)),
@@ -145,6 +160,12 @@ pub static PROBES: &[Probe] = &[
     cuda(121, "cuMemMap", Report).handle(1).bytes(Arg(2)),
     cuda(122, "cuMemUnmap", Report).handle(1).bytes(Arg(2)),
     cuda(123, "cuMemRelease", Report).handle(1),
+    cuda(124, "cuMemFreeHost", Report).handle(1),
+    cuda(125, "cuMemHostRegister_v2", Report).handle(1).bytes(Arg(2)),
+    cuda(126, "cuMemHostUnregister", Report).handle(1),
+    cuda(127, "cuMemPoolCreate", Create).handle(1),
+    cuda(128, "cuMemPoolDestroy", Report).handle(1),
+    cuda(129, "cuMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
     // CUDA driver: waiting, graphs.
     cuda(130, "cuStreamSynchronize", StreamSync).twin("cuStreamSynchronize_ptsz").stream(1),
     cuda(131, "cuCtxSynchronize", DeviceSync),
@@ -237,6 +258,22 @@ pub static PROBES: &[Probe] = &[
     nccl(224, "ncclCommCuDevice", 2).exit(2, Memory::Int),
     nccl(225, "ncclGetUniqueId", 1).exit(1, Memory::Id),
     nccl(226, "ncclGetVersion", 1).exit(1, Memory::Int),
+    // HIP: more memory.
+    hip(227, "hipMallocFromPoolAsync", Alloc).handle(1).bytes(Arg(2)).stream(4),
+    hip(228, "hipExtMallocWithFlags", Alloc).handle(1).bytes(Arg(2)),
+    hip(229, "hipMallocPitch", Alloc).handle(1).bytes(Product(3)),
+    hip(230, "hipHostAlloc", Create).handle(1).bytes(Arg(2)),
+    hip(231, "hipMallocHost", Create).handle(1).bytes(Arg(2)),
+    hip(232, "hipFreeHost", Report).handle(1),
+    hip(233, "hipHostRegister", Report).handle(1).bytes(Arg(2)),
+    hip(234, "hipHostUnregister", Report).handle(1),
+    hip(235, "hipMemCreate", Create).handle(1).bytes(Arg(2)),
+    hip(236, "hipMemMap", Report).handle(1).bytes(Arg(2)),
+    hip(237, "hipMemUnmap", Report).handle(1).bytes(Arg(2)),
+    hip(238, "hipMemRelease", Report).handle(1),
+    hip(239, "hipMemPoolCreate", Create).handle(1),
+    hip(240, "hipMemPoolDestroy", Report).handle(1),
+    hip(241, "hipMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
 ];
 
 /// The row with this id.

@@ -68,6 +68,7 @@ pub enum Effect {
 
 /// Symbols that an action alone does not explain: the first part that a symbol contains decides.
 const BY_SYMBOL: &[(&str, Effect)] = &[
+    ("AllocHost", Effect::HostAlloc),
     ("EventCreate", Effect::EventCreate),
     ("EventQuery", Effect::EventQuery),
     ("FreeHost", Effect::HostFree),
@@ -78,6 +79,8 @@ const BY_SYMBOL: &[(&str, Effect)] = &[
     ("HostMalloc", Effect::HostAlloc),
     ("MallocHost", Effect::HostAlloc),
     ("MemCreate", Effect::Alloc),
+    ("MemPoolCreate", Effect::Alloc),
+    ("MemPoolDestroy", Effect::Free),
     ("MemRelease", Effect::Free),
     ("StreamQuery", Effect::StreamQuery),
 ];
