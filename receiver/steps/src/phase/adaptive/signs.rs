@@ -12,8 +12,7 @@ use crate::shape::Form;
 type Sign = fn(&Stream<'_>, &Cluster) -> f64;
 
 /// All of them, the simplest first.
-pub(super) const SIGNS: [Sign; 9] =
-    [size, steadiness, unlike, jumps, without_anchor, same_kernels, above, below, beside_graphs];
+pub(super) const SIGNS: [Sign; 6] = [size, steadiness, without_anchor, same_kernels, above, beside_graphs];
 
 /// What one launch more or less is worth where a pass of a model has hundreds.
 const SAME_LAUNCHES: f64 = 0.005;
@@ -97,23 +96,6 @@ fn steadiness(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     }
 }
 
-/// The step is unlike the steady ones it lies with: a few tokens of a prompt came along.
-fn unlike(_: &Stream<'_>, cluster: &Cluster) -> f64 {
-    let is_usually_alike = cluster.seen >= ANCHOR_SEEN && cluster.steadiness() >= STEADY_MIN;
-    match is_usually_alike && cluster.form != Form::Whole {
-        true => (2.0 - 4.0 * cluster.likeness()).max(0.0),
-        false => 0.0,
-    }
-}
-
-/// Answers are not come to by jumps, but for those from prompts of a few tokens back to what most steps do.
-fn jumps(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
-    match stream.is_bulk(cluster) {
-        true => 0.0,
-        false => (6.0 * (cluster.jumps(0.1) - JUMPS_MAX)).clamp(0.0, 2.0),
-    }
-}
-
 /// Nothing on the stream that is about as much work, or less, goes on as answers would.
 fn without_anchor(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     /// So many doublings more can be another number of requests.
@@ -140,17 +122,6 @@ fn above(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     let Some(anchor) = stream.anchor(cluster).filter(|_| !stream.is_bulk(cluster)) else { return 0.0 };
     let is_other = (1.0 - cluster.steadiness()).max(1.5 * cluster.jumps(0.2)).min(1.0);
     (1.5 * (cluster.work() - anchor.work())).clamp(0.0, 4.0) * is_other
-}
-
-/// It goes on as answers do, and above it lies work that is come to by jumps.
-fn below(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
-    /// So much work reads prompts, though there be more elsewhere.
-    const MUCH: f64 = 1.0;
-    const CLEARLY_ABOVE: f64 = 0.7;
-    let goes_on = cluster.steadiness() >= STEADY_MIN && cluster.jumps(0.0) <= JUMPS_MAX;
-    let is_above = |c: &Cluster| c.work() > cluster.work() + CLEARLY_ABOVE && leaps(c);
-    let is_below = goes_on && size(stream, cluster) < MUCH && stream.peers(cluster).any(is_above);
-    if is_below { -2.0 } else { 0.0 }
 }
 
 /// An engine that decodes by graphs does other things by other means.
