@@ -35,6 +35,9 @@ const PASSING: [&str; 14] = [
     "socket", "url",
 ];
 
+/// Words in the name of an option whose value says what is run, whatever its other words are (`--model-id`).
+const LASTING: [&str; 6] = ["adapter", "checkpoint", "config", "engine", "model", "tokenizer"];
+
 /// Names a workload across restarts.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WorkloadId(pub u64);
@@ -108,9 +111,10 @@ fn lasting(command: &[String]) -> Vec<String> {
     kept
 }
 
-/// `--master-port`, `--log_dir`: one of the words of the name is a [`PASSING`] one.
+/// `--master-port`, `--log_dir`: one of the words of the name is a [`PASSING`] one, and none a [`LASTING`] one.
 fn is_passing(option: &str) -> bool {
-    option.split(['-', '_', '.']).any(|word| PASSING.contains(&word))
+    let has_one_of = |list: &[&str]| option.split(['-', '_', '.']).any(|word| list.contains(&word));
+    has_one_of(&PASSING) && !has_one_of(&LASTING)
 }
 
 /// Code on a command line, such as Python's for a child process, carries numbers of descriptors.
@@ -185,6 +189,12 @@ mod tests {
     fn another_model_size_or_rank_is_another_workload() {
         check("vllm serve meta/llama", "vllm serve meta/other", false);
         check("vllm serve m --max-model-len 8192", "vllm serve m --max-model-len 4096", false);
+        check(
+            "text-generation-server serve --model-id a",
+            "text-generation-server serve --model-id b",
+            false,
+        );
+        check("run.py --engine_dir /a", "run.py --engine_dir /b", false);
         check("VLLM::Worker_TP0", "VLLM::Worker_TP1", false);
         check("serve --port 1 --verbose", "serve --port 1", false);
         check("a b", "ab", false);
