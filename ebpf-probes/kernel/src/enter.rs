@@ -1,7 +1,7 @@
 //! A timed call begins: filter it, count the hit, fold what it enqueues, and remember it until it returns.
 //! Launches that are not timed are [`crate::launch`]'s.
 
-use table::atomic::Relaxed;
+use table::atomic::{AtomicU64, Relaxed};
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
@@ -9,7 +9,7 @@ use aya_ebpf::programs::ProbeContext;
 use table::counters::Drop;
 use table::cover::Cover;
 use table::fold::{Cut, Enqueue, StreamFold};
-use table::record::{FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
+use table::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
 use table::{Action, Cookie, Grid, Slot, cookie};
 
 use crate::cover;
@@ -256,24 +256,33 @@ impl Call {
     #[inline(always)]
     fn prepare_device_sync(&self, frame: &mut Frame) {
         let Some(process) = process::find(&self.task) else { return };
-        for place in &process.active {
-            if place.taken.load(Relaxed) == 1 {
-                let key = active_key(self.task.pid, place);
-                match found(&key).is_some_and(|s| s.begin_close()) {
-                    true => {
-                        place.taken.store(2, Relaxed);
-                        frame.closing = 2;
-                    }
-                    false => place.taken.store(0, Relaxed),
-                }
+        let device = process::device(self.task.tid);
+        frame.places.store(0, Relaxed);
+        for (at, place) in process.active.iter().enumerate() {
+            if place.taken.load(Relaxed) != 0 {
+                enter_active(self.task.pid, device, place, &frame.places, at as u64);
             }
         }
+        frame.closing = if frame.places.load(Relaxed) == 0 { 0 } else { 2 };
+    }
+}
+
+/// A wait for the device is entered: does it close the stream in the place with number `at`? One without open work
+/// leaves its place. Out of line: on its return the verifier forgets what it was about.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn enter_active(pid: u32, device: u64, place: &ActiveStream, places: &AtomicU64, at: u64) {
+    let key = active_key(pid, place);
+    match found(&key) {
+        Some(stream) if !stream.is_on(device) => {}
+        Some(stream) if stream.begin_close() => places.store(places.load(Relaxed) | 1 << (at & 15), Relaxed),
+        _ => place.taken.store(0, Relaxed),
     }
 }
 
 /// The key of an active stream.
 #[inline(always)]
-pub fn active_key(pid: u32, place: &table::record::ActiveStream) -> StreamKey {
+pub fn active_key(pid: u32, place: &ActiveStream) -> StreamKey {
     StreamKey { pid, tid: place.tid.load(Relaxed) as u32, stream: place.stream.load(Relaxed) }
 }
 

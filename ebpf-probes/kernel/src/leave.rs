@@ -284,11 +284,11 @@ fn close_cut(returned: &Returned<'_>, cut: &Cut, flags: u32) -> u64 {
     1
 }
 
-/// A device synchronisation returned: every stream with open work ends its step.
+/// A device synchronisation returned: every stream of the device that had open work ends its step.
 #[inline(always)]
 fn close_all(process: &ProcessFold, returned: &Returned<'_>) {
-    for place in &process.active {
-        if place.taken.load(Relaxed) == 2 {
+    for (at, place) in process.active.iter().enumerate() {
+        if returned.frame.places.load(Relaxed) >> at & 1 == 1 {
             close_active(returned, place);
         }
     }

@@ -194,6 +194,13 @@ fn is_within_runtime(task: &Task, sp: u64) -> bool {
     top.sp > sp && !Cookie(top.cookie).is_driver()
 }
 
+/// The thread's device plus one; 0 where it is not known.
+#[inline(always)]
+pub fn device(tid: u32) -> u64 {
+    // SAFETY: only the thread itself changes its entry, and it runs this program now.
+    maps::THREADS.get_ptr(&tid).map_or(0, |thread| unsafe { (*thread).device })
+}
+
 /// Remembers that a stream has open work, for the process's next device synchronisation.
 #[inline(always)]
 pub fn remember(process: &ProcessFold, key: &StreamKey) {

@@ -136,6 +136,12 @@ impl Stream<'_> {
         self.fold.is_blocking(self.key)
     }
 
+    /// [`StreamFold::is_on`].
+    #[inline(always)]
+    pub fn is_on(&self, device: u64) -> bool {
+        self.fold.is_on(self.key, device)
+    }
+
     /// [`StreamFold::enqueued_by`].
     #[inline(always)]
     pub fn enqueued_by(&self, tid: u32) -> u64 {

@@ -32,6 +32,7 @@ pub static SCRIPTS: &[(&str, &str)] = scripts![
     "torch-inference",
     "train",
     "train-sparse",
+    "two-devices",
     "two-threads",
     "vllm-async",
     "vllm-eager",

@@ -204,6 +204,8 @@ pub struct StreamFold {
     born_ns: AtomicU64,
     /// 1 while what is enqueued is captured into a graph, 2 while it is by another stream's capture.
     capturing: AtomicU64,
+    /// The device, plus one, of the thread that enqueued last with a segment's first call; 0 where that is not known.
+    device: AtomicU64,
     /// 1 where it and the legacy default stream wait for each other.
     blocking: AtomicU64,
     /// 1 where the last step was ended by a thread that polled.
@@ -336,6 +338,20 @@ impl StreamFold {
         if self.oldest.ns.load(Relaxed) == 0 {
             self.oldest.set(now);
         }
+    }
+
+    /// The thread that enqueues uses this device, plus one; 0 where that is not known.
+    #[inline(always)]
+    pub fn set_device(&self, device: u64) {
+        self.device.store(device, Relaxed);
+    }
+
+    /// True where a wait for the device, plus one, covers this stream, which `key` names: where it may be on it. Default
+    /// streams, of which each device has its own, are not told apart.
+    #[inline(always)]
+    pub fn is_on(&self, key: &StreamKey, device: u64) -> bool {
+        let own = self.device.load(Relaxed);
+        key.stream == 0 || own == 0 || device == 0 || own == device
     }
 
     /// What every enqueue but a launch counts. Call after [`StreamFold::begin`].

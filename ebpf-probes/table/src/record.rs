@@ -383,8 +383,10 @@ pub struct Frame {
     pub bytes: u64,
     /// The row's stream.
     pub stream: u64,
-    /// 1 where the return closes what [`ThreadFold::cover`] says, 2 where it closes all.
+    /// 1 where the return closes what [`ThreadFold::cover`] says, 2 where it closes `places`.
     pub closing: u64,
+    /// Places of [`ProcessFold::active`] that the return closes, a bit each. Read anew for each, as with `lost`.
+    pub places: AtomicU64,
     /// What the whole process had enqueued at entry since its previous closer.
     pub process_fresh: u64,
     /// 1 where a step's record found no room. Here, in a map, since the verifier follows both values of a variable.

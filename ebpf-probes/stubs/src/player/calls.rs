@@ -67,6 +67,7 @@ pub(super) struct Caller<'w> {
     random: Random,
     standing: Standing,
     asking: Option<Asking>,
+    device: u64,
     lines: Vec<Line>,
 }
 
@@ -80,6 +81,7 @@ impl<'w> Caller<'w> {
             random: Random::new(world.script.seed ^ name_hash << 20),
             standing: Standing { step: None, scale: UNSCALED },
             asking: None,
+            device: 0,
             lines: Vec::new(),
         }
     }
@@ -225,7 +227,7 @@ impl<'w> Caller<'w> {
         let mut truth = locked(&self.world.truth);
         match Effect::of(spec.function.probe) {
             Effect::StreamSync | Effect::StreamQuery => vec![truth.now(self.id(spec))],
-            Effect::DeviceSync => truth.now_of_all(),
+            Effect::DeviceSync => truth.now_of_device(self.device),
             Effect::EventSync | Effect::EventQuery => match self.recorded(spec) {
                 Some(Event::Recorded(instant)) => vec![instant],
                 _ => Vec::new(),
@@ -300,7 +302,8 @@ impl<'w> Caller<'w> {
         match (Effect::of(spec.function.probe), spec.object) {
             (Effect::StreamCreate, Object::Stream(at)) => {
                 world.streams[at].store(made.written, Relaxed);
-                truth.create(StreamId { place: at, tid: 0 }, request.bytes[0] & NON_BLOCKING == 0);
+                let is_blocking = request.bytes[0] & NON_BLOCKING == 0;
+                truth.create(StreamId { place: at, tid: 0 }, self.device, is_blocking);
             }
             (Effect::Instantiate, Object::Graph(at)) => world.graphs[at].store(made.written, Relaxed),
             (Effect::Alloc | Effect::HostAlloc, Object::Buffer(at)) if made.result == 0 => {
@@ -316,6 +319,7 @@ impl<'w> Caller<'w> {
                     truth.wait(id, &event);
                 }
             }
+            (Effect::SetDevice, _) => self.device = request.handle,
             (Effect::CaptureBegin, _) => truth.begin_capture(id),
             (Effect::CaptureEnd, _) => truth.end_capture(id),
             (Effect::StreamDestroy, _) => truth.forget(id),

@@ -59,6 +59,7 @@ struct Stream {
     forgotten: u64,
     captures: u64,
     capture: Option<(StreamId, u64)>,
+    device: u64,
     is_blocking: bool,
     is_polled: bool,
 }
@@ -83,9 +84,9 @@ impl Truth {
     }
 
     /// A stream is made; what the one before it under this name had open, nobody can wait for.
-    pub fn create(&mut self, id: StreamId, is_blocking: bool) {
+    pub fn create(&mut self, id: StreamId, device: u64, is_blocking: bool) {
         let life = self.streams.get(&id).map_or(0, |s| s.life + 1);
-        self.streams.insert(id, Stream { life, is_blocking, ..Stream::default() });
+        self.streams.insert(id, Stream { life, device, is_blocking, ..Stream::default() });
     }
 
     /// The stream is destroyed.
@@ -142,9 +143,11 @@ impl Truth {
         self.end(id)
     }
 
-    /// The same of every stream.
-    pub fn now_of_all(&mut self) -> Vec<Instant> {
-        let all: Vec<StreamId> = self.streams.keys().copied().collect();
+    /// The same of every stream of a device; scripts use default streams on one alone.
+    pub fn now_of_device(&mut self, device: u64) -> Vec<Instant> {
+        let is_on = |id: &StreamId, s: &Stream| s.device == device || id.place == 0;
+        let all: Vec<StreamId> =
+            self.streams.iter().filter(|(id, s)| is_on(id, s)).map(|(id, _)| *id).collect();
         all.into_iter().map(|id| self.now(id)).collect()
     }
 
@@ -290,8 +293,8 @@ mod tests {
     #[test]
     fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
         let mut truth = Truth::default();
-        truth.create(MAIN, true);
-        truth.create(SIDE, false);
+        truth.create(MAIN, 0, true);
+        truth.create(SIDE, 0, false);
         [MAIN, SIDE, StreamId::LEGACY].into_iter().for_each(|id| launch(&mut truth, id));
         launch(&mut truth, MAIN);
         let legacy = truth.now(StreamId::LEGACY);
@@ -299,6 +302,18 @@ mod tests {
         launch(&mut truth, StreamId::LEGACY);
         let main = truth.now(MAIN);
         assert_eq!(closed(&mut truth, &[main]), [(0, 1)]);
+    }
+
+    #[test]
+    fn a_device_has_streams_of_its_own() {
+        let mut truth = Truth::default();
+        truth.create(MAIN, 0, false);
+        truth.create(SIDE, 1, false);
+        [MAIN, SIDE].into_iter().for_each(|id| launch(&mut truth, id));
+        for (device, expected) in [(1, (2, 1)), (0, (1, 1))] {
+            let now = truth.now_of_device(device);
+            assert_eq!(closed(&mut truth, &now), [expected]);
+        }
     }
 
     #[test]
@@ -320,7 +335,7 @@ mod tests {
         launch(&mut truth, MAIN);
         let Event::Recorded(event) = truth.record(MAIN) else { panic!("no capture") };
         truth.forget(MAIN);
-        truth.create(MAIN, false);
+        truth.create(MAIN, 0, false);
         launch(&mut truth, MAIN);
         assert_eq!(closed(&mut truth, &[event]), []);
     }

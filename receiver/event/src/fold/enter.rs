@@ -76,6 +76,7 @@ impl Folder {
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
             return false;
         }
+        let device = self.device(call);
         self.streams.entry(key).or_default();
         let fold = &self.streams[&key].fold;
         if self.is_capturing(&key, fold) {
@@ -85,6 +86,7 @@ impl Folder {
         let Some(process) = self.processes.get_mut(&call.process.pid) else { return false };
         if fold.is_fresh() {
             fold.begin(&entry_stamp(call));
+            fold.set_device(device);
             process.has_blocking |= key.is_own_default();
             let is_idle = |key: &StreamKey| !self.streams.get(key).is_some_and(|s| s.fold.has_open_work());
             if !process.remember(key, is_idle) {
@@ -130,7 +132,7 @@ impl Folder {
             Action::StreamDestroy => {
                 self.enter_cut(key.pid, &self.take_cover(&key, 0).own).into_iter().collect()
             }
-            Action::DeviceSync => self.enter_device(key.pid),
+            Action::DeviceSync => self.enter_device(call),
             Action::EventSync | Action::Query => self.enter_event(call, probe),
             Action::EventRecord => self.nothing_of(|folder| folder.record_event(call)),
             Action::StreamWait => self.nothing_of(|folder| folder.wait_for_event(call)),
@@ -144,9 +146,18 @@ impl Folder {
         Vec::new()
     }
 
-    fn enter_device(&mut self, pid: u32) -> Vec<Cut> {
-        let active = self.processes.get_mut(&pid).map(Process::take_active).unwrap_or_default();
-        active.iter().filter_map(|key| self.enter_cut(pid, &self.take_cover(key, 0).own)).collect()
+    fn enter_device(&self, call: &Call) -> Vec<Cut> {
+        let (pid, device) = (call.process.pid, self.device(call));
+        let is_on = |key: &&StreamKey| self.streams.get(key).is_some_and(|s| s.fold.is_on(key, device));
+        let active = self.processes.get(&pid).map_or(&[][..], Process::active);
+        let covered = active.iter().filter(is_on);
+        covered.filter_map(|key| self.enter_cut(pid, &self.take_cover(key, 0).own)).collect()
+    }
+
+    /// The thread's device plus one; 0 where it is not known.
+    fn device(&self, call: &Call) -> u64 {
+        let thread = self.threads.get(&(call.process.pid, call.tid));
+        thread.map_or(0, |thread| (i64::from(thread.device) + 1) as u64)
     }
 
     fn enter_event(&mut self, call: &Call, probe: &Probe) -> Vec<Cut> {

@@ -87,11 +87,6 @@ impl Process {
         &self.active
     }
 
-    /// The streams with open work, and forgets them.
-    pub(super) fn take_active(&mut self) -> Vec<StreamKey> {
-        std::mem::take(&mut self.active)
-    }
-
     pub(super) fn forget_stream(&mut self, stream: &StreamKey) {
         self.active.retain(|s| s != stream);
     }

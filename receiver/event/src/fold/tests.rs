@@ -149,6 +149,22 @@ fn a_device_synchronisation_ends_every_stream_with_open_work() {
 }
 
 #[test]
+fn a_device_synchronisation_ends_no_stream_of_another_device() {
+    let on = |device: u64, at| Call { handle: Some(device), ..call("cudaSetDevice", at, at + 1) };
+    let calls = [
+        on(0, 1),
+        launch(7, 10),
+        on(1, 12),
+        launch(8, 15),
+        launch(0, 17),
+        call("cudaDeviceSynchronize", 20, 30),
+        on(0, 32),
+        call("cudaDeviceSynchronize", 40, 50),
+    ];
+    check(&calls, &[(8, 1, 15, 20, 30, 0), (0, 1, 17, 20, 30, 0), (7, 1, 10, 40, 50, 0)]);
+}
+
+#[test]
 fn work_enqueued_while_another_thread_waits_belongs_to_the_next_step() {
     let other = Call { tid: 11, ..launch(7, 50) };
     let device = |entry, exit| call("cudaDeviceSynchronize", entry, exit);
