@@ -274,6 +274,9 @@ pub static PROBES: &[Probe] = &[
     hip(239, "hipMemPoolCreate", Create).handle(1),
     hip(240, "hipMemPoolDestroy", Report).handle(1),
     hip(241, "hipMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
+    // RCCL alone: as `ncclAlltoAll`, and older. Its `ncclAllToAllv` has nine arguments, and is seen as the sends and
+    // receives that it consists of.
+    moves(242, "ncclAllToAll", 6).counted(5),
 ];
 
 /// The row with this id.

@@ -134,6 +134,8 @@ pub static FUNCTIONS: &[Row] = &[
     moves("ncclAllGatherConfig", Operation::AllGather, 3, 0, 0, 5),
     moves("ncclAllReduce", Operation::AllReduce, 3, 5, 0, 6),
     moves("ncclAllReduceConfig", Operation::AllReduce, 3, 5, 0, 6),
+    // RCCL's name of it.
+    moves("ncclAllToAll", Operation::AllToAll, 3, 0, 0, 5),
     moves("ncclAlltoAll", Operation::AllToAll, 3, 0, 0, 5),
     moves("ncclAlltoAllConfig", Operation::AllToAll, 3, 0, 0, 5),
     moves("ncclBcast", Operation::Broadcast, 2, 0, 4, 5),

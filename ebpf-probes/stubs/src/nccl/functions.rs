@@ -41,6 +41,9 @@ nccl_exports! {
     ncclRecv(_r: Buffer, _n: usize, _t: c_int, peer: c_int, comm: u64, stream: u64) {
         call::operation(comm, stream, Kind::Recv(peer as usize))
     }
+    ncclAllToAll(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64) {
+        call::operation(comm, stream, Kind::Collective)
+    }
     ncclAlltoAll(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64) {
         call::operation(comm, stream, Kind::Collective)
     }

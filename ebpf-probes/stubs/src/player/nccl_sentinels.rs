@@ -40,10 +40,11 @@ use Role::{Count, Id, IdPointer, Int, Ints, OutHandle, OutHandles, OutId, OutInt
 const ITEMS: usize = 3;
 const LIST: [i32; ITEMS] = [5, -9, 2];
 
-/// nccl.h 2.32, sorted by name; `Config` forms of collectives have one word more.
+/// nccl.h 2.32 and rccl.h, sorted by name; `Config` forms of collectives have one word more.
 const PROTOTYPES: &[(&str, &[Role])] = &[
     ("ncclAllGather", &[Word, Word, Word, Int, Word, Word]),
     ("ncclAllReduce", &[Word, Word, Word, Int, Int, Word, Word]),
+    ("ncclAllToAll", &[Word, Word, Word, Int, Word, Word]),
     ("ncclAlltoAll", &[Word, Word, Word, Int, Word, Word]),
     ("ncclBcast", &[Word, Word, Int, Int, Word, Word]),
     ("ncclBroadcast", &[Word, Word, Word, Int, Int, Word, Word]),

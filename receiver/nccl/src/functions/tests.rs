@@ -69,6 +69,7 @@ fn operations_are_read_from_the_slots_of_nccl_h() {
     check("ncclSend", Memory::default(), arguments(Operation::Send, 102, 0, 104, 105));
     check("pncclRecv", Memory::default(), arguments(Operation::Recv, 102, 0, 104, 105));
     check("ncclGather", Memory::default(), arguments(Operation::Gather, 103, 0, 105, 106));
+    check("ncclAllToAll", Memory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
     check("ncclAlltoAll", Memory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
 }
 
