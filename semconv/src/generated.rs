@@ -26,6 +26,8 @@ pub mod attribute {
     pub const GEN_AI_REQUEST_MODEL: &str = upstream::GEN_AI_REQUEST_MODEL;
     /// Whose library was called. HIP's calls are reported under the names of CUDA's.
     pub const GPU_API_VENDOR: &str = "gpu.api.vendor";
+    /// Calls that this one stands for, itself among them, where only some of them are told.
+    pub const GPU_CALL_WEIGHT: &str = "gpu.call.weight";
     /// The layer of the called function.
     pub const GPU_CUDA_API: &str = "gpu.cuda.api";
     /// The called function, by its exported name without the suffix of per-thread twins.
@@ -1504,6 +1506,8 @@ pub mod metric {
 
 /// Spans, by their names.
 pub mod span {
+    /// A call of the GPU library inside an outlier, one of its longest.
+    pub const GPU_STEP_CALL: &str = "gpu.step.call";
     /// The host's side of an outlier, from its first work enqueued to its closer entered.
     pub const GPU_STEP_ENQUEUE: &str = "gpu.step.enqueue";
     /// The wait of an outlier, from its closer entered to its return.
@@ -1579,6 +1583,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gen_ai.provider.name", values: &[], is_upstream: true },
     Attribute { key: "gen_ai.request.model", values: &[], is_upstream: true },
     Attribute { key: "gpu.api.vendor", values: &["amd", "nvidia"], is_upstream: false },
+    Attribute { key: "gpu.call.weight", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.api", values: &["driver", "runtime"], is_upstream: false },
     Attribute { key: "gpu.cuda.operation.name", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.sync.kind", values: &["device", "event", "memcpy", "stream"], is_upstream: false },
@@ -2577,6 +2582,12 @@ pub static METRICS: &[Metric] = &ROWS;
 
 /// Every span, sorted by name.
 pub static SPANS: &[Span] = &[
+    Span { name: "gpu.step.call", attributes: &[
+        Use { key: attribute::GPU_CALL_WEIGHT, level: Level::Required },
+        Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
+        Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
+        Use { key: attribute::THREAD_ID, level: Level::Required },
+    ] },
     Span { name: "gpu.step.enqueue", attributes: &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },

@@ -378,6 +378,10 @@ fn inside(mappings: &[Mapping]) -> Option<(&Mapping, table::Library, bool)> {
 impl EventSource for Capture {
     type Error = CaptureError;
 
+    fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
+        Capture::set_detail(self, process, detail)
+    }
+
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, CaptureError> {
         let now_ns = clock::now_ns();
         if self.clock.is_due(now_ns) {

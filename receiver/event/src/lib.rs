@@ -34,6 +34,7 @@ pub use table::record::{CallRecord, StepRecord};
 pub use told::Told;
 
 use table::counters::Drop;
+use table::detail::Detail;
 
 /// One thing that happened. Times are CLOCK_MONOTONIC nanoseconds of the traced machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,4 +235,10 @@ pub trait EventSource {
     /// Appends the next events, at most a few thousand, to `into`. `Ok(false)` means there will never be more;
     /// `Ok(true)` with nothing appended means none yet.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, Self::Error>;
+
+    /// Asks for the calls of a process one by one from here on, or, with `None`, for as many as of any process. False
+    /// where nothing changes: what is recorded cannot be asked for more.
+    fn set_detail(&mut self, _process: ProcessId, _detail: Option<Detail>) -> bool {
+        false
+    }
 }

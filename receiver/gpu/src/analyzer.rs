@@ -23,12 +23,14 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
 use steps::{Engine, Finding, Outlier, Step};
 use table::Probe;
+use table::detail::Detail;
 
 use crate::account::{Account, State};
 use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
 use crate::collectives::tell::Limits;
 use crate::collectives::{CollectiveSettings, Collectives};
+use crate::detail::{DetailSettings, Trouble};
 use crate::instruments::scope;
 use crate::keep::Unkept;
 use crate::memory::{self, Effect};
@@ -67,6 +69,8 @@ pub struct Settings {
     pub steps: steps::Settings,
     /// How collectives are analysed and told.
     pub collectives: CollectiveSettings,
+    /// When a process is told in detail.
+    pub detail: DetailSettings,
 }
 
 impl Default for Settings {
@@ -79,6 +83,7 @@ impl Default for Settings {
             spans_per_minute: 30,
             steps: steps::Settings::default(),
             collectives: CollectiveSettings::default(),
+            detail: DetailSettings::default(),
         }
     }
 }
@@ -91,6 +96,7 @@ pub struct Analyzer {
     /// None where nobody looks at them.
     collectives: Option<Collectives>,
     clock: Clock,
+    trouble: Trouble,
     /// When collecting began, since 1970, fixed at the first collection.
     start_unix: Option<u64>,
     first_ns: Option<u64>,
@@ -115,6 +121,7 @@ impl Analyzer {
             engine: Engine::new(settings.steps),
             collectives: settings.collectives.is_enabled.then(|| Collectives::new(&settings.collectives)),
             receiver: sdk::encoded(&sdk::receiver(&settings.host)),
+            trouble: Trouble::new(settings.detail),
             settings,
             clock: Clock::default(),
             start_unix: None,
@@ -172,6 +179,11 @@ impl Analyzer {
         }
     }
 
+    /// How much detail the source is to be asked for, since this was last asked.
+    pub fn take_details(&mut self) -> Vec<(ProcessId, Option<Detail>)> {
+        self.trouble.take_changes()
+    }
+
     /// What whoever delivers could not deliver, since the beginning.
     pub fn set_undelivered(&mut self, undelivered: Undelivered) {
         self.account.undelivered = undelivered;
@@ -217,6 +229,7 @@ impl Analyzer {
             self.collect(due_ns, sink);
         }
         self.clock.see(at_ns);
+        self.trouble.advance(at_ns);
     }
 
     fn describe(&mut self, info: &ProcessInfo, sink: Sink<'_>) {
@@ -277,6 +290,10 @@ impl Analyzer {
         let Some(row) = table::row(record.header.row) else { return };
         let process = (&record.header).into();
         let Some(traced) = self.traced(process, sink) else { return };
+        // The folds hold it: it is told once more, for what it says itself.
+        if record.header.is_detail() {
+            return traced.calls.see(record);
+        }
         if !traced.call(row, record) {
             self.account.untracked += 1;
         }
@@ -312,6 +329,7 @@ impl Analyzer {
     }
 
     fn end(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
+        self.trouble.end(process);
         self.flush(process, at_ns.max(self.clock.now_ns()), sink);
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
@@ -335,7 +353,7 @@ impl Analyzer {
         sink: Sink<'_>,
         look: Look<'_>,
     ) {
-        let Analyzer { engine, collectives, processes, records, account, clock, .. } = self;
+        let Analyzer { engine, collectives, processes, records, account, clock, trouble, .. } = self;
         told(engine, &mut |finding| {
             look(Found::Step(&finding));
             if let (Finding::Step(step), Some(collectives)) = (&finding, &mut *collectives) {
@@ -352,6 +370,7 @@ impl Analyzer {
                     if let Some(leak) = traced.memory.step(step.end_ns) {
                         memory::tell::leak(traced, &leak, records, clock, sink);
                     }
+                    trouble.outlier(step.process, step.outlier, step.end_ns);
                     if step.outlier != Outlier::None {
                         tell::outlier(traced, step, records, account, clock, sink);
                     }

@@ -9,10 +9,12 @@ use component::ComponentId;
 use component::config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
+use table::detail::Detail;
 
 pub use self::hardware::HardwareConfig;
 pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};
 use crate::analyzer::Settings;
+use crate::detail::DetailSettings;
 use crate::source::Origin;
 
 /// Collections that follow each other faster than this cost more than they tell.
@@ -32,6 +34,8 @@ pub struct Config {
     pub baselines: BaselinesConfig,
     /// When a step is an outlier, and how many of them are told one by one.
     pub outliers: OutliersConfig,
+    /// Which calls are told one by one.
+    pub detail: DetailConfig,
     /// How collectives are judged, traced and told.
     pub nccl: NcclConfig,
     /// Whether the clocks of the GPUs are looked at, for outliers to say what held them down.
@@ -118,6 +122,22 @@ pub struct OutliersConfig {
     pub spans_per_minute: u32,
 }
 
+/// Which calls are told one by one. Launches are not: of them no return is seen.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(default)]
+pub struct DetailConfig {
+    /// One of so many calls of a process without trouble, rounded up to a power of two; 0 none.
+    pub healthy: u64,
+    /// How long after a step of twice its p95 or more every call of its process is told; 0s never.
+    pub trouble: GoDuration,
+}
+
+impl Default for DetailConfig {
+    fn default() -> Self {
+        DetailConfig { healthy: DetailSettings::default().healthy, trouble: GoDuration::from_secs(30) }
+    }
+}
+
 /// What is watched.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
@@ -139,6 +159,7 @@ impl Default for Config {
             phases: PhasesConfig::default(),
             baselines: BaselinesConfig::default(),
             outliers: OutliersConfig::default(),
+            detail: DetailConfig::default(),
             nccl: NcclConfig::default(),
             hardware: HardwareConfig::default(),
             capture: CaptureConfig::default(),
@@ -236,6 +257,10 @@ impl Config {
             spans_burst: self.outliers.spans_burst,
             spans_per_minute: self.outliers.spans_per_minute,
             collectives: self.nccl.settings(self.processes_max),
+            detail: DetailSettings {
+                healthy: self.detail.healthy,
+                trouble_ns: nanoseconds(self.detail.trouble),
+            },
             steps: steps::Settings {
                 classifier: self.phases.classifier(),
                 baseline: BaselineSettings {
@@ -269,6 +294,7 @@ impl Config {
             pids: self.capture.pids.clone(),
             totals_every_ns: nanoseconds(self.collection_interval),
             linger_ns: nanoseconds(self.capture.linger),
+            detail: Detail::one_of(self.detail.healthy),
             ..capture::Settings::default()
         }
     }

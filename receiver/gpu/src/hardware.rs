@@ -19,6 +19,7 @@ use event::{Clocks, Device, Event, Held, ProcessId, ThrottleReason};
 use nvml::driver::{Driver, Fault, Reading, Session};
 use nvml::{Question, counted_by, is_active};
 use semconv::value::GpuHardwareThrottleReason as Reason;
+use table::detail::Detail;
 
 use crate::source::{AnySource, SourceError};
 
@@ -56,6 +57,10 @@ impl AnySource for Beside {
         let is_more = self.calls.read(into)?;
         self.hardware.read(before, into);
         Ok(is_more)
+    }
+
+    fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
+        self.calls.set_detail(process, detail)
     }
 }
 

@@ -12,6 +12,7 @@ mod batch;
 mod clock;
 mod collectives;
 mod config;
+mod detail;
 mod errors;
 mod hardware;
 mod instruments;
@@ -33,9 +34,10 @@ mod words;
 pub use analyzer::{Analyzer, Found, Look, Settings};
 pub use collectives::CollectiveSettings;
 pub use config::{
-    CaptureConfig, ClassifierConfig, Config, NcclConfig, OutliersConfig, PhasesConfig, RulesConfig,
-    SourceConfig, StragglersConfig, TracesConfig,
+    CaptureConfig, ClassifierConfig, Config, DetailConfig, NcclConfig, OutliersConfig, PhasesConfig,
+    RulesConfig, SourceConfig, StragglersConfig, TracesConfig,
 };
+pub use detail::DetailSettings;
 pub use hardware::{Hardware, HardwareSettings};
 pub use keep::{Change, Kept, Left, Unkept};
 pub use receiver::{FACTORY, receiver, receiver_with_storage};

@@ -1,8 +1,10 @@
-//! What is said of a step that took far longer than its baseline: a span with two children, and a log record.
+//! What is said of a step that took far longer than its baseline: a span with two children and one for each of its
+//! longest calls where these are told, and a log record.
 //!
 //! The one idea: all of it is said once, here, in the registry's words, from values that are known when the step
 //! ends. Span, record and exemplar find each other by the span's ids; span and record also by their event id.
 
+use ::event::CallRecord;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceId, Tracer,
@@ -16,6 +18,7 @@ use semconv::{attribute, event, span};
 use steps::{Level, Phase, Step};
 use table::fold::Counter;
 
+use crate::detail::exit_ns;
 use crate::memory::Piece;
 use crate::memory::tell::{ages, sizes};
 use crate::points::seconds;
@@ -33,6 +36,8 @@ pub(crate) struct Outlier<'a> {
     pub(crate) live_bytes: u64,
     /// Its oldest allocations, the oldest first.
     pub(crate) oldest: Vec<Piece>,
+    /// Its longest calls that were told one by one.
+    pub(crate) calls: Vec<CallRecord>,
     pub(crate) unix: Times,
 }
 
@@ -72,7 +77,26 @@ impl Outlier<'_> {
         let (enqueue, wait) = (self.of_child(self.step.first_thread), self.of_child(self.step.thread));
         child(tracer, &context, span::GPU_STEP_ENQUEUE, enqueue, self.unix.first, self.unix.entry);
         child(tracer, &context, span::GPU_STEP_WAIT, wait, self.unix.entry, self.unix.exit);
+        self.calls.iter().for_each(|call| self.call(tracer, &context, call));
         ids
+    }
+
+    fn call(&self, tracer: &SdkTracer, parent: &Context, call: &CallRecord) {
+        let Some(row) = table::row(call.header.row) else { return };
+        let unix = |ns: u64| self.unix.first.saturating_add(ns.saturating_sub(self.step.start_ns));
+        let mut attributes = vec![
+            KeyValue::new(attribute::GPU_CALL_WEIGHT, integer(call.header.weight())),
+            KeyValue::new(attribute::GPU_CUDA_OPERATION_NAME, row.symbol),
+        ];
+        attributes.extend(self.of_child(call.header.tid));
+        child(
+            tracer,
+            parent,
+            span::GPU_STEP_CALL,
+            attributes,
+            unix(call.header.entry_ns),
+            unix(exit_ns(call)),
+        );
     }
 
     /// The body of the record.

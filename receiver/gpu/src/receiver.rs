@@ -153,6 +153,10 @@ impl Pump {
             for event in events.drain(..) {
                 analyzer.observe(&event, &mut |batch| outlet.push(batch));
             }
+            for (process, detail) in analyzer.take_details() {
+                // Where the source cannot, its outliers have no calls.
+                let _ = source.set_detail(process, detail);
+            }
             outlet.flush();
             if let Some(keeper) = keeper {
                 keeper.look(analyzer, &mut |batch| outlet.push(batch));

@@ -10,8 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use event::replay::Replay;
 use event::trace::Limits;
-use event::{ClockOffsets, Event, EventSource};
+use event::{ClockOffsets, Event, EventSource, ProcessId};
 use sdk::Pace;
+use table::detail::Detail;
 
 use crate::hardware::{Beside, Hardware, HardwareSettings};
 
@@ -22,11 +23,20 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 pub trait AnySource {
     /// As [`EventSource::read`].
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError>;
+
+    /// As [`EventSource::set_detail`].
+    fn set_detail(&mut self, _process: ProcessId, _detail: Option<Detail>) -> bool {
+        false
+    }
 }
 
 impl<S: EventSource> AnySource for S {
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
         EventSource::read(self, into).map_err(Into::into)
+    }
+
+    fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
+        EventSource::set_detail(self, process, detail)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::batch::of_resource;
 use crate::clock::Clock;
 use crate::collectives::meters::Meters as CollectiveMeters;
 use crate::collectives::tell::Limits;
+use crate::detail::Calls;
 use crate::errors::error_type;
 use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
@@ -65,6 +66,7 @@ pub(crate) struct Traced {
     pub(crate) limit: Limit,
     pub(crate) limits: Limits,
     pub(crate) memory: Memory,
+    pub(crate) calls: Calls,
     operations: Operations,
     meters: Option<Meters>,
     ranks_max: usize,
@@ -91,6 +93,7 @@ impl Traced {
             limit: bounds.spans,
             limits: bounds.limits,
             memory: Memory::default(),
+            calls: Calls::default(),
             operations: Operations::default(),
             meters: None,
             ranks_max: bounds.ranks,

@@ -122,7 +122,7 @@ fn settings() -> Settings {
 fn seen() -> Seen {
     let mut seen = Seen::default();
     seen.check(&analysed(&collectives(), settings()));
-    let mut events = everything();
+    let mut events = in_detail(everything());
     seen.check(&analysed(&events, settings()));
     // A kernel that tells of run queues, on every step.
     for event in &mut events {

@@ -9,6 +9,7 @@ use event::Event;
 use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::exemplar;
 use steps::Finding;
+use table::detail::Detail;
 
 /// A server whose 41st token or so takes 40 ms instead of 5.
 fn slow_decode() -> Vec<Event> {
@@ -56,6 +57,48 @@ fn one_slow_step_is_one_span_with_its_times_phase_and_baseline() {
     assert!((0.005..0.0055).contains(&p95), "{p95}");
     assert_eq!(number(&span.attributes, "gpu.step.ratio"), slow.ratio);
     assert_eq!(text(&span.attributes, "gen_ai.request.model"), "meta/llama");
+}
+
+/// They are not memory, not errors, and no operations of their own: the folds have them.
+#[test]
+fn calls_told_in_detail_are_children_of_the_outlier_they_are_in_and_change_nothing_else() {
+    let (plain, output) = (
+        analysed(&slow_decode(), Settings::default()),
+        analysed(&in_detail(slow_decode()), Settings::default()),
+    );
+    let spans = output.spans();
+    let names: Vec<&str> = spans.iter().map(|(_, s)| s.name.as_str()).collect();
+    assert_eq!(names, ["infer.outlier.3x", "gpu.step.enqueue", "gpu.step.wait", "gpu.step.call"]);
+    let (root, call) = (spans[0].1, spans[3].1);
+    assert_eq!((&call.trace_id, &call.parent_span_id), (&root.trace_id, &root.span_id));
+    assert_eq!(text(&call.attributes, "gpu.cuda.operation.name"), "cudaMemcpyAsync");
+    assert_eq!(call.start_time_unix_nano, root.start_time_unix_nano);
+    assert!(call.end_time_unix_nano > call.start_time_unix_nano);
+    assert_eq!(plain.outliers().len(), output.outliers().len());
+}
+
+/// A sampler that never left its degraded state.
+#[test]
+fn a_process_is_asked_for_in_detail_from_its_outlier_on_and_let_go_after_a_while() {
+    let mut program = Program::new(100);
+    program.serve(200, 5 * MS);
+    program.decode(40 * MS);
+    (0..40).for_each(|_| {
+        program.decode(5 * MS);
+        program.wait(SECOND);
+    });
+    let mut analyzer = gpu::Analyzer::new(Settings::default());
+    let mut asked = Vec::new();
+    for event in &events(&[program], true) {
+        analyzer.observe(event, &mut |_| {});
+        let at_ns = event.at_ns().unwrap_or(0);
+        asked.extend(
+            analyzer.take_details().into_iter().map(|(process, detail)| (at_ns, process.pid, detail)),
+        );
+    }
+    let [(up_ns, up_pid, up), (down_ns, down_pid, down)] = asked[..] else { panic!("{asked:?}") };
+    assert_eq!((up_pid, up, down_pid, down), (100, Some(Detail::ALL), 100, None));
+    assert!((28 * SECOND..33 * SECOND).contains(&(down_ns - up_ns)), "{} ns", down_ns - up_ns);
 }
 
 #[test]

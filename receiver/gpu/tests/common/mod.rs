@@ -5,12 +5,13 @@
 pub mod job;
 
 use event::fold::{Bounds, Folder};
-use event::{Call, ClockOffsets, Event, EventSource, ProcessId, ProcessInfo};
+use event::{Call, CallRecord, ClockOffsets, Event, EventSource, ProcessId, ProcessInfo};
 use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 pub use sdk::testing::*;
 use table::Direction;
+use table::record::Header;
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -204,4 +205,19 @@ pub fn buckets(point: &ExponentialHistogramDataPoint) -> Vec<(f64, f64, u64)> {
     let bound = |index: i32| (f64::from(index) * (-f64::from(point.scale)).exp2()).exp2();
     let rows = bucket_counts.into_iter().zip(offset..);
     rows.map(|(count, index)| (bound(index), bound(index + 1), count)).collect()
+}
+
+/// What a kernel that is asked for detail adds: a call inside every segment, the n-th `n` us long.
+pub fn in_detail(events: Vec<Event>) -> Vec<Event> {
+    let mut with = Vec::new();
+    for (n, event) in events.into_iter().enumerate() {
+        if let Event::Step(step) = &event {
+            let flags = table::detail::Detail::flags(0);
+            let (row, duration_ns) = (row("cudaMemcpyAsync"), n as u64 % 1_000 * US);
+            let header = Header { kind: 2, row, flags, entry_ns: step.first_ns, duration_ns, ..step.header };
+            with.push(Event::Call(CallRecord { header, ..CallRecord::default() }));
+        }
+        with.push(event);
+    }
+    with
 }
