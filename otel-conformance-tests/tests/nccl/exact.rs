@@ -15,7 +15,7 @@ seed 11
 comm world
 comm two of=1,3
 split pairs world color=rank/2
-repeat 30
+repeat 20
   pace world 80ms
   sleep 0us..900us
   late 3ms only=2 every=7

@@ -157,7 +157,7 @@ fn two_late_ranks_are_told_apart_by_their_communicators() {
 #[test]
 fn jitter_alone_names_nobody() {
     let Some(binary) = binary() else { return };
-    let turns = if is_long() { 150_000 } else { 1_500 };
+    let turns = if is_long() { 150_000 } else { 800 };
     let script = format!(
         "ranks 8\nseed 5\ncomm world\nrepeat {turns}\npace world 3ms\nsleep 0ms..1ms\n\
          allreduce world 4096 float32 sum\nsync\nend\n"
