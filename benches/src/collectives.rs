@@ -89,7 +89,7 @@ impl Node {
                     let late = if rank == RANKS - 1 { late_ns } else { 0 };
                     let jitter = table::fold::mix(at_ns ^ u64::from(rank)) % 50_000;
                     let entry_ns = at_ns + late + jitter + n * PERIOD_NS;
-                    all.push((entry_ns + 8_000, told(rank, entry_ns, 8_000)));
+                    all.push((entry_ns + 8_000, told(rank, entry_ns, 8_000, bucket * BUCKET + n)));
                 }
             }
             let end_ns = first_ns + late_ns + BUCKET * PERIOD_NS + 500_000;
@@ -125,13 +125,14 @@ fn header(symbol: &str, rank: u32, entry_ns: u64, duration_ns: u64) -> Header {
 }
 
 /// The bytes of a told record in the ring: its fields in order, native endian.
-fn told(rank: u32, entry_ns: u64, duration_ns: u64) -> Vec<u8> {
+fn told(rank: u32, entry_ns: u64, duration_ns: u64, ordinal: u64) -> Vec<u8> {
     let mut out = records::header_bytes(&header("ncclAllReduce", rank, entry_ns, duration_ns));
     out.extend(0u32.to_ne_bytes());
     out.extend((-1i32).to_ne_bytes());
     let arguments = [0x10, 0x20, 1 << 20, 7, 0, COMM, STREAM, 0u64];
     arguments.iter().for_each(|argument| out.extend(argument.to_ne_bytes()));
     out.extend([0; 16]);
+    out.extend(ordinal.to_ne_bytes());
     out
 }
 

@@ -23,8 +23,9 @@ use crate::batch::Batch;
 
 /// Batches between the thread and the task.
 const CHANNEL: usize = 64;
-/// Batches that wait on the thread's side while the channel is full. Full: the oldest goes.
-const WAITING_MAX: usize = 256;
+/// Batches that wait on the thread's side while the channel is full: mostly of a span or two, as many as one read of a busy
+/// source may bring. Full: the oldest goes.
+const WAITING_MAX: usize = 4_096;
 /// Batches that a pipeline refused and that are tried again. Full: the oldest goes.
 const REFUSED_MAX: usize = 256;
 /// When a refused batch is tried again, where the refuser named no time.
@@ -247,9 +248,9 @@ mod tests {
     #[test]
     fn a_pipeline_that_takes_nothing_costs_bounded_memory_and_every_loss_is_counted() {
         let (mut outlet, _batches) = outlet(4);
-        (0..1_000).for_each(|_| outlet.push(batch(false)));
+        (0..2 * WAITING_MAX).for_each(|_| outlet.push(batch(false)));
         assert_eq!(outlet.waiting.len(), WAITING_MAX);
-        assert_eq!(outlet.shared.undelivered().logs, 1_000 - 4 - WAITING_MAX as u64);
+        assert_eq!(outlet.shared.undelivered().logs, WAITING_MAX as u64 - 4);
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl Assembler {
         let group = &self.pending[at];
         let waited_ns = segment.end_ns().saturating_sub(segment.entry_ns().max(group.closed_ns));
         let is_near = segment.entry_ns() <= self.due(group);
-        let is_small = segment.enqueues() < group.main.enqueues().div_ceil(2);
+        let is_small = segment.enqueues() < group.enqueues_beside(segment.stream).div_ceil(2);
         (is_near && is_small && waited_ns < self.joining.unwaited_ns).then_some(at)
     }
 

@@ -117,6 +117,16 @@ impl Group {
         self.streams & bit(stream) != 0
     }
 
+    /// Calls that enqueued what is to be compared with work on this stream: of its main stream, or, of a stream that has
+    /// its own part of each step, of what is not on the main one.
+    pub(crate) fn enqueues_beside(&self, stream: u32) -> u64 {
+        let main = self.main.enqueues();
+        match stream != self.main.stream && self.has_stream(stream) {
+            true => self.work.of(Counter::Enqueues).saturating_sub(main),
+            false => main,
+        }
+    }
+
     pub(crate) fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }

@@ -23,10 +23,6 @@ use crate::rig::{Rig, player_command, rig, settings};
 /// Scripts whose calls call others inside themselves: the oracle does not tell what those close.
 const NESTED: &[&str] = &["faults"];
 
-/// Scripts whose threads may come so late on a busy machine that the engine has another order of ends before it than the
-/// script means: what the kernel closes is compared, what the engine puts together is not.
-const LATE: &[&str] = &["tensorrt-llm"];
-
 /// What is compared of a step: process, stream, work, threads, closer.
 type Shape = (u32, u64, [u64; 9], [u32; 2], String);
 
@@ -306,9 +302,7 @@ fn every_script_has_the_steps_that_its_oracle_tells() {
         if only.as_ref().is_none_or(|only| only == name) {
             let played = play(&mut rig, name, text);
             check(name, &played);
-            if !LATE.contains(name) {
-                check_whole(name, text, &played);
-            }
+            check_whole(name, text, &played);
         }
     }
 }

@@ -235,6 +235,18 @@ fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail(
     }
 }
 
+/// As a decoder behind an engine: the same closer ends both, and tells of the small one first.
+#[test]
+fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_the_step_before() {
+    let step = |entry_ms, wait_ns, fresh| {
+        let engine = Seg { wait_ns, fresh, process_fresh: fresh, ..at(entry_ms) };
+        [Seg { stream: 1, enqueues: 3, ..engine }, engine]
+    };
+    let [first, last] = [step(10, 5 * MS, 100), step(20, US, 0)];
+    let expected = [(2, 9 * MS, 15 * MS, 5 * MS), (2, 19 * MS, 20 * MS + US, US)];
+    check(Mode::Serving, &[first, last].concat(), &expected);
+}
+
 #[test]
 fn steps_of_independent_streams_wait_side_by_side_and_the_oldest_makes_room() {
     let segments: Vec<Seg> =
