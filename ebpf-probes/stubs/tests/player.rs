@@ -11,6 +11,7 @@ use event::{Event, EventSource};
 use stubs::model::call::Function;
 use stubs::oracle::{self, CallLine, Line, StepLine};
 use stubs::player::Player;
+use stubs::ranks::is_ranks;
 use stubs::scripts::SCRIPTS;
 use table::fold::Counter;
 
@@ -354,7 +355,8 @@ fn every_script_runs() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         (*name, log, command.spawn().unwrap())
     };
-    let under_way: Vec<_> = SCRIPTS.iter().map(start).collect();
+    // What ranks do has no steps: see `ranks.rs`.
+    let under_way: Vec<_> = SCRIPTS.iter().filter(|(_, text)| !is_ranks(text)).map(start).collect();
     for (name, log, child) in under_way {
         assert_quiet(name, &child.wait_with_output().unwrap());
         let played = read(&log);

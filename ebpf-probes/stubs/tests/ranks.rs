@@ -8,6 +8,8 @@ use std::process::Command;
 
 use stubs::oracle::{Line, NcclLine, WaitLine, read};
 use stubs::player::Player;
+use stubs::ranks::is_ranks;
+use stubs::scripts::SCRIPTS;
 
 struct Job {
     dir: PathBuf,
@@ -30,7 +32,7 @@ impl Job {
     fn start(&self) -> Player {
         let mut command = Command::new(env!("CARGO_BIN_EXE_player"));
         command.arg(self.dir.join("script")).arg("--oracle").arg(self.dir.join("oracle"));
-        command.arg("--stubs").arg(self.dir.join("stubs")).arg("--wait-go");
+        command.arg("--stubs").arg(self.dir.join("stubs")).args(["--wait-go", "--turns", "30"]);
         let mut player = Player::start(command).unwrap();
         player.go().unwrap();
         player
@@ -64,6 +66,16 @@ fn arrivals(calls: &[NcclLine]) -> BTreeMap<(String, u64), Vec<&NcclLine>> {
         arrivals.entry((call.communicator.clone(), call.seq.unwrap())).or_default().push(call);
     }
     arrivals
+}
+
+#[test]
+fn every_script_of_ranks_runs_as_many_turns_as_it_is_given() {
+    for (name, text) in SCRIPTS.iter().filter(|(_, text)| is_ranks(text)) {
+        let (calls, waits) = Job::play(name, text);
+        assert!(calls.iter().all(|c| c.result == 0) && !waits.is_empty(), "{name}: {calls:?}");
+        assert!(arrivals(&calls).values().all(|ranks| ranks.len() == 4), "{name}");
+        assert_eq!(arrivals(&calls).len(), 30, "{name}");
+    }
 }
 
 #[test]

@@ -76,6 +76,8 @@ struct Rank<'a> {
     /// It goes on when all others do: what can be done before is done before.
     is_paced: bool,
     ends_ns: u64,
+    /// Ends each `repeat` that goes by time.
+    turns: Option<u64>,
 }
 
 /// Plays one rank's part, from the word to go until the input closes: also in mid-wait, so that no rank outlives who
@@ -118,6 +120,7 @@ pub(in super::super) fn play(
         is_capturing: false,
         is_paced: false,
         ends_ns: options.seconds_ns.map_or(u64::MAX, |ns| clock::now_ns().saturating_add(ns)),
+        turns: options.turns,
     };
     player.all(&script.body, 0);
     player.flush();
@@ -166,6 +169,7 @@ impl Rank<'_> {
         for turn in 0.. {
             let more = match times {
                 Times::Count(count) => turn < count,
+                Times::For(_) if self.turns.is_some_and(|turns| turn >= turns) => false,
                 Times::For(ns) => clock::now_ns() < began_ns.saturating_add(ns),
             };
             if !more || clock::now_ns() >= self.ends_ns {
