@@ -77,6 +77,8 @@ pub(crate) struct Group {
     pub(crate) closer: Closer,
     /// The last closer's return, whether the step is said to end there or not.
     pub(crate) closed_ns: u64,
+    /// Calls that enqueued work on the main segment's stream.
+    on_main: u64,
     /// Streams whose segments are in it, one bit each by number modulo 64.
     streams: u64,
     /// Of the stream whose segment came first, more was enqueued behind it.
@@ -106,6 +108,7 @@ impl Group {
             is_unfinished: segment.is_unfinished(),
             closer: segment.closer(),
             closed_ns: segment.end_ns(),
+            on_main: segment.enqueues(),
             streams: bit(segment.stream),
             is_ahead: record.header.flags & flag::AHEAD != 0,
             is_cut: false,
@@ -120,10 +123,9 @@ impl Group {
     /// Calls that enqueued what is to be compared with work on this stream: of its main stream, or, of a stream that has
     /// its own part of each step, of what is not on the main one.
     pub(crate) fn enqueues_beside(&self, stream: u32) -> u64 {
-        let main = self.main.enqueues();
         match stream != self.main.stream && self.has_stream(stream) {
-            true => self.work.of(Counter::Enqueues).saturating_sub(main),
-            false => main,
+            true => self.work.of(Counter::Enqueues).saturating_sub(self.on_main),
+            false => self.main.enqueues(),
         }
     }
 
@@ -170,6 +172,9 @@ impl Group {
         self.previous_end_ns = lead.previous_end_ns;
         self.first_sequence = lead.first_sequence;
         self.work.add(&lead.work);
+        if lead.main.stream == self.main.stream {
+            self.on_main = self.on_main.saturating_add(lead.on_main);
+        }
         self.segments = self.segments.saturating_add(lead.segments);
         self.is_start_known = lead.is_start_known;
         self.streams |= lead.streams;
@@ -216,8 +221,13 @@ impl Group {
         self.is_start_known &= segment.record.header.flags & flag::FIRST_UNKNOWN == 0;
         self.is_unfinished |= segment.is_unfinished();
         self.streams |= bit(segment.stream);
+        let is_on_main = segment.stream == main.stream;
+        if is_on_main {
+            self.on_main = self.on_main.saturating_add(segment.enqueues());
+        }
         if segment.enqueues() > main.enqueues() {
             self.main = *segment;
+            self.on_main = if is_on_main { self.on_main } else { segment.enqueues() };
         }
         main
     }

@@ -247,6 +247,18 @@ fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_th
     check(Mode::Serving, &[first, last].concat(), &expected);
 }
 
+/// As at the end of vLLM's asynchronous scheduling: inputs that begin a step count as work of its main stream.
+#[test]
+fn a_copy_s_part_is_compared_with_the_copy_of_the_step_before_and_not_with_its_inputs() {
+    let step = |entry_ms, wait_ns, fresh, on_main| {
+        let main = Seg { wait_ns, fresh, process_fresh: fresh, enqueues: on_main, ..at(entry_ms) };
+        [Seg { stream: 1, enqueues: 1, ..main }, main]
+    };
+    let [first, last] = [step(30, 5 * MS, 100, 2), step(40, US, 0, 14)];
+    let expected = [(3, 19 * MS, 35 * MS, 5 * MS), (2, 39 * MS, 40 * MS + US, US)];
+    check(Mode::Serving, &[&[inputs(20)], &first[..], &last[..]].concat(), &expected);
+}
+
 #[test]
 fn steps_of_independent_streams_wait_side_by_side_and_the_oldest_makes_room() {
     let segments: Vec<Seg> =
