@@ -234,17 +234,23 @@ mod tests {
 
     use super::*;
 
+    /// What a kernel without uprobe_multi would load; `None`, said, where none can be loaded.
+    fn with_perf_uprobes() -> Option<Kernel> {
+        let missing = crate::readiness().into_iter().find(|c| c.verdict == crate::Verdict::Missing);
+        if let Some(check) = missing {
+            println!("skipped: {} {}", check.name, check.found);
+            return None;
+        }
+        let none =
+            |_: &Ebpf| Err(CaptureError::Load { what: "uprobe_multi", reason: "not asked for".to_owned() });
+        Some(Kernel::load_with(&MapSizes::default(), true, none).unwrap())
+    }
+
     /// The fallback loaded its programs after the maps had been handed out, and no kernel without uprobe_multi could
     /// have been watched.
     #[test]
     fn perf_uprobes_see_calls_where_there_is_no_uprobe_multi() {
-        let missing = crate::readiness().into_iter().find(|c| c.verdict == crate::Verdict::Missing);
-        if let Some(check) = missing {
-            return println!("skipped: {} {}", check.name, check.found);
-        }
-        let none =
-            |_: &Ebpf| Err(CaptureError::Load { what: "uprobe_multi", reason: "not asked for".to_owned() });
-        let mut kernel = Kernel::load_with(&MapSizes::default(), true, none).unwrap();
+        let Some(mut kernel) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         assert_eq!(attach.name(), "perf uprobes");
         let cost_ns = crate::cost::hit_cost_ns(&mut kernel, attach.as_ref());
@@ -254,13 +260,7 @@ mod tests {
     /// Both ways to attach run the same programs, but only one holds the cookies of frequent calls in them.
     #[test]
     fn every_row_of_nccl_is_told_through_perf_uprobes_too() {
-        let missing = crate::readiness().into_iter().find(|c| c.verdict == crate::Verdict::Missing);
-        if let Some(check) = missing {
-            return println!("skipped: {} {}", check.name, check.found);
-        }
-        let none =
-            |_: &Ebpf| Err(CaptureError::Load { what: "uprobe_multi", reason: "not asked for".to_owned() });
-        let mut kernel = Kernel::load_with(&MapSizes::default(), true, none).unwrap();
+        let Some(mut kernel) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         let rows: Vec<_> = table::PROBES.iter().filter(|p| p.library == table::Library::Nccl).collect();
         for row in &rows {

@@ -169,13 +169,7 @@ fn a_process_that_runs_another_program_ends_and_begins() {
     let Some(mut rig) = rig("exec", &settings()) else { return };
     let mut player = rig.player(&["@exec"]);
     let pid = player.pid();
-    player.go().unwrap();
-    // The second program says that it is ready, too.
-    player.ready().unwrap();
-    rig.wait("the exec", |rig| {
-        rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
-    });
-    rig.look(&player);
+    rig.follow_exec(&mut player);
     rig.play(player);
     let ends =
         rig.events.iter().filter(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid)).count();

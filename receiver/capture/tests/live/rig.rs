@@ -107,6 +107,18 @@ impl Rig {
         (player, ranks)
     }
 
+    /// Lets a player go that runs another program, and attaches to that. It has made no call yet.
+    pub fn follow_exec(&mut self, player: &mut Player) {
+        let pid = player.pid();
+        player.go().unwrap();
+        // The second program says that it is ready, too.
+        player.ready().unwrap();
+        self.wait("the exec", |rig| {
+            rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
+        });
+        self.look(player);
+    }
+
     /// Reads on until `holds`, or panics with what was seen.
     pub fn wait(&mut self, what: &str, mut holds: impl FnMut(&mut Rig) -> bool) {
         let began = Instant::now();

@@ -164,13 +164,7 @@ fn speed(text: &str) -> &'static str {
 fn play_live(rig: &mut Rig, arguments: &[&str], text: &str) {
     let mut player = rig.player(arguments);
     if text.contains("exec @") {
-        let pid = player.pid();
-        player.go().unwrap();
-        player.ready().unwrap();
-        rig.wait("the exec", |rig| {
-            rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
-        });
-        rig.look(&player);
+        rig.follow_exec(&mut player);
     }
     rig.play(player);
 }
