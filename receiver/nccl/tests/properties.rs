@@ -163,6 +163,7 @@ fn small() -> Settings {
 fn findings(observations: &[Observation], settings: Settings) -> Watch {
     let mut watch = Watch::new(settings);
     observations.iter().for_each(|o| watch.see(o.clone()));
+    watch.finish();
     watch
 }
 

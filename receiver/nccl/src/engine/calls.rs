@@ -209,7 +209,8 @@ impl Engine {
         let is_whole = left_out == Some(excluded.len() as u32);
         let before =
             |rank: u32| excluded.iter().filter(|r| u32::try_from(**r).is_ok_and(|r| r < rank)).count();
-        let rank = who.rank.value.filter(|_| is_whole).map(|rank| rank - before(rank) as u32);
+        // A list that names a rank twice may leave out more than there are.
+        let rank = who.rank.value.filter(|_| is_whole).and_then(|r| r.checked_sub(before(r) as u32));
         // A shrink is no numbered child in NCCL's hash.
         let name = child_name(who.communicator, 0, 0, true, IdSource::Expected);
         let draft = self.draft(call, name, reckoned(rank), reckoned(nranks));

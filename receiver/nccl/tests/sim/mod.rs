@@ -79,6 +79,12 @@ impl Watch {
         self.engine.observe(&observation, &mut |finding| findings.push(finding));
     }
 
+    /// Nothing more will be observed.
+    pub fn finish(&mut self) {
+        let findings = &mut self.findings;
+        self.engine.finish(&mut |finding| findings.push(finding));
+    }
+
     /// In the order in which calls return.
     pub fn see_all(&mut self, mut observations: Vec<Observation>) {
         observations.sort_by_key(|o| o.at_ns());
