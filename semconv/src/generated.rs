@@ -1496,7 +1496,7 @@ pub mod metric {
     pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[73]);
     /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
     pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[74]);
-    /// Series that stand for all attribute values beyond a metric's bound.
+    /// Series that stand for all attribute values beyond a metric's bound, of processes that ended since the last collection too.
     pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[75]);
     /// Outliers whose span and log record were left out by the rate limit.
     pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[76]);
@@ -2555,7 +2555,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.series.overflow",
         unit: "{series}",
         instrument: Instrument::Gauge,
-        description: "Series that stand for all attribute values beyond a metric's bound.",
+        description: "Series that stand for all attribute values beyond a metric's bound, of processes that ended since the last collection too.",
         attributes: &[],
         stability: Stability::Development,
     },

@@ -27,6 +27,8 @@ pub(crate) struct Account {
     pub(crate) lost: [u64; Drop::ALL.len()],
     /// Processes whose series ended for want of room.
     pub(crate) evicted: u64,
+    /// Series that stood for others of processes whose series ended since the last collection.
+    pub(crate) overflowed: u64,
     /// Outliers without a span.
     pub(crate) suppressed: u64,
     /// Failed allocations without a log record.

@@ -341,6 +341,7 @@ impl Analyzer {
     fn flush(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
         let Some(mut traced) = self.processes.remove(&process) else { return };
         let (last, _) = traced.collect(&self.clock, at_ns);
+        self.account.overflowed += series_overflowing(&last);
         if last.scope_metrics.iter().any(|s| !s.metrics.is_empty()) {
             sink(metrics(vec![last], false));
         }
@@ -391,7 +392,8 @@ impl Analyzer {
         };
         let mut all: Vec<ResourceMetrics> = self.processes.values_mut().map(collect).collect();
         all.retain(|r| r.scope_metrics.iter().any(|s| !s.metrics.is_empty()));
-        let overflowing = all.iter().flat_map(|r| &r.scope_metrics).map(|s| overflowing(&s.metrics)).sum();
+        let ended = std::mem::take(&mut self.account.overflowed);
+        let overflowing = all.iter().map(series_overflowing).sum::<u64>() + ended;
         all.insert(0, self.about_itself(at_ns, overflowing));
         sink(metrics(all, is_repeated && !is_last));
     }
@@ -418,6 +420,11 @@ fn when(event: &Event) -> Option<u64> {
         Event::Process(info) => Some(info.at_ns).filter(|at_ns| *at_ns > 0),
         other => other.at_ns(),
     }
+}
+
+/// Series of a process that stand for others.
+fn series_overflowing(collected: &ResourceMetrics) -> u64 {
+    collected.scope_metrics.iter().map(|scope| overflowing(&scope.metrics)).sum()
 }
 
 /// A step has a duration if its beginning is known and somebody waited for its end.
