@@ -4,6 +4,7 @@ extern crate std;
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::{NOT_SEEN, StepRecord, flag};
 
 fn at(ns: u64) -> Stamp {
     Stamp { ns, runq_ns: ns / 10, tid: 7 }

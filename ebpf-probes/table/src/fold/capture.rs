@@ -1,0 +1,74 @@
+//! Captures: what is enqueued belongs to a graph, and is no work of a step.
+//!
+//! A stream is captured by a call of its own, or drawn into the capture of another by waiting for an event that was
+//! recorded there. It is not told of the end of that: it keeps whose capture it was, and which, and looks.
+
+use crate::atomic::Relaxed;
+use crate::fold::{Counter, Cut, StreamFold};
+use crate::record::StreamKey;
+
+impl StreamFold {
+    /// True while calls are captured into a graph: they are not work, [`StreamFold::capture`] counts them. Where
+    /// another stream's capture is told by [`StreamFold::joined`], that must be under way still.
+    #[inline(always)]
+    pub fn is_capturing(&self) -> bool {
+        self.capturing.load(Relaxed) != 0
+    }
+
+    /// A capture begins.
+    #[inline(always)]
+    pub fn begin_capture(&self) {
+        self.captures.fetch_add(1, Relaxed);
+        self.capturing.store(1, Relaxed);
+    }
+
+    /// A capture ended, this stream's or the one it was drawn into.
+    #[inline(always)]
+    pub fn end_capture(&self) {
+        self.capturing.store(0, Relaxed);
+    }
+
+    /// The stream waits for an event that was recorded in a capture: what is enqueued belongs to that capture.
+    #[inline(always)]
+    pub fn join_capture(&self, event: &Cut) {
+        if self.capturing.load(Relaxed) != 1 {
+            for (to, from) in self.joined.iter().zip([&event.tid, &event.stream, &event.epoch]) {
+                to.store(from.load(Relaxed), Relaxed);
+            }
+            self.capturing.store(2, Relaxed);
+        }
+    }
+
+    /// The stream, of this process, whose capture this one was drawn into.
+    #[inline(always)]
+    pub fn joined(&self, pid: u32) -> Option<StreamKey> {
+        let [tid, stream, _] = &self.joined;
+        let key = StreamKey { pid, tid: tid.load(Relaxed) as u32, stream: stream.load(Relaxed) };
+        if self.capturing.load(Relaxed) == 2 { Some(key) } else { None }
+    }
+
+    /// True where the capture that this stream was drawn into is `origin`'s and goes on.
+    #[inline(always)]
+    pub fn is_joined_to(&self, origin: &StreamFold) -> bool {
+        origin.capturing.load(Relaxed) == 1 && origin.captures.load(Relaxed) == self.joined[2].load(Relaxed)
+    }
+
+    /// An event is recorded while the stream, which `key` names, is captured: it draws those that wait for it in.
+    #[inline(always)]
+    pub fn cut_capture(&self, key: &StreamKey, into: &Cut) {
+        into.clear(key);
+        into.born_ns.store(Cut::CAPTURED, Relaxed);
+        into.epoch.store(self.captures.load(Relaxed), Relaxed);
+        if self.capturing.load(Relaxed) == 2 {
+            for (to, from) in [&into.tid, &into.stream, &into.epoch].into_iter().zip(&self.joined) {
+                to.store(from.load(Relaxed), Relaxed);
+            }
+        }
+    }
+
+    /// Counts a call that is captured instead of enqueued.
+    #[inline(always)]
+    pub fn capture(&self) {
+        self.add(Counter::Captured, 1);
+    }
+}

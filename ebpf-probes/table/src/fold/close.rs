@@ -1,0 +1,131 @@
+//! Closers: a cut is taken, waited for, and what lies before it becomes a step.
+
+use crate::atomic::Relaxed;
+use crate::fold::{COUNTERS, Cut, SEGMENTS, Stamp, StreamFold};
+use crate::record::{NOT_SEEN, StepRecord, StreamKey, flag};
+
+impl StreamFold {
+    /// Keeps how far the stream, which `key` names, has come in `into`; at `ns` for an event, 0 for other waits. What is
+    /// enqueued from here on is of another segment.
+    #[inline(always)]
+    pub fn cut(&self, key: &StreamKey, ns: u64, into: &Cut) {
+        let mut epoch = self.epoch.load(Relaxed);
+        // A segment without work need not end.
+        if !self.is_fresh() {
+            epoch = epoch.wrapping_add(1);
+            self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
+            self.epoch.store(epoch, Relaxed);
+        }
+        into.tid.store(u64::from(key.tid), Relaxed);
+        into.stream.store(key.stream, Relaxed);
+        into.born_ns.store(self.born_ns.load(Relaxed), Relaxed);
+        into.ns.store(ns, Relaxed);
+        into.epoch.store(epoch, Relaxed);
+        into.entered.store(self.enqueues(), Relaxed);
+        for (at, value) in into.work.iter().enumerate() {
+            value.store(self.count(at), Relaxed);
+        }
+    }
+
+    /// True where a wait that reaches as far as `cut` has something to close. An idle poll has not, nor has the second
+    /// of two threads that waited for the same work.
+    #[inline(always)]
+    pub fn closes(&self, cut: &Cut) -> bool {
+        self.is_at(cut) && cut.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
+    }
+
+    /// True where the cut is of this stream, and not of one that had its handle.
+    #[inline(always)]
+    pub fn is_at(&self, cut: &Cut) -> bool {
+        cut.born_ns.load(Relaxed) == self.born_ns.load(Relaxed)
+    }
+
+    /// A wait that reaches as far as `cut` is entered.
+    #[inline(always)]
+    pub fn enter(&self, cut: &Cut) {
+        cut.entered.store(self.enqueues(), Relaxed);
+    }
+
+    /// The wait returned: fills `out`'s work and times, and the stream's next step begins.
+    #[inline(always)]
+    pub fn close(&self, cut: &Cut, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
+        out.sequence = self.sequence.load(Relaxed);
+        out.previous_exit_ns = self.exit.ns.load(Relaxed);
+        out.recorded_ns = cut.ns.load(Relaxed);
+        let (entered, seen) = (cut.entered.load(Relaxed), self.seen.load(Relaxed));
+        out.fresh = entered.saturating_sub(seen);
+        for at in 0..COUNTERS {
+            out.work[at] = cut.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
+        }
+        if entered > cut.work[0].load(Relaxed) {
+            out.header.flags |= flag::AHEAD;
+        }
+        self.fill_times(enter, exit, out);
+        self.finish(cut, exit);
+    }
+
+    /// True while there is work that no step has: enqueued, and not closed.
+    #[inline(always)]
+    pub fn has_open_work(&self) -> bool {
+        self.enqueues() > self.closed[0].load(Relaxed)
+    }
+
+    /// The wait returned and nobody can be told: the stream's next step begins all the same.
+    #[inline(always)]
+    pub fn finish(&self, cut: &Cut, exit: &Stamp) {
+        for at in 0..COUNTERS {
+            self.closed[at].store(cut.work[at].load(Relaxed), Relaxed);
+        }
+        self.find_oldest(cut.epoch.load(Relaxed));
+        self.seen.store(self.enqueues(), Relaxed);
+        self.sequence.fetch_add(1, Relaxed);
+        self.exit.set(exit);
+    }
+
+    #[inline(always)]
+    fn fill_times(&self, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
+        out.first_ns = enter.ns;
+        out.runq_gap_ns = NOT_SEEN;
+        out.runq_enqueue_ns = NOT_SEEN;
+        out.runq_wait_ns = match enter.runq_ns == NOT_SEEN || exit.runq_ns == NOT_SEEN {
+            true => NOT_SEEN,
+            false => exit.runq_ns.wrapping_sub(enter.runq_ns),
+        };
+        let first = &self.oldest;
+        if first.ns.load(Relaxed) == 0 {
+            return;
+        }
+        if self.is_oldest_late.load(Relaxed) != 0 {
+            out.header.flags |= flag::FIRST_UNKNOWN;
+        }
+        out.first_ns = first.ns.load(Relaxed);
+        out.first_tid = first.tid.load(Relaxed) as u32;
+        out.runq_enqueue_ns = first.runq_until(enter);
+        let began = Stamp { ns: out.first_ns, runq_ns: first.runq_ns.load(Relaxed), tid: out.first_tid };
+        out.runq_gap_ns = self.exit.runq_until(&began);
+    }
+
+    /// The first enqueue that is open: of the first segment from `epoch` on that has any.
+    #[inline(always)]
+    fn find_oldest(&self, epoch: u64) {
+        self.oldest.clear();
+        self.is_oldest_late.store(0, Relaxed);
+        if self.enqueues() <= self.closed[0].load(Relaxed) {
+            return;
+        }
+        let last = self.epoch.load(Relaxed);
+        let mut at = epoch;
+        if last.wrapping_sub(at) >= SEGMENTS as u64 {
+            self.is_oldest_late.store(1, Relaxed);
+            at = last.wrapping_sub(SEGMENTS as u64 - 1);
+        }
+        for _ in 0..SEGMENTS {
+            let mark = &self.first[(at as usize) & (SEGMENTS - 1)];
+            if mark.ns.load(Relaxed) != 0 {
+                self.oldest.copy(mark);
+                return;
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+}

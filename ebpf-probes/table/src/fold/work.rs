@@ -1,0 +1,110 @@
+//! Work is enqueued: what each kind of call counts, and whose it is.
+
+use crate::Direction;
+use crate::atomic::Relaxed;
+use crate::fold::{Counter, Enqueue, Stamp, StreamFold, mix};
+use crate::hot::HotStream;
+
+impl StreamFold {
+    /// True where the open segment has no work yet: the next enqueue must be preceded by [`StreamFold::begin`].
+    #[inline(always)]
+    pub fn is_fresh(&self) -> bool {
+        self.open_segment().ns.load(Relaxed) == 0
+    }
+
+    /// The open segment's first work is enqueued now.
+    #[inline(always)]
+    pub fn begin(&self, now: &Stamp) {
+        self.open_segment().set(now);
+        if self.born_ns.load(Relaxed) == 0 {
+            self.born_ns.store(now.ns, Relaxed);
+        }
+        if self.oldest.ns.load(Relaxed) == 0 {
+            self.oldest.set(now);
+        }
+    }
+
+    /// What every enqueue but a launch counts. Call after [`StreamFold::begin`].
+    #[inline(always)]
+    fn enqueue(&self, tid: u32) {
+        self.add(Counter::Enqueues, 1);
+        self.note_thread(tid);
+    }
+
+    #[inline(always)]
+    fn note_thread(&self, tid: u32) {
+        if self.own_thread() != u64::from(tid) {
+            self.add(Counter::Foreign, 1);
+        }
+    }
+
+    /// The thread whose work is not foreign.
+    #[inline(always)]
+    pub fn own_thread(&self) -> u64 {
+        // Not the open segment's thread: events recorded by the second thread would make its work its own.
+        match self.exit.tid.load(Relaxed) {
+            0 => self.open_segment().tid.load(Relaxed),
+            closer => closer,
+        }
+    }
+
+    /// What tells whether a thread enqueued anything: the same number again where it did not. Others may make it grow
+    /// where the stream is neither's own.
+    #[inline(always)]
+    pub fn enqueued_by(&self, tid: u32) -> u64 {
+        let foreign = self.work[Counter::Foreign as usize].load(Relaxed);
+        match self.own_thread() == u64::from(tid) {
+            true => self.enqueues().wrapping_sub(foreign),
+            false => foreign,
+        }
+    }
+
+    /// Takes over the launches that were counted beside the fold.
+    #[inline(always)]
+    pub fn absorb(&self, hot: &HotStream) {
+        if hot.launches.load(Relaxed) == 0 {
+            return;
+        }
+        self.add(Counter::Foreign, hot.foreign.swap(0, Relaxed));
+        self.add(Counter::Threads, hot.threads.swap(0, Relaxed));
+        self.add(Counter::Functions, hot.functions.swap(0, Relaxed));
+        self.add(Counter::Launches, hot.launches.swap(0, Relaxed));
+    }
+
+    /// A kernel launch.
+    #[inline(always)]
+    pub fn launch(&self, tid: u32, call: &Enqueue) {
+        self.note_thread(tid);
+        self.add(Counter::Launches, 1);
+        self.add(Counter::Threads, call.threads);
+        self.add(Counter::Functions, mix(call.identity));
+    }
+
+    /// A graph launch.
+    #[inline(always)]
+    pub fn launch_graph(&self, tid: u32, call: &Enqueue) {
+        self.enqueue(tid);
+        self.add(Counter::GraphLaunches, 1);
+        self.add(Counter::Graphs, mix(call.identity));
+    }
+
+    /// A copy.
+    #[inline(always)]
+    pub fn copy(&self, tid: u32, direction: Direction, call: &Enqueue) {
+        self.enqueue(tid);
+        self.add(Counter::Copies, 1);
+        match direction {
+            Direction::HostToDevice => self.add(Counter::BytesToDevice, call.bytes),
+            Direction::DeviceToHost => self.add(Counter::BytesFromDevice, call.bytes),
+            Direction::DeviceToDevice => self.add(Counter::BytesOnDevice, call.bytes),
+            Direction::HostToHost | Direction::Unknown => self.add(Counter::BytesElsewhere, call.bytes),
+        }
+    }
+
+    /// A fill.
+    #[inline(always)]
+    pub fn fill(&self, tid: u32, call: &Enqueue) {
+        self.enqueue(tid);
+        self.add(Counter::BytesFilled, call.bytes);
+    }
+}
