@@ -16,12 +16,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use event::{Clocks, Device, Event, Held, ProcessId, ThrottleReason};
-use nvml::driver::{Driver, Fault, Reading, Session};
-use nvml::{Question, counted_by, is_active};
-use semconv::value::GpuHardwareThrottleReason as Reason;
+use hardware::{Driver, Fault, Reading, Reasons, Session, counted_by};
 use table::detail::Detail;
 
 use crate::source::{AnySource, SourceError};
+use crate::words;
 
 /// Events on their way to the analysis. Full: the thread waits, and its next look is later.
 const CHANNEL: usize = 1024;
@@ -200,9 +199,9 @@ struct Looks {
 struct Last {
     device: Device,
     at_ns: u64,
-    mask: Option<u64>,
-    /// Time by reason, as the driver counts it.
-    counted_ns: [Option<u64>; Reason::ALL.len()],
+    reasons: Reasons,
+    /// Time by reason, as the driver counts it, in the order of [`ThrottleReason::ALL`].
+    counted_ns: [Option<u64>; ThrottleReason::ALL.len()],
 }
 
 impl Looks {
@@ -220,7 +219,8 @@ impl Looks {
             if before.as_ref().is_none_or(|last| is_new(&last.device, &device)) {
                 events.push(Event::Device(Box::new(device.clone())));
             }
-            let now = Last { device, at_ns, mask: mask(reading), counted_ns: counted(reading) };
+            let reasons = reading.reasons().unwrap_or_default();
+            let now = Last { device, at_ns, reasons, counted_ns: counted(reading) };
             events.extend(before.map(|before| Event::Clocks(between(index, &before, &now))));
             self.devices.insert(index, now);
         }
@@ -245,28 +245,24 @@ fn is_new(before: &Device, now: &Device) -> bool {
     before.processes != now.processes || before.pci != now.pci
 }
 
-fn mask(reading: &Reading) -> Option<u64> {
-    reading.answer(Question::Throttle).ok()
-}
-
-fn counted(reading: &Reading) -> [Option<u64>; Reason::ALL.len()] {
-    Reason::ALL.map(|reason| counted_by(reason).and_then(|question| reading.answer(question).ok()))
+fn counted(reading: &Reading) -> [Option<u64>; ThrottleReason::ALL.len()] {
+    let ns = |question| reading.answer(question).ok();
+    ThrottleReason::ALL.map(|reason| counted_by(words::reason(reason)).and_then(ns))
 }
 
 /// What held the clocks down between two looks.
 fn between(device: u32, before: &Last, now: &Last) -> Clocks {
     let length_ns = now.at_ns.saturating_sub(before.at_ns);
-    let held =
-        Reason::ALL.into_iter().zip(ThrottleReason::ALL).enumerate().filter_map(|(at, (reason, named))| {
-            let (ns, is_counted) = match (before.counted_ns[at], now.counted_ns[at]) {
-                // A count that began again says what came since, no more than the time between.
-                (Some(before), Some(now)) => (now.checked_sub(before).unwrap_or(now), true),
-                _ if before.mask.is_some_and(|mask| is_active(reason, mask)) => (length_ns, false),
-                _ => return None,
-            };
-            let ns = ns.min(length_ns);
-            (ns > 0).then_some(Held { reason: named, ns, is_counted })
-        });
+    let held = ThrottleReason::ALL.into_iter().enumerate().filter_map(|(at, reason)| {
+        let (ns, is_counted) = match (before.counted_ns[at], now.counted_ns[at]) {
+            // A count that began again says what came since, no more than the time between.
+            (Some(before), Some(now)) => (now.checked_sub(before).unwrap_or(now), true),
+            _ if before.reasons.has(words::reason(reason)) => (length_ns, false),
+            _ => return None,
+        };
+        let ns = ns.min(length_ns);
+        (ns > 0).then_some(Held { reason, ns, is_counted })
+    });
     Clocks { from_ns: before.at_ns, to_ns: now.at_ns, device, held: held.collect() }
 }
 

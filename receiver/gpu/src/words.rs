@@ -49,9 +49,20 @@ pub(crate) fn certainty(certainty: Certainty) -> GpuStepGpuCertainty {
     }
 }
 
-/// What held clocks down: the event's reasons are the registry's, in its order.
+/// What held clocks down.
 pub(crate) fn reason(reason: ThrottleReason) -> GpuHardwareThrottleReason {
-    GpuHardwareThrottleReason::ALL[reason as usize]
+    use GpuHardwareThrottleReason as Registry;
+    match reason {
+        ThrottleReason::ApplicationsClocks => Registry::ApplicationsClocks,
+        ThrottleReason::DisplayClock => Registry::DisplayClock,
+        ThrottleReason::Hw => Registry::Hw,
+        ThrottleReason::HwPowerBrake => Registry::HwPowerBrake,
+        ThrottleReason::HwSlowdown => Registry::HwSlowdown,
+        ThrottleReason::HwThermal => Registry::HwThermal,
+        ThrottleReason::SwPowerCap => Registry::SwPowerCap,
+        ThrottleReason::SwThermal => Registry::SwThermal,
+        ThrottleReason::SyncBoost => Registry::SyncBoost,
+    }
 }
 
 #[cfg(test)]

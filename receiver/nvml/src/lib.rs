@@ -1,30 +1,38 @@
 //! The `nvml` receiver: what the driver of NVIDIA's GPUs says of them, as OpenTelemetry's hardware metrics and events.
 //!
-//! The one idea: a [`Monitor`] that knows no clock, no thread and no driver, beside a thread that asks a [`Driver`] every
-//! question once per interval and waits for its events meanwhile. Nothing that a driver does stops anything: what is
-//! not supported, fails, is lost or never answers is told once, and told again when it is over.
-//!
-//! Names are values of `semconv`; what a step of a process made of a GPU is for `gpu` to say.
+//! The one idea: only the library's questions, numbers and masks stand here. What becomes of the answers is the same for
+//! every vendor, and stands in `hardware`.
 
-mod config;
-pub mod driver;
-mod known;
-mod monitor;
-mod points;
-mod questions;
-mod receiver;
+mod ask;
+mod events;
+mod fault;
 mod session;
-mod tell;
 mod throttle;
-mod watch;
 mod xid;
 
-pub use config::Config;
-pub use monitor::{Monitor, Pass, Settings};
-pub use questions::{QUESTIONS, Question};
-pub use receiver::{FACTORY, receiver};
+use component::config::{ConfigError, Section};
+use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
+use hardware::{Config, Vendor};
 pub use session::Library;
-pub use throttle::{counted_by, is_active};
 
-/// The name of the scope of everything that this receiver emits.
-const SCOPE: &str = "warptap/receiver/nvml";
+/// Whose GPUs these are.
+pub const VENDOR: Vendor = Vendor { name: "NVIDIA", receiver: "nvml", scope: "warptap/receiver/nvml" };
+
+/// The row of the receivers' table.
+pub const FACTORY: ReceiverFactory = ReceiverFactory {
+    kind: VENDOR.receiver,
+    aliases: &[],
+    signals: &[Signal::Logs, Signal::Metrics],
+    stability: Stability::Alpha,
+    about: "Asks the driver of NVIDIA GPUs for their load, memory, heat, power, clocks, throttling and errors.",
+    example: "\
+collection_interval: 10s
+",
+    build,
+};
+
+fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
+    let config = Config::read(section)?;
+    let library = config.library.clone().map_or_else(Library::default, |path| Library { path: path.into() });
+    Ok(hardware::receiver(VENDOR, &config, Box::new(library)))
+}

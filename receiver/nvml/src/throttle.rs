@@ -3,36 +3,29 @@
 //! Bits of `nvmlClocksEventReasons`. Bit 0, idle, is no reason: an idle device's clocks are low because nobody needs
 //! them. A bit that is not known here is a reason of the hardware's.
 
+use hardware::Reasons;
 use semconv::value::GpuHardwareThrottleReason as Reason;
-
-use crate::questions::Question;
 
 /// Nothing runs.
 const IDLE: u64 = 0x1;
 
-/// Reasons, their bits, and where the driver counts their time.
-pub(crate) const REASONS: [(Reason, u64, Option<Question>); 8] = [
-    (Reason::ApplicationsClocks, 0x2, None),
-    (Reason::DisplayClock, 0x100, None),
-    (Reason::HwPowerBrake, 0x80, Some(Question::ThrottledHwPowerBrake)),
-    (Reason::HwSlowdown, 0x8, None),
-    (Reason::HwThermal, 0x40, Some(Question::ThrottledHwThermal)),
-    (Reason::SwPowerCap, 0x4, Some(Question::ThrottledSwPowerCap)),
-    (Reason::SwThermal, 0x20, Some(Question::ThrottledSwThermal)),
-    (Reason::SyncBoost, 0x10, Some(Question::ThrottledSyncBoost)),
+/// Reasons and their bits.
+const BITS: [(Reason, u64); 8] = [
+    (Reason::ApplicationsClocks, 0x2),
+    (Reason::DisplayClock, 0x100),
+    (Reason::HwPowerBrake, 0x80),
+    (Reason::HwSlowdown, 0x8),
+    (Reason::HwThermal, 0x40),
+    (Reason::SwPowerCap, 0x4),
+    (Reason::SwThermal, 0x20),
+    (Reason::SyncBoost, 0x10),
 ];
 
-/// Whether a mask says that clocks are held down for this reason.
-pub fn is_active(reason: Reason, mask: u64) -> bool {
-    match REASONS.iter().find(|(known, ..)| *known == reason) {
-        Some((_, bit, _)) => mask & bit != 0,
-        None => mask & !REASONS.iter().fold(IDLE, |all, (_, bit, _)| all | bit) != 0,
-    }
-}
-
-/// Where the driver counts the time of a reason.
-pub fn counted_by(reason: Reason) -> Option<Question> {
-    REASONS.iter().find(|(known, ..)| *known == reason).and_then(|(.., question)| *question)
+/// What a mask says that holds clocks down.
+pub(crate) fn reasons(mask: u64) -> Reasons {
+    let known = BITS.iter().fold(IDLE, |all, (_, bit)| all | bit);
+    let named = BITS.iter().filter(|(_, bit)| mask & bit != 0).map(|(reason, _)| *reason);
+    named.chain((mask & !known != 0).then_some(Reason::Hw)).collect()
 }
 
 #[cfg(test)]
@@ -40,7 +33,8 @@ mod tests {
     use super::*;
 
     fn active(mask: u64) -> Vec<&'static str> {
-        Reason::ALL.into_iter().filter(|r| is_active(*r, mask)).map(Reason::as_str).collect()
+        let is_active = |reason: &Reason| reasons(mask).has(*reason);
+        Reason::ALL.into_iter().filter(is_active).map(Reason::as_str).collect()
     }
 
     #[test]

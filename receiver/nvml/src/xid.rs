@@ -3,9 +3,13 @@
 //! Source: <https://docs.nvidia.com/deploy/xid-errors/index.html>. The numbers of a catalogue that grows are not all
 //! here; one that is not is told by its number alone.
 
+use hardware::Incident;
+use opentelemetry::logs::Severity;
+use semconv::{attribute, event};
+
 /// Whose fault it is likely to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Blame {
+enum Blame {
     /// The program's.
     Program,
     /// The device's, its memory's, its links', its driver's.
@@ -37,8 +41,25 @@ const KNOWN: [(u64, Blame, &str); 22] = [
     (140, Blame::Device, "unrecovered ECC error"),
 ];
 
+/// An XID that a device reported.
+pub(crate) fn incident(device: String, number: u64) -> Incident {
+    let (blame, meaning) = meaning(number);
+    let meaning = meaning.map(|text| format!(": {text}")).unwrap_or_default();
+    Incident {
+        device,
+        event: event::GPU_HARDWARE_XID,
+        severity: match blame {
+            Blame::Program => Severity::Warn,
+            Blame::Device => Severity::Error,
+        },
+        text: format!("reports XID {number}{meaning}"),
+        which: (attribute::GPU_XID, number.to_string()),
+        error: Some("xid"),
+    }
+}
+
 /// Whose fault it is likely to be, and what it means where that is known.
-pub(crate) fn meaning(number: u64) -> (Blame, Option<&'static str>) {
+fn meaning(number: u64) -> (Blame, Option<&'static str>) {
     match KNOWN.iter().find(|(known, ..)| *known == number) {
         Some((_, blame, meaning)) => (*blame, Some(meaning)),
         None => (Blame::Device, None),

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
-use nvml::driver::{Driver as _, Fault};
+use hardware::{Driver as _, Fault};
 
 /// What was told at each pass, by the event's name without its beginning, and the body.
 fn story(script: &str, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {

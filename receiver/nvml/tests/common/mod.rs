@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use nvml::driver::{Driver as _, Session};
-use nvml::{Library, Monitor, Pass, Settings};
+use hardware::{Driver as _, Monitor, Pass, Session, Settings};
+use nvml::{Library, VENDOR};
 pub use sdk::testing::*;
 use stubs::NvmlControl;
 
@@ -40,7 +40,7 @@ impl Machine {
 
     /// The same, one output after the other.
     pub fn each_pass(&self, seconds: impl IntoIterator<Item = u64>, take: &mut dyn FnMut(Output)) {
-        let mut monitor = Monitor::new(settings());
+        let mut monitor = Monitor::new(VENDOR, settings());
         let mut seconds = seconds.into_iter();
         let first = seconds.next().unwrap_or(0);
         self.control.set_now(first * SECOND);
@@ -60,8 +60,8 @@ impl Machine {
         let readings = session.read().expect("devices are listed");
         let pass = Pass { at_unix_ns, took: Duration::from_millis(3), readings };
         monitor.pass(&pass, &mut |batch| output.batches.push(batch));
-        while let Some(xid) = session.wait(Duration::ZERO) {
-            monitor.xid(at_unix_ns, &xid, &mut |batch| output.batches.push(batch));
+        while let Some(incident) = session.wait(Duration::ZERO) {
+            monitor.incident(at_unix_ns, &incident, &mut |batch| output.batches.push(batch));
         }
         output
     }

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-use crate::driver::{Fault, Identity, Reading};
-use crate::questions::{Becomes, QUESTIONS, Question, ROWS};
-use crate::throttle::{counted_by, is_active};
+use crate::driver::{Fault, Identity, Incident, Reading};
+use crate::questions::{QUESTIONS, Question};
+use crate::throttle::Reasons;
 
-/// XIDs of one device that are counted apart. Further numbers are counted together.
-const XIDS_MAX: usize = 16;
-/// Under this name.
-const OTHER_XID: &str = "other";
+/// Kinds of what one device reported that are counted apart. Further kinds are counted together.
+const KINDS_MAX: usize = 16;
+/// Under this value.
+const OTHER: &str = "other";
 /// What is held to be so between two passes is so for at most this long: passes that did not happen saw nothing.
 const HELD_NS_MAX: u64 = 60_000_000_000;
 
@@ -35,12 +35,15 @@ pub(crate) enum Told {
     Answered(Question),
     Errors { kind: &'static str, count: u64 },
     Gone,
+    Incident(Incident),
     Lost(&'static str),
     Recovered,
     Seen { unsupported: Vec<&'static str> },
     Unanswered(Question, &'static str),
-    Xid(u64),
 }
+
+/// A kind of error that a device reports: its `error.type`, and the attribute by which it differs.
+pub(crate) type Kind = (&'static str, &'static str, String);
 
 /// A device.
 #[derive(Clone, Debug)]
@@ -51,11 +54,11 @@ pub(crate) struct Known {
     /// When it last answered or did not.
     pub(crate) at: u64,
     pub(crate) sums: [Option<Sum>; QUESTIONS],
-    /// Counts by number.
-    pub(crate) xids: BTreeMap<String, u64>,
+    /// Errors that it reported.
+    pub(crate) reported: BTreeMap<Kind, u64>,
     /// Time by reason, as far as it was seen.
     pub(crate) held_ns: [u64; Reason::ALL.len()],
-    mask: Option<u64>,
+    reasons: Reasons,
     is_seen: bool,
     is_lost: bool,
     pub(crate) is_gone: bool,
@@ -71,9 +74,9 @@ impl Known {
             since: at,
             at,
             sums: [None; QUESTIONS],
-            xids: BTreeMap::new(),
+            reported: BTreeMap::new(),
             held_ns: [0; Reason::ALL.len()],
-            mask: None,
+            reasons: Reasons::default(),
             is_seen: false,
             is_lost: false,
             is_gone: false,
@@ -97,24 +100,27 @@ impl Known {
 
     /// It is not listed any more.
     pub(crate) fn leave(&mut self) -> Option<Told> {
-        self.mask = None;
+        self.reasons = Reasons::default();
         (!std::mem::replace(&mut self.is_gone, true)).then_some(Told::Gone)
     }
 
-    /// It reported an error.
-    pub(crate) fn report(&mut self, xid: u64) -> Told {
-        let number = xid.to_string();
-        let is_room = self.xids.len() < XIDS_MAX || self.xids.contains_key(&number);
-        let number = if is_room { number } else { OTHER_XID.to_owned() };
-        *self.xids.entry(number).or_default() += 1;
-        Told::Xid(xid)
+    /// It reported something.
+    pub(crate) fn report(&mut self, incident: &Incident) -> Told {
+        if let Some(error) = incident.error {
+            let (key, value) = incident.which.clone();
+            let kind = (error, key, value);
+            let is_room = self.reported.len() < KINDS_MAX || self.reported.contains_key(&kind);
+            let kind = if is_room { kind } else { (error, key, OTHER.to_owned()) };
+            *self.reported.entry(kind).or_default() += 1;
+        }
+        Told::Incident(incident.clone())
     }
 
     fn appear(&mut self, reading: &Reading, told: &mut Vec<Told>) {
         let was_away = std::mem::take(&mut self.is_gone) || self.is_lost;
         match reading.lost() {
             Some(why) => {
-                self.mask = None;
+                self.reasons = Reasons::default();
                 if !std::mem::replace(&mut self.is_lost, true) {
                     told.push(Told::Lost(why));
                 }
@@ -132,11 +138,10 @@ impl Known {
     }
 
     fn add_up(&mut self, reading: &Reading, at: u64, told: &mut Vec<Told>) {
-        for row in &ROWS {
-            let is_sum = matches!(row.becomes, Becomes::Count(_) | Becomes::Amount(..));
-            let is_sum = is_sum || Reason::ALL.into_iter().any(|r| counted_by(r) == Some(row.question));
-            let (true, Ok(value)) = (is_sum, reading.answer(row.question)) else { continue };
-            let grown = self.grow(row.question, value, at);
+        for question in Question::ALL {
+            let row = question.row();
+            let (true, Ok(value)) = (row.becomes.is_sum(), reading.answer(question)) else { continue };
+            let grown = self.grow(question, value, at);
             let kind = row.attribute.filter(|(key, _)| *key == semconv::attribute::ERROR_TYPE);
             if let (Some((_, kind)), 1..) = (kind, grown) {
                 told.push(Told::Errors { kind, count: grown });
@@ -159,13 +164,12 @@ impl Known {
     /// What was so at the last pass was so until this one.
     fn hold(&mut self, reading: &Reading, at: u64) {
         let passed = at.saturating_sub(self.at).min(HELD_NS_MAX);
-        let mask = self.mask.unwrap_or(0);
         for (held, reason) in self.held_ns.iter_mut().zip(Reason::ALL) {
-            if is_active(reason, mask) {
+            if self.reasons.has(reason) {
                 *held += passed;
             }
         }
-        self.mask = reading.answer(Question::Throttle).ok();
+        self.reasons = reading.reasons().unwrap_or_default();
     }
 
     fn judge(&mut self, reading: &Reading, told: &mut Vec<Told>) {
@@ -178,6 +182,7 @@ impl Known {
                     }
                     continue;
                 }
+                Err(Fault::Unasked) => continue,
                 Err(Fault::Unsupported) if !self.answered.contains(&question) => continue,
                 Err(fault) => fault.name(),
             };

@@ -1,10 +1,9 @@
-//! The receiver's section of the configuration.
+//! The section of the configuration, which the receivers of all vendors share.
 
 use component::config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 
 use crate::monitor::Settings;
-use crate::session::Library;
 
 /// Passes that follow each other faster than this cost more than they tell.
 const INTERVAL_MIN_MS: u128 = 100;
@@ -15,8 +14,8 @@ const INTERVAL_MIN_MS: u128 = 100;
 pub struct Config {
     /// How often devices are asked.
     pub collection_interval: GoDuration,
-    /// The driver's library: a name that the loader finds, or a path.
-    pub library: String,
+    /// The driver's library: a name that the loader finds, or a path. None is the vendor's own.
+    pub library: Option<String>,
     /// Processes that have series at a time; those that use most device memory come first.
     pub processes_max: usize,
 }
@@ -25,7 +24,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             collection_interval: GoDuration::from_secs(10),
-            library: Library::default().path.to_string_lossy().into_owned(),
+            library: None,
             processes_max: Settings::default().processes_max,
         }
     }
@@ -42,7 +41,7 @@ impl Config {
             "collection_interval",
             format!("{:?} is too short: expected at least {INTERVAL_MIN_MS}ms", *interval),
         );
-        let is_named = !config.library.is_empty();
+        let is_named = config.library.as_ref().is_none_or(|library| !library.is_empty());
         problems.require(is_named, "library", "\"\": expected the name or path of a library");
         problems.finish()?;
         Ok(config)
@@ -51,11 +50,6 @@ impl Config {
     /// How telemetry is made.
     pub(crate) fn settings(&self) -> Settings {
         Settings { processes_max: self.processes_max, ..Settings::default() }
-    }
-
-    /// Whom it asks.
-    pub(crate) fn driver(&self) -> Library {
-        Library { path: self.library.clone().into() }
     }
 }
 
@@ -67,14 +61,13 @@ mod tests {
 
     fn read(json: &str) -> Result<Config, String> {
         let node: Node = serde_json::from_str(json).unwrap();
-        Config::read(Section::new("receivers::nvml", &node)).map_err(|e| e.to_string())
+        Config::read(Section::new("receivers::gpus", &node)).map_err(|e| e.to_string())
     }
 
     #[test]
     fn nothing_written_is_the_default() {
         assert_eq!(read("null"), Ok(Config::default()));
         assert_eq!(read("{}"), Ok(Config::default()));
-        assert_eq!(Config::default().library, "libnvidia-ml.so.1");
     }
 
     #[test]
@@ -82,7 +75,7 @@ mod tests {
         let config =
             read(r#"{"collection_interval": "2s", "library": "/x.so", "processes_max": 0}"#).unwrap();
         assert_eq!(config.collection_interval, GoDuration::from_secs(2));
-        assert_eq!((config.driver().path, config.settings().processes_max), ("/x.so".into(), 0));
+        assert_eq!((config.library.as_deref(), config.settings().processes_max), (Some("/x.so"), 0));
     }
 
     #[test]

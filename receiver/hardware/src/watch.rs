@@ -11,7 +11,7 @@ use component::Host;
 use component::status::Status;
 use sdk::Outlet;
 
-use crate::driver::{Driver, Fault, Session};
+use crate::driver::{Driver, Fault, Session, Vendor};
 use crate::monitor::{Monitor, Pass};
 
 /// The longest wait in which a stop is not seen.
@@ -50,6 +50,7 @@ impl Pulse {
 
 /// The thread's own.
 pub(crate) struct Watch {
+    pub(crate) vendor: Vendor,
     pub(crate) interval: Duration,
     pub(crate) monitor: Monitor,
     pub(crate) outlet: Outlet,
@@ -104,10 +105,10 @@ impl Watch {
             }
             let Watch { monitor, outlet, pulse, .. } = self;
             pulse.ask();
-            let xid = session.wait(left.min(WAIT));
+            let incident = session.wait(left.min(WAIT));
             pulse.answered();
-            if let Some(xid) = xid {
-                monitor.xid(now(), &xid, &mut |batch| outlet.push(batch));
+            if let Some(incident) = incident {
+                monitor.incident(now(), &incident, &mut |batch| outlet.push(batch));
             }
             outlet.flush();
         }
@@ -123,14 +124,15 @@ impl Watch {
 
     fn find(&mut self) {
         if self.absent.take().is_some() {
-            tracing::info!("the GPU driver answers");
+            tracing::info!(vendor = self.vendor.name, "the GPU driver answers");
         }
         self.host.report(Status::Ok);
     }
 
     fn miss(&mut self, fault: Fault) {
         if self.absent.replace(fault) != Some(fault) {
-            tracing::warn!(reason = fault.name(), "no GPU driver: it is looked for again every interval");
+            let (vendor, reason) = (self.vendor.name, fault.name());
+            tracing::warn!(vendor, reason, "no GPU driver: it is looked for again every interval");
         }
         self.host.report(Status::RecoverableError(format!("no GPU driver: {}", fault.name())));
     }

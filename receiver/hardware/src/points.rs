@@ -13,16 +13,16 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use sdk::{Instruments, tidy_each};
 use semconv::attribute;
 
-use crate::driver::Identity;
+use crate::driver::{Identity, Vendor};
 
-/// Values of `error.type` on one device: those of [`crate::questions`], and XIDs by their numbers.
+/// Values of `error.type` on one device: those of [`crate::questions`], and what it reports.
 const ERRORS_EXPECTED: usize = 32;
-const VENDOR: &str = "NVIDIA";
 /// The value of `hw.type`.
 const TYPE: &str = "gpu";
 
 /// The points of one pass over so many devices.
 pub(crate) struct Points {
+    vendor: Vendor,
     instruments: Instruments,
     amounts: BTreeMap<&'static str, Counter<f64>>,
     balances: BTreeMap<&'static str, UpDownCounter<i64>>,
@@ -36,7 +36,7 @@ type Series = (String, Vec<(String, String)>);
 
 impl Points {
     /// None yet.
-    pub(crate) fn of(devices: usize, scope: InstrumentationScope) -> Points {
+    pub(crate) fn of(devices: usize, vendor: Vendor, scope: InstrumentationScope) -> Points {
         let expected = move |key: &str| match key {
             attribute::HW_ID => devices.max(1),
             attribute::HW_STATE => 4,
@@ -46,6 +46,7 @@ impl Points {
             _ => 1,
         };
         Points {
+            vendor,
             instruments: Instruments::new(scope, expected),
             amounts: BTreeMap::new(),
             balances: BTreeMap::new(),
@@ -53,6 +54,16 @@ impl Points {
             gauges: BTreeMap::new(),
             starts: BTreeMap::new(),
         }
+    }
+
+    /// See [`attributes`].
+    pub(crate) fn attributes(
+        &self,
+        uses: &[semconv::Use],
+        device: &Identity,
+        others: &[(&'static str, &str)],
+    ) -> Vec<KeyValue> {
+        attributes(self.vendor, uses, device, others)
     }
 
     /// A value now.
@@ -130,19 +141,20 @@ fn pair(attribute: &Encoded) -> (String, String) {
 
 /// What a metric or event says of a device, by the registry's row of it, and what else it says.
 pub(crate) fn attributes(
+    vendor: Vendor,
     uses: &[semconv::Use],
     device: &Identity,
     others: &[(&'static str, &str)],
 ) -> Vec<KeyValue> {
     let of = |key: &'static str| {
         let other = others.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
-        let value = other.unwrap_or_else(|| known(device, key));
+        let value = other.unwrap_or_else(|| known(vendor, device, key));
         (!value.is_empty()).then(|| KeyValue::new(key, value.to_owned()))
     };
     uses.iter().filter_map(|used| of(used.key)).collect()
 }
 
-fn known<'a>(device: &'a Identity, key: &str) -> &'a str {
+fn known<'a>(vendor: Vendor, device: &'a Identity, key: &str) -> &'a str {
     match key {
         attribute::GPU_PCI_ADDRESS => &device.pci,
         attribute::HW_DRIVER_VERSION => &device.driver,
@@ -153,7 +165,7 @@ fn known<'a>(device: &'a Identity, key: &str) -> &'a str {
         attribute::HW_PARENT => &device.parent,
         attribute::HW_SERIAL_NUMBER => &device.serial,
         attribute::HW_TYPE => TYPE,
-        attribute::HW_VENDOR => VENDOR,
+        attribute::HW_VENDOR => vendor.name,
         _ => "",
     }
 }

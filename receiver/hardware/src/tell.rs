@@ -5,10 +5,9 @@ use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use sdk::{Records, instant};
 use semconv::{attribute, event};
 
-use crate::driver::Identity;
+use crate::driver::{Identity, Incident, Vendor};
 use crate::known::Told;
 use crate::points::attributes;
-use crate::xid::{Blame, meaning};
 
 /// What a record says.
 struct Said {
@@ -20,12 +19,12 @@ struct Said {
 }
 
 /// Emits the record.
-pub(crate) fn tell(device: &Identity, told: &Told, at: u64, records: &Records) {
+pub(crate) fn tell(vendor: Vendor, device: &Identity, told: &Told, at: u64, records: &Records) {
     let Said { event, severity, body, others, more } = said(device, told);
     let row = semconv::EVENTS.iter().find(|row| row.name == event);
     let others: Vec<(&'static str, &str)> =
         others.iter().map(|(key, value)| (*key, value.as_str())).collect();
-    let known = attributes(row.map_or(&[], |row| row.attributes), device, &others);
+    let known = attributes(vendor, row.map_or(&[], |row| row.attributes), device, &others);
     records.log(instant(at), None, |log| {
         log.set_event_name(event);
         log.set_severity_number(severity);
@@ -60,6 +59,10 @@ fn said(device: &Identity, told: &Told) -> Said {
             Severity::Warn,
             format!("{name} is no longer listed by its driver"),
         ),
+        Told::Incident(Incident { event, severity, text, which: (key, value), .. }) => {
+            let others = vec![(*key, value.clone())];
+            Said { others, ..plain(*event, *severity, format!("{name} {text}")) }
+        }
         Told::Lost(why) => {
             let others = vec![(attribute::ERROR_TYPE, (*why).to_owned())];
             let body = format!("{name} does not answer any more: {why}");
@@ -80,19 +83,6 @@ fn said(device: &Identity, told: &Told) -> Said {
                 (attribute::GPU_HARDWARE_QUESTION, question.name().to_owned()),
             ];
             Said { others, ..plain(event::GPU_HARDWARE_UNANSWERED, Severity::Warn, body) }
-        }
-        Told::Xid(number) => {
-            let (blame, meaning) = meaning(*number);
-            let meaning = meaning.map(|text| format!(": {text}")).unwrap_or_default();
-            let severity = match blame {
-                Blame::Program => Severity::Warn,
-                Blame::Device => Severity::Error,
-            };
-            let others = vec![(attribute::GPU_XID, number.to_string())];
-            Said {
-                others,
-                ..plain(event::GPU_HARDWARE_XID, severity, format!("{name} reports XID {number}{meaning}"))
-            }
         }
     }
 }

@@ -1,19 +1,15 @@
-//! The `nvml` component: the thread that asks, the task that hands on, and an eye on a driver that hangs.
+//! The component: the thread that asks, the task that hands on, and an eye on a driver that hangs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, Section};
 use component::status::Status;
-use component::{
-    BoxFuture, BuildContext, Consumer, Host, Receiver, ReceiverFactory, Running, Signal, Stability,
-    StartResult,
-};
+use component::{BoxFuture, Consumer, Host, Receiver, Running, Signal, StartResult};
 use sdk::Pace;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::driver::Driver;
+use crate::driver::{Driver, Vendor};
 use crate::monitor::{Monitor, Settings};
 use crate::watch::{Pulse, Watch};
 
@@ -26,36 +22,20 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a stop waits for a driver that hangs.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// The row of the receivers' table.
-pub const FACTORY: ReceiverFactory = ReceiverFactory {
-    kind: "nvml",
-    aliases: &[],
-    signals: &[Signal::Logs, Signal::Metrics],
-    stability: Stability::Alpha,
-    about: "Asks the driver of NVIDIA GPUs for their load, memory, heat, power, clocks, throttling and errors.",
-    example: "\
-collection_interval: 10s
-",
-    build,
-};
-
-fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
-    let config = Config::read(section)?;
-    Ok(receiver(config.settings(), *config.collection_interval, Box::new(config.driver())))
+/// A receiver that asks a vendor's driver as often as the configuration says.
+pub fn receiver(vendor: Vendor, config: &Config, driver: Box<dyn Driver>) -> Box<dyn Receiver> {
+    let (settings, interval) = (config.settings(), *config.collection_interval);
+    Box::new(HardwareReceiver { vendor, settings, interval, driver })
 }
 
-/// A receiver that asks a driver of one's own.
-pub fn receiver(settings: Settings, interval: Duration, driver: Box<dyn Driver>) -> Box<dyn Receiver> {
-    Box::new(NvmlReceiver { settings, interval, driver })
-}
-
-struct NvmlReceiver {
+struct HardwareReceiver {
+    vendor: Vendor,
     settings: Settings,
     interval: Duration,
     driver: Box<dyn Driver>,
 }
 
-impl Receiver for NvmlReceiver {
+impl Receiver for HardwareReceiver {
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
@@ -64,27 +44,28 @@ impl Receiver for NvmlReceiver {
     ) -> BoxFuture<'static, StartResult<Running>> {
         let host = host.clone();
         Box::pin(async move {
-            let NvmlReceiver { mut settings, interval, driver } = *self;
+            let HardwareReceiver { vendor, mut settings, interval, driver } = *self;
             settings.host.extend(sdk::host());
             let (outlet, delivery) = sdk::channel(Pace::Live, next);
             let pulse = Arc::new(Pulse::new());
             let watch = Watch {
+                vendor,
                 interval,
-                monitor: Monitor::new(settings),
+                monitor: Monitor::new(vendor, settings),
                 outlet,
                 pulse: Arc::clone(&pulse),
                 host: host.clone(),
                 absent: None,
             };
-            let thread = std::thread::Builder::new().name("nvml".to_owned());
+            let thread = std::thread::Builder::new().name(vendor.receiver.to_owned());
             let thread = thread.spawn(move || watch.run(driver))?;
             let delivered = delivery.run(thread.thread().clone(), stop.clone());
             let slow = SLOW.max(interval.saturating_mul(SLOW_INTERVALS));
             let running: Running = Box::pin(async move {
                 tokio::select! {
                     () = delivered => {}
-                    () = give_up(&pulse, slow, &host, stop) => {
-                        tracing::warn!("the GPU driver still does not answer: it is not waited for");
+                    () = give_up(vendor, &pulse, slow, &host, stop) => {
+                        tracing::warn!(vendor = vendor.name, "the GPU driver still does not answer: it is not waited for");
                     }
                 }
             });
@@ -95,17 +76,21 @@ impl Receiver for NvmlReceiver {
 
 /// Tells of a driver that hangs, once, and when it answers again. Ends a while after the stop: a call into a driver
 /// cannot be taken back.
-async fn give_up(pulse: &Pulse, slow: Duration, host: &Host, stop: CancellationToken) {
+async fn give_up(vendor: Vendor, pulse: &Pulse, slow: Duration, host: &Host, stop: CancellationToken) {
     let mut is_slow = false;
     while tokio::time::timeout(LOOK, stop.cancelled()).await.is_err() {
         let silent = pulse.silent_for();
         if is_slow != (silent > slow) {
             is_slow = !is_slow;
             if is_slow {
-                tracing::warn!(seconds = silent.as_secs(), "the GPU driver does not answer");
+                tracing::warn!(
+                    vendor = vendor.name,
+                    seconds = silent.as_secs(),
+                    "the GPU driver does not answer"
+                );
                 host.report(Status::RecoverableError("the GPU driver does not answer".to_owned()));
             } else {
-                tracing::info!("the GPU driver answers again");
+                tracing::info!(vendor = vendor.name, "the GPU driver answers again");
             }
         }
     }

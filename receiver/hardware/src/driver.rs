@@ -2,15 +2,32 @@
 //!
 //! The one idea: every question has an answer at every pass, and "not supported", "lost" and "failed" are answers too.
 //! So nothing that a driver does, or leaves undone, stops a pass. What the answers mean is for [`crate::Monitor`] to
-//! say; who asks is behind [`Driver`] and [`Session`], of which the real one stands in [`crate::session`].
+//! say; who asks is behind [`Driver`] and [`Session`], which every vendor's package has of its own.
 
 use std::time::Duration;
 
+use opentelemetry::logs::Severity;
+
 use crate::questions::{QUESTIONS, Question};
+use crate::throttle::Reasons;
+
+/// Whose GPUs a driver is of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Vendor {
+    /// The value of `hw.vendor`.
+    pub name: &'static str,
+    /// The receiver's kind, by which its thread and what it tells are known.
+    pub receiver: &'static str,
+    /// The name of the scope of everything that the receiver emits.
+    pub scope: &'static str,
+}
 
 /// Why a question has no answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
+    /// It was not asked: it is no question to this driver, or not this time.
+    #[error("not asked")]
+    Unasked,
     /// The device, or its driver, does not know the question.
     #[error("not supported")]
     Unsupported,
@@ -26,6 +43,7 @@ impl Fault {
     /// The value of `error.type`.
     pub fn name(self) -> &'static str {
         match self {
+            Fault::Unasked => "not_asked",
             Fault::Unsupported => "not_supported",
             Fault::Lost(name) | Fault::Failed(name) => name,
         }
@@ -35,7 +53,7 @@ impl Fault {
 /// What stays the same of a device for as long as it is there. Empty where it is not known.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Identity {
-    /// `GPU-<uuid>` or `MIG-<uuid>`.
+    /// As its vendor writes it: `GPU-<uuid>` or `MIG-<uuid>` of NVIDIA's.
     pub id: String,
     /// By which it is spoken of on its machine: `GPU 0`.
     pub name: String,
@@ -64,6 +82,15 @@ pub struct Process {
     pub bytes: Option<u64>,
 }
 
+impl Process {
+    /// A process, and what it runs.
+    pub fn named(pid: u32) -> Process {
+        let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Process { pid, executable: name.unwrap_or_default(), bytes: None }
+    }
+}
+
 /// What one device answered at one pass.
 #[derive(Clone, Debug)]
 pub struct Reading {
@@ -78,9 +105,24 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// A device that was asked nothing yet.
+    pub fn blank(identity: Identity) -> Reading {
+        Reading::silent(identity, Fault::Unasked)
+    }
+
     /// A device that answers nothing, for this reason.
     pub fn silent(identity: Identity, why: Fault) -> Reading {
         Reading { identity, answers: [Err(why); QUESTIONS], fans: Vec::new(), processes: Vec::new() }
+    }
+
+    /// Keeps the answer to a question.
+    pub fn set(&mut self, question: Question, answer: Result<u64, Fault>) {
+        self.answers[question as usize] = answer;
+    }
+
+    /// What holds its clocks down, where it says that.
+    pub fn reasons(&self) -> Option<Reasons> {
+        self.answer(Question::Throttle).ok().map(Reasons::from_answer)
     }
 
     /// The answer to one question.
@@ -97,13 +139,21 @@ impl Reading {
     }
 }
 
-/// An error that a device reported by itself.
+/// Something that a device reported by itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Xid {
-    /// Whose.
+pub struct Incident {
+    /// The id of the device.
     pub device: String,
-    /// Its number.
-    pub number: u64,
+    /// The event of the registry that it is.
+    pub event: &'static str,
+    /// How grave it is.
+    pub severity: Severity,
+    /// What it says, behind the device's name.
+    pub text: String,
+    /// By what it differs from others of its event: an attribute and its value.
+    pub which: (&'static str, String),
+    /// The `error.type` that it is counted as; none where it is no error.
+    pub error: Option<&'static str>,
 }
 
 /// A driver that may be there.
@@ -118,9 +168,9 @@ pub trait Session {
     fn read(&mut self) -> Result<Vec<Reading>, Fault>;
 
     /// Asks every device, in the order of their numbers, what holds its clocks down, and, where `with_processes`, who
-    /// computes on it; their executables stay unread. Everything else is told to be not supported.
+    /// computes on it; their executables stay unread. Nothing else is asked.
     fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault>;
 
-    /// Waits for an XID, at most for this long.
-    fn wait(&mut self, at_most: Duration) -> Option<Xid>;
+    /// Waits for what a device reports by itself, at most for this long.
+    fn wait(&mut self, at_most: Duration) -> Option<Incident>;
 }

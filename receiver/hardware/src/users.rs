@@ -1,0 +1,46 @@
+//! Who uses the devices of a pass: each process once, those that use most first.
+
+use std::collections::BTreeMap;
+
+use semconv::attribute;
+
+use crate::driver::{Process, Reading};
+use crate::monitor::Pass;
+
+/// A process and what it uses of each device.
+pub(crate) struct User<'a> {
+    pub(crate) process: &'a Process,
+    /// Ids, and bytes of each.
+    pub(crate) devices: Vec<(&'a str, u64)>,
+}
+
+/// Those that use most come first. A process on a part of a device is not on the whole of it as well.
+pub(crate) fn users(pass: &Pass) -> Vec<User<'_>> {
+    let is_in_part = |whole: &Reading, pid: u32| {
+        let mut parts = pass.readings.iter().filter(|part| part.identity.parent == whole.identity.id);
+        parts.any(|part| part.processes.iter().any(|process| process.pid == pid))
+    };
+    let mut users: BTreeMap<u32, User<'_>> = BTreeMap::new();
+    for reading in &pass.readings {
+        for process in reading.processes.iter().filter(|process| !is_in_part(reading, process.pid)) {
+            let Some(bytes) = process.bytes else { continue };
+            let user = users.entry(process.pid).or_insert(User { process, devices: Vec::new() });
+            user.devices.push((&reading.identity.id, bytes));
+        }
+    }
+    let mut users: Vec<User<'_>> = users.into_values().collect();
+    users.sort_by_key(|user| std::cmp::Reverse(user.devices.iter().map(|(_, bytes)| *bytes).sum::<u64>()));
+    users
+}
+
+/// The resource of a process: pids are no attributes of points.
+pub(crate) fn resource(process: &Process, host: &[(String, String)]) -> opentelemetry_sdk::Resource {
+    let mut all = sdk::common(host);
+    all.insert(attribute::PROCESS_PID.to_owned(), i64::from(process.pid).into());
+    if !process.executable.is_empty() {
+        for key in [attribute::PROCESS_EXECUTABLE_NAME, attribute::SERVICE_NAME] {
+            all.insert(key.to_owned(), process.executable.clone().into());
+        }
+    }
+    sdk::built(all)
+}
