@@ -157,10 +157,10 @@ impl Pump {
                 // Where the source cannot, its outliers have no calls.
                 let _ = source.set_detail(process, detail);
             }
-            outlet.flush();
             if let Some(keeper) = keeper {
                 keeper.look(analyzer, &mut |batch| outlet.push(batch));
             }
+            outlet.flush();
             if !is_more {
                 return;
             }

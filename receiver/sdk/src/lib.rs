@@ -10,6 +10,7 @@ mod batch;
 mod delivery;
 mod ids;
 mod instruments;
+mod join;
 mod limit;
 mod records;
 mod resource;
