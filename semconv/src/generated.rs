@@ -194,6 +194,8 @@ pub mod attribute {
     pub const NCCL_DISPUTE: &str = "nccl.dispute";
     /// Why a rank is gone.
     pub const NCCL_END: &str = "nccl.end";
+    /// The signal that killed the rank's process.
+    pub const NCCL_END_SIGNAL: &str = "nccl.end.signal";
     /// The called function of NCCL, by its exported name.
     pub const NCCL_FUNCTION: &str = "nccl.function";
     /// For how long the first rank has waited, in seconds.
@@ -258,6 +260,8 @@ pub mod attribute {
     pub const PROCESS_EXECUTABLE_NAME: &str = upstream::PROCESS_EXECUTABLE_NAME;
     /// `process.executable.path`, as OpenTelemetry defines it.
     pub const PROCESS_EXECUTABLE_PATH: &str = upstream::PROCESS_EXECUTABLE_PATH;
+    /// `process.exit.code`, as OpenTelemetry defines it.
+    pub const PROCESS_EXIT_CODE: &str = upstream::PROCESS_EXIT_CODE;
     /// `process.pid`, as OpenTelemetry defines it.
     pub const PROCESS_PID: &str = upstream::PROCESS_PID;
     /// `service.instance.id`, as OpenTelemetry defines it.
@@ -1667,6 +1671,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "nccl.datatype", values: &["bfloat16", "float16", "float32", "float64", "float8e4m3", "float8e5m2", "int32", "int64", "int8", "uint32", "uint64", "uint8", "unknown"], is_upstream: false },
     Attribute { key: "nccl.dispute", values: &["nranks", "rank", "same_rank"], is_upstream: false },
     Attribute { key: "nccl.end", values: &["aborted", "exited", "killed"], is_upstream: false },
+    Attribute { key: "nccl.end.signal", values: &[], is_upstream: false },
     Attribute { key: "nccl.function", values: &[], is_upstream: false },
     Attribute { key: "nccl.hang.duration", values: &[], is_upstream: false },
     Attribute { key: "nccl.hang.kind", values: &["missing", "peer", "stuck"], is_upstream: false },
@@ -1699,6 +1704,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "os.type", values: &[], is_upstream: true },
     Attribute { key: "process.executable.name", values: &[], is_upstream: true },
     Attribute { key: "process.executable.path", values: &[], is_upstream: true },
+    Attribute { key: "process.exit.code", values: &[], is_upstream: true },
     Attribute { key: "process.pid", values: &[], is_upstream: true },
     Attribute { key: "service.instance.id", values: &[], is_upstream: true },
     Attribute { key: "service.name", values: &[], is_upstream: true },
@@ -2853,6 +2859,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_END, level: Level::Required },
+        Use { key: attribute::NCCL_END_SIGNAL, level: Level::Conditional },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OUTSTANDING, level: Level::Required },
         Use { key: attribute::NCCL_OUTSTANDING_COUNT, level: Level::Required },
@@ -2860,6 +2867,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_RECENT, level: Level::Required },
         Use { key: attribute::NCCL_STEPS, level: Level::Required },
+        Use { key: attribute::PROCESS_EXIT_CODE, level: Level::Recommended },
     ] },
     Event { name: "nccl.straggler", attributes: &[
         Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },

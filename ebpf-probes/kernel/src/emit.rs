@@ -118,13 +118,14 @@ pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bo
 
 /// The beginning, exec or end of a process. A full ring drops it: user space also looks for itself, now and then.
 #[inline(always)]
-pub fn process(kind: Kind, task: &Task, start_ns: u64) {
+pub fn process(kind: Kind, task: &Task, start_ns: u64, status: u64) {
     let Some(mut entry) = RING.reserve::<ProcessRecord>(0) else { return };
     // SAFETY: as in `step`.
     let out = unsafe { &mut *entry.as_mut_ptr() };
     let now = now_ns();
     fill_header(&mut out.header, kind, 0, task, start_ns, now, now);
     out.comm = bpf_get_current_comm().unwrap_or([0; 16]);
+    out.status = status;
     entry.submit(QUIET);
     count_record();
 }

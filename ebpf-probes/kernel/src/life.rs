@@ -3,19 +3,19 @@
 use table::atomic::Relaxed;
 
 use table::counters::Drop;
-use table::record::{FRAMES, Kind};
+use table::record::{FRAMES, Kind, NOT_SEEN};
 
 use crate::emit;
 use crate::maps::{self, CALLERS, THREADS};
 use crate::process;
-use crate::task::{Task, is_last_thread, process_start_ns};
+use crate::task::{Task, exit_status, is_last_thread, process_start_ns};
 
 /// A process runs another program: everybody may want to know, since the program may bring a library.
 #[inline(always)]
 pub fn exec() {
     let task = Task::current();
     forget_thread(&task);
-    emit::process(Kind::ProcessExec, &task, process_start_ns());
+    emit::process(Kind::ProcessExec, &task, process_start_ns(), NOT_SEEN);
 }
 
 /// A thread ends; with the last one, its process. User space reads the process's last figures, then deletes them.
@@ -25,7 +25,7 @@ pub fn exit() {
     forget_thread(&task);
     let Some(known) = process::find(&task) else { return };
     if is_last_thread() {
-        emit::process(Kind::ProcessExit, &task, known.start_ns.load(Relaxed));
+        emit::process(Kind::ProcessExit, &task, known.start_ns.load(Relaxed), exit_status());
     }
 }
 

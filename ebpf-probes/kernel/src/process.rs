@@ -7,7 +7,7 @@ use table::Cookie;
 use table::counters::{Counters, Drop};
 use table::detail::Detail;
 use table::hot::HotProcess;
-use table::record::{ActiveStream, FRAMES, Kind, ProcessFold, ROWS, StreamKey};
+use table::record::{ActiveStream, FRAMES, Kind, NOT_SEEN, ProcessFold, ROWS, StreamKey};
 
 use crate::enter::active_key;
 use crate::maps::{DETAILS, FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
@@ -152,7 +152,7 @@ fn adopt(task: &Task) -> Option<&'static ProcessFold> {
     };
     if inserted.is_ok() {
         process.start_ns.store(process_start_ns(), Relaxed);
-        emit::process(Kind::ProcessSeen, task, process.start_ns.load(Relaxed));
+        emit::process(Kind::ProcessSeen, task, process.start_ns.load(Relaxed), NOT_SEEN);
     }
     Some(process)
 }

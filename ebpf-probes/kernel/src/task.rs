@@ -78,6 +78,15 @@ pub fn process_start_ns() -> u64 {
     read_kernel(leader, s.start_boottime_at).unwrap_or(0)
 }
 
+/// How the current thread ends, as wait(2) will tell it: of a process's last thread how the process does.
+///
+/// The kernel sets it before it comes to the tracepoint (`do_exit` in kernel/exit.c).
+#[inline(always)]
+pub fn exit_status() -> u64 {
+    let Some(s) = settings() else { return NOT_SEEN };
+    read_kernel::<u32>(current(), s.exit_code_at).map_or(NOT_SEEN, u64::from)
+}
+
 /// True where the current thread is the last of its process to end.
 #[inline(always)]
 pub fn is_last_thread() -> bool {

@@ -177,13 +177,15 @@ pub struct ProcessRecord {
     pub header: Header,
     /// The thread's name, NUL-padded.
     pub comm: [u8; 16],
+    /// Of one that ended: how, as wait(2) gives it; [`NOT_SEEN`] where it is not known.
+    pub status: u64,
 }
 
 const _: () = {
     assert!(size_of::<Header>() == 40);
     assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
     assert!(size_of::<CallRecord>() == 72);
-    assert!(size_of::<ProcessRecord>() == 56);
+    assert!(size_of::<ProcessRecord>() == 64);
     assert!(size_of::<ToldRecord>() == 136);
     assert!(size_of::<LongRecord>() == 136 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
 };

@@ -45,6 +45,8 @@ fn of_a_rank_killed_in_mid_collective_it_is_told_what_it_had_under_way() {
     let told = inbox.until("nccl.rank.ended", |told| !told.is_empty());
     assert_eq!(told.len(), 1);
     check_under_way(&told[0], &job, 2);
+    assert_eq!((told[0].text("nccl.end"), told[0].text("nccl.end.signal")), ("killed", "9"));
+    assert!(told[0].body.contains("was killed by SIGKILL"), "{}", told[0].body);
     job.end();
 }
 

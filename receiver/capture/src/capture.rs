@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use event::{Account, Event, EventSource, Launched, ProcessId};
+use event::{Account, Event, EventSource, ExitStatus, Launched, ProcessId};
 use table::counters::Drop;
 use table::detail::Detail;
 use table::record::{Kind, RANGES, RuntimeCode};
@@ -150,7 +150,7 @@ impl Capture {
         let pids = proc::pids();
         let gone: Vec<u32> = self.processes.pids().filter(|pid| !pids.contains(pid)).collect();
         for pid in gone {
-            self.end(pid, now_ns, into);
+            self.end(pid, now_ns, ExitStatus::Unknown, into);
         }
         for pid in pids {
             if self.trace_all && self.processes.get_mut(pid).is_none() {
@@ -238,7 +238,7 @@ impl Capture {
         let Some(followed) = self.processes.get_mut(process.pid) else { return };
         match followed.traced {
             Some(known) if known == process => return,
-            Some(_) => self.end(process.pid, at_ns, into),
+            Some(_) => self.end(process.pid, at_ns, ExitStatus::Unknown, into),
             None => {}
         }
         self.processes.follow(process.pid, at_ns);
@@ -256,14 +256,14 @@ impl Capture {
     }
 
     /// A process ended: its last figures, then its end, and room for the next of its pid.
-    fn end(&mut self, pid: u32, at_ns: u64, into: &mut Vec<Event>) {
+    fn end(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
         let Some(followed) = self.processes.forget(pid) else { return };
         self.libraries.retain(pid, &[], at_ns);
         self.forget_runtime(pid);
         // Whoever has this pid next was not named.
         let _ = self.kernel.filter.remove(&pid);
         if let Some(process) = followed.traced {
-            self.close(process, at_ns, into);
+            self.close(process, at_ns, status, into);
         }
     }
 
@@ -275,14 +275,14 @@ impl Capture {
         }
         let traced = self.processes.get_mut(pid).and_then(|f| f.traced.take());
         if let Some(process) = traced {
-            self.close(process, at_ns, into);
+            self.close(process, at_ns, ExitStatus::Unknown, into);
         }
         self.processes.follow(pid, now_ns);
         self.look(pid, now_ns, into);
     }
 
     /// The last figures of a traced process, and its end.
-    fn close(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+    fn close(&mut self, process: ProcessId, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
         let pid = process.pid;
         self.put_detail(pid, None);
         self.unfinished(process, at_ns, into);
@@ -291,7 +291,7 @@ impl Capture {
             self.retired.add(share);
         }
         totals::forget_durations(&mut self.kernel, pid);
-        into.push(Event::Exit { process, at_ns });
+        into.push(Event::Exit { process, at_ns, status });
     }
 
     /// Steps that nothing will close any more.
@@ -343,7 +343,7 @@ impl Capture {
             Record::Process(process) => {
                 let (kind, header) = (process.kind, &process.header);
                 match kind {
-                    Kind::ProcessExit => self.end(header.pid, header.entry_ns, into),
+                    Kind::ProcessExit => self.end(header.pid, header.entry_ns, process.status, into),
                     Kind::ProcessExec => self.exec(header.pid, header.entry_ns, now_ns, into),
                     _ if header.pid != std::process::id() => self.know(header.into(), header.entry_ns, into),
                     _ => {}
@@ -387,13 +387,14 @@ impl EventSource for Capture {
         if self.clock.is_due(now_ns) {
             into.push(Event::Clock(clock::offsets()));
         }
+        // Before it is looked who is gone: how, the kernel alone tells.
+        self.drain(now_ns, into);
         if self.list.is_due(now_ns) {
             self.list(now_ns, into);
         }
         for pid in self.processes.due(now_ns, LOOKS_PER_READ) {
             self.look(pid, now_ns, into);
         }
-        self.drain(now_ns, into);
         if self.watch_every.is_due(now_ns) {
             self.watch.look(&self.kernel, now_ns, into);
         }

@@ -223,9 +223,13 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         start_boottime_at: start.unwrap_or(0),
         signal_at: offset("task_struct", "signal").unwrap_or(0),
         live_at: offset("signal_struct", "live").unwrap_or(0),
+        exit_code_at: offset("task_struct", "exit_code").unwrap_or(0),
     };
     let s = settings;
-    [s.trace_all, s.detail, s.run_delay_at, s.group_leader_at, s.start_boottime_at, s.signal_at, s.live_at]
+    let offsets =
+        [s.run_delay_at, s.group_leader_at, s.start_boottime_at, s.signal_at, s.live_at, s.exit_code_at];
+    let mut words = [s.trace_all, s.detail].into_iter().chain(offsets);
+    std::array::from_fn(|_| words.next().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use table::record::{
     StepRecord, ToldRecord,
 };
 
-use crate::Told;
+use crate::{ExitStatus, Told};
 
 /// A process began to be seen, ran another program, or ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,6 +20,8 @@ pub struct ProcessChange {
     pub header: Header,
     /// The thread's name, NUL-padded.
     pub comm: [u8; 16],
+    /// How it ended, where it did.
+    pub status: ExitStatus,
 }
 
 /// One record.
@@ -185,7 +187,9 @@ fn told_head(f: &mut Fields<'_>) -> (Told, usize, usize) {
 }
 
 fn process(f: &mut Fields<'_>, kind: Kind) -> Record {
-    Record::Process(ProcessChange { kind, header: f.header(), comm: f.take() })
+    let (header, comm, status) = (f.header(), f.take(), u32::try_from(f.u64()));
+    let status = status.map_or(ExitStatus::Unknown, ExitStatus::of_wait);
+    Record::Process(ProcessChange { kind, header, comm, status })
 }
 
 #[cfg(test)]
@@ -216,6 +220,10 @@ mod tests {
         let out = std::mem::offset_of!(ToldRecord, out) as u32 / 4;
         assert_eq!((t.entry, t.exit), (Vec::new(), out.to_ne_bytes().to_vec()));
         assert_eq!(t.ordinal.map(|n| n as u32), Some(out + 2));
+        let mut process = words(size_of::<ProcessRecord>() / 4, 5);
+        process[std::mem::offset_of!(ProcessRecord, status)..].copy_from_slice(&(3u64 << 8).to_ne_bytes());
+        let Ok(Record::Process(p)) = decode(&process) else { panic!("no process") };
+        assert_eq!(p.status, ExitStatus::Exited(3));
     }
 
     #[test]

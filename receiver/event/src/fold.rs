@@ -24,7 +24,7 @@ use self::leave::Frame;
 use self::process::Process;
 use self::state::{Recorded, Stream, Thread};
 use crate::call::Call;
-use crate::{Account, Event, ProcessId};
+use crate::{Account, Event, ExitStatus, ProcessId};
 
 /// How much is remembered. The kernel's maps have the same bounds; beyond them calls are dropped and counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -128,7 +128,7 @@ impl Folder {
         self.threads.retain(|key, _| key.0 != pid);
         self.recording.retain(|key| key.pid != pid);
         self.recorded.forget(pid);
-        out.push(Event::Exit { process: process.id, at_ns });
+        out.push(Event::Exit { process: process.id, at_ns, status: ExitStatus::Unknown });
     }
 
     /// Appends the totals that changed since the last time, what was lost since, and the account.

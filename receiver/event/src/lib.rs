@@ -16,6 +16,7 @@
 
 pub mod call;
 pub mod decode;
+mod exit;
 pub mod fold;
 mod hardware;
 mod input;
@@ -27,6 +28,7 @@ mod told;
 pub mod trace;
 
 pub use call::Call;
+pub use exit::ExitStatus;
 
 pub use hardware::{Clocks, Device, Held, ThrottleReason};
 pub use process::{ProcessId, ProcessInfo};
@@ -51,6 +53,8 @@ pub enum Event {
         process: ProcessId,
         /// When.
         at_ns: u64,
+        /// How.
+        status: ExitStatus,
     },
     /// Work on one stream, and the wait that closed it.
     Step(StepRecord),

@@ -18,7 +18,7 @@ use crate::ClockOffsets;
 /// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"\x89WTAP\r\n\x1a";
 /// The format's version, major and minor.
-pub const VERSION: (u16, u16) = (1, 2);
+pub const VERSION: (u16, u16) = (1, 3);
 /// The longest payload of a frame, bytes.
 pub const FRAME_MAX: u32 = 8 << 20;
 /// The longest text, bytes; longer ones are cut at a character.

@@ -174,7 +174,7 @@ impl Analyzer {
         self.with_collectives(sink, |collectives, teller| collectives.observe(event, teller, look));
         self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
         self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
-        if let Event::Exit { process, at_ns } = event {
+        if let Event::Exit { process, at_ns, .. } = event {
             self.end(*process, *at_ns, sink);
         }
     }

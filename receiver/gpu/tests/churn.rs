@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use common::job::{Rank, UniqueId};
 use common::*;
-use event::{CallRecord, ClockOffsets, Event};
+use event::{CallRecord, ClockOffsets, Event, ExitStatus};
 use gpu::{Analyzer, Settings};
 use table::record::Header;
 
@@ -124,7 +124,11 @@ fn after_twenty_thousand_processes_the_last_ones_points_are_told_and_memory_is_f
         // One in ten lives for a few collections.
         let gone = if n % 10 == 0 { n.checked_sub(200) } else { Some(n) };
         if let Some(gone) = gone.filter(|gone| *gone < MANY - 1) {
-            node.give(&Event::Exit { process: Rank::new(1_000 + gone, 0).process, at_ns: at_ns + 50 * MS });
+            node.give(&Event::Exit {
+                process: Rank::new(1_000 + gone, 0).process,
+                at_ns: at_ns + 50 * MS,
+                status: ExitStatus::Unknown,
+            });
         }
         if n % 1_000 == 0 {
             node.counts.clear();
@@ -203,7 +207,7 @@ fn a_process_that_ends_between_collections_tells_what_of_it_was_beyond_a_bound()
         node.give(&rank.init(2 * SECOND + n * MS, US, 1, &[n as u8; 128]));
         node.give(&rank.all_reduce(2 * SECOND + n * MS + 10 * US, US));
     }
-    node.give(&Event::Exit { process: rank.process, at_ns: 3 * SECOND });
+    node.give(&Event::Exit { process: rank.process, at_ns: 3 * SECOND, status: ExitStatus::Unknown });
     node.give(&Event::Tick { at_ns: 60 * SECOND });
     assert!(node.overflowing > 0.0, "nothing says that series stood for others");
 }

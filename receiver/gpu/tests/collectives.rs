@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::job::{Job, Rank, told, told_of};
 use common::*;
-use event::Event;
+use event::{Event, ExitStatus};
 use gpu::Settings;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
@@ -189,6 +189,18 @@ fn a_rank_that_does_not_come_is_told_with_what_everybody_has_under_way() {
 }
 
 #[test]
+fn a_hang_says_how_the_one_that_is_missing_ended() {
+    let (mut job, came_ns) = hung(60 * SECOND);
+    job.events.pop();
+    let (process, status) = (job.ranks[3].process, ExitStatus::Killed(11));
+    job.events.push(Event::Exit { process, at_ns: came_ns - MS, status });
+    let output = analysed(&told_of(&job), Settings::default());
+    let [(_, hang)] = &output.logs("nccl.hang")[..] else { panic!("one hang") };
+    let missing = text(&hang.attributes, "nccl.hang.missing");
+    assert!(missing.ends_with("which is gone: killed by SIGSEGV"), "{missing}");
+}
+
+#[test]
 fn the_rank_that_others_wait_for_is_idle_and_nobody_else() {
     let (mut job, _) = hung(25 * SECOND);
     job.events.pop();
@@ -204,16 +216,34 @@ fn a_process_that_ends_leaves_what_it_had_outstanding() {
     let (mut job, came_ns) = hung(25 * SECOND);
     job.events.pop();
     let process = job.ranks[0].process;
-    job.events.push(Event::Exit { process, at_ns: came_ns + SECOND });
+    job.events.push(Event::Exit { process, at_ns: came_ns + SECOND, status: ExitStatus::Unknown });
     let output = analysed(&told_of(&job), Settings::default());
     let [(resource, log)] = &output.logs("nccl.rank.ended")[..] else { panic!("one end") };
     assert_eq!((pid_of(Some(resource)), log.severity_text.as_str()), (Some(1_000), "ERROR"));
     assert_eq!(text(&log.attributes, "nccl.end"), "exited");
     assert_eq!(text(&log.attributes, "nccl.outstanding_count"), "1");
+    // How it ended is said in words, and as numbers.
+    for (status, end, words, key) in [
+        (ExitStatus::Killed(9), "killed", "was killed by SIGKILL with 1 under way", "nccl.end.signal=9"),
+        (ExitStatus::Killed(40), "killed", "was killed by signal 40 with 1", "nccl.end.signal=40"),
+        (ExitStatus::Exited(1), "exited", "exited 1 with 1 under way", "process.exit.code=1"),
+    ] {
+        job.events.pop();
+        job.events.push(Event::Exit { process, at_ns: came_ns + SECOND, status });
+        let output = analysed(&told_of(&job), Settings::default());
+        let [(_, log)] = &output.logs("nccl.rank.ended")[..] else { panic!("one end") };
+        assert_eq!(
+            (text(&log.attributes, "nccl.end"), log.severity_text.as_str()),
+            (end.to_owned(), "ERROR")
+        );
+        let body = show(log.body.as_ref());
+        assert!(body.contains(words), "{body}");
+        assert!(written(&log.attributes).contains(key), "{:?}", log.attributes);
+    }
     // One that had nothing under way is no news.
     let mut job = Job::new(1, 2_000);
     job.rounds(3, ON_TIME);
-    let exit = Event::Exit { process: job.ranks[0].process, at_ns: job.now_ns };
+    let exit = Event::Exit { process: job.ranks[0].process, at_ns: job.now_ns, status: ExitStatus::Unknown };
     job.events.push(exit);
     let output = analysed(&told_of(&job), Settings::default());
     let [(_, log)] = &output.logs("nccl.rank.ended")[..] else { panic!("one end") };

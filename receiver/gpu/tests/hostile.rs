@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use event::{
-    Account, CallRecord, ClockOffsets, Event, Launched, OperationTotal, ProcessId, ProcessInfo, StepRecord,
-    Told, UnderWay,
+    Account, CallRecord, ClockOffsets, Event, ExitStatus, Launched, OperationTotal, ProcessId, ProcessInfo,
+    StepRecord, Told, UnderWay,
 };
 use gpu::Settings;
 use proptest::prelude::*;
@@ -115,7 +115,9 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Launched(Box::new(Launched { process, at_ns, variables: variables.to_vec() }))
         }),
         3 => total(),
-        1 => (process(), number()).prop_map(|(process, at_ns)| Event::Exit { process, at_ns }),
+        1 => (process(), number(), any::<u32>()).prop_map(|(process, at_ns, status)| {
+            Event::Exit { process, at_ns, status: ExitStatus::of_wait(status) }
+        }),
         1 => (process(), number(), ".{0,40}").prop_map(|(process, at_ns, text)| {
             let attributes = vec![(text.clone(), text.clone())];
             let command = vec![text.clone(), text.clone()];

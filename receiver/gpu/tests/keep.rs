@@ -10,7 +10,7 @@ use common::*;
 use component::config::{Node, Section};
 use component::storage::{Namespace, Operation};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Refused, Signal};
-use event::{Event, ProcessId};
+use event::{Event, ExitStatus, ProcessId};
 use gpu::{Analyzer, Batch, Change, Kept, Left, Open, Pace, Settings};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -207,7 +207,11 @@ fn a_rank_that_is_still_there_is_known_again() {
     let (job, left) = hanging(UNIX as i64);
     let (mut analyzer, output) = recalled(&left, &|_| true);
     assert_eq!(output.batches, [], "there is nothing to tell");
-    let exit = Event::Exit { process: job.ranks[3].process, at_ns: job.now_ns + SECOND };
+    let exit = Event::Exit {
+        process: job.ranks[3].process,
+        at_ns: job.now_ns + SECOND,
+        status: ExitStatus::Unknown,
+    };
     let infos = job.ranks.iter().map(|rank| rank.info()).collect();
     let mut batches = Vec::new();
     for event in told(infos, vec![job.ranks[3].all_reduce(job.now_ns, US), exit], job.now_ns) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use common::job::{Job, Rank, told, told_of};
 use common::*;
-use event::{Event, ProcessId};
+use event::{Event, ExitStatus, ProcessId};
 use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::metric;
 use table::counters::Drop;
@@ -229,7 +229,7 @@ fn a_handle_and_a_pid_that_come_back_are_others() {
         first.init(3 * SECOND + 2 * MS, MS, 1, &[4; 128]),
         first.all_reduce(3 * SECOND + 5 * MS, US),
         first.all_reduce(3 * SECOND + 6 * MS, US),
-        Event::Exit { process: first.process, at_ns: 4 * SECOND },
+        Event::Exit { process: first.process, at_ns: 4 * SECOND, status: ExitStatus::Unknown },
     ];
     events.extend([again.init(5 * SECOND, MS, 1, &[5; 128]), again.all_reduce(6 * SECOND, US)]);
     let mut later = again.info();

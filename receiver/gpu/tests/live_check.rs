@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::job::{Job, Rank, told};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
-use event::{Account, Clocks, Device, Event, Held, ThrottleReason};
+use event::{Account, Clocks, Device, Event, ExitStatus, Held, ThrottleReason};
 use gpu::Settings;
 use table::counters::Drop;
 
@@ -106,9 +106,12 @@ fn collectives() -> Vec<Event> {
     let back_ns = hung_ns + 60 * SECOND;
     job.events.push(last.all_reduce(back_ns, US));
     job.events.extend(ranks.iter_mut().map(|r| r.sync(hung_ns, back_ns + MS, back_ns + 2 * MS)));
-    // And one that is gone in the middle of it.
-    job.events.push(last.all_reduce(back_ns + 5 * MS, US));
-    job.events.push(Event::Exit { process: last.process, at_ns: back_ns + 10 * MS });
+    // And two that are gone in the middle of it.
+    let ends = [(last, ExitStatus::Killed(9)), (third, ExitStatus::Exited(1))];
+    for (rank, status) in ends {
+        job.events.push(rank.all_reduce(back_ns + 5 * MS, US));
+        job.events.push(Event::Exit { process: rank.process, at_ns: back_ns + 10 * MS, status });
+    }
     told(job.ranks.iter().map(Rank::info).collect(), job.events, back_ns + SECOND)
 }
 

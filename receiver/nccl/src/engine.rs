@@ -13,7 +13,7 @@ mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use event::ProcessId;
+use event::{ExitStatus, ProcessId};
 
 use self::held::Held;
 use crate::finding::{Ended, Finding};
@@ -108,7 +108,7 @@ impl Engine {
                     process.remember_step(*step, max);
                 }
             }
-            Observation::Exit { process, at_ns, signal } => self.exit(*process, *at_ns, *signal, out),
+            Observation::Exit { process, at_ns, status } => self.exit(*process, *at_ns, *status, out),
             Observation::Lost { count, .. } => self.lost(*count),
             Observation::Tick { .. } => {}
         }
@@ -160,8 +160,8 @@ impl Engine {
         self.forget_process(id);
     }
 
-    fn exit(&mut self, id: ProcessId, at_ns: u64, signal: u32, out: Take<'_>) {
-        let end = if signal == 0 { End::Exited } else { End::Killed(signal) };
+    fn exit(&mut self, id: ProcessId, at_ns: u64, status: ExitStatus, out: Take<'_>) {
+        let end = End::of(status);
         self.give_process(id, out);
         for key in self.registry.of_process(id) {
             self.leave(key, end, at_ns, out);

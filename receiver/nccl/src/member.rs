@@ -1,8 +1,9 @@
 //! One rank of one communicator: a handle of a process, and how far it has come.
 
 use std::collections::VecDeque;
+use std::fmt;
 
-use event::ProcessId;
+use event::{ExitStatus, ProcessId};
 
 use crate::communicator::Communicator;
 use crate::identity::Who;
@@ -16,23 +17,46 @@ pub enum End {
     Destroyed,
     /// `ncclCommAbort`.
     Aborted,
-    /// Its process ended.
-    Exited,
-    /// A signal killed its process.
-    Killed(u32),
+    /// Its process ended, with this code where that was seen.
+    Exited(Option<u8>),
+    /// This signal killed its process.
+    Killed(u8),
     /// Its handle is another communicator's now: how it ended was not seen.
     Replaced,
     /// It made room for others.
     Forgotten,
 }
 
+/// In words: `killed by SIGKILL`, `exited 1`.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Exited(Some(code)) => write!(f, "exited {code}"),
+            End::Killed(signal) => match ExitStatus::signal_name(*signal) {
+                Some(name) => write!(f, "killed by {name}"),
+                None => write!(f, "killed by signal {signal}"),
+            },
+            other => f.write_str(other.name()),
+        }
+    }
+}
+
 impl End {
+    /// The end of the ranks of a process that ended so.
+    pub(crate) const fn of(status: ExitStatus) -> End {
+        match status {
+            ExitStatus::Unknown => End::Exited(None),
+            ExitStatus::Exited(code) => End::Exited(Some(code)),
+            ExitStatus::Killed(signal) => End::Killed(signal),
+        }
+    }
+
     /// The end as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
             End::Destroyed => "destroyed",
             End::Aborted => "aborted",
-            End::Exited => "exited",
+            End::Exited(_) => "exited",
             End::Killed(_) => "killed",
             End::Replaced => "replaced",
             End::Forgotten => "forgotten",
@@ -41,7 +65,7 @@ impl End {
 
     /// True where peers will wait for it in vain if they wait.
     pub(crate) const fn is_loss(self) -> bool {
-        matches!(self, End::Aborted | End::Exited | End::Killed(_))
+        matches!(self, End::Aborted | End::Exited(_) | End::Killed(_))
     }
 }
 

@@ -7,7 +7,7 @@
 //! Times are CLOCK_MONOTONIC ns of one machine. Observations come in the order of their [`Observation::at_ns`],
 //! as far as the source can: small disorder between threads is tolerated, within a thread there is none.
 
-use event::ProcessId;
+use event::{ExitStatus, ProcessId};
 use table::record::StreamKey;
 
 use crate::hash::UniqueId;
@@ -42,8 +42,8 @@ pub enum Observation {
         process: ProcessId,
         /// When.
         at_ns: u64,
-        /// The signal that killed it; 0 for none, or not known.
-        signal: u32,
+        /// How.
+        status: ExitStatus,
     },
     /// Records were lost; whose is not known.
     Lost {

@@ -2,6 +2,7 @@
 
 mod sim;
 
+use event::ExitStatus;
 use nccl::finding::Dispute;
 use nccl::hash::{of_child, of_unique_id};
 use nccl::observe::{Environment, Function, Out};
@@ -300,7 +301,7 @@ fn a_destroy_that_returns_after_its_handle_was_used_again_ends_nothing() {
 fn a_pid_that_comes_back_is_another_process() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 8, 3, unique_id(1)));
-    watch.see(Observation::Exit { process: rank.process, at_ns: 2 * S, signal: 0 });
+    watch.see(Observation::Exit { process: rank.process, at_ns: 2 * S, status: ExitStatus::Unknown });
     let process = event::ProcessId { start_ns: 99, ..rank.process };
     let again = Rank { process, ..rank };
     watch.see(again.all_reduce(3 * S, US));

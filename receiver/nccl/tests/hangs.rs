@@ -2,6 +2,7 @@
 
 mod sim;
 
+use event::ExitStatus;
 use nccl::finding::HangKind;
 use nccl::observe::{Arguments, Function, StepNote, UnderWay};
 use nccl::{End, Finding, Observation, Operation, Settings};
@@ -122,7 +123,7 @@ fn a_rank_whose_process_died_is_named_with_the_signal() {
     let (mut watch, mut job) = start(8, 1);
     let came_ns = job.now_ns;
     let dead = job.ranks[6].process;
-    watch.see(Observation::Exit { process: dead, at_ns: came_ns, signal: 9 });
+    watch.see(Observation::Exit { process: dead, at_ns: came_ns, status: ExitStatus::Killed(9) });
     job.play(&mut watch, |rank| (rank != 6).then_some(0));
     wait(&mut watch, came_ns, 20 * S);
     let hangs = watch.hangs();

@@ -3,7 +3,7 @@
 
 mod sim;
 
-use event::ProcessId;
+use event::{ExitStatus, ProcessId};
 use nccl::observe::{Arguments, Call, Environment, Function, Out, StreamAction, StreamCall, UnderWay};
 use nccl::{Finding, FlightRecord, Observation, Operation, Settings};
 use proptest::collection::vec;
@@ -131,7 +131,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     );
     let rare =
         (process(), instant(), 0u32..4, 0..5).prop_map(|(process, at_ns, number, which)| match which {
-            0 => Observation::Exit { process, at_ns, signal: number },
+            0 => Observation::Exit { process, at_ns, status: ExitStatus::of_wait(number) },
             1 => Observation::Lost { at_ns, count: u64::from(number) },
             2 => Observation::UnderWay(UnderWay { process, tid: 0, entry_ns: at_ns / 2, at_ns }),
             3 => Observation::Library { process, version: number * 10_000 },

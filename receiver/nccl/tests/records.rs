@@ -2,6 +2,7 @@
 
 mod sim;
 
+use event::ExitStatus;
 use event::kept::RecordError;
 use nccl::trace::{Chosen, TraceIds};
 use nccl::{End, Finding, FlightRecord, Observation, Settings, Source, TraceSettings};
@@ -21,7 +22,7 @@ fn job_in_mid_collective(count: usize) -> (Watch, Job) {
 fn a_rank_killed_in_mid_collective_leaves_what_was_outstanding() {
     let (mut watch, job) = job_in_mid_collective(4);
     let process = job.ranks[2].process;
-    watch.see(Observation::Exit { process, at_ns: job.now_ns, signal: 9 });
+    watch.see(Observation::Exit { process, at_ns: job.now_ns, status: ExitStatus::Killed(9) });
     let ended = watch.findings.iter().find_map(|f| match f {
         Finding::Ended(ended) => Some(&**ended),
         _ => None,

@@ -3,6 +3,7 @@
 
 mod sim;
 
+use event::ExitStatus;
 use nccl::observe::{Arguments, Call, Function, StreamAction};
 use nccl::{Observation, Operation, Settings};
 use sim::{Job, MS, Rank, S, US, Watch, unique_id};
@@ -293,7 +294,7 @@ fn a_wait_is_told_though_nobody_says_who_was_waited_for() {
             true => watch.engine.finish(&mut |finding| findings.push(finding)),
             false => {
                 let process = Rank::new(1000).process;
-                watch.see(Observation::Exit { process, at_ns: S + 21 * MS, signal: 0 });
+                watch.see(Observation::Exit { process, at_ns: S + 21 * MS, status: ExitStatus::Unknown });
             }
         }
         assert_eq!(watch.completed().len(), 1, "{second:?}");

@@ -5,7 +5,7 @@ mod traffic;
 
 use std::sync::LazyLock;
 
-use event::Event;
+use event::{Event, ExitStatus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steps::record::FORMAT;
@@ -114,7 +114,7 @@ fn the_next_process_of_a_workload_finds_what_the_last_one_left() {
     let (mut old, mut new) = (Server::new(7), Server::new(8));
     new.addresses = 0x4_0000;
     let (mut engine, _) = kept(&mut old);
-    fed(&mut engine, [Event::Exit { process: old.process, at_ns: old.now_ns }]);
+    fed(&mut engine, [Event::Exit { process: old.process, at_ns: old.now_ns, status: ExitStatus::Unknown }]);
     new.now_ns = old.now_ns;
     fed(&mut engine, [described(&new)]);
     let steps = fed(&mut engine, served(&mut new, 300));

@@ -21,6 +21,8 @@ pub struct Settings {
     pub signal_at: u64,
     /// Offset of `live` in `signal_struct`.
     pub live_at: u64,
+    /// Offset of `exit_code` in `task_struct`.
+    pub exit_code_at: u64,
 }
 
 /// Streams with open work that a process remembers for its next device synchronisation.

@@ -7,6 +7,7 @@
 
 mod account;
 mod detail;
+mod endings;
 mod libraries;
 mod nccl;
 mod nccl_hash;
@@ -24,6 +25,9 @@ mod traces;
 #[test]
 fn player_process() {
     stubs::player::main_by_variable(rig::PLAYER);
+    if let Ok(code) = std::env::var(rig::EXIT) {
+        std::process::exit(code.parse().unwrap());
+    }
 }
 
 /// Not a test either: where a process begins that calls NVIDIA's library.

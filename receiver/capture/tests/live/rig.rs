@@ -14,6 +14,8 @@ use stubs::player::Player;
 
 /// The arguments of a player, one a line, in the environment of the process that is to be one.
 pub const PLAYER: &str = "WARPTAP_TEST_PLAYER";
+/// The code that a player's process exits with, in its environment.
+pub const EXIT: &str = "WARPTAP_TEST_EXIT";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A capture, and all it has said so far.
@@ -72,6 +74,17 @@ impl Rig {
 
     /// The same with the stub libraries below `stubs`.
     pub fn player_with(&mut self, arguments: &[&str], stubs: &Path) -> Player {
+        self.start(self.command(arguments, stubs))
+    }
+
+    /// A player that ends with this code.
+    pub fn player_exiting(&mut self, arguments: &[&str], code: u8) -> Player {
+        let mut command = self.command(arguments, &self.dir.join("stubs"));
+        command.env(EXIT, code.to_string());
+        self.start(command)
+    }
+
+    fn command(&self, arguments: &[&str], stubs: &Path) -> Command {
         let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         all.extend([
             "--wait-go".into(),
@@ -80,7 +93,11 @@ impl Rig {
             "--stubs".into(),
             stubs.into(),
         ]);
-        let player = Player::start(player_command(&all)).unwrap();
+        player_command(&all)
+    }
+
+    fn start(&mut self, command: Command) -> Player {
+        let player = Player::start(command).unwrap();
         self.look(&player);
         player
     }

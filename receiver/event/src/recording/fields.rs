@@ -8,8 +8,8 @@ use table::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
 use crate::{
-    Account, ClockOffsets, Clocks, Device, Held, Launched, OperationTotal, ProcessId, ProcessInfo,
-    ThrottleReason, Told, UnderWay,
+    Account, ClockOffsets, Clocks, Device, ExitStatus, Held, Launched, OperationTotal, ProcessId,
+    ProcessInfo, ThrottleReason, Told, UnderWay,
 };
 
 /// Bytes being written.
@@ -144,6 +144,20 @@ impl Field for Option<u64> {
             return Some(None);
         }
         Some(Some(u64::take(from)?).filter(|n| *n != u64::MAX))
+    }
+}
+
+/// As wait(2) has it. Only as the last field: a writer of an earlier version ended before it.
+impl Field for ExitStatus {
+    fn put(&self, out: &mut Out) {
+        self.wait().put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        if from.is_empty() {
+            return Some(ExitStatus::Unknown);
+        }
+        u32::take(from).map(ExitStatus::of_wait)
     }
 }
 

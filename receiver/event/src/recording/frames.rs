@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Out};
-use crate::{Event, ProcessId};
+use crate::{Event, ExitStatus, ProcessId};
 
 /// Which frame is which. Never reuse a number.
 pub(super) mod kind {
@@ -30,7 +30,7 @@ pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
     match event {
         Event::Clock(clock) => fields(kind::CLOCK, clock, out),
         Event::Process(info) => fields(kind::PROCESS, info.as_ref(), out),
-        Event::Exit { process, at_ns } => fields(kind::EXIT, &(*process, *at_ns), out),
+        Event::Exit { process, at_ns, status } => fields(kind::EXIT, &(*process, (*at_ns, *status)), out),
         Event::Step(step) => fields(kind::STEP, step, out),
         Event::Call(call) => fields(kind::CALL, call, out),
         Event::Told(told) => fields(kind::TOLD, told, out),
@@ -68,7 +68,8 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
     let event = match kind {
         kind::CLOCK => Field::take(from).map(Event::Clock),
         kind::PROCESS => Field::take(from).map(|info| Event::Process(Box::new(info))),
-        kind::EXIT => <(ProcessId, u64)>::take(from).map(|(process, at_ns)| Event::Exit { process, at_ns }),
+        kind::EXIT => <(ProcessId, (u64, ExitStatus))>::take(from)
+            .map(|(process, (at_ns, status))| Event::Exit { process, at_ns, status }),
         kind::STEP => Field::take(from).map(Event::Step),
         kind::CALL => Field::take(from).map(Event::Call),
         kind::TOLD => Field::take(from).map(Event::Told),

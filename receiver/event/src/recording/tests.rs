@@ -11,8 +11,8 @@ use table::record::{CallRecord, Header, StepRecord};
 use super::frames::kind;
 use super::*;
 use crate::{
-    Account, Clocks, Device, Event, EventSource, Held, Launched, OperationTotal, ProcessId, ProcessInfo,
-    ThrottleReason, Told, UnderWay,
+    Account, Clocks, Device, Event, EventSource, ExitStatus, Held, Launched, OperationTotal, ProcessId,
+    ProcessInfo, ThrottleReason, Told, UnderWay,
 };
 
 fn info() -> Info {
@@ -199,7 +199,9 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Clock(ClockOffsets { at_ns, to_unix_ns, to_boottime_ns })
         }),
         described(),
-        (process(), any::<u64>()).prop_map(|(process, at_ns)| Event::Exit { process, at_ns }),
+        (process(), any::<u64>(), any::<u32>()).prop_map(|(process, at_ns, status)| {
+            Event::Exit { process, at_ns, status: ExitStatus::of_wait(status) }
+        }),
         step(),
         call(),
         told(),
@@ -230,7 +232,7 @@ fn sample() -> Vec<Event> {
         Event::Operation(Box::new(OperationTotal { buckets: vec![(-4, 6)], ..OperationTotal::default() })),
         Event::Account(Box::default()),
         Event::Tick { at_ns: 7 },
-        Event::Exit { process, at_ns: 8 },
+        Event::Exit { process, at_ns: 8, status: ExitStatus::Exited(1) },
     ]
 }
 
@@ -303,6 +305,20 @@ fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes.extend(payload);
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     bytes
+}
+
+#[test]
+fn an_end_of_an_earlier_version_says_not_how() {
+    let mut out = fields::Out::default();
+    let exit =
+        Event::Exit { process: ProcessId { pid: 9, start_ns: 90 }, at_ns: 8, status: ExitStatus::Killed(9) };
+    let kind = frames::put(&exit, &mut out);
+    let before = out.bytes.len() - size_of::<u32>();
+    let frames::Payload::Event(Event::Exit { at_ns, status, .. }) = frames::take(kind, &out.bytes[..before])
+    else {
+        panic!("no end")
+    };
+    assert_eq!((at_ns, status), (8, ExitStatus::Unknown));
 }
 
 #[test]

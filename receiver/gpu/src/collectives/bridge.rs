@@ -61,8 +61,8 @@ impl Bridge {
                 at_ns: call.at_ns,
             })),
             Event::Launched(launched) => give(Observation::Environment(environment(launched))),
-            Event::Exit { process, at_ns } => {
-                give(Observation::Exit { process: *process, at_ns: *at_ns, signal: 0 });
+            Event::Exit { process, at_ns, status } => {
+                give(Observation::Exit { process: *process, at_ns: *at_ns, status: *status });
             }
             Event::Lost { at_ns, reason, count } if loses_calls(*reason) => {
                 give(Observation::Lost { at_ns: *at_ns, count: *count });

@@ -57,15 +57,11 @@ impl<'a> Dump<'a> {
 
     /// Tells that the rank is gone.
     pub(crate) fn tell_end(&self, end: End, at: SystemTime, records: &Records) {
-        let is_usual = end == End::Exited && self.outstanding_count == 0;
+        let is_usual = matches!(end, End::Exited(None | Some(0))) && self.outstanding_count == 0;
         let severity = if is_usual { Severity::Info } else { Severity::Error };
-        let how = match end {
-            End::Killed(signal) => format!("was killed by signal {signal}"),
-            End::Aborted => "was aborted".to_owned(),
-            other => other.name().to_owned(),
-        };
-        let body = format!("{} of {} {how} {}", self.who, self.who.communicator, self.under_way());
-        let rows = self.rows().into_iter().chain([(attribute::NCCL_END, end.name().into())]);
+        let was = if matches!(end, End::Exited(_)) { "" } else { "was " };
+        let body = format!("{} of {} {was}{end} {}", self.who, self.who.communicator, self.under_way());
+        let rows = self.rows().into_iter().chain(how(end));
         log(records, at, None, event::NCCL_RANK_ENDED, severity, body, rows);
     }
 
@@ -110,6 +106,17 @@ impl<'a> Dump<'a> {
         let (took_ms, before_s) = (step.duration_ns as f64 / 1e6, before_s(step.end_ns, self.at_ns));
         format!("step {} took {took_ms:.1} ms, over {before_s:.3} s before", step.sequence)
     }
+}
+
+/// How a rank ended.
+fn how(end: End) -> Vec<(&'static str, AnyValue)> {
+    let mut rows = vec![(attribute::NCCL_END, end.name().into())];
+    match end {
+        End::Exited(Some(code)) => rows.push((attribute::PROCESS_EXIT_CODE, i64::from(code).into())),
+        End::Killed(signal) => rows.push((attribute::NCCL_END_SIGNAL, i64::from(signal).into())),
+        _ => {}
+    }
+    rows
 }
 
 /// An operation in words.

@@ -284,7 +284,7 @@ fn sentence(hang: &Hang) -> String {
 /// A rank that others wait for, in words.
 fn absent(absent: &Absent) -> String {
     match absent.end {
-        Some(end) => format!("{}, which is gone: {}", absent.who, end.name()),
+        Some(end) => format!("{}, which is gone: {end}", absent.who),
         None => format!("{}, which enqueued nothing for {:.1} s", absent.who, seconds(absent.idle_ns)),
     }
 }

@@ -1,6 +1,6 @@
 //! Looks at a driver that answers by a script, as events.
 
-use event::ProcessInfo;
+use event::{ExitStatus, ProcessInfo};
 use stubs::NvmlControl;
 
 use super::*;
@@ -98,7 +98,7 @@ impl AnySource for Life {
             into.push(Event::Process(Box::new(ProcessInfo { process, ..ProcessInfo::default() })));
         }
         if self.is_ending.swap(false, Ordering::Relaxed) {
-            into.push(Event::Exit { process, at_ns: 2 });
+            into.push(Event::Exit { process, at_ns: 2, status: ExitStatus::Unknown });
         }
         Ok(true)
     }

@@ -1,5 +1,6 @@
 //! The engine against servers whose every step is known, and against records that no kernel would send.
 
+use event::ExitStatus;
 use proptest::prelude::*;
 use table::fold::{COUNTERS, Counter};
 use table::record::{NOT_SEEN, flag};
@@ -283,8 +284,10 @@ fn a_new_process_is_decided_upon_within_the_bound_of_time_and_at_its_end() {
     let mut server = Server::new(1);
     let first = server.decode(32, 10e6);
     let decided_ns = server.now_ns + Settings::default().joining.undecided_ns + 1;
-    let ends =
-        [Event::Tick { at_ns: decided_ns }, Event::Exit { process: server.process, at_ns: server.now_ns }];
+    let ends = [
+        Event::Tick { at_ns: decided_ns },
+        Event::Exit { process: server.process, at_ns: server.now_ns, status: ExitStatus::Unknown },
+    ];
     for end in ends {
         let (mut engine, mut found) = (Engine::new(Settings::default()), Found::default());
         engine.observe(&Event::Step(first), &mut |f| found.take(f));

@@ -1,6 +1,6 @@
 //! Each row's record is observed as what it is.
 
-use event::StepRecord;
+use event::{ExitStatus, StepRecord};
 use nccl::Operation;
 use nccl::observe::Arguments;
 use table::Library;
@@ -174,11 +174,11 @@ fn a_thread_s_own_default_stream_has_one_name_in_all_records() {
 #[test]
 fn time_loss_and_ends_are_observed() {
     let process = PROCESS;
-    let reason = Drop::RingFull;
+    let (reason, status) = (Drop::RingFull, ExitStatus::Killed(9));
     for (event, expected) in [
         (Event::Tick { at_ns: 3 }, Observation::Tick { at_ns: 3 }),
         (Event::Lost { at_ns: 3, reason, count: 2 }, Observation::Lost { at_ns: 3, count: 2 }),
-        (Event::Exit { process, at_ns: 3 }, Observation::Exit { process, at_ns: 3, signal: 0 }),
+        (Event::Exit { process, at_ns: 3, status }, Observation::Exit { process, at_ns: 3, status }),
     ] {
         assert_eq!(observed(&event), [expected]);
     }
