@@ -26,6 +26,8 @@ pub mod attribute {
     pub const GEN_AI_REQUEST_MODEL: &str = upstream::GEN_AI_REQUEST_MODEL;
     /// Whose library was called. HIP's calls are reported under the names of CUDA's.
     pub const GPU_API_VENDOR: &str = "gpu.api.vendor";
+    /// What calls of the function usually take in this process, in seconds, by the counts of all there were.
+    pub const GPU_CALL_BASELINE_MEDIAN: &str = "gpu.call.baseline.median";
     /// Calls that this one stands for, itself among them, where only some of them are told.
     pub const GPU_CALL_WEIGHT: &str = "gpu.call.weight";
     /// The layer of the called function.
@@ -98,6 +100,8 @@ pub mod attribute {
     pub const GPU_STEP_BYTES_ON_DEVICE: &str = "gpu.step.bytes.on_device";
     /// Bytes copied to the device by the step.
     pub const GPU_STEP_BYTES_TO_DEVICE: &str = "gpu.step.bytes.to_device";
+    /// Its longest calls that were told, a sentence each beside what the function usually takes, the longest first.
+    pub const GPU_STEP_CALLS: &str = "gpu.step.calls";
     /// What made the step slow, where there is evidence.
     pub const GPU_STEP_CAUSE: &str = "gpu.step.cause";
     /// Every cause found, a sentence each, the largest share of the excess first.
@@ -1587,6 +1591,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gen_ai.provider.name", values: &[], is_upstream: true },
     Attribute { key: "gen_ai.request.model", values: &[], is_upstream: true },
     Attribute { key: "gpu.api.vendor", values: &["amd", "nvidia"], is_upstream: false },
+    Attribute { key: "gpu.call.baseline.median", values: &[], is_upstream: false },
     Attribute { key: "gpu.call.weight", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.api", values: &["driver", "runtime"], is_upstream: false },
     Attribute { key: "gpu.cuda.operation.name", values: &[], is_upstream: false },
@@ -1623,6 +1628,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.bytes.from_device", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.on_device", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.to_device", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.calls", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.cause", values: &["collective", "host", "memory", "none", "throttle", "unknown"], is_upstream: false },
     Attribute { key: "gpu.step.causes", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.collective_wait.duration", values: &[], is_upstream: false },
@@ -2589,6 +2595,7 @@ pub static METRICS: &[Metric] = &ROWS;
 /// Every span, sorted by name.
 pub static SPANS: &[Span] = &[
     Span { name: "gpu.step.call", attributes: &[
+        Use { key: attribute::GPU_CALL_BASELINE_MEDIAN, level: Level::Recommended },
         Use { key: attribute::GPU_CALL_WEIGHT, level: Level::Required },
         Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
@@ -2788,6 +2795,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
+        Use { key: attribute::GPU_STEP_CALLS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_CAUSE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, level: Level::Recommended },

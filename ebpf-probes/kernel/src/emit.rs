@@ -4,7 +4,7 @@
 use table::atomic::Relaxed;
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE};
-use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_prandom_u32};
+use aya_ebpf::helpers::bpf_get_current_comm;
 use table::fold::{Cut, Stamp};
 use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
 
@@ -81,13 +81,6 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, cut: 
     out.header.flags |= flags;
     entry.submit(QUIET);
     count_record();
-}
-
-/// True for one of `2^shift` calls, chosen at random.
-#[inline(always)]
-pub fn is_sampled(shift: u32) -> bool {
-    // SAFETY: the helper has no precondition.
-    shift == 0 || unsafe { bpf_get_prandom_u32() } & ((1 << (shift & 31)) - 1) == 0
 }
 
 /// True where half of the ring is free: what is told for its detail alone leaves the rest to what is not.

@@ -58,14 +58,33 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     }
     let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::tells(&task));
     let is_sum = !failed && frame.closing == 0 && !is_reported && !cookie.changes_state();
-    if is_sum && process::detail(task.pid) == Detail::NONE {
-        process::count_folded(&task);
+    // Not a query: whoever polls makes more of them than of all other calls, and they say nothing.
+    let detail = if cookie.is(Action::Query) { Detail::NONE } else { process::detail(task.pid) };
+    let weight = detail.weight(duration_ns, now_ns);
+    if is_sum && weight == 0 {
+        match detail {
+            Detail::NONE => process::count_folded(&task),
+            _ => drop(counters.sampled_out.fetch_add(1, Relaxed)),
+        }
         return Some(());
     }
     let device = thread.device as i32 - 1;
     let cover = &thread.cover;
     let covering = thread.covering;
-    settle(&Return { cookie, task, frame, cover, covering, device, result, failed, is_reported, now_ns })
+    let detail = (detail, weight);
+    settle(&Return {
+        cookie,
+        task,
+        frame,
+        cover,
+        covering,
+        device,
+        result,
+        failed,
+        is_reported,
+        detail,
+        now_ns,
+    })
 }
 
 /// A query was answered: keeps how long the thread has been asking. Only the end of such a wait closes anything, or an
@@ -152,6 +171,8 @@ struct Return<'a> {
     result: u32,
     failed: bool,
     is_reported: bool,
+    /// The process's, and what it comes to for this call.
+    detail: (Detail, u32),
     now_ns: u64,
 }
 
@@ -220,19 +241,16 @@ fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Ou
     }
 }
 
-/// A call that the folds hold, where its process is looked at in detail. Not a query: whoever polls makes more of them
-/// than of all others, and they say nothing.
+/// A call that the folds hold, where its process is looked at in detail.
 #[inline(always)]
 fn in_detail(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
-    let shift = match process::detail(r.task.pid).shift() {
-        Some(shift) if !r.cookie.is(Action::Query) => shift,
-        _ => return Outcome::Folded,
+    let weight = match r.detail {
+        (Detail::NONE, _) => return Outcome::Folded,
+        (_, 0) => return Outcome::SampledOut,
+        (_, weight) => weight,
     };
-    if !emit::is_sampled(shift) {
-        return Outcome::SampledOut;
-    }
     let told =
-        emit::has_room_for_detail() && emit::call(returned, r.frame.handle, r.result, Detail::flags(shift));
+        emit::has_room_for_detail() && emit::call(returned, r.frame.handle, r.result, Detail::flags(weight));
     if told { Outcome::Delivered } else { Outcome::RingFull }
 }
 

@@ -71,7 +71,7 @@ pub mod flag {
     pub const POLLED: u32 = 8;
     /// A call that the folds hold, told all the same ([`crate::detail`]).
     pub const DETAIL: u32 = 16;
-    /// Where the number stands, in five bits, whose power of two is [`super::Header::weight`].
+    /// Where [`super::Header::weight`] stands, up to the last bit.
     pub const WEIGHT_AT: u32 = 8;
 }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use aya_obj::generated::bpf_insn;
+use table::detail::Detail;
 use table::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
@@ -88,7 +89,7 @@ pub enum Variant {
     Launch,
     /// Programs that do nothing, at entry and return.
     EmptyPair,
-    /// An asynchronous copy: folded, timed and put into its histogram.
+    /// An asynchronous copy: folded, timed, put into its histogram, and one of so many told.
     TimedCall,
     /// A collective whose arguments are all in registers: told whole, a record each.
     ToldCall,
@@ -130,6 +131,7 @@ impl Bench {
     /// Loads our programs, and an empty one beside them, and attaches all.
     pub fn new() -> Result<Bench, CaptureError> {
         let mut kernel = Kernel::load(&MapSizes::default(), true)?;
+        kernel.set_detail(Detail::HEALTHY)?;
         let attach = attach::best(&mut kernel);
         let empty = load_empty()
             .map_err(|e| CaptureError::Load { what: "an empty program", reason: e.to_string() })?;

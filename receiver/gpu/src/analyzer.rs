@@ -30,7 +30,7 @@ use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
 use crate::collectives::tell::Limits;
 use crate::collectives::{CollectiveSettings, Collectives};
-use crate::detail::{DetailSettings, Trouble};
+use crate::detail::{Call, DetailSettings, Trouble};
 use crate::instruments::scope;
 use crate::keep::Unkept;
 use crate::memory::{self, Effect};
@@ -289,10 +289,11 @@ impl Analyzer {
     fn call(&mut self, record: &CallRecord, sink: Sink<'_>) {
         let Some(row) = table::row(record.header.row) else { return };
         let process = (&record.header).into();
+        let calls_max = self.trouble.calls_max(process);
         let Some(traced) = self.traced(process, sink) else { return };
         // The folds hold it: it is told once more, for what it says itself.
         if record.header.is_detail() {
-            return traced.calls.see(record);
+            return traced.calls.see(Call::of(record), calls_max);
         }
         if !traced.call(row, record) {
             self.account.untracked += 1;

@@ -126,7 +126,7 @@ pub struct OutliersConfig {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct DetailConfig {
-    /// One of so many calls of a process without trouble, rounded up to a power of two; 0 none.
+    /// One of so many calls of a process without trouble, and every one that takes a millisecond or longer; 0 none.
     pub healthy: u64,
     /// How long after a step of twice its p95 or more every call of its process is told; 0s never.
     pub trouble: GoDuration,

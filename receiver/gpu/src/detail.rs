@@ -2,11 +2,15 @@
 //!
 //! The one idea: a large outlier says that there is trouble, and for a while after it every call of its process is told;
 //! an outlier in that while brings the longest calls inside it along, as children of its span. Event time ends the
-//! while. Whoever reads the source is told what to change: this decides, and changes nothing.
+//! while. Whoever reads the source is told what to change: this decides, and changes nothing. Without trouble one of a
+//! hundred calls is told, and every long one, so that a first outlier has the call that made it slow.
 //!
-//! Bounded: [`TROUBLED_MAX`] processes at a time, further ones stay as they are; [`CALLS_MAX`] calls of a process, the
-//! oldest makes room.
+//! What a call usually takes is not asked of these: the folds count every call exactly ([`crate::operations`]).
+//!
+//! Bounded: [`TROUBLED_MAX`] processes at a time, further ones stay as they are; [`CALLS_MAX`] calls of a process in
+//! trouble, [`HEALTHY_CALLS_MAX`] of another, the oldest makes room.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{CallRecord, ProcessId};
@@ -15,15 +19,17 @@ use table::detail::Detail;
 
 /// Processes told in detail at a time.
 const TROUBLED_MAX: usize = 32;
-/// Calls remembered of a process.
+/// Calls remembered of a process in trouble.
 const CALLS_MAX: usize = 4_096;
+/// The same of one without.
+const HEALTHY_CALLS_MAX: usize = 256;
 /// Calls told with an outlier.
 const TOLD_MAX: usize = 16;
 
 /// Which calls are told one by one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DetailSettings {
-    /// One of so many calls of a process without trouble; 0 none.
+    /// One of so many calls of a process without trouble, and every long one; 0 none.
     pub healthy: u64,
     /// How long every call is told after a large outlier; 0 never.
     pub trouble_ns: u64,
@@ -31,7 +37,7 @@ pub struct DetailSettings {
 
 impl Default for DetailSettings {
     fn default() -> Self {
-        DetailSettings { healthy: 0, trouble_ns: 30_000_000_000 }
+        DetailSettings { healthy: Detail::HEALTHY.calls(), trouble_ns: 30_000_000_000 }
     }
 }
 
@@ -76,6 +82,11 @@ impl Trouble {
         });
     }
 
+    /// How many calls of the process are worth remembering.
+    pub(crate) fn calls_max(&self, process: ProcessId) -> usize {
+        if self.until.contains_key(&process) { CALLS_MAX } else { HEALTHY_CALLS_MAX }
+    }
+
     /// The process has ended, and its detail with it.
     pub(crate) fn end(&mut self, process: ProcessId) {
         self.until.remove(&process);
@@ -87,32 +98,57 @@ impl Trouble {
     }
 }
 
-/// The newest calls of a process that are told for their detail.
-#[derive(Debug, Default)]
-pub(crate) struct Calls(VecDeque<CallRecord>);
+/// A call that was told for its detail.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) entry_ns: u64,
+    pub(crate) exit_ns: u64,
+    pub(crate) tid: u32,
+    /// Calls that it stands for, itself among them.
+    pub(crate) weight: u32,
+    pub(crate) row: u16,
+}
 
-impl Calls {
-    pub(crate) fn see(&mut self, call: &CallRecord) {
-        if self.0.len() == CALLS_MAX {
-            self.0.pop_front();
+impl Call {
+    pub(crate) fn of(record: &CallRecord) -> Call {
+        let header = &record.header;
+        Call {
+            entry_ns: header.entry_ns,
+            exit_ns: header.entry_ns.saturating_add(header.duration_ns),
+            tid: header.tid,
+            weight: u32::try_from(header.weight()).unwrap_or(u32::MAX),
+            row: header.row,
         }
-        self.0.push_back(*call);
     }
 
-    /// The longest calls within this time, in order of entry.
-    pub(crate) fn within(&self, start_ns: u64, end_ns: u64) -> Vec<CallRecord> {
-        let is_within = |c: &&CallRecord| c.header.entry_ns >= start_ns && exit_ns(c) <= end_ns;
-        let mut calls: Vec<CallRecord> = self.0.iter().filter(is_within).copied().collect();
-        calls.sort_by_key(|c| (std::cmp::Reverse(c.header.duration_ns), c.header.entry_ns, c.header.row));
-        calls.truncate(TOLD_MAX);
-        calls.sort_by_key(|c| (c.header.entry_ns, c.header.tid, c.header.row));
-        calls
+    pub(crate) fn duration_ns(&self) -> u64 {
+        self.exit_ns.saturating_sub(self.entry_ns)
     }
 }
 
-/// When a call returned.
-pub(crate) fn exit_ns(call: &CallRecord) -> u64 {
-    call.header.entry_ns.saturating_add(call.header.duration_ns)
+/// The newest calls of a process that are told for their detail.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(VecDeque<Call>);
+
+impl Calls {
+    /// One more, of so many at most.
+    pub(crate) fn see(&mut self, call: Call, max: usize) {
+        if self.0.len() >= max {
+            self.0.drain(..=self.0.len() - max);
+            self.0.shrink_to(max);
+        }
+        self.0.push_back(call);
+    }
+
+    /// The longest calls within this time, in order of entry.
+    pub(crate) fn within(&self, start_ns: u64, end_ns: u64) -> Vec<Call> {
+        let is_within = |c: &&Call| c.entry_ns >= start_ns && c.exit_ns <= end_ns;
+        let mut calls: Vec<Call> = self.0.iter().filter(is_within).copied().collect();
+        calls.sort_by_key(|c| (Reverse(c.duration_ns()), c.entry_ns, c.row));
+        calls.truncate(TOLD_MAX);
+        calls.sort_by_key(|c| (c.entry_ns, c.tid, c.row));
+        calls
+    }
 }
 
 #[cfg(test)]
@@ -159,18 +195,28 @@ mod tests {
     #[test]
     fn the_longest_calls_inside_a_step_are_told_in_their_order() {
         let mut calls = Calls::default();
-        let call = |at: u64| {
-            let mut call = CallRecord::default();
-            (call.header.entry_ns, call.header.duration_ns) = (at * 1_000, at % 97);
-            call
-        };
-        (0..10_000).for_each(|at| calls.see(&call(at)));
+        let call = |at: u64| Call { entry_ns: at * 1_000, exit_ns: at * 1_000 + at % 97, ..Call::default() };
+        (0..10_000).for_each(|at| calls.see(call(at), CALLS_MAX));
         assert_eq!(calls.0.len(), CALLS_MAX);
         let within = calls.within(9_000_000, 9_500_000);
         assert_eq!(within.len(), TOLD_MAX);
-        assert!(within.is_sorted_by_key(|c| c.header.entry_ns));
-        assert!(within.iter().all(|c| (9_000_000..=9_500_000).contains(&c.header.entry_ns)));
-        let shortest = within.iter().map(|c| c.header.duration_ns).min();
+        assert!(within.is_sorted_by_key(|c| c.entry_ns));
+        assert!(within.iter().all(|c| (9_000_000..=9_500_000).contains(&c.entry_ns)));
+        let shortest = within.iter().map(Call::duration_ns).min();
         assert_eq!(shortest, Some(93), "of 94 to 96 there are fifteen");
+    }
+
+    /// Every process on a node had room for the calls of one in trouble.
+    #[test]
+    fn what_trouble_filled_is_given_back_after_it() {
+        let (mut trouble, process) = (Trouble::new(DetailSettings::default()), process(5));
+        let mut calls = Calls::default();
+        trouble.outlier(process, Outlier::X3, S);
+        (0..5_000).for_each(|_| calls.see(Call::default(), trouble.calls_max(process)));
+        assert_eq!(calls.0.len(), CALLS_MAX);
+        trouble.advance(100 * S);
+        calls.see(Call::default(), trouble.calls_max(process));
+        assert_eq!(calls.0.len(), HEALTHY_CALLS_MAX);
+        assert!(calls.0.capacity() <= 2 * HEALTHY_CALLS_MAX, "{}", calls.0.capacity());
     }
 }

@@ -16,6 +16,8 @@ use table::{Action, Api, Library, Probe};
 
 use crate::points::{self, Durations, text};
 
+/// A function of fewer calls has no usual duration.
+const USUAL_CALLS_MIN: u64 = 10;
 /// Failed calls of one function that wait for a total. Full: the next ones stay in the total.
 const WAITING_MAX: usize = 1024;
 
@@ -57,6 +59,13 @@ impl Operations {
         operation.all.zero_count = total.zero_count;
         operation.all.set_buckets(&total.buckets);
         operation.sort_out_failed();
+    }
+
+    /// What a call of this function usually takes, s: the median of all there were when its total was read last. None
+    /// where there were too few.
+    pub(crate) fn usual_s(&self, row: u16) -> Option<f64> {
+        let operation = self.rows.get(&row).filter(|o| o.returned >= USUAL_CALLS_MIN)?;
+        operation.all.median_s()
     }
 
     /// The metrics that are made of totals.

@@ -4,7 +4,8 @@
 //! The one idea: all of it is said once, here, in the registry's words, from values that are known when the step
 //! ends. Span, record and exemplar find each other by the span's ids; span and record also by their event id.
 
-use ::event::CallRecord;
+mod calls;
+
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceId, Tracer,
@@ -18,11 +19,12 @@ use semconv::{attribute, event, span};
 use steps::{Level, Phase, Step};
 use table::fold::Counter;
 
-use crate::detail::exit_ns;
 use crate::memory::Piece;
 use crate::memory::tell::{ages, sizes};
 use crate::points::seconds;
 use crate::words;
+
+pub(crate) use calls::Inside;
 
 /// A step that took far longer than its baseline, and what is known beside it.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub(crate) struct Outlier<'a> {
     /// Its oldest allocations, the oldest first.
     pub(crate) oldest: Vec<Piece>,
     /// Its longest calls that were told one by one.
-    pub(crate) calls: Vec<CallRecord>,
+    pub(crate) calls: Vec<Inside>,
     pub(crate) unix: Times,
 }
 
@@ -81,29 +83,13 @@ impl Outlier<'_> {
         ids
     }
 
-    fn call(&self, tracer: &SdkTracer, parent: &Context, call: &CallRecord) {
-        let Some(row) = table::row(call.header.row) else { return };
-        let unix = |ns: u64| self.unix.first.saturating_add(ns.saturating_sub(self.step.start_ns));
-        let mut attributes = vec![
-            KeyValue::new(attribute::GPU_CALL_WEIGHT, integer(call.header.weight())),
-            KeyValue::new(attribute::GPU_CUDA_OPERATION_NAME, row.symbol),
-        ];
-        attributes.extend(self.of_child(call.header.tid));
-        child(
-            tracer,
-            parent,
-            span::GPU_STEP_CALL,
-            attributes,
-            unix(call.header.entry_ns),
-            unix(exit_ns(call)),
-        );
-    }
-
     /// The body of the record.
-    fn sentence_with_cause(&self) -> String {
-        match self.step.causes.first() {
-            Some(cause) => format!("{}: {}", self.sentence(), cause.evidence),
-            None => self.sentence(),
+    fn story(&self) -> String {
+        let evidence = self.step.causes.first().map(|cause| cause.evidence.clone());
+        let said: Vec<String> = evidence.into_iter().chain(self.slowest_call()).collect();
+        match said.is_empty() {
+            true => self.sentence(),
+            false => format!("{}: {}", self.sentence(), said.join("; ")),
         }
     }
 
@@ -183,14 +169,15 @@ impl Outlier<'_> {
         log.set_event_name(event::GPU_STEP_OUTLIER);
         log.set_severity_number(Severity::Warn);
         log.set_severity_text("WARN");
-        log.set_body(self.sentence_with_cause().into());
+        log.set_body(self.story().into());
         let causes: Vec<String> = step.causes.iter().map(explanation).collect();
         let gap = (step.gap_ns > 0).then(|| seconds(step.gap_ns).into());
         let collective = step.collective_wait_ns.map(|ns| seconds(ns).into());
-        let rows: [(&'static str, Option<AnyValue>); 21] = [
+        let rows: [(&'static str, Option<AnyValue>); 22] = [
             (attribute::GPU_EVENT_ID, Some(step.id.to_string().into())),
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
+            (attribute::GPU_STEP_CALLS, self.longest_calls().map(|calls| texts(&calls))),
             (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
             (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| texts(&causes))),
             (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),

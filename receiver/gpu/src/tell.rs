@@ -42,7 +42,7 @@ pub(crate) fn outlier(
         model,
         live_bytes: traced.memory.live_bytes(),
         oldest: traced.memory.oldest(OLDEST_MAX),
-        calls: traced.calls.within(step.start_ns, step.end_ns),
+        calls: traced.calls_within(step.start_ns, step.end_ns),
         unix: Times { first: times[0], entry: times[1], exit: times[2] },
     };
     let ids = outlier.emit(records);

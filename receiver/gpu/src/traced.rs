@@ -22,7 +22,7 @@ use crate::errors::error_type;
 use crate::memory::{Effect, Memory, Piece, Space};
 use crate::meters::Meters;
 use crate::operations::{Operations, vendor};
-use crate::outlier::SpanIds;
+use crate::outlier::{Inside, SpanIds};
 use crate::points::{seconds, text};
 use crate::{resource, service, words};
 
@@ -142,6 +142,12 @@ impl Traced {
     pub(crate) fn operation(&mut self, total: &OperationTotal) {
         self.vendor = table::row(total.row).map_or(self.vendor, vendor);
         self.operations.replace(total);
+    }
+
+    /// Its longest calls that were told within this time, beside what they usually take.
+    pub(crate) fn calls_within(&self, start_ns: u64, end_ns: u64) -> Vec<Inside> {
+        let calls = self.calls.within(start_ns, end_ns).into_iter();
+        calls.map(|call| Inside { call, usual_s: self.operations.usual_s(call.row) }).collect()
     }
 
     /// A call that was reported by itself. False where an allocation could not be remembered.

@@ -5,11 +5,12 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::*;
-use event::Event;
+use event::{CallRecord, Event, OperationTotal};
 use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::exemplar;
 use steps::Finding;
 use table::detail::Detail;
+use table::record::Header;
 
 /// A server whose 41st token or so takes 40 ms instead of 5.
 fn slow_decode() -> Vec<Event> {
@@ -75,6 +76,58 @@ fn calls_told_in_detail_are_children_of_the_outlier_they_are_in_and_change_nothi
     assert_eq!(call.start_time_unix_nano, root.start_time_unix_nano);
     assert!(call.end_time_unix_nano > call.start_time_unix_nano);
     assert_eq!(plain.outliers().len(), output.outliers().len());
+}
+
+/// The slow decode with a fill of 31 ms in it, told with this weight, after fills that took 80 us.
+fn slow_fill(weight: u32, fills: u64) -> Output {
+    let mut all = slow_decode();
+    let slow = all.iter().enumerate().find_map(|(at, event)| match event {
+        Event::Step(step) if step.header.duration_ns >= 40 * MS => Some((at, *step)),
+        _ => None,
+    });
+    let Some((at, step)) = slow else { panic!("a slow step") };
+    let (row, flags) = (row("cudaMemsetAsync"), Detail::flags(weight));
+    let header = Header { kind: 2, row, flags, entry_ns: step.first_ns, duration_ns: 31 * MS, ..step.header };
+    let total = OperationTotal {
+        at_ns: step.first_ns,
+        process: (&step.header).into(),
+        row,
+        calls: fills,
+        returned: fills,
+        buckets: vec![(-55, fills)],
+        ..OperationTotal::default()
+    };
+    let added =
+        [Event::Operation(Box::new(total)), Event::Call(CallRecord { header, ..CallRecord::default() })];
+    all.splice(at..at, added);
+    analysed(&all, Settings::default())
+}
+
+#[test]
+fn a_slow_call_is_told_beside_what_its_function_usually_takes() {
+    let output = slow_fill(1, 1_000);
+    let (_, record) = output.logs("gpu.step.outlier")[0];
+    let sentence = "cudaMemsetAsync took 31.00 ms, usually 0.08 ms";
+    let body = show(record.body.as_ref());
+    assert!(body.ends_with(&format!("; {sentence}")), "{body}");
+    assert_eq!(text(&record.attributes, "gpu.step.calls"), sentence);
+    let spans = output.spans();
+    let call = spans.iter().find(|(_, s)| s.name == "gpu.step.call").unwrap().1;
+    let usual = number(&call.attributes, "gpu.call.baseline.median");
+    assert!((72e-6..87e-6).contains(&usual), "{usual}");
+    assert_eq!(number(&call.attributes, "gpu.call.weight"), 1.0);
+    assert_eq!(call.end_time_unix_nano - call.start_time_unix_nano, 31 * MS);
+}
+
+#[test]
+fn nothing_is_usual_of_a_function_that_was_hardly_called_and_a_sampled_call_says_for_how_many_it_stands() {
+    let output = slow_fill(100, 9);
+    let (_, record) = output.logs("gpu.step.outlier")[0];
+    assert_eq!(text(&record.attributes, "gpu.step.calls"), "cudaMemsetAsync took 31.00 ms");
+    let spans = output.spans();
+    let call = spans.iter().find(|(_, s)| s.name == "gpu.step.call").unwrap().1;
+    assert_eq!(number(&call.attributes, "gpu.call.weight"), 100.0);
+    assert!(call.attributes.iter().all(|a| a.key != "gpu.call.baseline.median"), "{:?}", call.attributes);
 }
 
 /// A sampler that never left its degraded state.

@@ -5,7 +5,7 @@ use capture::{MapSizes, Settings, now_ns};
 use event::{CallRecord, Event, ProcessId};
 use stubs::oracle::{CallLine, Line, read};
 use stubs::player::Player;
-use table::detail::Detail;
+use table::detail::{Detail, LONG_NS};
 
 use crate::rig::{Rig, rig, settings};
 
@@ -21,7 +21,7 @@ thread main
   end
 end
 ";
-const HEALTHY: u64 = 128;
+const HEALTHY: u64 = 100;
 
 fn player(rig: &mut Rig, script: &str) -> Player {
     let path = rig.dir.join("script");
@@ -78,13 +78,17 @@ fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_no
     let calls = troubled.done().unwrap() + other.done().unwrap();
     rig.wait("all records", |rig| rig.capture.account().received == rig.capture.account().records);
 
-    let weights = |from_ns: u64, to_ns: u64, pid| {
-        let calls = details(&rig, pid).into_iter();
+    // A call from which its CPU was taken for long stands for itself.
+    let is_short = |c: &CallRecord| c.header.duration_ns < LONG_NS || c.header.weight() != 1;
+    let weights = |from_ns: u64, to_ns: u64, pid, is_meant: &dyn Fn(&CallRecord) -> bool| {
+        let calls = details(&rig, pid).into_iter().filter(is_meant);
         let within = calls.filter(move |c| c.header.entry_ns >= from_ns && exit_ns(c) < to_ns);
         within.map(|c| c.header.weight()).collect::<Vec<_>>()
     };
-    let (healthy, troubled_ones) = (weights(0, up.0, pids[0]), weights(up.1, down.0, pids[0]));
-    let (healthy_again, neighbour) = (weights(down.1, u64::MAX, pids[0]), weights(0, u64::MAX, pids[1]));
+    let healthy = weights(0, up.0, pids[0], &is_short);
+    let troubled_ones = weights(up.1, down.0, pids[0], &|_| true);
+    let healthy_again = weights(down.1, u64::MAX, pids[0], &is_short);
+    let neighbour = weights(0, u64::MAX, pids[1], &is_short);
     assert!(healthy.iter().chain(&healthy_again).chain(&neighbour).all(|w| *w == HEALTHY));
     assert!(healthy.len() >= 30 && !healthy_again.is_empty() && neighbour.len() >= 100);
     let made = copies(&rig, pids[0]);
@@ -113,6 +117,31 @@ fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_no
         "another process"
     );
     other.finish().unwrap();
+}
+
+/// A first slow step had one call in a hundred to explain it, and hardly ever the one that was slow.
+#[test]
+fn a_long_call_is_told_for_itself_where_one_of_many_is_told_and_nothing_where_none_is() {
+    let all = Settings { detail: Detail::one_of(u64::MAX), ..settings() };
+    let Some(mut rig) = rig("detail-long", &all) else { return };
+    let script =
+        COPIES.replace("copy h2d 64 main", "copy h2d 64 main\n      copy h2d 64 main host=3ms every=33");
+    let script = script.replace("repeat 400", "repeat 5");
+    let mut player = player(&mut rig, &script);
+    player.go().unwrap();
+    let calls = player.done().unwrap();
+    rig.wait("all calls", |rig| rig.capture.account().hits == calls && process(rig, player.pid()).is_some());
+    rig.wait("all records", |rig| rig.capture.account().received == rig.capture.account().records);
+    let made: Vec<CallLine> = copies(&rig, player.pid());
+    let slow = made.iter().filter(|c| c.exit_ns - c.entry_ns >= 3_000_000);
+    let told = details(&rig, player.pid());
+    assert!(told.iter().all(|c| c.header.weight() == 1 && c.header.duration_ns >= LONG_NS), "{told:?}");
+    for call in slow {
+        let is_it = |c: &&CallRecord| c.header.entry_ns >= call.entry_ns && exit_ns(c) <= call.exit_ns;
+        assert_eq!(told.iter().filter(is_it).count(), 1, "{call:?}");
+    }
+    assert!(told.len() >= 15, "three in each of five steps: {}", told.len());
+    player.finish().unwrap();
 }
 
 #[test]

@@ -207,13 +207,13 @@ pub fn buckets(point: &ExponentialHistogramDataPoint) -> Vec<(f64, f64, u64)> {
     rows.map(|(count, index)| (bound(index), bound(index + 1), count)).collect()
 }
 
-/// What a kernel that is asked for detail adds: a call inside every segment, the n-th `n` us long.
+/// What a kernel that is asked for detail adds: a call inside every segment, the n-th `4 n` us long.
 pub fn in_detail(events: Vec<Event>) -> Vec<Event> {
     let mut with = Vec::new();
     for (n, event) in events.into_iter().enumerate() {
         if let Event::Step(step) = &event {
-            let flags = table::detail::Detail::flags(0);
-            let (row, duration_ns) = (row("cudaMemcpyAsync"), n as u64 % 1_000 * US);
+            let flags = table::detail::Detail::flags(1);
+            let (row, duration_ns) = (row("cudaMemcpyAsync"), n as u64 % 1_000 * 4 * US);
             let header = Header { kind: 2, row, flags, entry_ns: step.first_ns, duration_ns, ..step.header };
             with.push(Event::Call(CallRecord { header, ..CallRecord::default() }));
         }
