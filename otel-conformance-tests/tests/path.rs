@@ -9,13 +9,16 @@
     reason = "a test, which says why it is skipped"
 )]
 
+#[path = "common/binary.rs"]
+mod binary;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use capture::{Verdict, readiness};
+use binary::binary;
 use component::Data;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -52,12 +55,6 @@ end
 /// How late a span may come, from the end of its step.
 const LATE_MAX: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The binary, built beside this test.
-fn warptap() -> Option<PathBuf> {
-    let path = std::env::current_exe().ok()?.parent()?.parent()?.join("warptap");
-    path.exists().then_some(path)
-}
 
 /// A running agent; killed at the end.
 struct Agent(Child);
@@ -161,12 +158,7 @@ fn check(spans: &[Span], step: &StepLine) {
 
 #[test]
 fn a_slow_decode_reaches_strangers_as_one_outlier_span() {
-    let Some(warptap) = warptap() else {
-        return println!("skipped: the binary is not built beside this test");
-    };
-    if let Some(missing) = readiness().into_iter().find(|c| c.verdict == Verdict::Missing) {
-        return println!("skipped: {} {}: {}", missing.name, missing.found, missing.advice);
-    }
+    let Some(warptap) = binary() else { return };
     let dir = tempfile::tempdir().unwrap();
     let python = python_server().map_err(|why| println!("without Python's server: {why}")).ok();
     let collector = real_collector(&CollectorConfig::default())

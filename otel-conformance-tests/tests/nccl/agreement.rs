@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use component::Data;
 use otel_conformance_tests::{CollectorConfig, real_collector};
 
+use crate::binary::binary;
 use crate::inbox::{Said, spans};
-use crate::job::{Agent, Job, binary};
+use crate::job::{Agent, Job};
 
 const RANKS: usize = 6;
 const COLLECTIVES: usize = 120;

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::binary::binary;
 use crate::inbox::{Inbox, Said};
-use crate::job::{Agent, Job, PATIENCE, binary};
+use crate::job::{Agent, Job, PATIENCE};
 
 /// Rank 1 does not come to the fourth collective; the others wait for it.
 const HANGS: &str =

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use nccl::operation::{datatype_name, reduction_name};
 use stubs::oracle::NcclLine;
 
+use crate::binary::binary;
 use crate::inbox::{Inbox, Said};
-use crate::job::{Agent, Job, binary};
+use crate::job::{Agent, Job};
 
 /// Everything that an NCCL program does, on four ranks with jitter, one of them late now and then.
 const JOB: &str = "\

@@ -2,11 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use capture::{Verdict, readiness};
 use stubs::oracle::{Line, NcclLine, WaitLine, read};
 use stubs::player::Player;
 use tempfile::TempDir;
@@ -23,20 +22,6 @@ pub struct Job {
     pub dir: TempDir,
     /// One at a time on this machine: another's processes would take the CPUs of these.
     _turn: File,
-}
-
-/// The binary, built beside this test, where this machine lets it watch; else the reason is printed.
-pub fn binary() -> Option<PathBuf> {
-    let path = std::env::current_exe().unwrap().parent()?.parent()?.join("warptap");
-    if !path.exists() {
-        println!("skipped: the binary is not built beside this test");
-        return None;
-    }
-    if let Some(missing) = readiness().into_iter().find(|c| c.verdict == Verdict::Missing) {
-        println!("skipped: {} {}: {}", missing.name, missing.found, missing.advice);
-        return None;
-    }
-    Some(path)
 }
 
 impl Job {

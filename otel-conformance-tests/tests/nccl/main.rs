@@ -11,6 +11,8 @@
 )]
 
 mod agreement;
+#[path = "../common/binary.rs"]
+mod binary;
 mod endings;
 mod exact;
 mod inbox;

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use crate::binary::binary;
 use crate::inbox::Inbox;
 use crate::is_long;
-use crate::job::{Agent, Job, binary};
+use crate::job::{Agent, Job};
 
 /// Communicators made and destroyed, by each of two ranks.
 const COMMUNICATORS: usize = 10_000;

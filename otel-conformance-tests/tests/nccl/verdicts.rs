@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use stubs::oracle::NcclLine;
 
+use crate::binary::binary;
 use crate::inbox::{Inbox, Said};
-use crate::job::{Agent, Job, binary};
+use crate::job::{Agent, Job};
 use crate::{is_long, times};
 
 /// A verdict comes within so many collectives of the first late one, or within this time.

@@ -197,6 +197,9 @@ pub struct ReplayArgs {
     /// Where to write the telemetry, as OTLP JSON lines
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Where to write every step, as JSON lines, to compare with a program's own log
+    #[arg(long, value_name = "FILE")]
+    pub steps: Option<PathBuf>,
     /// Send the telemetry through the pipelines of a configuration, without its receivers.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -5,6 +5,7 @@ pub mod check;
 pub mod components;
 pub mod demo;
 pub mod featuregate;
+mod lines;
 pub mod print_config;
 mod ranks;
 pub mod record;

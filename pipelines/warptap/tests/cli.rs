@@ -74,3 +74,20 @@ fn a_right_configuration_validates_in_silence_and_runs_until_a_signal() {
     assert!(child.wait().unwrap().success(), "{rest}");
     assert!(rest.contains("SIGTERM") && rest.contains("Shutdown complete."), "{rest}");
 }
+
+#[test]
+fn a_replay_lists_every_step_that_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (steps, recording) = (dir.path().join("steps"), "recordings/slow-decode.rec.gz");
+    let run = warptap(&["replay", recording, "--steps"]).arg(&steps).output().unwrap();
+    let said = String::from_utf8(run.stdout).unwrap();
+    let lines = std::fs::read_to_string(&steps).unwrap();
+    let counted = format!("{recording}: {} steps, ", lines.lines().count());
+    assert!(said.lines().any(|line| line.starts_with(&counted)), "{said}");
+    let slow: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|step: &serde_json::Value| step["outlier"] == "3x")
+        .collect();
+    assert!(!slow.is_empty() && slow.iter().all(|step| step["phase"] == "decode"), "{slow:?}");
+}

@@ -9,17 +9,14 @@ mod recorded;
 mod screen;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use event::Event;
 use gpu::{Analyzer, Settings};
 
 use crate::cli::{DemoArgs, Scenario};
-use crate::commands::replay::{create, write_line};
+use crate::commands::lines::Lines;
 use live::Live;
 use recorded::Recorded;
 use screen::Screen;
@@ -64,23 +61,21 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
 }
 
 /// Where the telemetry goes: the file asked for, or one in the directory for temporary files.
-fn output(args: &DemoArgs) -> anyhow::Result<(PathBuf, BufWriter<File>)> {
+fn output(args: &DemoArgs) -> anyhow::Result<(PathBuf, Lines)> {
     let own = || std::env::temp_dir().join(format!("warptap-demo-{}.otlp.jsonl", std::process::id()));
     let path = args.out.clone().unwrap_or_else(own);
-    let out = create(&path)?;
+    let out = Lines::create(Some(&path))?;
     Ok((path, out))
 }
 
 /// Watches until the stage is over; returns how many OTLP requests were written.
-fn show(stage: &mut dyn Stage, screen: &mut Screen, mut out: BufWriter<File>) -> anyhow::Result<u64> {
+fn show(stage: &mut dyn Stage, screen: &mut Screen, mut out: Lines) -> anyhow::Result<u64> {
     let mut analyzer =
         Analyzer::new(Settings { collection_interval_ns: COLLECT_EVERY_NS, ..Settings::default() });
-    let (mut lines, mut failed) = (0, Ok(()));
+    let mut lines = 0;
     let mut sink = |batch: gpu::Batch| {
         lines += 1;
-        if failed.is_ok() {
-            failed = write_line(&mut out, &batch.data);
-        }
+        out.telemetry(&batch.data);
     };
     let (mut events, mut drawn) = (Vec::new(), Instant::now());
     loop {
@@ -99,7 +94,7 @@ fn show(stage: &mut dyn Stage, screen: &mut Screen, mut out: BufWriter<File>) ->
         std::thread::sleep(POLL);
     }
     analyzer.finish_with(&mut sink, &mut |finding| screen.see(finding));
-    failed.and_then(|()| out.flush()).context("cannot write the telemetry")?;
+    out.finish()?;
     Ok(lines)
 }
 

@@ -40,6 +40,8 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let interrupted = interrupts()?;
     let mut writer = Writer::begin(BufWriter::new(file), &Info::here(VERSION, capture::offsets()))?;
     let mut terminal = Terminal::new();
+    let libraries = capture.account().libraries;
+    terminal.line(&format!("{}: recording, {libraries} libraries so far", args.out.display()));
     let (began, mut told) = (Instant::now(), Instant::now());
     let (mut events, mut steps) = (Vec::new(), 0);
     while !interrupted.load(Ordering::Relaxed) && args.seconds.is_none_or(|limit| began.elapsed() < limit) {

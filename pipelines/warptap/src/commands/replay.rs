@@ -1,10 +1,10 @@
 //! `warptap replay`: recordings and PyTorch profiler traces, through the same analysis as live events.
 //!
 //! Prints a summary; with `--out` writes the telemetry as the file exporter does; with `--config` sends it through the
-//! pipelines of a configuration, whose receivers stay out. The same file gives the same telemetry every time.
+//! pipelines of a configuration, whose receivers stay out; with `--steps` lists every step. The same file gives the same
+//! telemetry every time.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,9 +12,11 @@ use anyhow::{Context as _, bail};
 use component::Data;
 use event::replay::{Replay, ReplayError};
 use event::trace::Limits;
-use gpu::Settings;
+use gpu::{Found, Look, Settings};
+use steps::Finding;
 
 use crate::cli::ReplayArgs;
+use crate::commands::lines::Lines;
 use crate::commands::refused;
 use crate::commands::summary::Summary;
 use crate::commands::terminal::Terminal;
@@ -27,44 +29,35 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 
 /// Does the work of the command.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
+    let mut steps = Lines::create(args.steps.as_deref())?;
     if args.config.locations.is_empty() && args.config.sets.is_empty() {
-        return replay_to_file(args);
-    }
-    if args.out.is_some() {
+        replay_to_file(args, &mut steps)?;
+    } else if args.out.is_some() {
         bail!("--out and --config both say where telemetry goes: expected one of them");
+    } else {
+        replay_to_pipelines(args, &mut steps)?;
     }
-    replay_to_pipelines(args)
+    steps.finish()
 }
 
-fn replay_to_file(args: &ReplayArgs) -> anyhow::Result<()> {
-    let mut out = args.out.as_deref().map(create).transpose()?;
-    let mut failed = Ok(());
-    each(&args.files, &mut |data| {
-        if let (Some(out), true) = (&mut out, failed.is_ok()) {
-            failed = write_line(out, &data);
-        }
-    })?;
-    failed.and_then(|()| out.map_or(Ok(()), |mut out| out.flush())).context("cannot write the telemetry")
-}
-
-/// A file of OTLP JSON lines.
-pub(crate) fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
-    File::create(path).map(BufWriter::new).with_context(|| format!("cannot create {}", path.display()))
-}
-
-/// One request as one line.
-pub(crate) fn write_line(out: &mut BufWriter<File>, data: &Data) -> std::io::Result<()> {
-    out.write_all(&otlp_json::encode(data))?;
-    out.write_all(b"\n")
+fn replay_to_file(args: &ReplayArgs, steps: &mut Lines) -> anyhow::Result<()> {
+    let mut out = Lines::create(args.out.as_deref())?;
+    each(&args.files, &mut |data| out.telemetry(&data), steps)?;
+    out.finish()
 }
 
 /// Replays files in turn and prints what came of each.
-fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data)) -> anyhow::Result<()> {
+fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data), steps: &mut Lines) -> anyhow::Result<()> {
     let mut terminal = Terminal::new();
     for path in files.iter().map(AsRef::as_ref) {
         terminal.status(&[format!("{}: reading", path.display())]);
         let mut summary = Summary::default();
-        let cut = one(path, take, &mut summary)?;
+        let cut = one(path, take, &mut |found| {
+            summary.see(found);
+            if let Found::Step(Finding::Step(step)) = found {
+                steps.step(step);
+            }
+        })?;
         terminal.line(&format!(
             "{}: {} steps, {} outliers",
             path.display(),
@@ -81,16 +74,11 @@ fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data)) -> anyhow::Resul
 
 /// Replays one file. A recording that stops too early, as one does whose writer was killed, is read as far as it
 /// goes; the reason is returned.
-fn one(
-    path: &Path,
-    take: &mut dyn FnMut(Data),
-    summary: &mut Summary,
-) -> anyhow::Result<Option<ReplayError>> {
+fn one(path: &Path, take: &mut dyn FnMut(Data), look: Look<'_>) -> anyhow::Result<Option<ReplayError>> {
     let named = || format!("cannot replay {}", path.display());
     let file = File::open(path).with_context(named)?;
     let mut source = Replay::open(file, &Limits::default()).with_context(named)?;
-    let done =
-        gpu::replay(&mut source, Settings::default(), &mut |batch| take(batch.data), &mut |f| summary.see(f));
+    let done = gpu::replay(&mut source, Settings::default(), &mut |batch| take(batch.data), look);
     match done {
         Ok(()) => Ok(None),
         Err(cut) if cut.is_cut() => Ok(Some(cut)),
@@ -98,7 +86,7 @@ fn one(
     }
 }
 
-fn replay_to_pipelines(args: &ReplayArgs) -> anyhow::Result<()> {
+fn replay_to_pipelines(args: &ReplayArgs, steps: &mut Lines) -> anyhow::Result<()> {
     let prepared = prepare(&args.config.all()?, &Process, FACTORIES).map_err(refused)?;
     crate::logging::init(prepared.telemetry.logs.level);
     let plan = prepared.plan.without_receivers();
@@ -108,12 +96,13 @@ fn replay_to_pipelines(args: &ReplayArgs) -> anyhow::Result<()> {
         .context("cannot start the runtime")?;
     let graph = runtime.block_on(Graph::start(plan, &component::Host::detached(), STOP_MAX))?;
     let mut refusals = Vec::new();
-    let read = each(&args.files, &mut |data| {
+    let mut send = |data: Data| {
         let Some(front) = graph.front(data.signal()) else { return };
         if let Err(refused) = runtime.block_on(front.consume(data)) {
             refusals.push(refused.to_string());
         }
-    });
+    };
+    let read = each(&args.files, &mut send, steps);
     let stopped = runtime.block_on(graph.stop(STOP_MAX));
     runtime.shutdown_background();
     read?;

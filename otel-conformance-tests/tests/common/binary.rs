@@ -1,0 +1,19 @@
+//! The real binary, for tests that have it watch programs.
+
+use std::path::PathBuf;
+
+use capture::{Verdict, readiness};
+
+/// The binary, built beside this test, where this machine lets it watch; else the reason is printed.
+pub fn binary() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.ancestors().nth(2)?.join("warptap");
+    if !path.exists() {
+        println!("skipped: the binary is not built beside this test");
+        return None;
+    }
+    if let Some(missing) = readiness().into_iter().find(|c| c.verdict == Verdict::Missing) {
+        println!("skipped: {} {}: {}", missing.name, missing.found, missing.advice);
+        return None;
+    }
+    Some(path)
+}

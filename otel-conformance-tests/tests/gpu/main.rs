@@ -1,0 +1,110 @@
+//! Programs that say what each of their steps is, watched by the real binary from outside: PyTorch on a real GPU
+//! where there is one, and the stub player everywhere else.
+//!
+//! Each program is recorded and replayed; its steps and phases must be those that it wrote down itself. The player
+//! shows that recorder, replay and comparison are right; only a GPU shows what CUDA's own libraries do. There,
+//! `cargo test -p otel-conformance-tests --test gpu -- --nocapture` prints what fires, and with `WARPTAP_GPU_OUT=DIR`
+//! leaves recordings and labels behind. `WARPTAP_PYTHON` names a Python that has PyTorch.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test, which prints what it saw and why it is skipped"
+)]
+
+#[path = "../common/binary.rs"]
+mod binary;
+mod labels;
+mod recorded;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use binary::binary;
+use labels::{Agreement, Label};
+use recorded::Recorded;
+
+/// Steps of each mode.
+const STEPS: &str = "400";
+/// Of labels, at least this share has exactly one step; the first ones may come before the libraries are attached.
+const MATCHED_MIN: f64 = 0.98;
+const MACRO_F1_MIN: f64 = 0.98;
+
+/// A Python whose PyTorch sees a GPU, or why there is none.
+fn python() -> Result<PathBuf, String> {
+    if !Path::new("/dev/nvidiactl").exists() {
+        return Err("no NVIDIA GPU here".to_owned());
+    }
+    let python = PathBuf::from(std::env::var_os("WARPTAP_PYTHON").unwrap_or_else(|| "python3".into()));
+    let code = "import sys, torch; sys.exit(not torch.cuda.is_available())";
+    let said = Command::new(&python).args(["-c", code]).output().map_err(|e| e.to_string())?;
+    match said.status.success() {
+        true => Ok(python),
+        false => Err(format!("{} has no PyTorch that sees the GPU", python.display())),
+    }
+}
+
+#[track_caller]
+fn check(name: &str, labels: &[Label], recorded: &Recorded) {
+    let agreement = Agreement::of(labels, &recorded.steps);
+    println!("{name}: {agreement}");
+    recorded.print_operations();
+    assert!(agreement.matched as f64 >= MATCHED_MIN * agreement.labels as f64, "{name}: {agreement}");
+    assert_eq!(agreement.confident_mistakes, 0, "{name}: {agreement}");
+    assert!(agreement.macro_f1() >= MACRO_F1_MIN, "{name}: {agreement}");
+}
+
+fn player(script: &str) {
+    let Some(warptap) = binary() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf-probes/stubs/scripts").join(script);
+    let mut command = Command::new(&warptap);
+    command.arg("player").arg(&script).arg("--wait-go");
+    command.arg("--oracle").arg(dir.path().join("oracle")).arg("--stubs").arg(dir.path().join("stubs"));
+    let recorded = Recorded::of(&warptap, command, dir.path());
+    check(&script.display().to_string(), &labels::of_player(&dir.path().join("oracle")), &recorded);
+}
+
+#[test]
+fn what_the_player_plays_is_found_as_it_wrote_it_down() {
+    player("vllm-graphs.script");
+    player("train.script");
+}
+
+fn transformer(mode: &str) {
+    let Some(warptap) = binary() else { return };
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let labels = dir.path().join("labels");
+    let mut command = Command::new(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu/transformer.py"));
+    command.args(["--mode", mode, "--steps", STEPS, "--labels"]).arg(&labels);
+    let recorded = Recorded::of(&warptap, command, dir.path());
+    if let Some(out) = std::env::var_os("WARPTAP_GPU_OUT") {
+        recorded.keep(Path::new(&out), mode, &labels);
+    }
+    check(mode, &labels::lines(&labels), &recorded);
+}
+
+#[test]
+fn a_transformer_kernel_by_kernel_is_found_as_it_wrote_it_down() {
+    transformer("eager");
+}
+
+#[test]
+fn a_transformer_in_cuda_graphs_is_found_as_it_wrote_it_down() {
+    transformer("graphs");
+}
+
+#[test]
+fn a_training_loop_is_found_as_it_wrote_it_down() {
+    transformer("train");
+}
+
+#[test]
+fn a_transformer_that_reduces_over_one_rank_is_found_as_it_wrote_it_down() {
+    transformer("collective");
+}

@@ -1,0 +1,107 @@
+//! Files of JSON lines that commands write on the side.
+//!
+//! The one idea: who hands over a line cannot be told that a disk is full, so the first failure is kept, what follows is
+//! left out, and the end says it.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use component::Data;
+use event::ProcessId;
+use serde::Serialize;
+use steps::Step;
+use table::fold::Counter;
+
+/// One file, or none where nobody asked for it.
+pub(crate) struct Lines {
+    out: Option<(BufWriter<File>, PathBuf)>,
+    failed: std::io::Result<()>,
+}
+
+impl Lines {
+    /// A new file, in place of one that is there.
+    pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Lines> {
+        let open = |path: &Path| {
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            anyhow::Ok((BufWriter::new(file), path.to_owned()))
+        };
+        Ok(Lines { out: path.map(open).transpose()?, failed: Ok(()) })
+    }
+
+    /// One request.
+    pub(crate) fn telemetry(&mut self, data: &Data) {
+        self.write(|| otlp_json::encode(data));
+    }
+
+    /// One step.
+    pub(crate) fn step(&mut self, step: &Step) {
+        self.write(|| serde_json::to_vec(&Row::of(step)).unwrap_or_default());
+    }
+
+    /// Everything is on its way to the disk, or why it is not.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        let Some((mut out, path)) = self.out else { return Ok(()) };
+        self.failed.and_then(|()| out.flush()).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn write(&mut self, line: impl FnOnce() -> Vec<u8>) {
+        if let (Some((out, _)), Ok(())) = (&mut self.out, &self.failed) {
+            self.failed = out.write_all(&line()).and_then(|()| out.write_all(b"\n"));
+        }
+    }
+}
+
+/// A step as a line. Times are ns of CLOCK_MONOTONIC, of a profiler trace those of the trace.
+#[derive(Serialize)]
+struct Row {
+    id: String,
+    pid: u32,
+    thread: u32,
+    first_thread: u32,
+    stream: u32,
+    start_ns: u64,
+    end_ns: u64,
+    gap_ns: u64,
+    enqueue_ns: u64,
+    wait_ns: u64,
+    phase: &'static str,
+    confidence: f64,
+    is_unfinished: bool,
+    outlier: &'static str,
+    ratio: f64,
+    launches: u64,
+    graph_launches: u64,
+    threads: u64,
+    copies: u64,
+    copied_bytes: u64,
+}
+
+impl Row {
+    fn of(step: &Step) -> Row {
+        let ProcessId { pid, .. } = step.process;
+        Row {
+            id: step.id.to_string(),
+            pid,
+            thread: step.thread,
+            first_thread: step.first_thread,
+            stream: step.stream,
+            start_ns: step.start_ns,
+            end_ns: step.end_ns,
+            gap_ns: step.gap_ns,
+            enqueue_ns: step.enqueue_ns,
+            wait_ns: step.wait_ns,
+            phase: step.phase.name(),
+            confidence: step.confidence,
+            is_unfinished: step.is_unfinished,
+            outlier: step.outlier.name(),
+            ratio: step.ratio,
+            launches: step.work.of(Counter::Launches),
+            graph_launches: step.work.of(Counter::GraphLaunches),
+            threads: step.work.of(Counter::Threads),
+            copies: step.work.of(Counter::Copies),
+            copied_bytes: step.work.copied_bytes(),
+        }
+    }
+}
