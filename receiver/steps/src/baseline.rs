@@ -2,8 +2,8 @@
 //!
 //! The one idea: two comparisons must agree before a step is called an outlier: with the phase's p95, which is
 //! what is reported, and with steps of its own size ([`Class`]), so that neither a long prompt nor a larger batch
-//! is mistaken for slowness. What is called an outlier and is far outside the usual scatter is kept out of the
-//! baseline; if that lasts, it is the new normal: the baseline is learnt anew from the last steps, and says so.
+//! is mistaken for slowness. What is far outside the usual scatter of its size is kept out of the baseline, an outlier
+//! or not; if that lasts, it is the new normal: the baseline is learnt anew from the last steps, and says so.
 //! Unless the cause is known: a disturbance is passed over for as long as it is one, within bounds.
 //!
 //! Fixed memory ([`Baseline::BYTES_MAX`]). Leaves to others what a phase or a class is.
@@ -14,7 +14,7 @@ mod kept;
 mod verdict;
 mod window;
 
-use self::class::Classes;
+use self::class::{Classes, Expected};
 use self::digest::Digest;
 use self::window::{Sample, WINDOW, Window};
 
@@ -25,7 +25,7 @@ pub use self::verdict::{BaselineKey, BaselineSettings, Level, Observed, Outlier,
 const HALF_LIFE: f64 = 4096.0;
 /// A step takes this much longer than its class before it can be an outlier: a little less than the lowest bucket,
 /// since what the class usually takes is an estimate too.
-const CLASS_RATIO: f64 = 1.45;
+const CLASS_RATIO: f64 = 1.47;
 /// A class that is not known yet cannot vouch for a step: only the highest bucket is believed.
 const COLD_RATIO: f64 = 3.0;
 /// Beyond this many mean deviations (5 standard deviations of a normal distribution) a step is strange.
@@ -52,6 +52,15 @@ const DISTURBED_MAX: u32 = 4096;
 const WARM_UP_REJECTED_MAX: f64 = 1.0 / 3.0;
 /// A standard deviation is this many median absolute deviations, for a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
+
+/// How far a step is off what it should take.
+#[derive(Clone, Copy, Debug)]
+struct Off {
+    /// Difference of logarithms.
+    log: f32,
+    /// True where its own class says what it should take.
+    is_own: bool,
+}
 
 /// The baseline of one workload and phase.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,20 +141,23 @@ impl Baseline {
 
     fn judge(&mut self, ns: f64, class: Class, level: Level) -> Verdict {
         let ratio = ns / level.p95_ns;
-        let off = self.classes.expected_log(&class).map(|expected| ns.ln() as f32 - expected);
+        let off = self.off(ns, &class);
         let outlier = self.bucket(ns, ratio, off);
         let verdict = Verdict { level: Some(level), ratio, outlier, ..Verdict::default() };
         if (1..=DISTURBED_MAX).contains(&self.disturbed) {
             return verdict;
         }
-        let is_strange =
-            outlier != Outlier::None && off.is_none_or(|off| f64::from(off) > self.strange_from());
+        let is_strange = match off {
+            Some(off) => self.is_strange(ns, off),
+            None => outlier != Outlier::None,
+        };
         self.count_strange(is_strange);
-        if !is_strange {
-            self.learn(ns, &class, off);
+        match is_strange {
+            true => self.learn_strange(ns, &class, off),
+            false => self.learn(ns, &class, off),
         }
-        if let Some(off) = off {
-            self.window.push(Sample { ns, off });
+        if let Some(Off { log, is_own: true }) = off {
+            self.window.push(Sample { ns, off: log });
         }
         let shift = self.relearn().then(|| (level, self.level().unwrap_or(level)));
         Verdict { is_learnt: !is_strange, shift, ..verdict }
@@ -159,9 +171,9 @@ impl Baseline {
         }
     }
 
-    fn bucket(&self, ns: f64, ratio: f64, off: Option<f32>) -> Outlier {
+    fn bucket(&self, ns: f64, ratio: f64, off: Option<Off>) -> Outlier {
         let is_off = match off {
-            Some(off) => f64::from(off) >= CLASS_RATIO.ln(),
+            Some(off) => f64::from(off.log) >= CLASS_RATIO.ln(),
             None => ratio >= COLD_RATIO,
         };
         match is_off && ns - self.p95_ns >= self.settings.excess_min_ns as f64 {
@@ -170,18 +182,40 @@ impl Baseline {
         }
     }
 
+    /// How far a step is off what it should take.
+    fn off(&self, ns: f64, class: &Class) -> Option<Off> {
+        let Expected { log, is_own } = self.classes.expected(class)?;
+        Some(Off { log: ns.ln() as f32 - log, is_own })
+    }
+
     fn strange_from(&self) -> f64 {
         STRANGE_DEVIATIONS * self.deviation
     }
 
-    fn learn(&mut self, ns: f64, class: &Class, off: Option<f32>) {
+    /// True for a step that is slow for its class, whether or not that makes it an outlier of its phase: what is
+    /// slow is not usual. A small step that takes as long as a large one would move the p95 otherwise.
+    fn is_strange(&self, ns: f64, off: Off) -> bool {
+        let lost_ns = ns - ns / f64::from(off.log).exp();
+        f64::from(off.log) > self.strange_from().max(CLASS_RATIO.ln())
+            && lost_ns >= self.settings.excess_min_ns as f64
+    }
+
+    /// A class learns what it takes of its own first steps, whatever others let expect.
+    fn learn_strange(&mut self, ns: f64, class: &Class, off: Option<Off>) {
+        if off.is_some_and(|off| !off.is_own) {
+            self.classes.learn(class, ns.ln() as f32);
+        }
+    }
+
+    fn learn(&mut self, ns: f64, class: &Class, off: Option<Off>) {
         self.learn_level(ns);
-        let distance = f64::from(off.unwrap_or(0.0).abs());
+        let own = off.filter(|off| off.is_own);
+        let distance = own.map_or(0.0, |off| f64::from(off.log.abs()));
         // A class follows slow drifts only, or a change would be forgotten before it is found to last.
         if distance <= SHIFT_LOG.max(LEARN_DEVIATIONS * self.deviation) {
             self.classes.learn(class, ns.ln() as f32);
         }
-        if off.is_some() && distance <= SHIFT_LOG.max(self.strange_from()) {
+        if own.is_some() && distance <= SHIFT_LOG.max(self.strange_from()) {
             self.deviation_count = (self.deviation_count + 1.0).min(DEVIATION_MEMORY);
             self.deviation += (distance - self.deviation) / self.deviation_count;
         }
@@ -205,7 +239,7 @@ impl Baseline {
         let steps = std::mem::take(&mut self.warm_up);
         let limit = warm_up_limit(&steps);
         for (ns, class) in steps.into_iter().filter(|(ns, _)| *ns <= limit) {
-            let off = self.classes.expected_log(&class).map(|expected| ns.ln() as f32 - expected);
+            let off = self.off(ns, &class);
             self.learn(ns, &class, off);
         }
     }

@@ -2,11 +2,21 @@
 //!
 //! What truth is. A healthy step takes what [`traffic::load`] says, jitter and drift included. The *true p95* of a
 //! phase is the exact quantile of its healthy steps so far, each weighing half after 4,096 more: what the baseline
-//! claims to be. A slow step takes 1.6, 2.5 or 4 times the longer of that p95 and its own healthy duration; its true
-//! bucket is the one of its duration over the true p95. Where that lies within 3 % of a bucket's bound, the bucket on
-//! either side is right. A step that takes longer than usual for its size and yet less than 1.5 times its phase's p95
+//! claims to be. An injected step takes 1.6, 2.5 or 4 times the longer of that p95 and its own healthy duration.
+//!
+//! A step is slow if it was injected, or if its jitter alone made it 1.5 times what such a step takes as a rule: who is
+//! told that it took 1.55 times the p95, and as much more than others like it, is told nothing wrong. It comes about
+//! once in 100,000 healthy steps, as often as one in a thousand injected comes near it; taken for a false alarm, it
+//! alone brought some seeds below 0.99. The true bucket of a slow step is the one of its duration over the true p95.
+//! What would be right of a step 3 % shorter or longer is right of it too.
+//!
+//! A step that takes longer than usual for its size and yet less than 1.5 times its phase's p95
 //! is no outlier by definition, and none is put in. Prompts have at least 256 tokens: what a shorter one is cannot be
 //! told from its shape, and is not the baseline's to know.
+//!
+//! Each share of slow steps is scored by itself, on enough of them for one in a hundred to mean something, and each
+//! phase and bucket over all shares; of the few of one phase and bucket in one share, two may be wrong.
+//! `OUTLIERS_TIMES=10` scores ten times as many seeds, `OUTLIERS_SEED=7` begins with another one.
 //!
 //! `cargo test --release -p steps --test outliers -- --nocapture` prints the tables.
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -15,6 +25,7 @@
 mod traffic;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use event::Event;
 use steps::{BaselineShift, Engine, Finding, Outlier, Phase, Settings, Step};
@@ -26,71 +37,78 @@ const STEPS: usize = 12_000;
 /// Steps before the first slow one: every phase, and the sizes that are common in it, are warmed up.
 const WARM: usize = 1_500;
 const FACTORS: [f64; 3] = [1.6, 2.5, 4.0];
+/// From this multiple of what such a step takes as a rule on, one is slow.
+const SLOW: f64 = 1.5;
 /// How near to a bound of a bucket a true ratio belongs to both sides.
 const NEAR: f64 = 0.03;
 /// Steps after which a step weighs half in the true p95.
 const HALF_LIFE: f64 = 4_096.0;
 
-/// Where seeds begin: `OUTLIERS_SEED=7 cargo test ...` draws other steps.
+/// Where seeds begin.
 fn first_seed() -> u64 {
-    let seed = std::env::var("OUTLIERS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let seed = told("OUTLIERS_SEED").unwrap_or(0);
     println!("\nseeds from {seed} on");
     seed
+}
+
+fn told(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// What is true of a step.
 #[derive(Clone, Copy, Debug)]
 struct Truth {
     phase: Phase,
-    /// Its duration over the true p95, for a slow step.
-    slow: Option<f64>,
+    is_injected: bool,
+    /// Its duration over the true p95; 0 where nobody asked.
+    ratio: f64,
+    /// Its duration over what such a step takes as a rule.
+    kind_ratio: f64,
 }
 
 impl Truth {
     fn bucket(&self) -> Outlier {
-        self.slow.map_or(Outlier::None, Outlier::of)
+        self.bucket_if(1.0)
+    }
+
+    /// The bucket if it had taken so many times as long.
+    fn bucket_if(&self, times: f64) -> Outlier {
+        match self.is_injected || self.kind_ratio * times >= SLOW {
+            true => Outlier::of(self.ratio * times),
+            false => Outlier::None,
+        }
     }
 
     fn allows(&self, found: Outlier) -> bool {
-        let sides = |ratio: f64| [ratio * (1.0 - NEAR), ratio * (1.0 + NEAR)].map(Outlier::of);
-        found == self.bucket() || self.slow.is_some_and(|ratio| sides(ratio).contains(&found))
+        [1.0 - NEAR, 1.0, 1.0 + NEAR].map(|times| self.bucket_if(times)).contains(&found)
     }
 }
 
-/// The exact p95 of what it was given, older values weighing less. Asked again after [`Exact::STALE`] values only.
+/// The exact p95 of what it was given, older values weighing less.
 #[derive(Debug, Default)]
 struct Exact {
-    values: Vec<f64>,
-    known: Option<(usize, f64)>,
+    /// Values with their place in the order they came, the smallest first.
+    values: Vec<(f64, usize)>,
 }
 
 impl Exact {
-    const STALE: usize = 50;
-
-    fn p95(&mut self) -> f64 {
-        match self.known {
-            Some((count, p95)) if self.values.len() < count + Self::STALE => p95,
-            _ => {
-                let p95 = weighted_p95(&self.values);
-                self.known = Some((self.values.len(), p95));
-                p95
-            }
-        }
+    fn add(&mut self, value: f64) {
+        let at = self.values.partition_point(|(other, _)| *other <= value);
+        self.values.insert(at, (value, self.values.len()));
     }
-}
 
-fn weighted_p95(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let weigh = |(at, value): (usize, &f64)| (*value, ((at as f64 - count) / HALF_LIFE).exp2());
-    let mut weighed: Vec<(f64, f64)> = values.iter().enumerate().map(weigh).collect();
-    weighed.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
-    let mut below = 0.0;
-    let reached = weighed.iter().find(|(_, weight)| {
-        below += weight;
-        below >= 0.95 * total
-    });
-    reached.unwrap().0
+    /// Infinite as long as there are none.
+    fn p95(&self) -> f64 {
+        let count = self.values.len() as f64;
+        let fade = (-1.0 / HALF_LIFE).exp2();
+        let total = (1.0 - (-count / HALF_LIFE).exp2()) / (1.0 - fade);
+        let mut above = 0.0;
+        let reached = self.values.iter().rev().find(|(_, at)| {
+            above += ((*at as f64 + 1.0 - count) / HALF_LIFE).exp2();
+            above > 0.05 * total
+        });
+        reached.map_or(f64::INFINITY, |(value, _)| *value)
+    }
 }
 
 /// Events of a server with slow steps in it, and the truth of each.
@@ -103,13 +121,20 @@ fn injected(load: Load, share: f64, seed: u64) -> (Vec<Event>, Vec<Truth>) {
         let (shape, usual_ns) = healthy.next();
         let phase = phase(shape);
         let p95 = &mut exact[phase as usize];
-        let slow = (at >= WARM && rng.chance(share)).then(|| {
-            let p95 = p95.p95();
-            (FACTORS[rng.below(3) as usize] * usual_ns.max(p95), p95)
-        });
-        p95.values.extend(slow.is_none().then_some(usual_ns));
-        events.push(server.step(shape, slow.map_or(usual_ns, |(ns, _)| ns)));
-        truths.push(Truth { phase, slow: slow.map(|(ns, p95)| ns / p95) });
+        let is_injected = at >= WARM && rng.chance(share);
+        let kind_ns = healthy.kind_ns(shape);
+        // Asked only where it matters: it costs more than the step.
+        let matters = is_injected || usual_ns * (1.0 + NEAR) >= SLOW * kind_ns;
+        let p95_ns = if matters { p95.p95() } else { f64::INFINITY };
+        let ns = match is_injected {
+            true => FACTORS[rng.below(3) as usize] * usual_ns.max(p95_ns),
+            false => usual_ns,
+        };
+        if !is_injected {
+            p95.add(ns);
+        }
+        events.push(server.step(shape, ns));
+        truths.push(Truth { phase, is_injected, ratio: ns / p95_ns, kind_ratio: ns / kind_ns });
     }
     (events, truths)
 }
@@ -152,6 +177,16 @@ impl Score {
         f64::from(self.hits) / f64::from((self.hits + self.missed).max(1))
     }
 
+    /// Precision and recall of 0.99.
+    fn holds(&self) -> bool {
+        self.precision() >= 0.99 && self.recall() >= 0.99
+    }
+
+    /// The same, of few: two may be wrong.
+    fn holds_of_few(&self) -> bool {
+        self.holds() || self.false_alarms.max(self.missed) <= 2
+    }
+
     fn precision(&self) -> f64 {
         f64::from(self.hits) / f64::from((self.hits + self.false_alarms).max(1))
     }
@@ -189,39 +224,49 @@ fn row(name: &str, score: &Score) {
     );
 }
 
+/// Shares of slow steps, and over how many seeds each is scored: where they are rare, it takes more to find some.
+const SHARES: [(f64, u64); 4] = [(0.001, 20), (0.005, 6), (0.02, 3), (0.05, 2)];
+
+/// Every load under this share of slow steps, by this many seeds.
+fn scores(share: f64, seeds: Range<u64>) -> Scores {
+    let mut scores = Scores::new();
+    for (load, seed) in Load::ALL.into_iter().flat_map(|load| seeds.clone().map(move |seed| (load, seed))) {
+        let (events, truths) = injected(load, share, seed);
+        let (steps, shifts) = found(&events);
+        assert_eq!(steps.len(), truths.len());
+        assert_eq!(shifts, [], "{load:?}, {share}, seed {seed}: slow steps are no lasting change");
+        add(&mut scores, &scored(&steps, &truths));
+    }
+    scores
+}
+
+fn add(sum: &mut Scores, more: &Scores) {
+    more.iter().for_each(|(key, score)| sum.entry(*key).or_default().add(*score));
+}
+
 #[test]
-fn slow_steps_are_found_in_their_bucket_whatever_the_load() {
-    let first_seed = first_seed();
+fn slow_steps_are_found_in_their_bucket_whatever_the_load_and_however_rare_they_are() {
+    let (first, times) = (first_seed(), told("OUTLIERS_TIMES").unwrap_or(1));
     println!("{:<34} {:>6} {:>7} {:>7} {:>10} {:>7}", "", "hits", "missed", "false", "precision", "recall");
     let mut all = Scores::new();
-    for (number, share) in [0.001, 0.005, 0.02, 0.05].into_iter().enumerate() {
-        let mut of_share = Scores::new();
-        for load in Load::ALL {
-            // Where slow steps are rare, more steps are needed to find some.
-            for seed in 0..if share < 0.004 { 5 } else { 1 } {
-                let (events, truths) = injected(load, share, first_seed + 100 * number as u64 + seed);
-                let (steps, shifts) = found(&events);
-                assert_eq!(steps.len(), truths.len());
-                assert_eq!(shifts, [], "{load:?}, {share}: slow steps are no lasting change");
-                for (key, score) in scored(&steps, &truths) {
-                    of_share.entry(key).or_default().add(score);
-                    all.entry(key).or_default().add(score);
-                }
-            }
-        }
+    for (number, (share, seeds)) in (0..).zip(SHARES) {
+        let begin = first + 100_000 * number;
+        let of_share = scores(share, begin..begin + seeds * times);
+        assert_eq!(of_share.len(), 6, "both phases, three buckets: {of_share:?}");
         for ((phase, bucket), score) in &of_share {
-            row(&format!("{:>4} % slow, {}, {}", 100.0 * share, phase.name(), bucket.name()), score);
+            let name = format!("{:>4} % slow, {}, {}", 100.0 * share, phase.name(), bucket.name());
+            row(&name, score);
+            assert!(score.holds_of_few(), "{name}: {score:?}");
         }
         let mut sum = Score::default();
         of_share.values().for_each(|score| sum.add(*score));
-        assert!(sum.precision() >= 0.99 && sum.recall() >= 0.99, "{share}: {sum:?}");
+        row(&format!("{:>4} % slow, all", 100.0 * share), &sum);
+        assert!(sum.hits >= 400 && sum.holds(), "{share}: {sum:?}");
+        add(&mut all, &of_share);
     }
-    assert_eq!(all.len(), 6, "both phases, three buckets: {all:?}");
     for ((phase, bucket), score) in &all {
         row(&format!("all, {}, {}", phase.name(), bucket.name()), score);
-    }
-    for (key, score) in &all {
-        assert!(score.precision() >= 0.99 && score.recall() >= 0.99, "{key:?}: {score:?}");
+        assert!(score.holds(), "{phase:?}, {bucket:?}: {score:?}");
     }
 }
 

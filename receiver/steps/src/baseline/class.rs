@@ -115,6 +115,15 @@ impl Slope {
     }
 }
 
+/// What a step should take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Expected {
+    /// Logarithm of its duration in ns.
+    pub(super) log: f32,
+    /// True where its class says so itself, false where larger and smaller ones let expect it.
+    pub(super) is_own: bool,
+}
+
 /// The classes of one baseline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Classes {
@@ -135,18 +144,28 @@ impl Classes {
     /// Bytes on the heap.
     pub(super) const BYTES_MAX: usize = CLASSES * size_of::<Entry>();
 
-    /// Logarithm of the duration (ns) that a step of this class should take. Of a class not yet known, what
-    /// known classes of the same graphs let expect: in proportion for more work, no less for less.
-    pub(super) fn expected_log(&self, class: &Class) -> Option<f32> {
-        let known = || self.entries.iter().filter(|e| e.is_known());
-        if let Some(own) = known().find(|e| e.is_of(class)) {
-            return Some(self.drift + own.log + self.slope.of(class.beyond(own.half_octaves)));
-        }
-        known()
+    /// What a step of this class should take.
+    pub(super) fn expected(&self, class: &Class) -> Option<Expected> {
+        self.own(class).or_else(|| self.of_neighbours(class))
+    }
+
+    fn own(&self, class: &Class) -> Option<Expected> {
+        let own = self.known().find(|e| e.is_of(class))?;
+        let log = self.drift + own.log + self.slope.of(class.beyond(own.half_octaves));
+        Some(Expected { log, is_own: true })
+    }
+
+    /// What known classes of the same graphs let expect: in proportion for more work, no less for less.
+    fn of_neighbours(&self, class: &Class) -> Option<Expected> {
+        self.known()
             .filter(|e| e.graphs == class.graphs && e.half_octaves > 0 && class.octaves > 0.0)
             .map(|e| (class.beyond(e.half_octaves), e))
             .min_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
-            .map(|(beyond, e)| self.drift + e.log + beyond.max(0.0))
+            .map(|(beyond, e)| Expected { log: self.drift + e.log + beyond.max(0.0), is_own: false })
+    }
+
+    fn known(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|e| e.is_known())
     }
 
     /// A step of this class took `log` (logarithm of ns), and that was nothing strange.

@@ -273,6 +273,45 @@ fn a_long_prompt_is_not_slow_but_a_slow_long_prompt_is() {
     assert_eq!(prefill(4_000.0, 3.0), Outlier::X3);
 }
 
+/// A prefill of so many tokens.
+fn prompt(baseline: &mut Baseline, tokens: f64, ns: f64) -> Verdict {
+    baseline.observe(&of(ns, Class::of_work(0, (tokens * 300_000.0) as u64)))
+}
+
+/// Smaller sizes were compared with the first one that was known, found far off, and so never learnt: after 150 of
+/// them everything was said to have become faster for good, and long prompts were slow from there on.
+#[test]
+fn a_large_size_that_is_known_first_keeps_no_smaller_one_from_being_learnt() {
+    let (mut baseline, mut rng) = (Baseline::new(BaselineSettings::default()), Rng::new(6));
+    let mut verdicts = Vec::new();
+    for k in 0..3_000 {
+        let tokens = if k < 20 { 4_000.0 } else { [256.0, 512.0, 1_024.0, 4_000.0][rng.below(4) as usize] };
+        let ns = MS * (12.0 + 0.05 * tokens) * rng.uniform(0.93, 1.07);
+        verdicts.push(prompt(&mut baseline, tokens, ns));
+    }
+    assert_eq!((outliers(&verdicts), shifts(&verdicts)), (0, 0));
+    let slow = prompt(&mut baseline, 256.0, 1_000.0 * MS);
+    assert_eq!(slow.outlier, Outlier::X3);
+}
+
+/// Each such step raised the p95 a little, which hid more of them.
+#[test]
+fn small_steps_as_slow_as_large_ones_do_not_move_the_p95() {
+    let (mut baseline, mut rng) = (Baseline::new(BaselineSettings::default()), Rng::new(6));
+    let mut p95_ns = 0.0;
+    for k in 0..8_000 {
+        let tokens = (700.0 * (0.8 * rng.normal()).exp()).clamp(256.0, 8_192.0);
+        let is_slow = k > 1_000 && tokens < 2_000.0 && rng.chance(0.05);
+        let ns = if is_slow { 1.4 * p95_ns } else { MS * (12.0 + 0.05 * tokens) * rng.uniform(0.93, 1.07) };
+        let verdict = prompt(&mut baseline, tokens, ns);
+        assert_eq!(verdict.outlier, Outlier::None, "step {k}");
+        assert_eq!(verdict.is_learnt, !is_slow, "step {k}");
+        p95_ns = if k == 1_000 { verdict.level.unwrap().p95_ns } else { p95_ns };
+    }
+    let now_ns = baseline.level().unwrap().p95_ns;
+    assert!((now_ns / p95_ns - 1.0).abs() < 0.1, "{p95_ns}, then {now_ns}");
+}
+
 #[test]
 fn memory_stays_under_its_bound() {
     let mut baseline = Baseline::new(BaselineSettings::default());

@@ -50,8 +50,12 @@ impl Healthy {
             true => Shape::Prefill { tokens: self.tokens() },
             false => Shape::Decode { batch: captured(self.batch(rate)) },
         };
-        let ns = MS * usual_ms(shape) * self.drift() * self.jitter();
-        (shape, ns)
+        (shape, self.kind_ns(shape) * self.jitter())
+    }
+
+    /// What a step like the last one takes as a rule, ns: drift included, jitter left out.
+    pub fn kind_ns(&self, shape: Shape) -> f64 {
+        MS * usual_ms(shape) * self.drift()
     }
 
     /// From 0 to 1.
