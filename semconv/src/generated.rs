@@ -1258,6 +1258,8 @@ pub mod value {
         UnclosedStream,
         /// A wait for an event whose record was not seen.
         UnknownEvent,
+        /// A graph of which what it holds was not kept, because the map of graphs was full.
+        UnkeptGraph,
         /// A return whose entry was not seen.
         UnmatchedReturn,
         /// A duration left out of the histograms because their map was full.
@@ -1266,13 +1268,14 @@ pub mod value {
 
     impl WarptapProbeFlaw {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapProbeFlaw; 4] = [WarptapProbeFlaw::UnclosedStream, WarptapProbeFlaw::UnknownEvent, WarptapProbeFlaw::UnmatchedReturn, WarptapProbeFlaw::Untimed];
+        pub const ALL: [WarptapProbeFlaw; 5] = [WarptapProbeFlaw::UnclosedStream, WarptapProbeFlaw::UnknownEvent, WarptapProbeFlaw::UnkeptGraph, WarptapProbeFlaw::UnmatchedReturn, WarptapProbeFlaw::Untimed];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
                 WarptapProbeFlaw::UnclosedStream => "unclosed_stream",
                 WarptapProbeFlaw::UnknownEvent => "unknown_event",
+                WarptapProbeFlaw::UnkeptGraph => "unkept_graph",
                 WarptapProbeFlaw::UnmatchedReturn => "unmatched_return",
                 WarptapProbeFlaw::Untimed => "untimed",
             }
@@ -1729,7 +1732,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.keep.records", values: &[], is_upstream: false },
     Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.probe.fate", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
-    Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unmatched_return", "untimed"], is_upstream: false },
+    Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unkept_graph", "unmatched_return", "untimed"], is_upstream: false },
     Attribute { key: "warptap.probe.pass", values: &["filtered", "suppressed"], is_upstream: false },
     Attribute { key: "warptap.process.blind", values: &[], is_upstream: false },
     Attribute { key: "warptap.process.visible", values: &[], is_upstream: false },

@@ -27,6 +27,7 @@ fn run() -> Result<(), capture::CaptureError> {
     }
     Promise { what: "folded launch / empty entry probe", at_most: 1.20 }.print(ns(2) / ns(1));
     Promise { what: "timed call / empty entry and return probe", at_most: 1.35 }.print(ns(4) / ns(3));
+    println!("{:<60} {:.2}", "graph launch / timed call", ns(7) / ns(4));
     for (at, what) in [(5, "all-gather"), (6, "all-reduce, its stream on the stack")] {
         let what = &format!("{what} / empty entry and return probe");
         Promise { what, at_most: 1.25 }.print(ns(at) / ns(3));

@@ -13,6 +13,7 @@ use table::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadF
 use table::{Action, Cookie, Grid, Slot, cookie};
 
 use crate::cover;
+use crate::graph;
 use crate::launch::begin_step;
 use crate::maps;
 use crate::process;
@@ -81,6 +82,9 @@ impl Call {
         let fold = maps::stream(&key)?;
         if is_capturing(&key, fold) {
             fold.capture();
+            if let Some(capturing) = graph::capturing(&key, fold) {
+                self.capture(capturing);
+            }
             return Some(());
         }
         if fold.is_fresh() {
@@ -91,14 +95,30 @@ impl Call {
         Some(())
     }
 
+    /// Adds the call to what is captured.
+    #[inline(always)]
+    fn capture(&self, capturing: &StreamFold) {
+        if self.cookie.is(Action::Launch) {
+            capturing.capture_launch(self.task.tid, &self.kernel());
+        } else if self.cookie.is(Action::GraphLaunch) {
+            graph::capture_launch(self.task.pid, self.args.at(Slot(1)), capturing);
+        } else {
+            capturing.capture_bytes(self.bytes());
+        }
+    }
+
+    #[inline(always)]
+    fn kernel(&self) -> Enqueue {
+        Enqueue { threads: self.threads(), identity: self.args.at(self.function()), bytes: 0 }
+    }
+
     #[inline(always)]
     fn fold(&self, fold: &StreamFold) {
         let tid = self.task.tid;
         if self.cookie.is(Action::Launch) {
-            let identity = self.args.at(self.function());
-            fold.launch(tid, &Enqueue { threads: self.threads(), identity, bytes: 0 });
+            fold.launch(tid, &self.kernel());
         } else if self.cookie.is(Action::GraphLaunch) {
-            fold.launch_graph(tid, &Enqueue { threads: 0, identity: self.args.at(Slot(1)), bytes: 0 });
+            graph::launch_graph(self.task.pid, tid, self.args.at(Slot(1)), fold);
         } else {
             let call = Enqueue { threads: 0, identity: 0, bytes: self.bytes() };
             match self.cookie.is(Action::Copy) {
@@ -194,6 +214,7 @@ impl Call {
         frame.cookie = self.cookie.0;
         frame.sp = sp;
         frame.handle = self.args.at(self.cookie.handle());
+        frame.graph = self.args.at(self.cookie.graph());
         frame.bytes = self.bytes();
         frame.stream = stream;
         frame.closing = 0;
@@ -226,6 +247,11 @@ impl Call {
         } else if cookie.is(Action::EventDestroy) {
             // Before the call: behind it another thread may have made an event at the same address.
             cover::forget_event(pid, frame.handle);
+        } else if cookie.is(Action::GraphDestroy) {
+            // Likewise.
+            graph::forget(pid, frame.handle, frame.graph);
+        } else if cookie.is(Action::GraphChange) {
+            graph::change_graph(pid, frame.graph);
         }
         if frame.closing != 0 {
             self.note_process(frame);

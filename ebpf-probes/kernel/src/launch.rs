@@ -21,6 +21,7 @@ use table::hot::HotProcess;
 use table::record::{ROWS, StreamKey};
 use table::{Cookie, Grid, Slot};
 
+use crate::graph;
 use crate::maps;
 use crate::process;
 use crate::regs::{Regs, read_user, read_user_into};
@@ -152,6 +153,9 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let Some(fold) = maps::stream(&key) else { return count_dropped() };
     if is_capturing(&key, fold) {
         fold.capture();
+        if let Some(capturing) = graph::capturing(&key, fold) {
+            capturing.capture_launch(task.tid, &enqueue(cookie, raw));
+        }
         process::count_folded(&task);
         return Some(());
     }

@@ -16,6 +16,7 @@ use table::{Action, Cookie, NON_BLOCKING, WRONG_THREAD};
 
 use crate::emit::{self, Returned};
 use crate::enter::active_key;
+use crate::graph;
 use crate::maps::{self, STREAMS};
 use crate::process;
 use crate::regs::{Regs, read_user};
@@ -231,7 +232,7 @@ fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Ou
         return closed;
     }
     let handle = match r.cookie.writes_handle() && !r.failed {
-        true => read_user(r.frame.handle).unwrap_or(0),
+        true => written(r),
         false => r.frame.handle,
     };
     match emit::call(returned, handle, r.result, 0) {
@@ -376,17 +377,29 @@ fn apply(r: &Return<'_>, process: &ProcessFold) {
     } else if r.cookie.is(Action::StreamCreate) && !r.failed {
         make_stream(r, process);
     } else if r.cookie.is(Action::CaptureBegin) && !r.failed {
-        if maps::stream(&key).is_some()
-            && let Some(stream) = found(&key)
-        {
-            stream.begin_capture();
+        graph::begin(process, &key, r.task.tid, r.frame.graph);
+        if let Some(stream) = found(&key) {
+            stream.disarm();
         }
     } else if r.cookie.is(Action::CaptureEnd) && r.result != WRONG_THREAD {
+        if !r.failed {
+            graph::end_graph(process, &key, written(r));
+        }
         // A capture that failed is over too.
         if let Some(stream) = found(&key) {
             stream.end_capture();
         }
+    } else if r.cookie.is(Action::Instantiate) && !r.failed {
+        graph::follow_graph(r.task.pid, written(r), r.frame.graph);
+    } else if r.cookie.is(Action::GraphUpdate) && !r.failed {
+        graph::follow_graph(r.task.pid, r.frame.handle, r.frame.graph);
     }
+}
+
+/// What the call wrote where its handle points.
+#[inline(always)]
+fn written(r: &Return<'_>) -> u64 {
+    read_user(r.frame.handle).unwrap_or(0)
 }
 
 #[inline(always)]

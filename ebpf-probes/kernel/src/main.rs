@@ -13,6 +13,7 @@
 mod cover;
 mod emit;
 mod enter;
+mod graph;
 mod launch;
 mod leave;
 mod life;

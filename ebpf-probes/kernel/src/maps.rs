@@ -10,6 +10,7 @@ use table::counters::Counters;
 use table::cover::Cover;
 use table::detail::DETAILS as DETAILS_MAX;
 use table::fold::StreamFold;
+use table::graph::{Contents, GRAPHS as GRAPHS_MAX, GraphKey};
 use table::hot::{
     HOT_CALLS as HOT_CALLS_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX,
 };
@@ -60,6 +61,10 @@ pub static HOT_DURATIONS: Array<HotDurations> = Array::with_max_entries(HOT_DURA
 /// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
 #[map]
 pub static EVENTS: LruHashMap<EventKey, Cover> = LruHashMap::with_max_entries(8192, 0);
+
+/// What graphs and executable graphs hold. Full: a graph is not kept, and launches of it are unknown.
+#[map]
+pub static GRAPHS: HashMap<GraphKey, Contents> = HashMap::with_max_entries(GRAPHS_MAX, BPF_F_NO_PREALLOC);
 
 /// Durations by process and function.
 #[map]

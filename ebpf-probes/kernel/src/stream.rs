@@ -37,8 +37,9 @@ impl Stream<'_> {
         }
     }
 
+    /// The next launch asks the fold.
     #[inline(always)]
-    fn disarm(&self) {
+    pub fn disarm(&self) {
         if let Some(hot) = self.hot() {
             hot.disarm();
         }
@@ -48,13 +49,6 @@ impl Stream<'_> {
     #[inline(always)]
     pub fn is_capturing(&self) -> bool {
         is_capturing(self.key, self.fold)
-    }
-
-    /// [`StreamFold::begin_capture`].
-    #[inline(always)]
-    pub fn begin_capture(&self) {
-        self.fold.begin_capture();
-        self.disarm();
     }
 
     /// [`StreamFold::end_capture`].

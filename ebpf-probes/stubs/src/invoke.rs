@@ -29,7 +29,7 @@ pub struct Request {
     pub stream: u64,
     /// The event, executable graph, address or device.
     pub handle: u64,
-    /// The graph of an instantiation.
+    /// The graph that is no executable one.
     pub graph: u64,
     /// Bytes of a row, and rows: the function's bytes are their product.
     pub bytes: [u64; 2],

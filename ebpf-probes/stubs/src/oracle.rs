@@ -113,6 +113,9 @@ pub struct CallLine {
     pub stream: u64,
     /// The handle, address or device passed; for a function that makes something, what it wrote.
     pub handle: u64,
+    /// The graph passed that is no executable one; 0 for none.
+    #[serde(default)]
+    pub graph: u64,
     /// Bytes moved or asked for.
     pub bytes: u64,
     /// The direction of a copy, as [`table::Direction`]'s number.
@@ -194,6 +197,35 @@ pub struct Work {
     pub bytes: [u64; 5],
     /// Bytes filled.
     pub filled: u64,
+    /// What the launched graphs hold.
+    #[serde(default)]
+    pub graphs: Graphs,
+}
+
+/// What graphs hold that were captured under the player's eyes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Graphs {
+    /// So many.
+    pub known: u64,
+    /// Kernels.
+    pub kernels: u64,
+    /// Threads of these.
+    pub threads: u64,
+    /// Those by another thread than the one that began the capture.
+    pub foreign: u64,
+    /// Bytes copied and filled.
+    pub bytes: u64,
+}
+
+impl Graphs {
+    /// Adds what others hold.
+    pub fn add(&mut self, other: &Graphs) {
+        self.known += other.known;
+        self.kernels += other.kernels;
+        self.threads = self.threads.wrapping_add(other.threads);
+        self.foreign += other.foreign;
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
 }
 
 impl Work {
@@ -205,6 +237,7 @@ impl Work {
         self.threads = self.threads.wrapping_add(other.threads);
         self.copies += other.copies;
         self.filled = self.filled.wrapping_add(other.filled);
+        self.graphs.add(&other.graphs);
         for (own, more) in self.bytes.iter_mut().zip(other.bytes) {
             *own = own.wrapping_add(more);
         }

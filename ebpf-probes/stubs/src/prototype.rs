@@ -30,7 +30,7 @@ pub enum Role {
     Handle,
     /// A pointer to where the new object is written.
     Out,
-    /// The graph of an instantiation.
+    /// A graph that is no executable one.
     Graph,
     /// Bytes.
     Bytes,
@@ -57,6 +57,7 @@ const COPY: &[Role] = &[Other, Other, Bytes];
 const COPY_KIND: &[Role] = &[Other, Other, Bytes, Kind];
 const COPY_STREAM: &[Role] = &[Other, Other, Bytes, Stream];
 const COPY_KIND_STREAM: &[Role] = &[Other, Other, Bytes, Kind, Stream];
+const GRAPH: &[Role] = &[Graph];
 const HANDLE: &[Role] = &[Handle];
 const HANDLE_BYTES: &[Role] = &[Handle, Bytes];
 const HANDLE_BYTES_OTHER: &[Role] = &[Handle, Bytes, Other];
@@ -67,9 +68,12 @@ const OUT_OTHER: &[Role] = &[Out, Other];
 const OUT_BYTES: &[Role] = &[Out, Bytes];
 const OUT_BYTES_OTHER: &[Role] = &[Out, Bytes, Other];
 const OUT_GRAPH_OTHER: &[Role] = &[Out, Graph, Other];
+const NODE_GRAPH: &[Role] = &[Other, Graph, Other, Other, Other];
+const NODE_GRAPH_DATA: &[Role] = &[Other, Graph, Other, Other, Other, Other];
 const STREAM: &[Role] = &[Stream];
 const STREAM_HANDLE_OTHER: &[Role] = &[Stream, Handle, Other];
 const STREAM_OTHER: &[Role] = &[Stream, Other];
+const STREAM_GRAPH: &[Role] = &[Stream, Graph, Other, Other, Other, Other];
 const STREAM_OUT: &[Role] = &[Stream, Out];
 
 /// Every function's prototype, sorted by name. A twin has its row's.
@@ -81,8 +85,15 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("cuEventRecord", HANDLE_STREAM),
     ("cuEventRecordWithFlags", HANDLE_STREAM_OTHER),
     ("cuEventSynchronize", HANDLE),
+    ("cuGraphAddChildGraphNode", NODE_GRAPH),
+    ("cuGraphAddKernelNode_v2", NODE_GRAPH),
+    ("cuGraphAddNode_v2", NODE_GRAPH_DATA),
+    ("cuGraphDestroy", GRAPH),
     ("cuGraphExecDestroy", HANDLE),
+    ("cuGraphExecUpdate", &[Handle, Graph, Other, Other]),
+    ("cuGraphExecUpdate_v2", &[Handle, Graph, Other]),
     ("cuGraphInstantiateWithFlags", OUT_GRAPH_OTHER),
+    ("cuGraphInstantiateWithParams", OUT_GRAPH_OTHER),
     ("cuGraphLaunch", HANDLE_STREAM),
     ("cuLaunchCooperativeKernel", &[Kernel, Grid3, Block3, Other, Stream, Other]),
     ("cuLaunchKernel", DRIVER_LAUNCH),
@@ -113,6 +124,7 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("cuMemcpyDtoH_v2", COPY),
     ("cuMemcpyHtoDAsync_v2", COPY_STREAM),
     ("cuMemcpyHtoD_v2", COPY),
+    ("cuStreamBeginCaptureToGraph", STREAM_GRAPH),
     ("cuStreamBeginCapture_v2", STREAM_OTHER),
     ("cuStreamCreate", OUT_BYTES),
     ("cuStreamCreateWithPriority", OUT_BYTES_OTHER),
@@ -132,8 +144,12 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("cudaFree", HANDLE),
     ("cudaFreeAsync", HANDLE_STREAM),
     ("cudaFreeHost", HANDLE),
+    ("cudaGraphAddChildGraphNode", NODE_GRAPH),
+    ("cudaGraphAddKernelNode", NODE_GRAPH),
+    ("cudaGraphAddNode", NODE_GRAPH_DATA),
+    ("cudaGraphDestroy", GRAPH),
     ("cudaGraphExecDestroy", HANDLE),
-    ("cudaGraphExecUpdate", &[Handle, Other, Other]),
+    ("cudaGraphExecUpdate", &[Handle, Graph, Other]),
     ("cudaGraphInstantiate", OUT_GRAPH_OTHER),
     ("cudaGraphInstantiateWithFlags", OUT_GRAPH_OTHER),
     ("cudaGraphInstantiateWithParams", OUT_GRAPH_OTHER),
@@ -168,6 +184,7 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("cudaMemsetAsync", COPY_STREAM),
     ("cudaSetDevice", HANDLE),
     ("cudaStreamBeginCapture", STREAM_OTHER),
+    ("cudaStreamBeginCaptureToGraph", STREAM_GRAPH),
     ("cudaStreamCreate", OUT),
     ("cudaStreamCreateWithFlags", OUT_BYTES),
     ("cudaStreamCreateWithPriority", OUT_BYTES_OTHER),
@@ -193,8 +210,12 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("hipFree", HANDLE),
     ("hipFreeAsync", HANDLE_STREAM),
     ("hipFreeHost", HANDLE),
+    ("hipGraphAddChildGraphNode", NODE_GRAPH),
+    ("hipGraphAddKernelNode", NODE_GRAPH),
+    ("hipGraphAddNode", NODE_GRAPH),
+    ("hipGraphDestroy", GRAPH),
     ("hipGraphExecDestroy", HANDLE),
-    ("hipGraphExecUpdate", &[Handle, Other, Other, Other]),
+    ("hipGraphExecUpdate", &[Handle, Graph, Other, Other]),
     ("hipGraphInstantiate", &[Out, Graph, Other, Other, Other]),
     ("hipGraphInstantiateWithFlags", OUT_GRAPH_OTHER),
     ("hipGraphLaunch", HANDLE_STREAM),
@@ -224,6 +245,7 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("hipModuleLaunchKernel", DRIVER_LAUNCH),
     ("hipSetDevice", HANDLE),
     ("hipStreamBeginCapture", STREAM_OTHER),
+    ("hipStreamBeginCaptureToGraph", STREAM_GRAPH),
     ("hipStreamCreate", OUT),
     ("hipStreamCreateWithFlags", OUT_BYTES),
     ("hipStreamCreateWithPriority", OUT_BYTES_OTHER),

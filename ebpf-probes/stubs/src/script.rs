@@ -30,6 +30,8 @@
 //! | `stream` | name, `blocking` | makes one, as engines do so that it does not wait for the default stream, or so that it does; at the top of the script before the threads start, in a thread when it gets there |
 //! | `event` | name, `ring=N` | the same; a ring is N events recorded in turn |
 //! | `graph` | name, stream, `nodes=N` | the same, by a capture of N launches |
+//! | `capture` | stream | begins a capture: what is enqueued is not run |
+//! | `instantiate` `update` | graph, stream | ends the capture that began on the stream: the graph is made of it, or from here on the same as it |
 //! | `destroy` | name | ends a stream, event or graph |
 //! | `launch` `launchex` | stream, `grid=8x4x1 block=256 kernels=40` | a kernel, one of so many in turn |
 //! | `graphlaunch` | graph, stream | |
@@ -199,6 +201,15 @@ pub enum Action {
         stream: usize,
         /// Launches in it.
         nodes: u64,
+    },
+    /// Ends a capture; an executable graph is made of it, or updated with it.
+    EndCapture {
+        /// The graph.
+        graph: usize,
+        /// The stream that the capture began on.
+        stream: usize,
+        /// Which of the two, as [`symbol`] knows it.
+        word: &'static str,
     },
     /// Uses CPU, ns.
     Burn(Span),

@@ -16,6 +16,7 @@ pub static SCRIPTS: &[(&str, &str)] = scripts![
     "faults",
     "fork-join",
     "gpu-steal",
+    "graphs",
     "incident",
     "late-rank",
     "legacy-default-stream",

@@ -16,6 +16,8 @@ pub struct Meaning {
     pub stream: u64,
     /// The handle, address, device, or pointer to where the object is written.
     pub handle: u64,
+    /// The graph; 0 where the function has none.
+    pub graph: u64,
     /// Bytes.
     pub bytes: u64,
     /// Threads started; 0 for what is no launch.
@@ -65,6 +67,7 @@ pub fn meaning(request: &Request, made: &Outcome) -> Meaning {
     Meaning {
         stream: if holds(Role::Stream) || holds(Role::Config) { request.stream } else { 0 },
         handle: if holds(Role::Handle) { request.handle } else { out.unwrap_or(0) },
+        graph: if holds(Role::Graph) { request.graph } else { 0 },
         bytes: if is_sized { request.bytes[0] * request.bytes[1] } else { 0 },
         threads: if starts.into_iter().any(holds) { request.threads() } else { 0 },
         direction: direction(request, roles) as u32,

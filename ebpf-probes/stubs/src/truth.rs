@@ -5,6 +5,7 @@
 //! definition of a step; this is its plainest implementation, sharing no code with the one under test. Which
 //! segments of other streams a wait closes besides is told by [`order`].
 
+pub mod graphs;
 pub mod order;
 
 use std::collections::VecDeque;

@@ -42,6 +42,7 @@ fn told_and_seen(functions: &Functions, index: usize, function: Function) -> (Me
     let seen = Meaning {
         stream: seen.stream,
         handle: seen.handle,
+        graph: seen.graph,
         bytes: seen.bytes,
         threads: seen.threads,
         direction: seen.direction,

@@ -8,6 +8,7 @@
 //! | 19-21 | grid | 40 | direction is told by an argument |
 //! | 22 | per-thread twin | 41-42 | how bytes are computed |
 //! | 23, 24 | driver, timed | 43-51 | slot or offset of the bytes |
+//! | | | 52-55 | graph slot |
 //!
 //! Where the action is [`Action::Tell`] the upper half is another:
 //!
@@ -101,6 +102,7 @@ impl Cookie {
                 | is_told << 40
                 | size_kind << 41
                 | size << 43
+                | (w.graph.0 as u64) << 52
                 | told(&w.told),
         )
     }
@@ -133,6 +135,12 @@ impl Cookie {
     #[inline(always)]
     pub const fn handle(self) -> Slot {
         Slot(field(self.0, 32, 4) as u8)
+    }
+
+    /// Where the graph stands that is no executable one.
+    #[inline(always)]
+    pub const fn graph(self) -> Slot {
+        Slot(field(self.0, 52, 4) as u8)
     }
 
     /// The slot of a copy's kind; where [`Cookie::is_way_fixed`], [`Cookie::direction`] knows what.
@@ -307,7 +315,7 @@ mod tests {
                     continue;
                 }
                 assert_eq!(c.stream(), w.stream, "{}", probe.symbol);
-                assert_eq!(c.handle(), w.handle, "{}", probe.symbol);
+                assert_eq!((c.handle(), c.graph()), (w.handle, w.graph), "{}", probe.symbol);
                 match w.way {
                     Way::Fixed(d) => assert_eq!((c.is_way_fixed(), c.direction(9)), (true, d)),
                     Way::Arg(slot) => assert_eq!((c.is_way_fixed(), c.way()), (false, u64::from(slot))),

@@ -83,6 +83,8 @@ pub struct Counters {
     /// Streams with work that a wait covers and that it will not close: of a process, and of the streams that one waited
     /// for, a bounded number is remembered.
     pub unclosed_streams: AtomicU64,
+    /// Graphs of which what they hold was not kept, because the map of them was full: launches of them are unknown.
+    pub unkept_graphs: AtomicU64,
     /// Durations not counted because the map of them was full, beside a call counted otherwise.
     pub untimed: AtomicU64,
 }

@@ -20,6 +20,7 @@ pub use stamp::{Mark, Stamp};
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::cover::Waited;
+use crate::graph::Contents;
 use crate::record::StreamKey;
 
 /// What a stream counts. The order is that of [`StepRecord::work`]; never reuse a place.
@@ -55,10 +56,23 @@ pub enum Counter {
     Graphs = 12,
     /// Calls captured into a graph instead of enqueued.
     Captured = 13,
+    /// Graph launches of which it is known what the graph holds ([`crate::graph`]): where these are fewer than the graph
+    /// launches, what follows is not all of it.
+    GraphsKnown = 14,
+    /// Kernels in the graphs that were launched. Not among the launches.
+    GraphKernels = 15,
+    /// Threads that these start.
+    GraphThreads = 16,
+    /// Those of them that were captured by another thread than the one that began the capture.
+    GraphForeign = 17,
+    /// Bytes that such graphs copy and fill.
+    GraphBytes = 18,
+    /// Collectives in such graphs.
+    GraphCollectives = 19,
 }
 
 /// How many things a stream counts.
-pub const COUNTERS: usize = 14;
+pub const COUNTERS: usize = 20;
 
 /// Segments whose first enqueue is remembered.
 pub const SEGMENTS: usize = 8;
@@ -100,6 +114,10 @@ pub struct StreamFold {
     polled: AtomicU64,
     /// Captures begun on this stream.
     captures: AtomicU64,
+    /// The thread that began the last of them.
+    capturer: AtomicU64,
+    /// What it captured so far, on this stream and on those that were drawn in.
+    captured: Contents,
     /// Of another stream's capture: that stream, and which of its captures.
     joined: [AtomicU64; 3],
 }

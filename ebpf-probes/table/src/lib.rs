@@ -15,6 +15,7 @@ pub mod counters;
 pub mod cover;
 pub mod detail;
 pub mod fold;
+pub mod graph;
 pub mod histogram;
 pub mod hot;
 pub mod ordinal;

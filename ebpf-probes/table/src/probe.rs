@@ -61,7 +61,7 @@ pub enum Action {
     EventDestroy = 12,
     /// The stream `handle` is gone. One record a call.
     StreamDestroy = 13,
-    /// What is enqueued on the stream from here on is captured into a graph, not run.
+    /// What is enqueued on the stream from here on is captured into a graph, not run: into a new one, or into `graph`.
     CaptureBegin = 14,
     /// The capture ends; `handle` points to where the graph is written. One record a call.
     CaptureEnd = 15,
@@ -78,6 +78,15 @@ pub enum Action {
     /// A new stream: `handle` points to where it is written, the bytes are its flags. Bit 0 of them says that it does not
     /// wait for the legacy default stream, nor that for it.
     StreamCreate = 21,
+    /// A new executable graph, made of `graph`: `handle` points to where it is written. One record a call.
+    Instantiate = 22,
+    /// The executable graph `handle` is what `graph` is from here on. One record a call.
+    GraphUpdate = 23,
+    /// The executable graph `handle`, or the graph `graph`, is gone; its address may come back as another. One record a
+    /// call.
+    GraphDestroy = 24,
+    /// `graph` holds more from here on than was captured into it.
+    GraphChange = 25,
 }
 
 /// Where an argument stands: 0 nowhere, n the n-th C argument.
@@ -257,6 +266,8 @@ pub struct Wiring {
     pub stream: Slot,
     /// The event, executable graph, address or pointer to it that [`Action`] speaks of.
     pub handle: Slot,
+    /// The graph that is no executable one: what a capture goes on with, or an executable graph is made of.
+    pub graph: Slot,
     /// Bytes moved or asked for.
     pub bytes: Bytes,
     /// Direction of a copy.

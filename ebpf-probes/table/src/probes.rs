@@ -8,8 +8,8 @@
 use crate::Cookie;
 use crate::probe::Action::{
     Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphLaunch, Launch, Query, Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait,
-    Tell, Time,
+    Free, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, Launch, Query, Report, SetDevice,
+    StreamCreate, StreamDestroy, StreamSync, StreamWait, Tell, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
@@ -81,13 +81,14 @@ pub static PROBES: &[Probe] = &[
     // CUDA runtime: graphs, streams, events, devices.
     cudart(40, "cudaStreamBeginCapture", CaptureBegin).twin("cudaStreamBeginCapture_ptsz").stream(1),
     cudart(41, "cudaStreamEndCapture", CaptureEnd).twin("cudaStreamEndCapture_ptsz").stream(1).handle(2),
-    cudart(42, "cudaGraphInstantiate", Create).handle(1),
-    cudart(43, "cudaGraphInstantiateWithFlags", Create).handle(1),
-    cudart(44, "cudaGraphInstantiateWithParams", Create)
+    cudart(42, "cudaGraphInstantiate", Instantiate).handle(1).graph(2),
+    cudart(43, "cudaGraphInstantiateWithFlags", Instantiate).handle(1).graph(2),
+    cudart(44, "cudaGraphInstantiateWithParams", Instantiate)
         .twin("cudaGraphInstantiateWithParams_ptsz")
-        .handle(1),
-    cudart(45, "cudaGraphExecUpdate", Report).handle(1),
-    cudart(46, "cudaGraphExecDestroy", Report).handle(1),
+        .handle(1)
+        .graph(2),
+    cudart(45, "cudaGraphExecUpdate", GraphUpdate).handle(1).graph(2),
+    cudart(46, "cudaGraphExecDestroy", GraphDestroy).handle(1),
     cudart(47, "cudaSetDevice", SetDevice).handle(1),
     cudart(48, "cudaStreamCreate", StreamCreate).handle(1),
     cudart(49, "cudaStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
@@ -103,6 +104,15 @@ pub static PROBES: &[Probe] = &[
     cudart(58, "cudaMemPoolCreate", Create).handle(1),
     cudart(59, "cudaMemPoolDestroy", Report).handle(1),
     cudart(60, "cudaMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
+    // CUDA runtime: more of graphs. Of the calls that add a node those that add kernels.
+    cudart(61, "cudaGraphDestroy", GraphDestroy).graph(1),
+    cudart(62, "cudaGraphAddKernelNode", GraphChange).graph(2),
+    cudart(63, "cudaGraphAddNode", GraphChange).graph(2),
+    cudart(64, "cudaGraphAddChildGraphNode", GraphChange).graph(2),
+    cudart(65, "cudaStreamBeginCaptureToGraph", CaptureBegin)
+        .twin("cudaStreamBeginCaptureToGraph_ptsz")
+        .stream(1)
+        .graph(2),
     // CUDA driver: work.
     cuda(100, "cuLaunchKernel", Launch).twin("cuLaunchKernel_ptsz").grid(Grid::Words).stream(9),
     cuda(101, "cuLaunchKernelEx", Launch).twin("cuLaunchKernelEx_ptsz").grid(Grid::Config).stream(15),
@@ -176,13 +186,23 @@ pub static PROBES: &[Probe] = &[
     cuda(136, "cuStreamQuery", Query).twin("cuStreamQuery_ptsz").stream(1),
     cuda(137, "cuStreamBeginCapture_v2", CaptureBegin).twin("cuStreamBeginCapture_v2_ptsz").stream(1),
     cuda(138, "cuStreamEndCapture", CaptureEnd).twin("cuStreamEndCapture_ptsz").stream(1).handle(2),
-    cuda(139, "cuGraphInstantiateWithFlags", Create).handle(1),
-    cuda(140, "cuGraphExecDestroy", Report).handle(1),
+    cuda(139, "cuGraphInstantiateWithFlags", Instantiate).handle(1).graph(2),
+    cuda(140, "cuGraphExecDestroy", GraphDestroy).handle(1),
     cuda(141, "cuStreamDestroy_v2", StreamDestroy).stream(1),
     cuda(142, "cuEventDestroy_v2", EventDestroy).handle(1),
     cuda(143, "cuStreamWaitEvent", StreamWait).twin("cuStreamWaitEvent_ptsz").stream(1).handle(2),
     cuda(144, "cuStreamCreate", StreamCreate).handle(1).bytes(Arg(2)),
     cuda(145, "cuStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
+    cuda(146, "cuGraphExecUpdate_v2", GraphUpdate).handle(1).graph(2),
+    cuda(147, "cuGraphDestroy", GraphDestroy).graph(1),
+    cuda(148, "cuGraphInstantiateWithParams", Instantiate)
+        .twin("cuGraphInstantiateWithParams_ptsz")
+        .handle(1)
+        .graph(2),
+    cuda(149, "cuStreamBeginCaptureToGraph", CaptureBegin)
+        .twin("cuStreamBeginCaptureToGraph_ptsz")
+        .stream(1)
+        .graph(2),
     // HIP.
     hip(150, "hipLaunchKernel", Launch).twin("hipLaunchKernel_spt").grid(Grid::Dim3).stream(8),
     hip(151, "hipExtLaunchKernel", Launch).grid(Grid::Dim3).stream(8),
@@ -193,6 +213,7 @@ pub static PROBES: &[Probe] = &[
     hip(156, "hipMemcpyAsync", Copy).twin("hipMemcpyAsync_spt").bytes(Arg(3)).kind(4).stream(5),
     hip(157, "hipMemcpyWithStream", Copy).bytes(Arg(3)).kind(4).stream(5).blocking(),
     hip(158, "hipMemsetAsync", Fill).twin("hipMemsetAsync_spt").bytes(Arg(3)).stream(4),
+    hip(159, "hipGraphDestroy", GraphDestroy).graph(1),
     hip(160, "hipMalloc", Alloc).handle(1).bytes(Arg(2)),
     hip(161, "hipMallocAsync", Alloc).handle(1).bytes(Arg(2)).stream(3),
     hip(162, "hipMallocManaged", Alloc).handle(1).bytes(Arg(2)),
@@ -200,6 +221,9 @@ pub static PROBES: &[Probe] = &[
     hip(164, "hipFreeAsync", Free).handle(1).stream(2),
     hip(165, "hipHostMalloc", Create).handle(1).bytes(Arg(2)),
     hip(166, "hipHostFree", Report).handle(1),
+    hip(167, "hipGraphAddKernelNode", GraphChange).graph(2),
+    hip(168, "hipGraphAddNode", GraphChange).graph(2),
+    hip(169, "hipGraphAddChildGraphNode", GraphChange).graph(2),
     hip(170, "hipStreamSynchronize", StreamSync).twin("hipStreamSynchronize_spt").stream(1),
     hip(171, "hipDeviceSynchronize", DeviceSync),
     hip(172, "hipEventRecord", EventRecord).twin("hipEventRecord_spt").handle(1).stream(2),
@@ -210,10 +234,10 @@ pub static PROBES: &[Probe] = &[
     hip(177, "hipStreamWaitEvent", StreamWait).twin("hipStreamWaitEvent_spt").stream(1).handle(2),
     hip(178, "hipStreamBeginCapture", CaptureBegin).twin("hipStreamBeginCapture_spt").stream(1),
     hip(179, "hipStreamEndCapture", CaptureEnd).twin("hipStreamEndCapture_spt").stream(1).handle(2),
-    hip(180, "hipGraphInstantiate", Create).handle(1),
-    hip(181, "hipGraphInstantiateWithFlags", Create).handle(1),
-    hip(182, "hipGraphExecUpdate", Report).handle(1),
-    hip(183, "hipGraphExecDestroy", Report).handle(1),
+    hip(180, "hipGraphInstantiate", Instantiate).handle(1).graph(2),
+    hip(181, "hipGraphInstantiateWithFlags", Instantiate).handle(1).graph(2),
+    hip(182, "hipGraphExecUpdate", GraphUpdate).handle(1).graph(2),
+    hip(183, "hipGraphExecDestroy", GraphDestroy).handle(1),
     hip(184, "hipSetDevice", SetDevice).handle(1),
     hip(185, "hipStreamDestroy", StreamDestroy).stream(1),
     hip(186, "hipEventDestroy", EventDestroy).handle(1),
@@ -277,6 +301,12 @@ pub static PROBES: &[Probe] = &[
     // RCCL alone: as `ncclAlltoAll`, and older. Its `ncclAllToAllv` has nine arguments, and is seen as the sends and
     // receives that it consists of.
     moves(242, "ncclAllToAll", 6).counted(5),
+    // CUDA driver and HIP: more of graphs.
+    cuda(243, "cuGraphAddKernelNode_v2", GraphChange).graph(2),
+    cuda(244, "cuGraphAddNode_v2", GraphChange).graph(2),
+    cuda(245, "cuGraphAddChildGraphNode", GraphChange).graph(2),
+    cuda(246, "cuGraphExecUpdate", GraphUpdate).handle(1).graph(2),
+    hip(247, "hipStreamBeginCaptureToGraph", CaptureBegin).stream(1).graph(2),
 ];
 
 /// The row with this id.
@@ -298,6 +328,7 @@ const fn probe(id: u16, library: Library, api: Api, symbol: &'static str, action
     let wiring = Wiring {
         stream: Slot::NONE,
         handle: Slot::NONE,
+        graph: Slot::NONE,
         bytes: Bytes::None,
         way: Way::Fixed(Unknown),
         grid: Grid::None,
@@ -347,6 +378,11 @@ impl Probe {
 
     const fn handle(mut self, slot: u8) -> Probe {
         self.wiring.handle = Slot(slot);
+        self
+    }
+
+    const fn graph(mut self, slot: u8) -> Probe {
+        self.wiring.graph = Slot(slot);
         self
     }
 
@@ -445,8 +481,17 @@ mod tests {
                     | GraphLaunch
                     | CaptureEnd
                     | Create
+                    | Instantiate
+                    | GraphUpdate
                     | SetDevice
             );
+            assert!(
+                !matches!(p.action, Instantiate | GraphUpdate | GraphChange) || w.graph != Slot::NONE,
+                "{}: no graph",
+                p.symbol
+            );
+            let is_one = (w.handle == Slot::NONE) != (w.graph == Slot::NONE);
+            assert!(p.action != GraphDestroy || is_one, "{}: a graph, or an executable one", p.symbol);
             assert!(!needs_handle || w.handle != Slot::NONE, "{}: no handle", p.symbol);
             assert!(
                 !matches!(p.action, StreamSync | StreamDestroy | StreamWait) || w.stream != Slot::NONE,

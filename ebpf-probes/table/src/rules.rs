@@ -28,8 +28,12 @@ const REPORTED: Set = Set::of(&[
     Action::CaptureEnd,
     Action::Report,
     Action::Create,
+    Action::Instantiate,
+    Action::GraphUpdate,
+    Action::GraphDestroy,
 ]);
-const WRITING: Set = Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd, Action::StreamCreate]);
+const WRITING: Set =
+    Set::of(&[Action::Alloc, Action::Create, Action::CaptureEnd, Action::StreamCreate, Action::Instantiate]);
 
 const CHANGING: Set = Set::of(&[
     Action::StreamCreate,
@@ -37,6 +41,8 @@ const CHANGING: Set = Set::of(&[
     Action::CaptureBegin,
     Action::CaptureEnd,
     Action::SetDevice,
+    Action::Instantiate,
+    Action::GraphUpdate,
 ]);
 
 const ORDERING: Set =
@@ -141,11 +147,13 @@ mod tests {
             "cudaStreamWaitEvent",
             "cudaStreamBeginCapture",
             "cudaEventDestroy",
+            "cudaStreamBeginCaptureToGraph",
             "hipEventRecord",
             "hipEventRecordWithFlags",
             "hipStreamWaitEvent",
             "hipStreamBeginCapture",
             "hipEventDestroy",
+            "hipStreamBeginCaptureToGraph",
         ];
         assert!(ordering.eq(expected));
     }

@@ -291,6 +291,7 @@ impl Capture {
             self.retired.add(share);
         }
         totals::forget_durations(&mut self.kernel, pid);
+        totals::forget_graphs(&mut self.kernel, pid);
         into.push(Event::Exit { process, at_ns, status });
     }
 

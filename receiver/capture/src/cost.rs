@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use aya_obj::generated::bpf_insn;
 use table::detail::Detail;
+use table::graph::GraphKey;
 use table::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
-use crate::kernel::{Kernel, MapSizes};
+use crate::kernel::{GRAPH_WORDS, Kernel, MapSizes};
 use crate::sys::{self, End};
 use crate::{CaptureError, attach, maps, proc, totals, unfinished};
 
@@ -49,14 +50,17 @@ macro_rules! sites {
     };
 }
 
-sites!(bare empty_entry launch empty_pair timed_call told_call told_on_stack);
+sites!(bare empty_entry launch empty_pair timed_call told_call told_on_stack graph_launch);
+
+/// The first argument of every call: what `cudaGraphLaunch` launches.
+const GRAPH: u64 = 0x1000;
 
 fn ns_per_call(site: Site, calls: u32) -> f64 {
     let began = Instant::now();
     for _ in 0..calls {
         // SAFETY: see `sites`. As `cudaMemcpyAsync` the fourth argument is a direction and the fifth a stream; as
         // `cudaLaunchKernel` they are the block, and the eighth is the stream.
-        std::hint::black_box(unsafe { site(0x1000, 1, 1, 1, 0x100, 0, 0, 0x100, 0) });
+        std::hint::black_box(unsafe { site(GRAPH, 1, 1, 1, 0x100, 0, 0, 0x100, 0) });
     }
     began.elapsed().as_nanos() as f64 / f64::from(calls)
 }
@@ -95,11 +99,13 @@ pub enum Variant {
     ToldCall,
     /// One whose stream stands on the stack: all-reduce.
     ToldOnStack,
+    /// A launch of a graph, of which it is known what it holds: folded and timed.
+    GraphLaunch,
 }
 
 impl Variant {
     /// Every variant.
-    pub const ALL: [Variant; 7] = [
+    pub const ALL: [Variant; 8] = [
         Variant::Bare,
         Variant::EmptyEntry,
         Variant::Launch,
@@ -107,6 +113,7 @@ impl Variant {
         Variant::TimedCall,
         Variant::ToldCall,
         Variant::ToldOnStack,
+        Variant::GraphLaunch,
     ];
 
     fn cookie(self) -> Option<Cookie> {
@@ -114,6 +121,7 @@ impl Variant {
         match self {
             Variant::Launch => wanted("cudaLaunchKernel").map(|p| Cookie::pack(p, false, false)),
             Variant::TimedCall => wanted("cudaMemcpyAsync").map(|p| Cookie::pack(p, false, true)),
+            Variant::GraphLaunch => wanted("cudaGraphLaunch").map(|p| Cookie::pack(p, false, true)),
             Variant::ToldCall => wanted("ncclAllGather").map(|p| Cookie::pack(p, false, true)),
             Variant::ToldOnStack => wanted("ncclAllReduce").map(|p| Cookie::pack(p, false, true)),
             Variant::Bare | Variant::EmptyEntry | Variant::EmptyPair => None,
@@ -132,6 +140,8 @@ impl Bench {
     pub fn new() -> Result<Bench, CaptureError> {
         let mut kernel = Kernel::load(&MapSizes::default(), true)?;
         kernel.set_detail(Detail::HEALTHY)?;
+        let graph = [std::process::id(), GraphKey::EXEC, GRAPH as u32, 0];
+        let _ = kernel.graphs.insert(graph, [0; GRAPH_WORDS], 0);
         let attach = attach::best(&mut kernel);
         let empty = load_empty()
             .map_err(|e| CaptureError::Load { what: "an empty program", reason: e.to_string() })?;

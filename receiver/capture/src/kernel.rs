@@ -9,6 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use table::counters::Counters;
 use table::detail::Detail;
 use table::fold::StreamFold;
+use table::graph::Contents;
 use table::hot::{HotDurations, HotProcess, HotStream};
 use table::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
 
@@ -26,6 +27,7 @@ pub(crate) const OPERATION_WORDS: usize = size_of::<OperationFold>() / 8;
 pub(crate) const HOT_PROCESS_WORDS: usize = size_of::<HotProcess>() / 8;
 pub(crate) const HOT_DURATION_WORDS: usize = size_of::<HotDurations>() / 8;
 pub(crate) const HOT_STREAM_WORDS: usize = size_of::<HotStream>() / 8;
+pub(crate) const GRAPH_WORDS: usize = size_of::<Contents>() / 8;
 pub(crate) const STREAM_WORDS: usize = size_of::<StreamFold>() / 8;
 pub(crate) const CALLER_WORDS: usize = size_of::<Caller>() / 8;
 pub(crate) const CALLS_WORDS: usize = size_of::<Calls>() / 8;
@@ -64,6 +66,8 @@ pub struct Kernel {
     pub durations: HashMap<MapData, [u32; 2], Words<OPERATION_WORDS>>,
     /// Streams' keys; the values are the kernel's own business.
     pub streams: HashMap<MapData, [u32; 4], Words<STREAM_WORDS>>,
+    /// [`Contents`] by [`GraphKey`](table::graph::GraphKey).
+    pub graphs: HashMap<MapData, [u32; 4], Words<GRAPH_WORDS>>,
     /// [`HotStream`]s by [`HotStream::place`].
     pub hot_streams: Array<MapData, Words<HOT_STREAM_WORDS>>,
     /// [`HotDurations`] by [`HotDurations::place`].
@@ -134,6 +138,7 @@ impl Kernel {
             counters: take(&mut ebpf, "COUNTERS")?,
             durations: take(&mut ebpf, "DURATIONS")?,
             streams: take(&mut ebpf, "STREAMS")?,
+            graphs: take(&mut ebpf, "GRAPHS")?,
             hot_streams: take(&mut ebpf, "HOT_STREAMS")?,
             hot_durations: take(&mut ebpf, "HOT_DURATIONS")?,
             hot_processes: take(&mut ebpf, "HOT_PROCESSES")?,
@@ -295,6 +300,7 @@ mod tests {
             ("COUNTERS", size_of::<Counters>()),
             ("DURATIONS", size_of::<OperationFold>()),
             ("EVENTS", size_of::<Cover>()),
+            ("GRAPHS", size_of::<Contents>()),
             ("PROCESSES", size_of::<ProcessFold>()),
             ("HOT_CALLS", size_of::<Calls>()),
             ("HOT_DURATIONS", size_of::<HotDurations>()),

@@ -116,6 +116,12 @@ pub fn forget_durations(kernel: &mut Kernel, pid: u32) {
     }
 }
 
+/// The process is gone: its graphs make room for others.
+pub fn forget_graphs(kernel: &mut Kernel, pid: u32) {
+    let keys: Vec<[u32; 4]> = kernel.graphs.keys().flatten().filter(|key| key[0] == pid).collect();
+    keys.iter().for_each(|key| drop(kernel.graphs.remove(key)));
+}
+
 fn timed(total: &OperationTotal, words: &Words<OPERATION_WORDS>) -> OperationTotal {
     let places = &words[offset_of!(Durations, places) / 8..][..=BUCKETS];
     let buckets = places[1..].iter().enumerate().filter(|(_, count)| **count > 0);
@@ -172,6 +178,7 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         unknown_events: c[offset_of!(Counters, unknown_events) / 8],
         unclosed_streams: c[offset_of!(Counters, unclosed_streams) / 8],
         untimed: c[offset_of!(Counters, untimed) / 8],
+        unkept_graphs: c[offset_of!(Counters, unkept_graphs) / 8],
         records: c[offset_of!(Counters, records) / 8] + told,
         runs: hits + suppressed + filtered + told + c[offset_of!(Counters, returns) / 8],
         ..Account::default()

@@ -30,6 +30,8 @@ pub struct Call {
     pub stream: u64,
     /// What the row's handle names: event, graph, address, device. `None` where the source does not tell.
     pub handle: Option<u64>,
+    /// The graph that a capture goes on with, or that an executable graph is made of; 0 for none.
+    pub graph: u64,
     /// Bytes copied, filled or asked for.
     pub bytes: u64,
     /// Threads started by a launch: blocks times threads per block.
@@ -52,6 +54,7 @@ impl Default for Call {
             result: 0,
             stream: 0,
             handle: None,
+            graph: 0,
             bytes: 0,
             threads: 0,
             identity: 0,

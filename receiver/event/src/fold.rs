@@ -10,6 +10,7 @@
 
 mod cover;
 mod enter;
+mod graphs;
 mod leave;
 mod process;
 mod state;
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use table::counters::Drop;
 use table::record::{FRAMES, StreamKey};
 
+use self::graphs::Graphs;
 use self::leave::Frame;
 use self::process::Process;
 use self::state::{Recorded, Stream, Thread};
@@ -37,13 +39,16 @@ pub struct Bounds {
     pub events: usize,
     /// Threads, each with [`FRAMES`] calls under way. Full: [`Drop::ThreadsFull`], [`Drop::TooDeep`].
     pub threads: usize,
+    /// Graphs and executable graphs. Full: [`Account::unkept_graphs`].
+    pub graphs: usize,
     /// Durations by process and row. Full: [`Account::untimed`].
     pub durations: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Bounds { processes: 1024, streams: 16384, events: 8192, threads: 32768, durations: 8192 }
+        let graphs = table::graph::GRAPHS as usize;
+        Bounds { processes: 1024, streams: 16384, events: 8192, threads: 32768, graphs, durations: 8192 }
     }
 }
 
@@ -54,6 +59,7 @@ pub struct Folder {
     processes: BTreeMap<u32, Process>,
     streams: BTreeMap<StreamKey, Stream>,
     recorded: Recorded,
+    graphs: Graphs,
     threads: BTreeMap<(u32, u32), Thread>,
     /// Streams known to record events, sooner or later.
     recording: BTreeSet<StreamKey>,
@@ -75,6 +81,7 @@ impl Folder {
             processes: BTreeMap::new(),
             streams: BTreeMap::new(),
             recorded: Recorded::new(bounds.events),
+            graphs: Graphs::new(bounds.graphs),
             threads: BTreeMap::new(),
             recording: BTreeSet::new(),
             frames: BTreeMap::new(),
@@ -128,6 +135,7 @@ impl Folder {
         self.threads.retain(|key, _| key.0 != pid);
         self.recording.retain(|key| key.pid != pid);
         self.recorded.forget(pid);
+        self.graphs.forget_process(pid);
         out.push(Event::Exit { process: process.id, at_ns, status: ExitStatus::Unknown });
     }
 
@@ -144,6 +152,7 @@ impl Folder {
             }
         }
         self.account.at_ns = at_ns;
+        self.account.unkept_graphs = self.graphs.unkept;
         out.push(Event::Account(Box::new(self.account.clone())));
     }
 

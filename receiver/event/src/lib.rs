@@ -197,6 +197,8 @@ pub struct Account {
     pub libraries: u64,
     /// Functions attached now.
     pub functions: u64,
+    /// Graphs of which what they hold was not kept because their map was full: launches of them are unknown.
+    pub unkept_graphs: u64,
 }
 
 impl Account {

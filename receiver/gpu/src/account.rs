@@ -200,6 +200,7 @@ fn of_probes(probes: &Probes, window: Window) -> Vec<Metric> {
         (WarptapProbeFlaw::UnclosedStream, probes.unclosed_streams),
         (WarptapProbeFlaw::UnknownEvent, probes.unknown_events),
         (WarptapProbeFlaw::UnmatchedReturn, probes.unmatched),
+        (WarptapProbeFlaw::UnkeptGraph, probes.unkept_graphs),
         (WarptapProbeFlaw::Untimed, probes.untimed),
     ];
     let passes =

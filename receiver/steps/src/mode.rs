@@ -1,7 +1,8 @@
 //! Is a process training? A loop of training waits many times in one iteration, inference once in one step.
 //!
 //! The one idea: two signs that inference does not show. One thread runs the forward pass and waits, another runs
-//! the backward pass: between a tenth and nine tenths of the work is foreign to the thread that waits. Or the same
+//! the backward pass: between a tenth and nine tenths of the work is foreign to the thread that waits. Captured into a
+//! graph, it is foreign to the thread that captured, and stays so however often the graph is launched. Or the same
 //! figures of work come round and round, many small waits on side streams that are closed as they are enqueued,
 //! and one bulk of work that nobody waits for. Segments of one closer, and of closers that follow each other with
 //! nothing enqueued between them, are one *burst*; both signs are looked for in the last [`BURSTS`] bursts.
@@ -57,6 +58,9 @@ struct Burst {
     tid: u32,
     /// Work closed.
     enqueues: u32,
+    /// The same with the kernels of graphs one by one.
+    work: u32,
+    /// Of that, by another thread than the one that waits, or that captured the graph.
     foreign: u32,
     /// Work enqueued by the process since the burst before.
     process_fresh: u32,
@@ -70,7 +74,7 @@ impl Burst {
     }
 
     fn is_shared(&self) -> bool {
-        self.enqueues > 0 && FOREIGN.contains(&(self.foreign as f64 / self.enqueues as f64))
+        self.work > 0 && FOREIGN.contains(&(self.foreign as f64 / self.work as f64))
     }
 }
 
@@ -84,18 +88,21 @@ pub(crate) struct Bursts {
 impl Bursts {
     pub(crate) fn push(&mut self, segment: &Segment) {
         let closer = Some(segment.closer());
+        let work = Work(segment.record.work);
         let new = Burst {
             tid: segment.record.header.tid,
             enqueues: narrow(segment.enqueues()),
-            foreign: narrow(segment.record.work[Counter::Foreign as usize]),
+            work: narrow(segment.enqueues().saturating_add(work.of(Counter::GraphKernels))),
+            foreign: narrow(work.of(Counter::Foreign).saturating_add(work.of(Counter::GraphForeign))),
             process_fresh: narrow(segment.record.process_fresh),
-            has_kernels: Shape::of(&Work(segment.record.work)).form != Form::Copies,
+            has_kernels: Shape::of(&work).form != Form::Copies,
         };
         let is_same = new.process_fresh == 0 || self.last_closer == closer;
         self.last_closer = closer;
         match self.bursts.back_mut().filter(|_| is_same) {
             Some(last) => {
                 last.enqueues = last.enqueues.saturating_add(new.enqueues);
+                last.work = last.work.saturating_add(new.work);
                 last.foreign = last.foreign.saturating_add(new.foreign);
                 last.has_kernels |= new.has_kernels;
             }
@@ -144,8 +151,8 @@ impl Bursts {
     }
 
     fn is_by_two_threads(&self) -> bool {
-        let all = self.sum(|b| b.enqueues);
-        let shared = self.sum(|b| if b.is_shared() { b.enqueues } else { 0 });
+        let all = self.sum(|b| b.work);
+        let shared = self.sum(|b| if b.is_shared() { b.work } else { 0 });
         let of_thread = |tid| self.bursts.iter().filter(|b| b.tid == tid).count();
         let most = self.bursts.iter().map(|b| of_thread(b.tid)).max().unwrap_or(0);
         all >= ENQUEUES_MIN && shared >= all / 2.0 && most as f64 >= ONE_WAITS_MIN * self.bursts.len() as f64

@@ -48,7 +48,7 @@ impl Default for Joining {
         Joining {
             unwaited_ns: 20_000,
             trailing_ns: 100_000_000,
-            undecided_segments: 48,
+            undecided_segments: 40,
             undecided_ns: 2_000_000_000,
         }
     }

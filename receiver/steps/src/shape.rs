@@ -59,8 +59,14 @@ pub struct Shape {
     pub launches: u64,
     /// Graph launches.
     pub graph_launches: u64,
-    /// Threads started by kernel launches; what graphs start is not seen.
+    /// Threads started by kernel launches.
     pub threads: u64,
+    /// Kernels in the graphs; 0 where it is not known what all of them hold.
+    pub graph_kernels: u64,
+    /// Threads that these start; 0 likewise.
+    pub graph_threads: u64,
+    /// False where graphs were launched of which it is not known what they hold.
+    pub is_known: bool,
     /// Copies.
     pub copies: u64,
     /// Bytes copied to the device.
@@ -82,11 +88,16 @@ impl Shape {
     /// The shape of this work.
     pub fn of(work: &Work) -> Shape {
         let (launches, graph_launches) = (work.of(Counter::Launches), work.of(Counter::GraphLaunches));
+        let is_known = work.of(Counter::GraphsKnown) >= graph_launches;
+        let in_graphs = |counter| if is_known { work.of(counter) } else { 0 };
         Shape {
             form: form(launches, graph_launches),
             launches,
             graph_launches,
             threads: work.of(Counter::Threads),
+            graph_kernels: in_graphs(Counter::GraphKernels),
+            graph_threads: in_graphs(Counter::GraphThreads),
+            is_known,
             copies: work.of(Counter::Copies),
             bytes_to_device: work.of(Counter::BytesToDevice),
             bytes_from_device: work.of(Counter::BytesFromDevice),
@@ -102,6 +113,16 @@ impl Shape {
         self.form != Form::Copies && self.captured == 0
     }
 
+    /// Kernels that run, launched one by one and by graphs, as far as is known.
+    pub fn kernels(&self) -> u64 {
+        self.launches.saturating_add(self.graph_kernels)
+    }
+
+    /// Threads that these start, likewise.
+    pub fn kernel_threads(&self) -> u64 {
+        self.threads.saturating_add(self.graph_threads)
+    }
+
     /// Threads per kernel launch.
     pub fn threads_per_launch(&self) -> f64 {
         self.threads as f64 / self.launches.max(1) as f64
@@ -109,7 +130,8 @@ impl Shape {
 
     /// Where it lies: logarithms to base 2 of what tells phases apart.
     pub(crate) fn vector(&self) -> [f64; DIMENSIONS] {
-        [self.launches, self.threads, self.graph_launches, self.copies, self.bytes_to_device].map(log2)
+        let (kernels, threads) = (self.kernels(), self.kernel_threads());
+        [kernels, threads, self.graph_launches, self.copies, self.bytes_to_device].map(log2)
     }
 
     /// Which steps of its phase it is compared with.

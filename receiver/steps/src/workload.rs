@@ -152,7 +152,7 @@ fn fingerprint(step: &Step, key: BaselineKey) -> u64 {
 fn class(step: &Step) -> Class {
     let shape = Shape::of(&step.work);
     match step.phase {
-        Phase::Train => Class::of_work(0, shape.threads),
+        Phase::Train => Class::of_work(0, shape.kernel_threads()),
         _ => shape.class(),
     }
 }

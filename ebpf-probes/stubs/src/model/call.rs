@@ -64,6 +64,10 @@ pub enum Effect {
     ExecDestroy = 23,
     /// Chooses the thread's device.
     SetDevice = 24,
+    /// Makes an executable graph what a graph is.
+    ExecUpdate = 25,
+    /// Ends a graph.
+    GraphDestroy = 26,
 }
 
 /// Symbols that an action alone does not explain: the first part that a symbol contains decides.
@@ -72,8 +76,6 @@ const BY_SYMBOL: &[(&str, Effect)] = &[
     ("EventCreate", Effect::EventCreate),
     ("EventQuery", Effect::EventQuery),
     ("FreeHost", Effect::HostFree),
-    ("GraphExecDestroy", Effect::ExecDestroy),
-    ("GraphInstantiate", Effect::Instantiate),
     ("HostAlloc", Effect::HostAlloc),
     ("HostFree", Effect::HostFree),
     ("HostMalloc", Effect::HostAlloc),
@@ -113,6 +115,11 @@ impl Effect {
             Action::SetDevice => Effect::SetDevice,
             Action::StreamWait => Effect::StreamWaitEvent,
             Action::StreamCreate => Effect::StreamCreate,
+            Action::Instantiate => Effect::Instantiate,
+            Action::GraphUpdate => Effect::ExecUpdate,
+            Action::GraphDestroy if probe.wiring.handle == Slot::NONE => Effect::GraphDestroy,
+            Action::GraphDestroy => Effect::ExecDestroy,
+            Action::GraphChange => Effect::Nothing,
             Action::Time | Action::Query | Action::Report | Action::Create => Effect::by_symbol(probe.symbol),
             Action::Tell => Effect::Nothing,
         }
@@ -181,8 +188,8 @@ pub struct Call {
     pub direction: u32,
     /// 1 where the call returns only when its work is done.
     pub blocking: u32,
-    /// The second argument: the graph of an instantiation.
-    pub second: u64,
+    /// The row's graph, as passed.
+    pub graph: u64,
 }
 
 /// The argument words of a call under way, by C argument from 1.
@@ -219,7 +226,7 @@ pub fn decode(index: u32, function: &Function, words: &impl Words) -> Call {
             Way::Arg(slot) => Direction::from_kind(words.word(slot) & 0xffff_ffff) as u32,
         },
         blocking: u32::from(wiring.blocking),
-        second: words.word(2),
+        graph: optional(words, wiring.graph),
     }
 }
 
@@ -275,7 +282,7 @@ mod tests {
         let mut given = Given { words: [0; 14], config: [0; 48] };
         given.words[..words.len()].copy_from_slice(words);
         given.config[..config.len()].copy_from_slice(config);
-        let expected = Call { index: index as u32, second: given.words[1], ..expected };
+        let expected = Call { index: index as u32, ..expected };
         assert_eq!(decode(index as u32, &function, &given), expected, "{symbol}");
     }
 

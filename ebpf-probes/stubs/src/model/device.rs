@@ -158,7 +158,9 @@ impl Device {
                 Done::made(self.streams.make(Stream { device: at.device, ..Stream::default() }))
             }
             Effect::EventCreate => Done::made(self.events.make(0)),
-            Effect::Instantiate => self.instantiate(call.second),
+            Effect::Instantiate => self.instantiate(call.graph),
+            Effect::ExecUpdate => self.update(call),
+            Effect::GraphDestroy => self.ended(|d| d.graphs.end(call.graph).is_some()),
             Effect::StreamDestroy => self.ended(|d| d.streams.end(call.stream).is_some()),
             Effect::EventDestroy => self.ended(|d| d.events.end(call.handle).is_some()),
             Effect::ExecDestroy => self.ended(|d| d.execs.end(call.handle).is_some()),
@@ -238,6 +240,15 @@ impl Device {
             Some(nodes) => Done::made(self.execs.make(nodes)),
             None => Done::error(result::INVALID_HANDLE),
         }
+    }
+
+    fn update(&mut self, call: &Call) -> Done {
+        let nodes = self.graphs.find(call.graph, self.lenient).map(|nodes| *nodes);
+        match (self.execs.find(call.handle, self.lenient), nodes) {
+            (Some(exec), Some(nodes)) => *exec = nodes,
+            _ => return Done::error(result::INVALID_HANDLE),
+        }
+        Done::OK
     }
 
     fn with_event(&mut self, event: u64, then: impl FnOnce(u64) -> Done) -> Done {

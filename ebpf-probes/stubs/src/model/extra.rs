@@ -16,6 +16,7 @@ const fn maker(library: Library, api: Api, symbol: &'static str) -> Probe {
     let wiring = Wiring {
         stream: Slot::NONE,
         handle: Slot(1),
+        graph: Slot::NONE,
         bytes: Bytes::None,
         way: Way::Fixed(Direction::Unknown),
         grid: Grid::None,

@@ -136,9 +136,10 @@ impl<'w> Caller<'w> {
         self.request(spec, turn).is_none_or(|request| self.make(spec, &request).result == 0)
     }
 
-    /// Instantiates a captured graph.
-    pub(super) fn instantiate(&mut self, spec: &CallSpec, graph: u64) {
-        let request = Request { graph, ..Request::new(spec.index, spec.function) };
+    /// Makes the call that a line describes about a graph that was captured.
+    pub(super) fn call_on(&mut self, spec: &CallSpec, graph: u64) {
+        let handle = self.handle(spec).unwrap_or(0);
+        let request = Request { graph, handle, ..Request::new(spec.index, spec.function) };
         self.make(spec, &request);
     }
 
@@ -305,7 +306,13 @@ impl<'w> Caller<'w> {
                 let is_blocking = request.bytes[0] & NON_BLOCKING == 0;
                 truth.create(StreamId { place: at, tid: 0 }, self.device, is_blocking);
             }
-            (Effect::Instantiate, Object::Graph(at)) => world.graphs[at].store(made.written, Relaxed),
+            (Effect::Instantiate, Object::Graph(at)) => {
+                world.graphs[at].store(made.written, Relaxed);
+                truth.graphs.instantiate(made.written, request.graph);
+            }
+            (Effect::ExecUpdate, _) => truth.graphs.instantiate(request.handle, request.graph),
+            (Effect::ExecDestroy, _) => truth.graphs.end_exec(request.handle),
+            (Effect::GraphDestroy, _) => truth.graphs.end(request.graph),
             (Effect::Alloc | Effect::HostAlloc, Object::Buffer(at)) if made.result == 0 => {
                 locked(&world.buffers[at]).push_back(made.written);
             }
@@ -320,8 +327,8 @@ impl<'w> Caller<'w> {
                 }
             }
             (Effect::SetDevice, _) => self.device = request.handle,
-            (Effect::CaptureBegin, _) => truth.begin_capture(id),
-            (Effect::CaptureEnd, _) => truth.end_capture(id),
+            (Effect::CaptureBegin, _) => truth.begin_capture(id, self.tid),
+            (Effect::CaptureEnd, _) => truth.end_capture(id, made.written),
             (Effect::StreamDestroy, _) => truth.forget(id),
             _ => {}
         }
@@ -330,9 +337,13 @@ impl<'w> Caller<'w> {
     fn enqueued(&mut self, spec: &CallSpec, request: &Request, made: &Outcome, meaning: &sentinel::Meaning) {
         let effect = Effect::of(spec.function.probe);
         if is_enqueue(effect) {
-            let work = work_of(effect, meaning, request);
+            let mut work = work_of(effect, meaning, request);
             let label = self.standing.step.as_ref();
-            locked(&self.world.truth).enqueue(self.id(spec), &work, label, made.entry_ns, self.tid);
+            let mut truth = locked(&self.world.truth);
+            if effect == Effect::GraphLaunch {
+                work.graphs = truth.graphs.launched(meaning.handle);
+            }
+            truth.enqueue(self.id(spec), &work, label, made.entry_ns, self.tid);
             self.asking = None;
         }
     }

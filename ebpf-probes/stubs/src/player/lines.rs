@@ -35,6 +35,7 @@ pub(super) fn call_line(tid: u32, request: &Request, made: &Outcome, meaning: &M
         tid,
         stream: meaning.stream,
         handle: if makes { made.written } else { meaning.handle },
+        graph: meaning.graph,
         bytes: meaning.bytes,
         direction: meaning.direction,
         threads: meaning.threads,

@@ -125,6 +125,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             Action::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
             Action::MakeEvent(at) => self.each_event(*at, "event"),
             Action::MakeGraph { graph, stream, nodes } => self.make_graph(*graph, *stream, *nodes),
+            Action::EndCapture { graph, stream, word } => self.end_capture(*graph, *stream, word),
             Action::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
             Action::Destroy(object) => self.destroy(*object),
             Action::Burn(span) => {
@@ -258,7 +259,18 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         }
         let captured = self.caller.call_for(&end, self.turn);
         make.object = Object::Graph(graph);
-        self.caller.instantiate(&make, captured);
+        self.caller.call_on(&make, captured);
+    }
+
+    /// The capture on the stream ends. The executable graph is made of it, or updated with it, which is `word`.
+    fn end_capture(&mut self, graph: usize, stream: usize, word: &str) {
+        let specs = ["capture end", word, "destroy captured"].map(|word| self.spec(word));
+        let [Some(mut end), Some(mut make), Some(destroy)] = specs else { return };
+        end.stream = stream;
+        make.object = Object::Graph(graph);
+        let captured = self.caller.call_for(&end, self.turn);
+        self.caller.call_on(&make, captured);
+        self.caller.call_on(&destroy, captured);
     }
 
     fn spawn(&mut self, at: usize) {

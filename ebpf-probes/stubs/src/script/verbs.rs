@@ -19,6 +19,7 @@ static VERBS: &[Row] = &[
     ("copyasync default", ["cudaMemcpyAsync", "cuMemcpyAsync", "hipMemcpyAsync"]),
     ("copyasync h2d", ["cudaMemcpyAsync", "cuMemcpyHtoDAsync_v2", "hipMemcpyAsync"]),
     ("copyasync h2h", ["cudaMemcpyAsync", "cuMemcpyAsync", "hipMemcpyAsync"]),
+    ("destroy captured", ["cudaGraphDestroy", "cuGraphDestroy", "hipGraphDestroy"]),
     ("destroy event", ["cudaEventDestroy", "cuEventDestroy_v2", "hipEventDestroy"]),
     ("destroy graph", ["cudaGraphExecDestroy", "cuGraphExecDestroy", "hipGraphExecDestroy"]),
     ("destroy stream", ["cudaStreamDestroy", "cuStreamDestroy_v2", "hipStreamDestroy"]),
@@ -39,6 +40,7 @@ static VERBS: &[Row] = &[
     ("sync device", ["cudaDeviceSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"]),
     ("sync event", ["cudaEventSynchronize", "cuEventSynchronize", "hipEventSynchronize"]),
     ("sync stream", ["cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize"]),
+    ("update", ["cudaGraphExecUpdate", "cuGraphExecUpdate_v2", "hipGraphExecUpdate"]),
     ("wait", ["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"]),
 ];
 

@@ -47,6 +47,7 @@ static WORDS: &[Word] = &[
     other("await", 1, &[], |r, l| Ok(Action::Await(signal(r, l.arguments[0])))),
     other("burn", 1, &[], |_, l| Ok(Action::Burn(Sort::Time.span(l.arguments[0])?))),
     call("call", 1, 1, ANY, any),
+    call("capture", 1, 1, &[], capture),
     call("copy", 2, 3, &[], copy),
     other("destroy", 1, &[], |r, l| Ok(Action::Destroy(object(r, l.arguments[0], 0)?))),
     other("event", 1, &["ring"], make_event),
@@ -58,6 +59,7 @@ static WORDS: &[Word] = &[
     call("graphlaunch", 2, 2, &[], graph_launch),
     call("hostalloc", 2, 2, &[], |r, l| buffer(r, l, "hostalloc")),
     call("hostfree", 1, 1, &[], |r, l| buffer(r, l, "hostfree")),
+    other("instantiate", 2, &[], |r, l| end_capture(r, l, "instantiate")),
     other("join", 1, &[], |r, l| Ok(Action::Join(r.thread_of(l.arguments[0])?))),
     call("launch", 1, 1, SHAPE, |r, l| launch(r, l, "launch")),
     call("launchex", 1, 1, SHAPE, |r, l| launch(r, l, "launchex")),
@@ -71,6 +73,7 @@ static WORDS: &[Word] = &[
     other("spin", 1, &["threads"], spin),
     Word { name: "stream", arguments: (1, 2), keys: &[], is_call: false, build: make_stream },
     call("sync", 1, 2, &["back"], sync),
+    other("update", 2, &[], |r, l| end_capture(r, l, "update")),
     call("wait", 2, 2, &["back"], wait),
 ];
 
@@ -296,6 +299,21 @@ fn make_graph(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
     let nodes = line.key("nodes").map_or(Ok(1), |text| Sort::Count.value(text))?;
     let graph = made(reader, line.arguments[0], |s| &mut s.graphs)?;
     Ok(Action::MakeGraph { graph, stream, nodes })
+}
+
+fn capture(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
+    let mut spec = spec(reader, line, "capture begin")?;
+    spec.stream = reader.stream(line.arguments[0])?;
+    call_of(spec)
+}
+
+fn end_capture(reader: &mut Reader<'_>, line: &Line<'_>, word: &'static str) -> Result<Action> {
+    let stream = reader.stream(line.arguments[1])?;
+    let graph = match word {
+        "update" => reader.graph(line.arguments[0])?,
+        _ => made(reader, line.arguments[0], |s| &mut s.graphs)?,
+    };
+    Ok(Action::EndCapture { graph, stream, word })
 }
 
 /// The place of an object that this line makes, or makes anew.

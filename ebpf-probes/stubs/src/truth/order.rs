@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::graphs::{Capture, Holdings};
 use super::{Label, StreamTruth};
 use crate::oracle::{StepLine, Work};
 
@@ -59,6 +60,8 @@ struct Stream {
     forgotten: u64,
     captures: u64,
     capture: Option<(StreamId, u64)>,
+    /// Of the last capture that began on this stream.
+    captured: Capture,
     device: u64,
     is_blocking: bool,
     is_polled: bool,
@@ -69,6 +72,8 @@ struct Stream {
 pub struct Truth {
     streams: BTreeMap<StreamId, Stream>,
     steps: u64,
+    /// What graphs hold.
+    pub graphs: Holdings,
 }
 
 impl Truth {
@@ -99,9 +104,12 @@ impl Truth {
 
     /// Work was enqueued; captured, it is none.
     pub fn enqueue(&mut self, id: StreamId, work: &Work, label: Option<&Label>, entry_ns: u64, tid: u32) {
-        if self.capture(id).is_none() {
-            self.join(id);
-            self.stream(id).work.enqueue(work, label, entry_ns, tid);
+        match self.capture(id) {
+            Some((origin, _)) => self.stream(origin).captured.add(work, tid),
+            None => {
+                self.join(id);
+                self.stream(id).work.enqueue(work, label, entry_ns, tid);
+            }
         }
     }
 
@@ -125,16 +133,20 @@ impl Truth {
         }
     }
 
-    /// A capture begins.
-    pub fn begin_capture(&mut self, id: StreamId) {
+    /// The thread begins a capture.
+    pub fn begin_capture(&mut self, id: StreamId, tid: u32) {
         let stream = self.stream(id);
+        stream.captured = Capture::begin(tid);
         stream.captures += 1;
         stream.capture = Some((id, stream.captures));
     }
 
-    /// The capture that began on the stream ends.
-    pub fn end_capture(&mut self, id: StreamId) {
-        self.stream(id).capture = None;
+    /// The capture that began on the stream ends and gives this graph.
+    pub fn end_capture(&mut self, id: StreamId, graph: u64) {
+        let stream = self.stream(id);
+        stream.capture = None;
+        let holds = stream.captured.end();
+        self.graphs.keep(graph, holds);
     }
 
     /// All that the stream was given so far.
@@ -319,11 +331,11 @@ mod tests {
     #[test]
     fn what_is_captured_is_no_work_on_any_stream_that_was_drawn_in() {
         let mut truth = Truth::default();
-        truth.begin_capture(MAIN);
+        truth.begin_capture(MAIN, 1);
         let fork = truth.record(MAIN);
         truth.wait(SIDE, &fork);
         launch(&mut truth, SIDE);
-        truth.end_capture(MAIN);
+        truth.end_capture(MAIN, 0xabc);
         launch(&mut truth, SIDE);
         let now = truth.now(SIDE);
         assert_eq!(closed(&mut truth, &[now]), [(2, 1)]);

@@ -1,10 +1,12 @@
 //! Captures: what is enqueued belongs to a graph, and is no work of a step.
 //!
 //! A stream is captured by a call of its own, or drawn into the capture of another by waiting for an event that was
-//! recorded there. It is not told of the end of that: it keeps whose capture it was, and which, and looks.
+//! recorded there. It is not told of the end of that: it keeps whose capture it was, and which, and looks. What is
+//! captured is added up on the stream whose capture it is.
 
 use crate::atomic::Relaxed;
-use crate::fold::{Counter, Cut, StreamFold};
+use crate::fold::{Counter, Cut, Enqueue, StreamFold};
+use crate::graph::Contents;
 use crate::record::StreamKey;
 
 impl StreamFold {
@@ -15,9 +17,16 @@ impl StreamFold {
         self.capturing.load(Relaxed) != 0
     }
 
-    /// A capture begins.
+    /// The thread begins a capture. The process called collectives so often until now; `into` is what the graph holds
+    /// that it goes on with, none for a new one.
     #[inline(always)]
-    pub fn begin_capture(&self) {
+    pub fn begin_capture(&self, tid: u32, collectives: u64, into: Option<&Contents>) {
+        match into {
+            Some(graph) => self.captured.copy(graph),
+            None => self.captured.clear(),
+        }
+        self.captured.collectives.fetch_add(0u64.wrapping_sub(collectives), Relaxed);
+        self.capturer.store(u64::from(tid), Relaxed);
         self.captures.fetch_add(1, Relaxed);
         self.capturing.store(1, Relaxed);
     }
@@ -64,6 +73,41 @@ impl StreamFold {
                 to.store(from.load(Relaxed), Relaxed);
             }
         }
+    }
+
+    /// What the capture holds that ends now and began on this stream; `None` where its beginning was not seen. The
+    /// process called collectives so often until now.
+    #[inline(always)]
+    pub fn captured(&self, collectives: u64) -> Option<&Contents> {
+        if self.capturing.load(Relaxed) != 1 {
+            return None;
+        }
+        self.captured.collectives.fetch_add(collectives, Relaxed);
+        Some(&self.captured)
+    }
+
+    /// A graph is captured, begun on this stream, to which more is added than is seen.
+    #[inline(always)]
+    pub fn forget_captured(&self) {
+        self.captured.forget();
+    }
+
+    /// A kernel is captured by the thread, on this stream or on one that was drawn into its capture.
+    #[inline(always)]
+    pub fn capture_launch(&self, tid: u32, call: &Enqueue) {
+        self.captured.launch(self.capturer.load(Relaxed) != u64::from(tid), call);
+    }
+
+    /// The same of a copy or fill.
+    #[inline(always)]
+    pub fn capture_bytes(&self, bytes: u64) {
+        self.captured.move_bytes(bytes);
+    }
+
+    /// The same of a launch of a graph, which holds this; `None` where that is not known.
+    #[inline(always)]
+    pub fn capture_graph(&self, graph: Option<&Contents>) {
+        self.captured.embed(graph);
     }
 
     /// Counts a call that is captured instead of enqueued.

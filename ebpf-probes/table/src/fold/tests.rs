@@ -208,7 +208,7 @@ fn a_step_says_where_more_was_enqueued_behind_it() {
 #[test]
 fn an_event_recorded_in_a_capture_draws_streams_into_it_until_it_ends() {
     let (origin, side) = (StreamFold::default(), StreamFold::default());
-    origin.begin_capture();
+    origin.begin_capture(7, 0, None);
     let event = Cut::default();
     origin.cut_capture(&KEY, &event);
     assert!(event.is_empty());
@@ -222,7 +222,7 @@ fn an_event_recorded_in_a_capture_draws_streams_into_it_until_it_ends() {
     assert_eq!(origin.joined(5), None, "it is its own");
     origin.end_capture();
     assert!(!side.is_joined_to(&origin));
-    origin.begin_capture();
+    origin.begin_capture(7, 0, None);
     assert!(!side.is_joined_to(&origin), "another capture");
 }
 

@@ -3,6 +3,7 @@
 use crate::Direction;
 use crate::atomic::Relaxed;
 use crate::fold::{Counter, Enqueue, Stamp, StreamFold, mix};
+use crate::graph::Contents;
 use crate::hot::HotStream;
 
 impl StreamFold {
@@ -80,12 +81,19 @@ impl StreamFold {
         self.add(Counter::Functions, mix(call.identity));
     }
 
-    /// A graph launch.
+    /// A launch of a graph, which holds this; `None` where that is not known.
     #[inline(always)]
-    pub fn launch_graph(&self, tid: u32, call: &Enqueue) {
+    pub fn launch_graph(&self, tid: u32, call: &Enqueue, graph: Option<&Contents>) {
         self.enqueue(tid);
         self.add(Counter::GraphLaunches, 1);
         self.add(Counter::Graphs, mix(call.identity));
+        let Some(graph) = graph.filter(|graph| graph.is_known()) else { return };
+        self.add(Counter::GraphsKnown, 1);
+        self.add(Counter::GraphKernels, graph.kernels.load(Relaxed));
+        self.add(Counter::GraphThreads, graph.threads.load(Relaxed));
+        self.add(Counter::GraphForeign, graph.foreign.load(Relaxed));
+        self.add(Counter::GraphBytes, graph.bytes.load(Relaxed));
+        self.add(Counter::GraphCollectives, graph.collectives.load(Relaxed));
     }
 
     /// A copy.

@@ -81,6 +81,8 @@ pub struct Frame {
     pub runq_ns: u64,
     /// The row's handle.
     pub handle: u64,
+    /// The row's graph.
+    pub graph: u64,
     /// The row's bytes.
     pub bytes: u64,
     /// The row's stream.

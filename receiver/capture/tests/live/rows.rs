@@ -44,8 +44,11 @@ fn steps(events: &[Event]) -> Vec<StepRecord> {
 }
 
 fn is_reported(action: Action) -> bool {
-    use Action::{Alloc, CaptureEnd, Create, Free, Report, StreamDestroy};
-    matches!(action, Alloc | CaptureEnd | Create | Free | Report | StreamDestroy)
+    use Action::{
+        Alloc, CaptureEnd, Create, Free, GraphDestroy, GraphUpdate, Instantiate, Report, StreamDestroy,
+    };
+    let of_graphs = matches!(action, CaptureEnd | GraphDestroy | GraphUpdate | Instantiate);
+    of_graphs || matches!(action, Alloc | Create | Free | Report | StreamDestroy)
 }
 
 #[test]

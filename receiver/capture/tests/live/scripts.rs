@@ -24,7 +24,7 @@ use crate::rig::{Rig, player_command, rig, settings};
 const NESTED: &[&str] = &["faults"];
 
 /// What is compared of a step: process, stream, work, threads, closer.
-type Shape = (u32, u64, [u64; 9], [u32; 2], String);
+type Shape = (u32, u64, [u64; 14], [u32; 2], String);
 
 /// A step, and when it began, its closer was entered and returned.
 struct Seen {
@@ -43,6 +43,11 @@ fn of_record(step: &StepRecord) -> Seen {
         Counter::BytesFromDevice,
         Counter::BytesOnDevice,
         Counter::BytesFilled,
+        Counter::GraphsKnown,
+        Counter::GraphKernels,
+        Counter::GraphThreads,
+        Counter::GraphForeign,
+        Counter::GraphBytes,
     ];
     let header = &step.header;
     let symbol = table::row(header.row).map_or("", |row| row.symbol);
@@ -57,7 +62,23 @@ fn of_line(step: &StepLine) -> Seen {
     let w = &step.work;
     let bytes = [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToDevice];
     let [to, from, on] = bytes.map(|way| w.bytes[way as usize]);
-    let work = [w.enqueues, w.launches, w.graph_launches, w.threads, w.copies, to, from, on, w.filled];
+    let g = &w.graphs;
+    let work = [
+        w.enqueues,
+        w.launches,
+        w.graph_launches,
+        w.threads,
+        w.copies,
+        to,
+        from,
+        on,
+        w.filled,
+        g.known,
+        g.kernels,
+        g.threads,
+        g.foreign,
+        g.bytes,
+    ];
     let row =
         table::PROBES.iter().find(|p| p.symbol == step.closer || p.twin == Some(&*step.closer)).unwrap();
     Seen {
@@ -111,6 +132,7 @@ fn call(line: &CallLine) -> Call {
         result: line.result,
         stream: line.stream,
         handle: (line.handle != 0 || line.symbol.contains("SetDevice")).then_some(line.handle),
+        graph: line.graph,
         bytes: line.bytes,
         threads: line.threads,
         identity: 1,

@@ -3,11 +3,13 @@
 use std::cmp::Reverse;
 
 use table::counters::Drop;
-use table::fold::{Cut, Enqueue, Stamp};
+use table::fold::{Cut, Enqueue, Stamp, StreamFold};
+use table::graph::GraphKey;
 use table::record::{FRAMES, NOT_SEEN, StreamKey};
 use table::{Action, Api, Direction, Probe, Slot};
 
 use super::Folder;
+use super::graphs::exec_key;
 use super::leave::Frame;
 use super::process::Process;
 use super::state::Stream;
@@ -81,6 +83,9 @@ impl Folder {
         let fold = &self.streams[&key].fold;
         if self.is_capturing(&key, fold) {
             fold.capture();
+            if let Some(capturing) = self.capturing(&key, fold) {
+                self.capture(call, probe, capturing);
+            }
             return true;
         }
         let Some(process) = self.processes.get_mut(&call.process.pid) else { return false };
@@ -93,15 +98,24 @@ impl Folder {
                 self.account.unclosed_streams += 1;
             }
         }
-        let work = Enqueue { threads: call.threads, identity: call.identity, bytes: call.bytes };
+        let work = work(call);
         match probe.action {
             Action::Launch => fold.launch(call.tid, &work),
-            Action::GraphLaunch => fold.launch_graph(call.tid, &work),
+            Action::GraphLaunch => fold.launch_graph(call.tid, &work, self.graphs.held(&exec(call))),
             Action::Copy => fold.copy(call.tid, call.direction, &work),
             _ => fold.fill(call.tid, &work),
         }
         process.enqueues += 1;
         true
+    }
+
+    /// Adds the call to what is captured.
+    fn capture(&self, call: &Call, probe: &Probe, capturing: &StreamFold) {
+        match probe.action {
+            Action::Launch => capturing.capture_launch(call.tid, &work(call)),
+            Action::GraphLaunch => capturing.capture_graph(self.graphs.held(&exec(call))),
+            _ => capturing.capture_bytes(call.bytes),
+        }
     }
 
     fn await_return(&mut self, call: &Call, probe: &'static Probe) {
@@ -137,6 +151,8 @@ impl Folder {
             Action::EventRecord => self.nothing_of(|folder| folder.record_event(call)),
             Action::StreamWait => self.nothing_of(|folder| folder.wait_for_event(call)),
             Action::EventDestroy => self.nothing_of(|folder| folder.forget_event(call)),
+            Action::GraphDestroy => self.nothing_of(|folder| folder.forget_graph(call)),
+            Action::GraphChange => self.nothing_of(|folder| folder.change_graph(call)),
             _ => Vec::new(),
         }
     }
@@ -183,6 +199,15 @@ impl Folder {
         };
         self.streams.range(of_process(pid)).filter_map(reaches).collect()
     }
+}
+
+fn work(call: &Call) -> Enqueue {
+    Enqueue { threads: call.threads, identity: call.identity, bytes: call.bytes }
+}
+
+/// The executable graph of a launch; handle 0, which none has, where the source does not tell.
+fn exec(call: &Call) -> GraphKey {
+    exec_key(call.process.pid, call.handle.unwrap_or(0))
 }
 
 /// The keys of a process's streams.

@@ -141,6 +141,9 @@ impl Folder {
         match (frame.probe.action, call.handle) {
             // A capture that failed is over too.
             (Action::CaptureEnd, _) if call.result != WRONG_THREAD => {
+                if !failed {
+                    self.end_capture(&key, call.handle.unwrap_or(0));
+                }
                 if let Some(stream) = self.streams.get(&key) {
                     stream.fold.end_capture();
                 }
@@ -148,7 +151,8 @@ impl Folder {
             _ if failed => {}
             (Action::SetDevice, Some(device)) => self.set_device(call, device),
             (Action::StreamCreate, Some(handle)) => self.make_stream(call, handle),
-            (Action::CaptureBegin, _) => self.begin_capture(key),
+            (Action::CaptureBegin, _) => self.begin_capture(call),
+            (Action::Instantiate | Action::GraphUpdate, Some(exec)) => self.follow_graph(call, exec),
             (Action::StreamDestroy, _) => self.forget_stream(&key),
             _ => {}
         }
@@ -170,12 +174,6 @@ impl Folder {
             if let Some(process) = self.processes.get_mut(&key.pid) {
                 process.has_blocking = true;
             }
-        }
-    }
-
-    fn begin_capture(&mut self, key: StreamKey) {
-        if self.streams.len() < self.bounds.streams || self.streams.contains_key(&key) {
-            self.streams.entry(key).or_default().fold.begin_capture();
         }
     }
 

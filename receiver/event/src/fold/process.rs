@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use table::graph::OPERATIONS;
 use table::histogram::{Durations, OFFSET};
 use table::record::{ACTIVE, StreamKey};
 
@@ -57,6 +58,11 @@ impl Process {
         }
         operation.durations.get_or_insert_default().add(duration_ns, failed);
         if is_new { Timed::First } else { Timed::Again }
+    }
+
+    /// Collectives, sends and receives.
+    pub(super) fn collectives(&self) -> u64 {
+        OPERATIONS.iter().filter_map(|row| self.operations.get(row)).map(|operation| operation.calls).sum()
     }
 
     /// Rows with durations.

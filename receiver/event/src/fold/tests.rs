@@ -396,7 +396,7 @@ fn a_pid_that_comes_back_is_another_process() {
 
 #[test]
 fn what_does_not_fit_is_dropped_counted_and_told() {
-    let bounds = Bounds { processes: 1, streams: 1, events: 1, threads: 1, durations: 1 };
+    let bounds = Bounds { processes: 1, streams: 1, events: 1, threads: 1, graphs: 1, durations: 1 };
     let mut folder = Folder::new(bounds);
     let mut events = Vec::new();
     let stranger = Call { process: ProcessId { pid: 6, start_ns: 0 }, ..launch(7, 30) };

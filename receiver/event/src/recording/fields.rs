@@ -45,20 +45,26 @@ macro_rules! numbers {
 numbers!(u16, u32, u64, i32, i64);
 
 macro_rules! structs {
-    ($($name:ident { $($field:ident),* })*) => {$(
+    ($($name:ident { $($field:ident),* $(; $later:ident)* })*) => {$(
         impl Field for $name {
             fn put(&self, out: &mut Out) {
                 $(self.$field.put(out);)*
+                $(self.$later.put(out);)*
             }
 
             fn take(from: &mut &[u8]) -> Option<Self> {
-                Some($name { $($field: Field::take(from)?),* })
+                Some($name { $($field: Field::take(from)?,)* $($later: later(from)?,)* })
             }
         }
     )*};
 }
 
-// The order of the fields is the format: append, never insert.
+/// A field that a writer of an earlier version ended before.
+fn later<T: Field + Default>(from: &mut &[u8]) -> Option<T> {
+    if from.is_empty() { Some(T::default()) } else { T::take(from) }
+}
+
+// The order of the fields is the format: append, never insert. Behind a semicolon stands what version 1.0 did not have.
 structs! {
     Info { architecture, agent_version, clock, rows }
     ClockOffsets { at_ns, to_unix_ns, to_boottime_ns }
@@ -81,7 +87,8 @@ structs! {
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
     Account {
         at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,
-        unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions
+        unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions;
+        unkept_graphs
     }
 }
 

@@ -6,6 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use table::counters::Drop;
+use table::fold::COUNTERS;
 use table::record::{CallRecord, Header, StepRecord};
 
 use super::frames::kind;
@@ -48,7 +49,7 @@ fn header() -> impl Strategy<Value = Header> {
 }
 
 fn step() -> impl Strategy<Value = Event> {
-    (header(), any::<[u64; 10]>(), any::<(u32, i32)>(), any::<[u64; 14]>()).prop_map(
+    (header(), any::<[u64; 10]>(), any::<(u32, i32)>(), any::<[u64; COUNTERS]>()).prop_map(
         |(header, n, (first_tid, device), work)| {
             Event::Step(StepRecord {
                 header,
@@ -168,7 +169,7 @@ fn operation() -> impl Strategy<Value = Event> {
 }
 
 fn account() -> impl Strategy<Value = Event> {
-    (any::<[u64; 17]>(), any::<[u64; Drop::ALL.len()]>()).prop_map(|(n, dropped)| {
+    (any::<[u64; 18]>(), any::<[u64; Drop::ALL.len()]>()).prop_map(|(n, dropped)| {
         Event::Account(Box::new(Account {
             at_ns: n[0],
             hits: n[1],
@@ -188,6 +189,7 @@ fn account() -> impl Strategy<Value = Event> {
             run_cost_ns: n[14],
             libraries: n[15],
             functions: n[16],
+            unkept_graphs: n[17],
         }))
     })
 }

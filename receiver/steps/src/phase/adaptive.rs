@@ -94,7 +94,7 @@ impl Clusters {
 
     fn assign(&mut self, shape: &Shape) -> usize {
         let vector = shape.vector();
-        let nearest = self.clusters.iter().enumerate().map(|(at, c)| (at, c.distance(shape.form, &vector)));
+        let nearest = self.clusters.iter().enumerate().map(|(at, c)| (at, c.distance(shape, &vector)));
         let nearest = nearest.filter(|(_, d)| *d <= RADIUS).min_by(|a, b| a.1.total_cmp(&b.1));
         let at = nearest.map_or_else(|| self.insert(Cluster::of(shape)), |(at, _)| at);
         let follows = self.recent.take(shape, at, &self.clusters);

@@ -139,8 +139,7 @@ impl Engine {
         };
         for _ in 0..self.tails {
             let requests = turn.answers + turn.prompts;
-            let mut work = small.whole(0, requests);
-            [Counter::GraphLaunches, Counter::Graphs].iter().for_each(|c| work.0[*c as usize] = 0);
+            let mut work = small.beside(requests);
             work.add(&copies(Counter::BytesFromDevice, 1, requests));
             program.close(&[Segment { stream, closer: "cudaStreamSynchronize", ..Segment::of(work, None) }]);
         }
@@ -173,10 +172,10 @@ impl Engine {
             Graphs::Answers { most } | Graphs::AnswersAndPieces { most }
                 if is_answers && pass.requests <= most =>
             {
-                machine.whole(captured(pass.requests), pass.requests)
+                machine.whole(&answers(captured(pass.requests)), pass.requests)
             }
             Graphs::Everything { most } if pass.tokens <= most => {
-                machine.whole(captured(pass.tokens), pass.requests)
+                machine.whole(&anything(captured(pass.tokens)), pass.requests)
             }
             Graphs::Pieces { most } | Graphs::AnswersAndPieces { most } if pass.tokens <= most => {
                 machine.piecewise(captured(pass.tokens), pass)
@@ -205,11 +204,21 @@ fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> Work {
     let one = Pass { tokens: turn.answers, prompt_tokens: 0, requests: turn.answers, context: turn.context };
     for _ in 0..if turn.answers > 0 { drafts.tokens } else { 0 } {
         work.add(&match drafts.is_by_graph {
-            true => by.whole(captured(turn.answers), turn.answers),
+            true => by.whole(&answers(captured(turn.answers)), turn.answers),
             false => by.eager(&one),
         });
     }
     work
+}
+
+/// What is captured for so many answers: the longest context that there may be.
+fn answers(requests: u64) -> Pass {
+    Pass { tokens: requests, prompt_tokens: 0, requests, context: 8_192 }
+}
+
+/// What is captured for so many tokens of whatever: attention as for one prompt.
+fn anything(tokens: u64) -> Pass {
+    Pass { tokens, prompt_tokens: tokens, requests: 1, context: 0 }
 }
 
 /// The size that is captured and padded to.

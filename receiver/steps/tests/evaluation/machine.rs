@@ -151,22 +151,43 @@ impl Machine {
         let mut work = Work::default();
         self.attention(pass, self.model.layers, &mut work);
         self.head(pass, &mut work);
+        let mut held = Work::default();
+        self.layers(&Pass { tokens: captured_tokens, ..Pass::default() }, &mut held);
+        // The last piece is what is behind the last layer: nothing to speak of.
+        work.add(&inside(&held));
         (0..=self.model.layers).for_each(|piece| self.graph(captured_tokens << 8 | piece, &mut work));
         work
     }
 
-    /// One graph for the pass, and sampling beside it.
-    pub fn whole(&self, captured: u64, requests: u64) -> Work {
-        let mut work = Work::default();
-        self.graph(captured << 8 | 0xff, &mut work);
+    /// One graph for the pass that was captured, and sampling for the requests beside it.
+    pub fn whole(&self, captured: &Pass, requests: u64) -> Work {
+        let mut held = Work::default();
+        self.layers(captured, &mut held);
+        self.attention(captured, self.model.layers, &mut held);
+        let mut work = self.captured(captured.tokens, &held);
+        self.head(&Pass { requests, ..Pass::default() }, &mut work);
+        work
+    }
+
+    /// A launch of one graph that holds this much.
+    pub fn captured(&self, size: u64, held: &Work) -> Work {
+        let mut work = inside(held);
+        self.graph(size << 8 | 0xff, &mut work);
+        work
+    }
+
+    /// Sampling alone, and what begins it.
+    pub fn beside(&self, requests: u64) -> Work {
+        let mut work = counted(Counter::Enqueues, 1);
         self.head(&Pass { requests, ..Pass::default() }, &mut work);
         work
     }
 
     /// A graph launch.
-    pub fn graph(&self, captured: u64, work: &mut Work) {
+    fn graph(&self, captured: u64, work: &mut Work) {
         work.add(&counted(Counter::Enqueues, 1));
         work.add(&counted(Counter::GraphLaunches, 1));
+        work.add(&counted(Counter::GraphsKnown, 1));
         work.add(&counted(Counter::Graphs, mix(self.model.address ^ mix(captured))));
     }
 
@@ -259,6 +280,14 @@ impl Machine {
         let function = mix(self.model.address.wrapping_add(kernel << 16));
         work.add(&counted(Counter::Functions, function.wrapping_mul(times)));
     }
+}
+
+/// What was enqueued one by one, as what a graph holds.
+fn inside(held: &Work) -> Work {
+    let mut work = counted(Counter::GraphKernels, held.of(Counter::Launches));
+    work.add(&counted(Counter::GraphThreads, held.of(Counter::Threads)));
+    work.add(&counted(Counter::GraphForeign, held.of(Counter::Foreign)));
+    work
 }
 
 /// Copies of so many bytes, together.

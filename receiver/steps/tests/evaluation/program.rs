@@ -48,12 +48,32 @@ pub struct Program {
     /// By when the closer was entered and when it returned: a step may end with either.
     truths: BTreeMap<u64, Truth>,
     slow_factor: u64,
+    sight: Sight,
     rng: Rng,
 }
 
+/// What was seen of graphs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sight {
+    /// Their captures.
+    Captures,
+    /// Their launches alone: the agent came later than the captures.
+    LaunchesAlone,
+}
+
+/// What a launch of a graph says where its capture was seen.
+const OF_CAPTURES: [Counter; 6] = [
+    Counter::GraphsKnown,
+    Counter::GraphKernels,
+    Counter::GraphThreads,
+    Counter::GraphForeign,
+    Counter::GraphBytes,
+    Counter::GraphCollectives,
+];
+
 impl Program {
     /// A process that steps out of line: one step in a hundred takes `slow_factor` times as long.
-    pub fn new(seed: u64, slow_factor: u64) -> Program {
+    pub fn new(seed: u64, slow_factor: u64, sight: Sight) -> Program {
         Program {
             process: ProcessId { pid: 1 + seed as u32, start_ns: 1 },
             now_ns: 1_000_000_000,
@@ -61,6 +81,7 @@ impl Program {
             events: Vec::new(),
             truths: BTreeMap::new(),
             slow_factor,
+            sight,
             rng: Rng::new(seed ^ 0x71_6d_65),
         }
     }
@@ -103,6 +124,9 @@ impl Program {
             work: segment.work.0,
             ..StepRecord::default()
         };
+        if self.sight == Sight::LaunchesAlone {
+            OF_CAPTURES.iter().for_each(|counter| record.work[*counter as usize] = 0);
+        }
         let header = &mut record.header;
         header.row = PROBES.iter().find(|p| p.symbol == segment.closer).expect("a probed function").id;
         (header.pid, header.tid) = (self.process.pid, self.process.pid);

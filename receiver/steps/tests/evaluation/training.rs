@@ -59,6 +59,15 @@ impl Loop {
         }
     }
 
+    /// The same in one graph that is launched again and again: captured once, of one batch, backward pass included.
+    pub fn run_captured(&self, iterations: u64, rng: &mut Rng, program: &mut Program) {
+        let mut work = self.machine.captured(1, &self.batches(1, rng));
+        work.add(&copies(Counter::BytesToDevice, 3, self.tokens * 24));
+        for _ in 0..iterations {
+            program.close(&[Segment::of(work, Some(Phase::Train))]);
+        }
+    }
+
     fn segment(&self, work: Work) -> Segment {
         let closer = if self.has_collectives { "cudaDeviceSynchronize" } else { "cudaStreamSynchronize" };
         Segment { stream: MAIN, closer, wait_us: 20_000, ..Segment::of(work, Some(Phase::Train)) }

@@ -4,11 +4,10 @@
 //! measure; in [`Set::Hard`] steps of different phases look alike, or nearly, and the honest answer is that it
 //! cannot be told.
 
-use steps::Phase;
 use table::fold::Counter;
 
 use crate::engines::{Drafts, Engine, Graphs};
-use crate::machine::{Kernels, Machine, Model, copies};
+use crate::machine::{Kernels, Machine, Model};
 use crate::program::{Program, Segment};
 use crate::testing::Rng;
 use crate::traffic::{Lengths, Load, Policy, Scheduler, Traffic};
@@ -259,12 +258,7 @@ pub const WORKLOADS: &[Workload] = &[
         Loop { is_by_two_threads: false, ..Loop::draw(r) }.run(STEPS / 2, r, p);
     }),
     row(Set::Hard, "training by one graph", |r, p| {
-        let machine = Loop::draw(r).machine;
-        for _ in 0..STEPS {
-            let mut work = machine.whole(1, 1);
-            work.add(&copies(Counter::BytesToDevice, 3, 300_000));
-            p.close(&[Segment::of(work, Some(Phase::Train))]);
-        }
+        Loop::draw(r).run_captured(STEPS, r, p);
     }),
 ];
 

@@ -79,7 +79,7 @@ fn what_is_captured_runs_when_its_graph_is_launched() {
     assert_eq!(scene.on(Effect::StreamSync, stream, 0).result, result::CAPTURE_UNSUPPORTED);
     let graph = scene.on(Effect::CaptureEnd, stream, 0).written.unwrap();
     assert_eq!(scene.on(Effect::StreamSync, stream, 0), Done::OK, "nothing ran");
-    let exec = Call { effect: Effect::Instantiate, second: graph, ..Call::default() };
+    let exec = Call { effect: Effect::Instantiate, graph, ..Call::default() };
     let exec = scene.act(exec, 0).written.unwrap();
     scene.on(Effect::GraphLaunch, stream, exec);
     assert_eq!(scene.on(Effect::StreamSync, stream, 0).until_ns, 1_000 + 2 * KERNEL_NS);

@@ -30,7 +30,7 @@ pub(super) struct Follows {
     pub(super) is_jump: Option<bool>,
 }
 
-/// Launches and threads.
+/// Kernels and threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) launches: f32,
@@ -39,7 +39,7 @@ pub(super) struct Size {
 
 impl Size {
     pub(super) fn of(shape: &Shape) -> Size {
-        Size { launches: log2(shape.launches) as f32, threads: log2(shape.threads) as f32 }
+        Size { launches: log2(shape.kernels()) as f32, threads: log2(shape.kernel_threads()) as f32 }
     }
 
     /// 1 for the same, 0 for nothing in common.
@@ -73,6 +73,8 @@ impl Share {
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     pub(super) form: Form,
+    /// It is known what its graphs hold.
+    pub(super) is_known: bool,
     pub(super) label: Phase,
     /// Steps so far.
     pub(super) seen: u32,
@@ -89,6 +91,7 @@ impl Cluster {
     pub(super) fn of(shape: &Shape) -> Cluster {
         Cluster {
             form: shape.form,
+            is_known: shape.is_known,
             label: Phase::Unknown,
             seen: 0,
             weight: 0.0,
@@ -100,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// Logarithm of the launches.
+    /// Logarithm of the kernels.
     pub(super) fn launches(&self) -> f64 {
         f64::from(self.centre[0])
     }
@@ -135,14 +138,19 @@ impl Cluster {
         self.launches() >= PASS_LAUNCHES_MIN
     }
 
-    /// True where both can be passes of one model, and their work is seen: a graph hides it.
-    pub(super) fn is_of_model(&self, other: &Cluster) -> bool {
-        is_one_model(self.form, self.centre[0], other.form, other.centre[0])
+    /// How its steps are launched, as [`is_one_model`] compares it.
+    pub(super) fn sight(&self) -> Sight {
+        Sight { form: self.form, is_known: self.is_known, kernels: self.centre[0] }
     }
 
-    /// How far a shape is from the centre; infinitely for another form.
-    pub(super) fn distance(&self, form: Form, vector: &[f64; DIMENSIONS]) -> f64 {
-        if self.form != form {
+    /// True where both can be passes of one model, and their work is seen.
+    pub(super) fn is_of_model(&self, other: &Cluster) -> bool {
+        is_one_model(&self.sight(), &other.sight())
+    }
+
+    /// How far a shape is from the centre; infinitely for another form, and where the one is known and the other not.
+    pub(super) fn distance(&self, shape: &Shape, vector: &[f64; DIMENSIONS]) -> f64 {
+        if self.form != shape.form || self.is_known != shape.is_known {
             return f64::INFINITY;
         }
         let apart = self.centre.iter().zip(vector).map(|(centre, value)| f64::from(*centre) - value);
@@ -164,7 +172,18 @@ impl Cluster {
     }
 }
 
-/// True where launches (logarithms) of these forms can be passes of one model.
-pub(super) fn is_one_model(form: Form, launches: f32, other: Form, others: f32) -> bool {
-    form == other && form != Form::Whole && f64::from((launches - others).abs()) <= ONE_MODEL
+/// As much of a step as is compared with steps of other forms.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    pub(super) form: Form,
+    pub(super) is_known: bool,
+    /// Logarithm of the kernels.
+    pub(super) kernels: f32,
+}
+
+/// True where these can be passes of one model. A graph hides what it runs where that is not known; where it is, it makes
+/// no difference how the kernels are launched.
+pub(super) fn is_one_model(one: &Sight, other: &Sight) -> bool {
+    let is_seen = one.is_known && other.is_known || one.form == other.form && one.form != Form::Whole;
+    is_seen && f64::from((one.kernels - other.kernels).abs()) <= ONE_MODEL
 }

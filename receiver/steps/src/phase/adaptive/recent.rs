@@ -1,6 +1,6 @@
 //! What a stream did last, and how the next step follows it.
 
-use super::cluster::{Cluster, Follows, Size, is_one_model};
+use super::cluster::{Cluster, Follows, Sight, Size, is_one_model};
 use crate::shape::{Form, Shape};
 
 /// Whole graphs that are remembered: a batch grows and shrinks between the sizes that were captured.
@@ -22,6 +22,7 @@ pub(super) struct Recent {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     form: Form,
+    is_known: bool,
     /// The place of its cluster.
     at: usize,
     size: Size,
@@ -41,7 +42,7 @@ impl Recent {
             }
         };
         let is_alike = likeness.is_some_and(|likeness| likeness >= ALIKE);
-        let new = Last { form: shape.form, at, size, is_alike };
+        let new = Last { form: shape.form, is_known: shape.is_known, at, size, is_alike };
         let last = self.last.replace(new);
         Follows { likeness, is_jump: last.and_then(|last| last.jumps_to(&new)) }
     }
@@ -62,10 +63,14 @@ impl Recent {
 }
 
 impl Last {
+    fn sight(&self) -> Sight {
+        Sight { form: self.form, is_known: self.is_known, kernels: self.size.launches }
+    }
+
     /// `None` where the next one is of the same cluster or another model, or this one was itself like none before:
     /// among prompts of all lengths there are jumps that say nothing.
     fn jumps_to(&self, next: &Last) -> Option<bool> {
-        let is_of_model = is_one_model(self.form, self.size.launches, next.form, next.size.launches);
+        let is_of_model = is_one_model(&self.sight(), &next.sight());
         let is_telling = is_of_model && self.is_alike && self.at != next.at;
         is_telling.then_some(next.size.threads - self.size.threads > JUMP)
     }

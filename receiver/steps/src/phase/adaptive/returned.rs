@@ -37,6 +37,7 @@ impl Returned {
             _ if is_telling && share <= PREFILL_MAX => (Phase::Prefill, 0.95),
             // What is compiled in pieces is so for the sake of steps that are both.
             Form::Piecewise => (Phase::Mixed, 0.65),
+            Form::Whole if has_decodes => (Phase::Mixed, 0.65),
             _ => (Phase::Prefill, 0.85),
         }
     }

@@ -74,13 +74,16 @@ fn size(_: &Stream<'_>, cluster: &Cluster) -> f64 {
     /// The same, 250 thousand, for the kernels between graphs, which are attention alone. Seen: 8,192 tokens 2.5
     /// million.
     const PIECEWISE_MIDDLE: f64 = 17.93;
-    /// One graph for a whole step: prefills are rarely captured.
+    /// One graph for a whole step, of which it is not known what it holds: prefills are rarely captured.
     const WHOLE: f64 = -2.0;
+    /// The same in doublings of threads, where it is known.
+    const CAPTURED: f64 = 1.0;
     let threads = cluster.work() - cluster.launches();
-    match cluster.form {
-        Form::Whole => WHOLE,
-        Form::Piecewise => (0.7 * (threads - PIECEWISE_MIDDLE)).clamp(-2.0, 3.5),
-        Form::Eager | Form::Copies => (threads - EAGER_MIDDLE).clamp(-2.0, 3.5),
+    match (cluster.form, cluster.is_known) {
+        (Form::Whole, false) => WHOLE,
+        (Form::Whole, true) => (threads - EAGER_MIDDLE - CAPTURED).clamp(-2.0, 3.5),
+        (Form::Piecewise, false) => (0.7 * (threads - PIECEWISE_MIDDLE)).clamp(-2.0, 3.5),
+        _ => (threads - EAGER_MIDDLE).clamp(-2.0, 3.5),
     }
 }
 
@@ -90,7 +93,7 @@ fn steadiness(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     let says = 8.0 * (0.45 - cluster.steadiness());
     let is_pass = |c: &Cluster| c.form != Form::Whole && c.is_pass();
     match cluster.form {
-        Form::Whole if stream.clusters.iter().any(is_pass) => says.clamp(-1.5, 0.0),
+        Form::Whole if !cluster.is_known && stream.clusters.iter().any(is_pass) => says.clamp(-1.5, 0.0),
         Form::Whole => says.clamp(-1.5, 2.0),
         _ => says.clamp(-1.5, 3.0),
     }
@@ -105,7 +108,8 @@ fn without_anchor(stream: &Stream<'_>, cluster: &Cluster) -> f64 {
     let is_near = |c: &&Cluster| c.form == cluster.form && c.work() <= cluster.work() + NEAR;
     let may_answer = |c: &Cluster| is_anchor(c) || (stream.has_readers && stream.is_bulk(c));
     let is_without = seen >= SEEN_MIN && !stream.clusters.iter().filter(is_near).any(may_answer);
-    if is_without && cluster.form != Form::Whole { 2.0 } else { 0.0 }
+    let is_seen = cluster.is_known || cluster.form != Form::Whole;
+    if is_without && is_seen { 2.0 } else { 0.0 }
 }
 
 /// It launches exactly as many kernels as an anchor does, where the steps that are come to by jumps launch others.
