@@ -212,6 +212,8 @@ pub mod attribute {
     pub const NCCL_HANG_WAITING: &str = "nccl.hang.waiting";
     /// How far the rank comes behind the middle of its peers, the median over the window, in seconds.
     pub const NCCL_LATENESS: &str = "nccl.lateness";
+    /// Messages of the same sender to the same receiver before this one, on this communicator.
+    pub const NCCL_MESSAGE: &str = "nccl.message";
     /// Ranks of the communicator, on all nodes.
     pub const NCCL_NRANKS: &str = "nccl.nranks";
     /// The operation, as NCCL's logs name it.
@@ -1527,7 +1529,7 @@ pub mod span {
     pub const INFER_OUTLIER: &str = "infer.outlier";
     /// One collective, from the first rank of this node to come until rank 0 had waited for it.
     pub const NCCL_COLLECTIVE: &str = "nccl.collective";
-    /// A rank's part in a collective, from its call to the return of the call that waited for it.
+    /// A rank's part in a collective, or its side of a message, from its call to the return of the call that waited for it.
     pub const NCCL_RANK: &str = "nccl.rank";
     /// The call that enqueued the collective.
     pub const NCCL_RANK_ENQUEUE: &str = "nccl.rank.enqueue";
@@ -1687,6 +1689,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "nccl.hang.missing", values: &[], is_upstream: false },
     Attribute { key: "nccl.hang.waiting", values: &[], is_upstream: false },
     Attribute { key: "nccl.lateness", values: &[], is_upstream: false },
+    Attribute { key: "nccl.message", values: &[], is_upstream: false },
     Attribute { key: "nccl.nranks", values: &[], is_upstream: false },
     Attribute { key: "nccl.operation", values: &["AllGather", "AllReduce", "AlltoAll", "Broadcast", "Gather", "Recv", "Reduce", "ReduceScatter", "Scatter", "Send"], is_upstream: false },
     Attribute { key: "nccl.outstanding", values: &[], is_upstream: false },
@@ -2666,8 +2669,10 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
+        Use { key: attribute::NCCL_MESSAGE, level: Level::Conditional },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
+        Use { key: attribute::NCCL_PEER, level: Level::Conditional },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_REDUCTION, level: Level::Conditional },

@@ -89,7 +89,36 @@ fn check_spans(job: &Job, spans: &[Said]) {
 }
 
 fn is_part(span: &Said) -> bool {
-    span.name.starts_with("nccl.rank.") && !span.text("nccl.sequence").is_empty()
+    span.name.starts_with("nccl.rank.") && !span.text("nccl.sequence").is_empty() && !is_side(span)
+}
+
+/// One side of a message.
+fn is_side(span: &Said) -> bool {
+    !span.text("nccl.message").is_empty()
+}
+
+/// Every side of a message has a span; the two that belong together share a trace, and say so of each other.
+#[track_caller]
+fn check_messages(job: &Job, spans: &[Said]) {
+    let calls = job.calls();
+    let sides: Vec<&Said> = spans.iter().filter(|s| is_side(s)).collect();
+    let made = calls.iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&c.symbol.as_str())).count();
+    assert_eq!(sides.len(), made);
+    let mut messages: BTreeMap<&Vec<u8>, Vec<&Said>> = BTreeMap::new();
+    sides.iter().for_each(|side| messages.entry(&side.ids.0).or_default().push(side));
+    assert_eq!(2 * messages.len(), made);
+    for both in messages.values() {
+        let [send, recv] = ["Send", "Recv"].map(|name| {
+            *both.iter().find(|s| s.text("nccl.operation") == name).unwrap_or_else(|| panic!("{both:#?}"))
+        });
+        assert_eq!(recv.ids.2, send.ids.1, "the receiver's is a child of the sender's");
+        assert_eq!(send.text("nccl.rank"), recv.text("nccl.peer"));
+        assert_eq!(send.text("nccl.peer"), recv.text("nccl.rank"));
+        assert_eq!((send.pid, recv.pid), {
+            let pid = |rank: &str| job.ranks[rank.parse::<usize>().unwrap()];
+            (pid(send.text("nccl.rank")), pid(recv.text("nccl.rank")))
+        });
+    }
 }
 
 /// What communicators are told as, by the names in the script. Those of a split have names of their own: found by who
@@ -171,8 +200,13 @@ fn what_is_told_of_every_collective_is_what_was_done() {
     check_sums(&job, &inbox);
     let collectives = job.calls().iter().filter(|c| c.seq.is_some()).count();
     let spans = inbox.until_spans(|spans| spans.iter().filter(|s| is_part(s)).count() >= collectives);
+    let messages =
+        job.calls().iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&c.symbol.as_str())).count();
+    let spans_of_messages =
+        inbox.until_spans(|spans| spans.iter().filter(|s| is_side(s)).count() >= messages);
     drop(agent);
     check_spans(&job, &spans);
+    check_messages(&job, &spans_of_messages);
     let names = names(&job, &spans);
 
     // When each rank came, by collective.

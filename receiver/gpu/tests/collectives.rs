@@ -9,6 +9,7 @@ use common::*;
 use event::{Event, ExitStatus};
 use gpu::Settings;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use table::counters::Drop;
 
 const ON_TIME: fn(u32) -> Option<u64> = |_| Some(0);
 
@@ -314,6 +315,71 @@ fn agents_that_see_some_ranks_each_come_to_the_same_traces() {
         all.map(|s| (s.trace_id.clone(), s.span_id.clone(), s.parent_span_id.clone())).collect()
     };
     assert_eq!(ids(&together), ids(&whole));
+}
+
+/// Two ranks that exchange a message in each of so many turns, and wait for it.
+fn talking(turns: u64) -> Job {
+    let mut job = Job::new(2, 1_000);
+    for _ in 0..turns {
+        let at_ns = job.now_ns;
+        for (rank, peer) in [(0, 1), (1, 0)] {
+            let rank = &mut job.ranks[rank];
+            job.events.push(rank.send(at_ns, peer));
+            job.events.push(rank.recv(at_ns + 20 * US, peer));
+            job.events.push(rank.sync(at_ns, at_ns + 50 * US, at_ns + 2 * MS));
+        }
+        job.now_ns += 5 * MS;
+    }
+    job
+}
+
+#[test]
+fn one_message_is_one_trace_of_its_two_sides() {
+    let all = traces(&analysed(&told_of(&talking(4)), traced_at(1.0)));
+    assert_eq!(all.len(), 8, "four turns, two directions");
+    for spans in all.values() {
+        let named = |name: &str| spans.iter().find(|s| s.name == name).unwrap();
+        let (send, recv) = (named("nccl.rank.Send"), named("nccl.rank.Recv"));
+        assert!(send.parent_span_id.is_empty());
+        assert_eq!(recv.parent_span_id, send.span_id);
+        let said = |span: &Span| ["nccl.rank", "nccl.peer"].map(|key| text(&span.attributes, key));
+        let [from, to] = said(send);
+        assert_eq!(said(recv), [to, from]);
+        assert_eq!(text(&send.attributes, "nccl.message"), text(&recv.attributes, "nccl.message"));
+        for parent in [send, recv] {
+            let children = spans.iter().filter(|s| s.parent_span_id == parent.span_id && s.name != recv.name);
+            let names: Vec<&str> = children.map(|s| s.name.as_str()).collect();
+            assert_eq!(names, ["nccl.rank.enqueue", "nccl.rank.wait"]);
+        }
+        let ids: BTreeSet<&Vec<u8>> = spans.iter().map(|s| &s.span_id).collect();
+        assert_eq!((spans.len(), ids.len()), (6, 6));
+    }
+}
+
+#[test]
+fn agents_that_see_one_side_of_a_message_each_come_to_the_same_trace() {
+    let job = talking(200);
+    let side = |pid: u32| {
+        let is_seen = |event: &Event| match event {
+            Event::Told(t) => t.header.pid == pid,
+            Event::Step(s) => s.header.pid == pid,
+            Event::Process(p) => p.process.pid == pid,
+            _ => true,
+        };
+        let seen: Vec<Event> = told_of(&job).into_iter().filter(is_seen).collect();
+        traces(&analysed(&seen, traced_at(0.1))).into_keys().collect::<BTreeSet<_>>()
+    };
+    let (one, other) = (side(1_000), side(1_001));
+    assert_eq!(one, other);
+    assert!((20..70).contains(&one.len()), "{} of 400", one.len());
+}
+
+#[test]
+fn after_a_loss_messages_are_no_traces_since_nobody_knows_which_is_which() {
+    let mut job = talking(4);
+    let lost = Event::Lost { at_ns: 2 * SECOND + 500 * MS, reason: Drop::RingFull, count: 1 };
+    job.events.push(lost);
+    assert!(traces(&analysed(&told_of(&job), traced_at(1.0))).is_empty());
 }
 
 #[test]

@@ -95,10 +95,13 @@ fn collectives() -> Vec<Event> {
     let mut ranks = job.ranks.clone();
     let (before_ns, exit_ns) = (then(), then());
     job.events.extend(ranks.iter_mut().map(|r| r.sync(before_ns - 5 * MS, before_ns, exit_ns)));
-    // A receive that nobody makes.
+    // Messages, of which some are traced; then a receive that nobody makes.
     let pair = [first.of(0x6000_0000), second.of(0x6000_0000)];
     let init_ns = then();
     job.events.extend(pair.iter().map(|r| r.init(init_ns, US, 2, &[9; 128])));
+    job.events.extend((0..100).map(|n| pair[0].send(init_ns + n * 20 * US, 1)));
+    let (sent_ns, waited_ns) = (then(), then());
+    job.events.push(ranks[0].sync(init_ns, sent_ns, waited_ns));
     job.events.push(pair[0].send(then(), 1));
     // A rank that does not come for a minute.
     job.events.extend([first, second, third].map(|r| r.all_reduce(then(), US)));

@@ -68,6 +68,8 @@ pub(crate) struct Communicator {
     pub(crate) aligner: Option<Box<Aligner>>,
     pub(crate) splits: Splits,
     pub(crate) pairs: BTreeMap<(u32, u32), Pair>,
+    /// Records were lost: sends and receives of one number need not be of one message.
+    pub(crate) are_messages_lost: bool,
     pub(crate) hanging: Option<Hanging>,
     /// Anything that happened to it: counts up.
     pub(crate) progress: u64,
@@ -89,6 +91,7 @@ impl Communicator {
             aligner: None,
             splits: Splits::default(),
             pairs: BTreeMap::new(),
+            are_messages_lost: false,
             hanging: None,
             progress: 0,
             is_mismatch_told: false,
@@ -158,15 +161,16 @@ impl Communicator {
         (self.slots.get(slot).and_then(seen).map(|ns| ns as u64), mean)
     }
 
-    /// A message went from one rank to another, seen on one side. False where it is not followed.
-    pub(crate) fn message(&mut self, from: u32, to: u32, is_send: bool) -> bool {
+    /// A message went from one rank to another, seen on one side: how many before it were. `None` where it is not
+    /// followed.
+    pub(crate) fn message(&mut self, from: u32, to: u32, is_send: bool) -> Option<u64> {
         if self.pairs.len() >= PAIRS_MAX && !self.pairs.contains_key(&(from, to)) {
-            return false;
+            return None;
         }
         let pair = self.pairs.entry((from, to)).or_default();
-        pair.sent += u64::from(is_send);
-        pair.received += u64::from(!is_send);
-        true
+        let side = if is_send { &mut pair.sent } else { &mut pair.received };
+        *side += 1;
+        Some(*side - 1)
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

@@ -219,6 +219,7 @@ impl Engine {
         self.tally.groups_overflow += self.groups.abandon();
         let members = &self.registry.members;
         for communicator in self.registry.communicators.iter_mut() {
+            communicator.are_messages_lost = true;
             let is_counted = |key| members.get(key).is_some_and(|m| m.last_ordinal.is_some());
             let mut live = communicator.slots.iter().filter(|s| s.end.is_none());
             if live.any(|slot| !is_counted(slot.member)) {

@@ -81,18 +81,20 @@ pub struct Completed {
     pub skew_ns: Option<u64>,
     /// From the first rank of this node to this one, ns.
     pub behind_first_ns: Option<u64>,
-    /// Ids, where this collective is traced.
+    /// Of a send or receive: messages of its sender to its receiver before it. `None` where both sides need not agree.
+    pub message: Option<u64>,
+    /// Ids, where this operation is traced.
     pub trace: Option<Traced>,
 }
 
-/// Ids of a collective that is traced.
+/// Ids of a collective, or of a message, that is traced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traced {
     /// The ids.
     pub ids: TraceIds,
     /// Why.
     pub chosen: Chosen,
-    /// This rank sends the root span, too.
+    /// This rank sends the root span, too; of a message its own span is the root.
     pub is_root: bool,
 }
 

@@ -34,6 +34,16 @@ impl Op {
         payload_bytes(self.count, self.datatype)
     }
 
+    /// From whom to whom a message of this rank goes; `None` for collectives.
+    pub(crate) fn ends(&self, rank: u32) -> Option<(u32, u32)> {
+        let peer = u32::try_from(self.peer).ok()?;
+        match self.operation {
+            Operation::Send => Some((rank, peer)),
+            Operation::Recv => Some((peer, rank)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn new(arguments: &Arguments, entry_ns: u64, enqueue_ns: u64) -> Op {
         Op {
             operation: arguments.operation,

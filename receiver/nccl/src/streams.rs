@@ -24,6 +24,8 @@ const EDGES_MAX: usize = 16;
 pub(crate) struct Pending {
     pub(crate) member: Key<Member>,
     pub(crate) op: Op,
+    /// [`crate::finding::Completed::message`].
+    pub(crate) message: Option<u64>,
 }
 
 /// This stream waits for what was enqueued on another one before an instant.

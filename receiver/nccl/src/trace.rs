@@ -1,7 +1,7 @@
 //! One collective, one trace: ids that every rank and node comes to by itself.
 //!
 //! The one idea: an id is a hash of what all ranks know of a collective, its communicator's name and its sequence
-//! number, and so is the choice which collectives are traced at all. The choice is made of the trace id's last 56
+//! number (of a message: its two ranks and its number between them), and so is the choice which collectives are traced at all. The choice is made of the trace id's last 56
 //! bits, as OpenTelemetry's consistent probability sampling makes it, so that a sampler downstream agrees with it.
 
 use table::fold::mix;
@@ -48,7 +48,11 @@ impl Chosen {
 impl TraceIds {
     /// The ids of the part that the rank which `part` names has in collective `seq`: its rank, where it is known.
     pub fn of(communicator: CommunicatorId, seq: u64, part: u64) -> TraceIds {
-        let trace_id = trace_id(communicator.hash, seq);
+        TraceIds::of_trace(trace_id(communicator.hash, seq), part)
+    }
+
+    /// The ids of a part of this trace.
+    pub fn of_trace(trace_id: u128, part: u64) -> TraceIds {
         let seed = mix(trace_id as u64 ^ mix((trace_id >> 64) as u64));
         let span = |kind: u64, part: u64| mix(seed ^ mix(part ^ mix(kind))).max(1);
         TraceIds {
@@ -74,6 +78,13 @@ pub fn trace_id(communicator: u64, seq: u64) -> u128 {
     let high = mix(communicator ^ mix(seq ^ 0x7472_6163_6531));
     let low = mix(high ^ mix(communicator.wrapping_add(mix(seq.wrapping_add(0x7472_6163_6532)))));
     ((u128::from(high) << 64) | u128::from(low)).max(1)
+}
+
+/// The same of a message: which one of its sender to its receiver. Not in order with the collectives, whose numbers
+/// the two sides need not share.
+pub fn message_trace_id(communicator: u64, from: u32, to: u32, number: u64) -> u128 {
+    let pair = u64::from(from) << 32 | u64::from(to);
+    trace_id(mix(communicator ^ mix(pair ^ 0x6d65_7373_6167_6531)), number)
 }
 
 #[cfg(test)]
@@ -102,6 +113,15 @@ mod tests {
     fn neighbouring_collectives_and_communicators_have_traces_of_their_own() {
         let all: BTreeSet<u128> = (0..100).flat_map(|c| (0..100).map(move |s| trace_id(c, s))).collect();
         assert_eq!(all.len(), 10_000);
+    }
+
+    #[test]
+    fn messages_have_traces_of_their_own_in_each_direction() {
+        let all = (0..20).flat_map(|from| (0..20).map(move |to| (from, to)));
+        let messages = all.flat_map(|(from, to)| (0..20).map(move |n| message_trace_id(7, from, to, n)));
+        let mut ids: BTreeSet<u128> = messages.collect();
+        ids.extend((0..20).map(|seq| trace_id(7, seq)));
+        assert_eq!(ids.len(), 20 * 20 * 20 + 20);
     }
 
     #[test]

@@ -5,6 +5,11 @@
 //! `- nccl.rank.AllReduce         of each rank
 //!    |- nccl.rank.enqueue
 //!    `- nccl.rank.wait
+//!
+//! nccl.rank.Send                 of the rank that sends: of a message there is no more than its two sides
+//! |- nccl.rank.enqueue, nccl.rank.wait
+//! `- nccl.rank.Recv              of the rank that receives
+//!    `- nccl.rank.enqueue, nccl.rank.wait
 //! ```
 //!
 //! Collectives that their hash chose are all told, on every node alike. Those of a large skew can be every one, so they
@@ -13,7 +18,7 @@
 use std::collections::VecDeque;
 
 use nccl::finding::{Completed, Traced};
-use nccl::operation::{datatype_name, reduction_name};
+use nccl::operation::{Peer, datatype_name, reduction_name};
 use nccl::trace::Chosen;
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
@@ -64,17 +69,20 @@ impl Selection {
 /// Records a rank's part, and the whole where the rank is the one to send it.
 pub(super) fn emit(completed: &Completed, traced: &Traced, clock: &Clock, records: &Records) {
     let part = Part { completed, traced, clock, records };
-    let root = part.context(traced.ids.root_span_id);
-    if traced.is_root {
+    let (is_collective, nobody) = (completed.op.operation.is_collective(), Context::new());
+    if traced.is_root && is_collective {
         let first_ns = completed.op.arrival_ns.saturating_sub(completed.behind_first_ns.unwrap_or(0));
         let name = format!("{}.{}", span::NCCL_COLLECTIVE, completed.op.operation.name());
-        let nobody = Context::new();
         part.span(traced.ids.root_span_id, name, &nobody, part.of_collective(), first_ns, completed.end_ns);
     }
     let (op, end_ns) = (&completed.op, completed.end_ns);
     let name = format!("{}.{}", span::NCCL_RANK, op.operation.name());
-    part.span(traced.ids.span_id, name, &root, part.of_rank(), op.entry_ns, end_ns);
-    let own = part.context(traced.ids.span_id);
+    let (id, parent) = match traced.is_root && !is_collective {
+        true => (traced.ids.root_span_id, nobody),
+        false => (traced.ids.span_id, part.context(traced.ids.root_span_id)),
+    };
+    part.span(id, name, &parent, part.of_rank(), op.entry_ns, end_ns);
+    let own = part.context(id);
     let thread = |tid: u32| vec![KeyValue::new(attribute::THREAD_ID, i64::from(tid))];
     let (enqueue, wait) = (traced.ids.enqueue_span_id, traced.ids.wait_span_id);
     let waited_ns = end_ns.saturating_sub(completed.wait_ns);
@@ -128,7 +136,7 @@ impl Part<'_> {
             (attribute::NCCL_COMMUNICATOR_SOURCE, Some(who.communicator.source.name().into())),
             (attribute::NCCL_NRANKS, who.nranks.value.map(integer)),
             (attribute::NCCL_OPERATION, Some(op.operation.name().into())),
-            (attribute::NCCL_SEQUENCE, Some(Value::I64(i64::try_from(op.seq).unwrap_or(i64::MAX)))),
+            (attribute::NCCL_SEQUENCE, Some(number(op.seq))),
             (attribute::NCCL_SKEW, skew_ns.map(|ns| seconds(ns).into())),
             (attribute::NCCL_TRACE_REASON, Some(self.traced.chosen.name().into())),
         ]
@@ -140,13 +148,15 @@ impl Part<'_> {
 
     fn of_rank(&self) -> Vec<KeyValue> {
         let Completed { who, op, behind_first_ns, .. } = self.completed;
-        let bytes = op.bytes().map(|bytes| Value::I64(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        let bytes = op.bytes().map(number);
         let reduction = op.operation.reduces().then(|| reduction_name(op.reduction).into());
         let mut rows = self.rows();
         rows.extend([
             (attribute::CUDA_DEVICE_INDEX, (who.device >= 0).then(|| Value::I64(who.device.into()))),
             (attribute::NCCL_BYTES, bytes),
             (attribute::NCCL_DATATYPE, Some(datatype_name(op.datatype).into())),
+            (attribute::NCCL_MESSAGE, self.completed.message.map(number)),
+            (attribute::NCCL_PEER, (op.operation.peer() == Peer::Other).then(|| Value::I64(op.peer.into()))),
             (attribute::NCCL_RANK, who.rank.value.map(integer)),
             (attribute::NCCL_RANK_SOURCE, Some(who.rank.source.name().into())),
             (attribute::NCCL_REDUCTION, reduction),
@@ -160,6 +170,10 @@ impl Part<'_> {
 fn key_values(mut rows: Vec<(&'static str, Option<Value>)>) -> Vec<KeyValue> {
     rows.sort_by_key(|(key, _)| *key);
     rows.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))).collect()
+}
+
+fn number(count: u64) -> Value {
+    Value::I64(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 fn integer(value: u32) -> Value {

@@ -101,6 +101,12 @@ impl Rank {
         })
     }
 
+    pub fn recv(&self, entry_ns: u64, from: u32) -> Event {
+        self.told("ncclRecv", entry_ns, 10 * US, |t| {
+            t.arguments = [0x10, 64, 1, from.into(), self.comm, STREAM, 0, 0];
+        })
+    }
+
     /// Waits for the stream: a step whose first work was enqueued at `first_ns`.
     pub fn sync(&mut self, first_ns: u64, entry_ns: u64, exit_ns: u64) -> Event {
         let mut step = StepRecord {

@@ -9,10 +9,11 @@ use crate::identity::{Fact, Who};
 use crate::member::Member;
 use crate::observe::{StreamAction, StreamCall};
 use crate::op::Op;
+use crate::operation::Operation;
 use crate::registry::Take;
 use crate::slab::Key;
 use crate::streams::Pending;
-use crate::trace::{Chosen, TraceIds, is_chosen, trace_id};
+use crate::trace::{Chosen, TraceIds, is_chosen, message_trace_id, trace_id};
 
 /// How a wait ended.
 #[derive(Clone, Copy)]
@@ -108,6 +109,7 @@ impl Engine {
             barrier_wait_ns,
             skew_ns: None,
             behind_first_ns: None,
+            message: pending.message,
             trace: None,
         };
         self.completed(home, slot, completed, out);
@@ -127,6 +129,17 @@ impl Engine {
         };
         let ids = TraceIds::of(who.communicator, op.seq, part(who));
         Some(Traced { ids, chosen, is_root: who.rank.value == Some(0) })
+    }
+
+    /// The same of a message, whose two sides make up its trace.
+    pub(super) fn trace_message(&self, who: &Who, op: &Op, number: u64) -> Option<Traced> {
+        let (from, to) = op.ends(who.rank.value?).filter(|_| who.communicator.is_shared())?;
+        let trace_id = message_trace_id(who.communicator.hash, from, to, number);
+        let is_root = op.operation == Operation::Send;
+        is_chosen(trace_id, self.settings.trace.rate).then(|| {
+            let ids = TraceIds::of_trace(trace_id, u64::from(is_root));
+            Traced { ids, chosen: Chosen::Rate, is_root }
+        })
     }
 
     /// A closer that covers something of a rank is no wait for others.

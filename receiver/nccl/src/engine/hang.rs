@@ -153,9 +153,8 @@ impl Engine {
     /// A message whose other side has not come.
     fn peer(&self, communicator: &Communicator, member: &Member, op: &Op, is_evident: bool) -> Option<Found> {
         let peer = u32::try_from(op.peer).ok()?;
-        let rank = member.who.rank.value?;
         let is_send = op.operation == Operation::Send;
-        let pair = communicator.pairs.get(&if is_send { (rank, peer) } else { (peer, rank) })?;
+        let pair = communicator.pairs.get(&op.ends(member.who.rank.value?)?)?;
         let is_here =
             |s: &Slot| self.registry.members.get(s.member).is_some_and(|m| m.who.rank.value == Some(peer));
         let missing = communicator.slots.iter().position(is_here);

@@ -107,7 +107,10 @@ impl Engine {
             completed.skew_ns = seen.map(|(skew_ns, _)| skew_ns);
             completed.behind_first_ns = seen.map(|(_, behind_ns)| behind_ns);
             let is_exact = communicator.is_exact;
-            completed.trace = is_exact.then(|| self.trace(&who, &op, completed.skew_ns)).flatten();
+            completed.trace = match completed.message.filter(|_| is_exact) {
+                Some(number) => self.trace_message(&who, &op, number),
+                None => is_exact.then(|| self.trace(&who, &op, completed.skew_ns)).flatten(),
+            };
         }
         out(Finding::Completed(completed));
     }

@@ -8,6 +8,7 @@ use crate::identity::Who;
 use crate::member::Member;
 use crate::observe::Call;
 use crate::op::Op;
+use crate::operation::Operation;
 use crate::process::Process;
 use crate::registry::Take;
 use crate::rounds::{Arrival, Round, Signature};
@@ -45,15 +46,17 @@ impl Engine {
         self.tally.sizes_unknown += u64::from(op.bytes().is_none());
         let arrival = note(member, process, op, self.settings.recorder_last);
         let (who, home, slot) = (member.who, member.communicator, member.slot);
+        let is_counted = !(is_collective || member.is_late);
         process.is_changed = true;
+        let message = self.message(home, who, &op).filter(|_| is_counted);
+        let Some(process) = self.processes.get_mut(&call.process) else { return };
         let mut crowded = std::mem::take(&mut self.pending);
-        process.streams.push(arguments.stream, Pending { member: key, op }, &mut crowded);
+        process.streams.push(arguments.stream, Pending { member: key, op, message }, &mut crowded);
         self.give_up(&mut crowded);
         self.pending = crowded;
         out(Finding::Enqueued(Enqueued { who, op, bytes: op.bytes(), is_captured }));
-        match is_collective {
-            true => self.arrive(home, slot, who, &op, arrival, lost > 0, out),
-            false => self.message(home, who, &op),
+        if is_collective {
+            self.arrive(home, slot, who, &op, arrival, lost > 0, out);
         }
     }
 
@@ -204,13 +207,17 @@ impl Engine {
         }
     }
 
-    fn message(&mut self, home: Key<Communicator>, who: Who, op: &Op) {
-        let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
+    /// Counts a send or receive; gives its number where the other side comes to the same.
+    fn message(&mut self, home: Key<Communicator>, who: Who, op: &Op) -> Option<u64> {
+        let communicator = self.registry.communicators.get_mut(home)?;
+        if op.operation.is_collective() {
+            return None;
+        }
         communicator.progress += 1;
-        let (Some(rank), Ok(peer)) = (who.rank.value, u32::try_from(op.peer)) else { return };
-        let is_send = op.operation == crate::Operation::Send;
-        let (from, to) = if is_send { (rank, peer) } else { (peer, rank) };
-        self.tally.pairs_overflow += u64::from(!communicator.message(from, to, is_send));
+        let (from, to) = op.ends(who.rank.value?)?;
+        let number = communicator.message(from, to, op.operation == Operation::Send);
+        self.tally.pairs_overflow += u64::from(number.is_none());
+        number.filter(|_| !communicator.are_messages_lost)
     }
 }
 
