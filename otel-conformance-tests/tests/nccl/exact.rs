@@ -102,7 +102,7 @@ fn is_side(span: &Said) -> bool {
 fn check_messages(job: &Job, spans: &[Said]) {
     let calls = job.calls();
     let sides: Vec<&Said> = spans.iter().filter(|s| is_side(s)).collect();
-    let made = calls.iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&c.symbol.as_str())).count();
+    let made = calls.iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&&*c.symbol)).count();
     assert_eq!(sides.len(), made);
     let mut messages: BTreeMap<&Vec<u8>, Vec<&Said>> = BTreeMap::new();
     sides.iter().for_each(|side| messages.entry(&side.ids.0).or_default().push(side));
@@ -200,8 +200,7 @@ fn what_is_told_of_every_collective_is_what_was_done() {
     check_sums(&job, &inbox);
     let collectives = job.calls().iter().filter(|c| c.seq.is_some()).count();
     let spans = inbox.until_spans(|spans| spans.iter().filter(|s| is_part(s)).count() >= collectives);
-    let messages =
-        job.calls().iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&c.symbol.as_str())).count();
+    let messages = job.calls().iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&&*c.symbol)).count();
     let spans_of_messages =
         inbox.until_spans(|spans| spans.iter().filter(|s| is_side(s)).count() >= messages);
     drop(agent);
