@@ -118,8 +118,16 @@ pub mod attribute {
     pub const GPU_STEP_GAP_DURATION: &str = "gpu.step.gap.duration";
     /// How it is known which GPU the step ran on.
     pub const GPU_STEP_GPU_CERTAINTY: &str = "gpu.step.gpu.certainty";
+    /// Bytes that the launched graphs copy and fill. As with all that is in graphs, what was captured into them counts, and is not told where not all of it was seen.
+    pub const GPU_STEP_GRAPH_BYTES: &str = "gpu.step.graph_bytes";
+    /// Collectives, sends and receives that the process called while the launched graphs were captured.
+    pub const GPU_STEP_GRAPH_COLLECTIVES: &str = "gpu.step.graph_collectives";
+    /// Kernels in the launched graphs. They are not among the kernels launched by the step.
+    pub const GPU_STEP_GRAPH_KERNELS: &str = "gpu.step.graph_kernels";
     /// Graphs launched by the step.
     pub const GPU_STEP_GRAPH_LAUNCHES: &str = "gpu.step.graph_launches";
+    /// Threads started by the kernels in the launched graphs.
+    pub const GPU_STEP_GRAPH_THREADS: &str = "gpu.step.graph_threads";
     /// Share of the step for which the host was still enqueueing, from 0 to 1.
     pub const GPU_STEP_HOST_BOUND_SHARE: &str = "gpu.step.host_bound.share";
     /// Kernels launched by the step.
@@ -138,7 +146,7 @@ pub mod attribute {
     pub const GPU_STEP_SEQUENCE: &str = "gpu.step.sequence";
     /// Which figure of the baseline.
     pub const GPU_STEP_STATISTIC: &str = "gpu.step.statistic";
-    /// Threads started by the step's kernel launches, blocks times threads per block. Graphs are not looked into.
+    /// Threads started by the step's kernel launches, blocks times threads per block. Those in graphs are counted apart.
     pub const GPU_STEP_THREADS: &str = "gpu.step.threads";
     /// For how long of the step the first of gpu.step.throttle.reasons held the clocks of its GPU down, in seconds.
     pub const GPU_STEP_THROTTLE_DURATION: &str = "gpu.step.throttle.duration";
@@ -1642,7 +1650,11 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.enqueue.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.gap.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.gpu.certainty", values: &["listed", "only", "order", "visible"], is_upstream: false },
+    Attribute { key: "gpu.step.graph_bytes", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.graph_collectives", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.graph_kernels", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.graph_launches", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.graph_threads", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.host_bound.share", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.launches", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.outlier", values: &["1.5x", "2x", "3x", "none"], is_upstream: false },
@@ -2638,7 +2650,11 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_CONFIDENCE, level: Level::Required },
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_GPU_CERTAINTY, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_GRAPH_BYTES, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_GRAPH_COLLECTIVES, level: Level::Recommended },
+        Use { key: attribute::GPU_STEP_GRAPH_KERNELS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_GRAPH_LAUNCHES, level: Level::Required },
+        Use { key: attribute::GPU_STEP_GRAPH_THREADS, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_HOST_BOUND_SHARE, level: Level::Required },
         Use { key: attribute::GPU_STEP_LAUNCHES, level: Level::Required },
         Use { key: attribute::GPU_STEP_OUTLIER, level: Level::Required },

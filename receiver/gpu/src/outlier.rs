@@ -107,6 +107,7 @@ impl Outlier<'_> {
     fn attributes(&self) -> Vec<KeyValue> {
         let step = self.step;
         let work = |counter: Counter| Some(integer(step.work.of(counter)));
+        let in_graphs = |counter| work(counter).filter(|_| step.work.knows_graphs());
         let device = (step.device >= 0).then(|| Value::I64(step.device.into()));
         let (end_ns, oldest) = (step.end_ns, self.oldest.as_slice());
         let of_decode = (step.phase == Phase::Decode && !oldest.is_empty()).then_some(oldest);
@@ -114,7 +115,7 @@ impl Outlier<'_> {
         let causes: Vec<StringValue> = step.causes.iter().map(|cause| explanation(cause).into()).collect();
         let reasons: Option<Vec<StringValue>> =
             reasons(step).map(|all| all.into_iter().map(Into::into).collect());
-        let rows: [(&'static str, Option<Value>); 37] = [
+        let rows: [(&'static str, Option<Value>); 41] = [
             (attribute::CUDA_DEVICE_INDEX, device),
             (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
             (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
@@ -137,7 +138,11 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
             (attribute::GPU_STEP_GPU_CERTAINTY, certainty(step).map(Value::from)),
+            (attribute::GPU_STEP_GRAPH_BYTES, in_graphs(Counter::GraphBytes)),
+            (attribute::GPU_STEP_GRAPH_COLLECTIVES, in_graphs(Counter::GraphCollectives)),
+            (attribute::GPU_STEP_GRAPH_KERNELS, in_graphs(Counter::GraphKernels)),
             (attribute::GPU_STEP_GRAPH_LAUNCHES, work(Counter::GraphLaunches)),
+            (attribute::GPU_STEP_GRAPH_THREADS, in_graphs(Counter::GraphThreads)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
             (attribute::GPU_STEP_LAUNCHES, work(Counter::Launches)),
             (attribute::GPU_STEP_OUTLIER, Some(words::outlier(step.outlier).as_str().into())),

@@ -22,6 +22,7 @@ fn everything() -> Vec<Event> {
     server.free(0x20);
     server.allocate(0x30, 1 << 40, 2);
     server.call("cudaMemsetAsync", US, |c| c.bytes = 4096);
+    server.capture();
     server.serve(300, 5 * MS);
     server.decode(40 * MS);
     server.serve(600, 12 * MS);

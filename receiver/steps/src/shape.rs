@@ -22,6 +22,12 @@ impl Work {
         self.0[counter as usize]
     }
 
+    /// True where graphs were launched, and it is known of all of them what they hold.
+    pub fn knows_graphs(&self) -> bool {
+        let launches = self.of(Counter::GraphLaunches);
+        launches > 0 && self.of(Counter::GraphsKnown) >= launches
+    }
+
     /// Bytes that crossed between host and device, or may have: copies within the device are left out.
     pub fn copied_bytes(&self) -> u64 {
         [Counter::BytesToDevice, Counter::BytesFromDevice, Counter::BytesElsewhere]
@@ -88,7 +94,7 @@ impl Shape {
     /// The shape of this work.
     pub fn of(work: &Work) -> Shape {
         let (launches, graph_launches) = (work.of(Counter::Launches), work.of(Counter::GraphLaunches));
-        let is_known = work.of(Counter::GraphsKnown) >= graph_launches;
+        let is_known = graph_launches == 0 || work.knows_graphs();
         let in_graphs = |counter| if is_known { work.of(counter) } else { 0 };
         Shape {
             form: form(launches, graph_launches),
@@ -191,6 +197,24 @@ mod tests {
             let shape = Shape::of(&work(&[(Counter::Launches, launches), (Counter::Captured, captured)]));
             assert_eq!(shape.has_phase(), expected, "{launches} launches, {captured} captured");
         }
+    }
+
+    #[test]
+    fn what_graphs_hold_counts_where_it_is_known_of_all_of_them() {
+        let rows = [(1, 1, true, 404), (2, 2, true, 404), (2, 1, false, 4), (1, 0, false, 4)];
+        for (launches, known, is_known, kernels) in rows {
+            let work = work(&[
+                (Counter::Launches, 4),
+                (Counter::GraphLaunches, launches),
+                (Counter::GraphsKnown, known),
+                (Counter::GraphKernels, 400),
+            ]);
+            let shape = Shape::of(&work);
+            assert_eq!((shape.is_known, shape.kernels()), (is_known, kernels), "{known} of {launches}");
+            assert_eq!((shape.launches, work.knows_graphs()), (4, is_known));
+        }
+        let eager = work(&[(Counter::Launches, 4)]);
+        assert_eq!((Shape::of(&eager).is_known, eager.knows_graphs()), (true, false));
     }
 
     #[test]

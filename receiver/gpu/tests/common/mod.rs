@@ -74,11 +74,21 @@ impl Program {
     /// One token for a few requests: one graph, and a wait for an event.
     pub fn decode(&mut self, wait_ns: u64) {
         self.call("cudaMemcpyAsync", 5 * US, |c| (c.bytes, c.direction) = (4096, Direction::HostToDevice));
-        self.call("cudaGraphLaunch", 50 * US, |c| c.identity = 0x9);
+        self.call("cudaGraphLaunch", 50 * US, |c| (c.handle, c.identity) = (Some(0x9), 0x9));
         self.call("cudaMemcpyAsync", 5 * US, |c| (c.bytes, c.direction) = (512, Direction::DeviceToHost));
         self.call("cudaEventRecord", 2 * US, |c| c.handle = Some(0xe));
         self.call("cudaEventSynchronize", wait_ns, |c| c.handle = Some(0xe));
         self.wait(300 * US);
+    }
+
+    /// Captures the graph that decodes launch.
+    pub fn capture(&mut self) {
+        self.call("cudaStreamBeginCapture", US, |_| {});
+        for kernel in 0..400 {
+            self.call("cudaLaunchKernel", US, |c| (c.threads, c.identity) = (20_000, kernel));
+        }
+        self.call("cudaStreamEndCapture", US, |c| c.handle = Some(0xa));
+        self.call("cudaGraphInstantiate", MS, |c| (c.handle, c.graph) = (Some(0x9), 0xa));
     }
 
     /// A prompt: many large kernels, and a wait for an event.
