@@ -42,6 +42,10 @@ pub mod attribute {
     pub const GPU_HARDWARE_CLOCK_DOMAIN: &str = "gpu.hardware.clock.domain";
     /// Errors counted since the last pass.
     pub const GPU_HARDWARE_ERRORS: &str = "gpu.hardware.errors";
+    /// Which kind of link, where it is not PCIe.
+    pub const GPU_HARDWARE_LINK: &str = "gpu.hardware.link";
+    /// What the driver of an AMD GPU tells of by itself.
+    pub const GPU_HARDWARE_NOTIFICATION: &str = "gpu.hardware.notification";
     /// What was asked of the driver, in this receiver's words.
     pub const GPU_HARDWARE_QUESTION: &str = "gpu.hardware.question";
     /// How the time is known.
@@ -437,13 +441,15 @@ pub mod value {
         Memory,
         /// The clock of the streaming multiprocessors.
         Sm,
+        /// The clock of what joins the parts of the chip.
+        Soc,
         /// The clock of the video engines.
         Video,
     }
 
     impl GpuHardwareClockDomain {
         /// Every value, in the order of the registry.
-        pub const ALL: [GpuHardwareClockDomain; 4] = [GpuHardwareClockDomain::Graphics, GpuHardwareClockDomain::Memory, GpuHardwareClockDomain::Sm, GpuHardwareClockDomain::Video];
+        pub const ALL: [GpuHardwareClockDomain; 5] = [GpuHardwareClockDomain::Graphics, GpuHardwareClockDomain::Memory, GpuHardwareClockDomain::Sm, GpuHardwareClockDomain::Soc, GpuHardwareClockDomain::Video];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -451,7 +457,55 @@ pub mod value {
                 GpuHardwareClockDomain::Graphics => "graphics",
                 GpuHardwareClockDomain::Memory => "memory",
                 GpuHardwareClockDomain::Sm => "sm",
+                GpuHardwareClockDomain::Soc => "soc",
                 GpuHardwareClockDomain::Video => "video",
+            }
+        }
+    }
+
+    /// Values of `gpu.hardware.link`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuHardwareLink {
+        /// AMD's links between GPUs.
+        Xgmi,
+    }
+
+    impl GpuHardwareLink {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuHardwareLink; 1] = [GpuHardwareLink::Xgmi];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuHardwareLink::Xgmi => "xgmi",
+            }
+        }
+    }
+
+    /// Values of `gpu.hardware.notification`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum GpuHardwareNotification {
+        /// The GPU is about to be reset.
+        ResetBegin,
+        /// The GPU was reset.
+        ResetEnd,
+        /// The GPU slows down because it is too hot.
+        ThermalThrottle,
+        /// A program used memory of the GPU that is not its own.
+        VmFault,
+    }
+
+    impl GpuHardwareNotification {
+        /// Every value, in the order of the registry.
+        pub const ALL: [GpuHardwareNotification; 4] = [GpuHardwareNotification::ResetBegin, GpuHardwareNotification::ResetEnd, GpuHardwareNotification::ThermalThrottle, GpuHardwareNotification::VmFault];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                GpuHardwareNotification::ResetBegin => "reset_begin",
+                GpuHardwareNotification::ResetEnd => "reset_end",
+                GpuHardwareNotification::ThermalThrottle => "thermal_throttle",
+                GpuHardwareNotification::VmFault => "vm_fault",
             }
         }
     }
@@ -493,17 +547,21 @@ pub mod value {
         HwSlowdown,
         /// The hardware is too hot.
         HwThermal,
-        /// The driver keeps the power limit.
+        /// The memory is too hot.
+        MemoryThermal,
+        /// The power limit is kept, by the driver or the firmware.
         SwPowerCap,
         /// The driver keeps the temperature limit.
         SwThermal,
         /// The slowest device of its group of boosted ones.
         SyncBoost,
+        /// The voltage regulators are too hot.
+        VrThermal,
     }
 
     impl GpuHardwareThrottleReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [GpuHardwareThrottleReason; 9] = [GpuHardwareThrottleReason::ApplicationsClocks, GpuHardwareThrottleReason::DisplayClock, GpuHardwareThrottleReason::Hw, GpuHardwareThrottleReason::HwPowerBrake, GpuHardwareThrottleReason::HwSlowdown, GpuHardwareThrottleReason::HwThermal, GpuHardwareThrottleReason::SwPowerCap, GpuHardwareThrottleReason::SwThermal, GpuHardwareThrottleReason::SyncBoost];
+        pub const ALL: [GpuHardwareThrottleReason; 11] = [GpuHardwareThrottleReason::ApplicationsClocks, GpuHardwareThrottleReason::DisplayClock, GpuHardwareThrottleReason::Hw, GpuHardwareThrottleReason::HwPowerBrake, GpuHardwareThrottleReason::HwSlowdown, GpuHardwareThrottleReason::HwThermal, GpuHardwareThrottleReason::MemoryThermal, GpuHardwareThrottleReason::SwPowerCap, GpuHardwareThrottleReason::SwThermal, GpuHardwareThrottleReason::SyncBoost, GpuHardwareThrottleReason::VrThermal];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -514,9 +572,11 @@ pub mod value {
                 GpuHardwareThrottleReason::HwPowerBrake => "hw_power_brake",
                 GpuHardwareThrottleReason::HwSlowdown => "hw_slowdown",
                 GpuHardwareThrottleReason::HwThermal => "hw_thermal",
+                GpuHardwareThrottleReason::MemoryThermal => "memory_thermal",
                 GpuHardwareThrottleReason::SwPowerCap => "sw_power_cap",
                 GpuHardwareThrottleReason::SwThermal => "sw_thermal",
                 GpuHardwareThrottleReason::SyncBoost => "sync_boost",
+                GpuHardwareThrottleReason::VrThermal => "vr_thermal",
             }
         }
     }
@@ -1557,6 +1617,8 @@ pub mod event {
     pub const GPU_HARDWARE_GONE: &str = "gpu.hardware.gone";
     /// A device does not answer any more; it has fallen off the bus, or its driver has given it up.
     pub const GPU_HARDWARE_LOST: &str = "gpu.hardware.lost";
+    /// The driver of an AMD GPU told of something by itself.
+    pub const GPU_HARDWARE_NOTIFICATION: &str = "gpu.hardware.notification";
     /// A device that was lost answers again.
     pub const GPU_HARDWARE_RECOVERED: &str = "gpu.hardware.recovered";
     /// A device is seen for the first time, and what of it cannot be measured.
@@ -1610,11 +1672,13 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.cuda.operation.name", values: &[], is_upstream: false },
     Attribute { key: "gpu.cuda.sync.kind", values: &["device", "event", "memcpy", "stream"], is_upstream: false },
     Attribute { key: "gpu.event.id", values: &[], is_upstream: false },
-    Attribute { key: "gpu.hardware.clock.domain", values: &["graphics", "memory", "sm", "video"], is_upstream: false },
+    Attribute { key: "gpu.hardware.clock.domain", values: &["graphics", "memory", "sm", "soc", "video"], is_upstream: false },
     Attribute { key: "gpu.hardware.errors", values: &[], is_upstream: false },
+    Attribute { key: "gpu.hardware.link", values: &["xgmi"], is_upstream: false },
+    Attribute { key: "gpu.hardware.notification", values: &["reset_begin", "reset_end", "thermal_throttle", "vm_fault"], is_upstream: false },
     Attribute { key: "gpu.hardware.question", values: &[], is_upstream: false },
     Attribute { key: "gpu.hardware.throttle.origin", values: &["counted", "sampled"], is_upstream: false },
-    Attribute { key: "gpu.hardware.throttle.reason", values: &["applications_clocks", "display_clock", "hw", "hw_power_brake", "hw_slowdown", "hw_thermal", "sw_power_cap", "sw_thermal", "sync_boost"], is_upstream: false },
+    Attribute { key: "gpu.hardware.throttle.reason", values: &["applications_clocks", "display_clock", "hw", "hw_power_brake", "hw_slowdown", "hw_thermal", "memory_thermal", "sw_power_cap", "sw_thermal", "sync_boost", "vr_thermal"], is_upstream: false },
     Attribute { key: "gpu.hardware.unsupported", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.count", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.freed.ages", values: &[], is_upstream: false },
@@ -2080,6 +2144,7 @@ static ROWS: [Metric; 78] = [
         instrument: Instrument::Counter,
         description: "Received and transmitted bytes by the GPU.",
         attributes: &[
+        Use { key: attribute::GPU_HARDWARE_LINK, level: Level::Conditional },
         Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
         Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
         Use { key: attribute::HW_ID, level: Level::Required },
@@ -2755,6 +2820,12 @@ pub static EVENTS: &[Event] = &[
     ] },
     Event { name: "gpu.hardware.lost", attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.notification", attributes: &[
+        Use { key: attribute::GPU_HARDWARE_NOTIFICATION, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },

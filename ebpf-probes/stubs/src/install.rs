@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use table::Library;
 
-use crate::nvml;
+use crate::{amdsmi, nvml};
 
 /// A stub library as it was built.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,9 @@ pub static BUILT: [Built; 4] = [
 
 /// The stub libnvidia-ml, which is no library of calls: nothing of it is traced.
 static NVML: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnvidia_ml.so"));
+
+/// The same of libamd_smi.
+static AMDSMI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libamd_smi.so"));
 
 /// Where installed libraries lie.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -88,9 +91,18 @@ pub fn install(dir: &Path) -> io::Result<Paths> {
 
 /// Writes the stub libnvidia-ml into `dir` the same way, and says where it is.
 pub fn install_nvml(dir: &Path) -> io::Result<PathBuf> {
+    install_one(dir, nvml::FILE_NAME, NVML)
+}
+
+/// Writes the stub libamd_smi into `dir` the same way, and says where it is.
+pub fn install_amdsmi(dir: &Path) -> io::Result<PathBuf> {
+    install_one(dir, amdsmi::FILE_NAME, AMDSMI)
+}
+
+fn install_one(dir: &Path, file_name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
-    let path = dir.join(nvml::FILE_NAME);
-    put(&path, NVML)?;
+    let path = dir.join(file_name);
+    put(&path, bytes)?;
     Ok(path)
 }
 

@@ -7,6 +7,8 @@
 //!
 //! Knows nothing of probes, the kernel or the agent: it is what they look at.
 
+pub mod amdsmi;
+pub mod driver_control;
 pub mod functions;
 pub mod install;
 pub mod invoke;
@@ -14,7 +16,6 @@ pub mod model;
 pub mod nccl;
 pub mod nccl_calls;
 pub mod nvml;
-pub mod nvml_control;
 pub mod oracle;
 pub mod player;
 pub mod prototype;
@@ -22,7 +23,8 @@ pub mod ranks;
 pub mod script;
 pub mod scripts;
 pub mod sentinel;
+pub mod smi;
 pub mod truth;
 
-pub use install::{BUILT, Paths, install, install_nvml};
-pub use nvml_control::NvmlControl;
+pub use driver_control::DriverControl;
+pub use install::{BUILT, Paths, install, install_amdsmi, install_nvml};

@@ -18,7 +18,7 @@ pub const EXTENSIONS: &[ExtensionFactory] = &[
 ];
 
 /// Sources.
-pub const RECEIVERS: &[ReceiverFactory] = &[gpu::FACTORY, nvml::FACTORY, otlp::FACTORY];
+pub const RECEIVERS: &[ReceiverFactory] = &[amdsmi::FACTORY, gpu::FACTORY, nvml::FACTORY, otlp::FACTORY];
 
 /// What stands between.
 pub const PROCESSORS: &[ProcessorFactory] = &[

@@ -4,7 +4,7 @@
 //! no finer. [`Clocks`] says that time, and for how much of it each reason held the clocks down: counted by the driver,
 //! or taken to have lasted because it was so at the look before.
 
-/// Why clocks are held down, in the words of NVML's clock event reasons. An idle device's clocks are low without one.
+/// Why clocks are held down, in the words of NVML's clock event reasons and two of AMD's. An idle device's clocks are low without one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ThrottleReason {
     /// The clocks that somebody set for applications.
@@ -20,17 +20,21 @@ pub enum ThrottleReason {
     HwSlowdown,
     /// The hardware is too hot.
     HwThermal,
-    /// The driver keeps the power limit.
+    /// The power limit is kept, by the driver or the firmware.
     SwPowerCap,
     /// The driver keeps the temperature limit.
     SwThermal,
     /// The slowest device of its group of boosted ones.
     SyncBoost,
+    /// The memory is too hot.
+    MemoryThermal,
+    /// The voltage regulators are too hot.
+    VrThermal,
 }
 
 impl ThrottleReason {
     /// Every reason, in the order of their declaration, which recordings keep.
-    pub const ALL: [ThrottleReason; 9] = [
+    pub const ALL: [ThrottleReason; 11] = [
         ThrottleReason::ApplicationsClocks,
         ThrottleReason::DisplayClock,
         ThrottleReason::Hw,
@@ -40,6 +44,8 @@ impl ThrottleReason {
         ThrottleReason::SwPowerCap,
         ThrottleReason::SwThermal,
         ThrottleReason::SyncBoost,
+        ThrottleReason::MemoryThermal,
+        ThrottleReason::VrThermal,
     ];
 
     /// The reason as an attribute value.
@@ -54,6 +60,8 @@ impl ThrottleReason {
             ThrottleReason::SwPowerCap => "sw_power_cap",
             ThrottleReason::SwThermal => "sw_thermal",
             ThrottleReason::SyncBoost => "sync_boost",
+            ThrottleReason::MemoryThermal => "memory_thermal",
+            ThrottleReason::VrThermal => "vr_thermal",
         }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) fn reason(reason: ThrottleReason) -> GpuHardwareThrottleReason {
         ThrottleReason::SwPowerCap => Registry::SwPowerCap,
         ThrottleReason::SwThermal => Registry::SwThermal,
         ThrottleReason::SyncBoost => Registry::SyncBoost,
+        ThrottleReason::MemoryThermal => Registry::MemoryThermal,
+        ThrottleReason::VrThermal => Registry::VrThermal,
     }
 }
 

@@ -54,7 +54,7 @@ fn status(known: &Known, reading: &Reading, points: &mut Points) {
 fn answer(known: &Known, reading: &Reading, question: Question, points: &mut Points) {
     let Ok(value) = reading.answer(question) else { return };
     let row = question.row();
-    let others = row.attribute.as_slice();
+    let others = &row.attributes;
     let of = |metric: &semconv::Metric| points.attributes(metric.attributes(), &known.identity, others);
     let start = known.sums[question as usize].map_or(known.since, |sum| sum.start);
     match row.becomes {
@@ -77,7 +77,9 @@ fn memory_share(known: &Known, reading: &Reading, points: &mut Points) {
 
 fn throttle(known: &Known, reading: &Reading, points: &mut Points) {
     let reasons = reading.reasons();
-    for (reason, held_ns) in Reason::ALL.into_iter().zip(known.held_ns) {
+    let known_to = points.vendor().reasons;
+    let all = Reason::ALL.into_iter().zip(known.held_ns).filter(|(reason, _)| known_to.contains(reason));
+    for (reason, held_ns) in all {
         let others = [(attribute::GPU_HARDWARE_THROTTLE_REASON, reason.as_str())];
         if let Some(reasons) = reasons {
             let metric = metric::GPU_HARDWARE_THROTTLE_ACTIVE;

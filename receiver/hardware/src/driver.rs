@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use opentelemetry::logs::Severity;
+use semconv::value::GpuHardwareThrottleReason as Reason;
 
 use crate::questions::{QUESTIONS, Question};
 use crate::throttle::Reasons;
@@ -20,6 +21,8 @@ pub struct Vendor {
     pub receiver: &'static str,
     /// The name of the scope of everything that the receiver emits.
     pub scope: &'static str,
+    /// What it can say that holds clocks down.
+    pub reasons: &'static [Reason],
 }
 
 /// Why a question has no answer.

@@ -142,7 +142,7 @@ impl Known {
             let row = question.row();
             let (true, Ok(value)) = (row.becomes.is_sum(), reading.answer(question)) else { continue };
             let grown = self.grow(question, value, at);
-            let kind = row.attribute.filter(|(key, _)| *key == semconv::attribute::ERROR_TYPE);
+            let kind = row.attributes.iter().find(|(key, _)| *key == semconv::attribute::ERROR_TYPE);
             if let (Some((_, kind)), 1..) = (kind, grown) {
                 told.push(Told::Errors { kind, count: grown });
             }

@@ -17,6 +17,8 @@ mod questions;
 mod receiver;
 mod roster;
 mod tell;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod throttle;
 mod users;
 mod watch;

@@ -41,7 +41,8 @@ impl Points {
             attribute::HW_ID => devices.max(1),
             attribute::HW_STATE => 4,
             attribute::HW_GPU_TASK => 3,
-            attribute::HW_SENSOR_LOCATION | attribute::NETWORK_IO_DIRECTION => 2,
+            attribute::HW_SENSOR_LOCATION => 3,
+            attribute::GPU_HARDWARE_LINK | attribute::NETWORK_IO_DIRECTION => 2,
             attribute::ERROR_TYPE => ERRORS_EXPECTED,
             _ => 1,
         };
@@ -54,6 +55,11 @@ impl Points {
             gauges: BTreeMap::new(),
             starts: BTreeMap::new(),
         }
+    }
+
+    /// Whose devices these are.
+    pub(crate) fn vendor(&self) -> Vendor {
+        self.vendor
     }
 
     /// See [`attributes`].

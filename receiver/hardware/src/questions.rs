@@ -3,7 +3,9 @@
 //! The one idea: a number of the driver's is a metric of the registry in another unit. Rows are sorted by name. A driver
 //! answers those that it knows; the others are not asked of it.
 
-use semconv::value::{GpuHardwareClockDomain as Domain, GpuHardwareThrottleReason as Reason};
+use semconv::value::{
+    GpuHardwareClockDomain as Domain, GpuHardwareLink as Link, GpuHardwareThrottleReason as Reason,
+};
 use semconv::{attribute, metric};
 
 /// A row.
@@ -12,8 +14,8 @@ pub(crate) struct Row {
     /// In the receiver's words.
     pub(crate) name: &'static str,
     pub(crate) becomes: Becomes,
-    /// The attribute by which series of one metric differ.
-    pub(crate) attribute: Option<(&'static str, &'static str)>,
+    /// The attributes by which series of one metric differ: keys and values.
+    pub(crate) attributes: [(&'static str, &'static str); 2],
 }
 
 /// Makes the questions of their rows.
@@ -42,10 +44,14 @@ questions! {
     ClockMemory = clock("clock.memory", Domain::Memory);
     /// Of the multiprocessors' clock, MHz.
     ClockSm = clock("clock.sm", Domain::Sm);
+    /// Of the clock of what joins the parts of the chip, MHz.
+    ClockSoc = clock("clock.soc", Domain::Soc);
     /// Of the video engines' clock, MHz.
     ClockVideo = clock("clock.video", Domain::Video);
     /// Memory errors corrected since the driver was loaded.
     EccCorrected = errors("ecc.corrected", "corrected");
+    /// Memory errors since then that hurt nobody until the memory is read.
+    EccDeferred = errors("ecc.deferred", "deferred");
     /// Memory errors not corrected since then.
     EccUncorrected = errors("ecc.uncorrected", "uncorrected");
     /// Consumed since the driver was loaded, mJ.
@@ -62,8 +68,14 @@ questions! {
     NvlinkRecovery = errors("nvlink.recovery", "nvlink_recovery");
     /// NVLink packets sent again.
     NvlinkReplay = errors("nvlink.replay", "nvlink_replay");
+    /// PCIe packets that the other side refused.
+    PcieNakReceived = errors("pcie.nak_received", "pcie_nak_received");
+    /// PCIe packets that this side refused.
+    PcieNakSent = errors("pcie.nak_sent", "pcie_nak_sent");
     /// Bytes received over PCIe.
     PcieReceived = bytes("pcie.received", "receive");
+    /// PCIe links trained again.
+    PcieRecovery = errors("pcie.recovery", "pcie_recovery");
     /// PCIe packets sent again.
     PcieReplay = errors("pcie.replay", "pcie_replay");
     /// Bytes transmitted over PCIe.
@@ -76,26 +88,40 @@ questions! {
     RemappedPending = row("remapped.pending", Becomes::Part);
     /// Of the GPU, degrees Celsius.
     Temperature = heat("temperature", "gpu");
+    /// At the edge of the chip, degrees Celsius.
+    TemperatureEdge = heat("temperature.edge", "edge");
+    /// Where it is hottest, degrees Celsius.
+    TemperatureHotspot = heat("temperature.hotspot", "hotspot");
     /// Of its memory, degrees Celsius.
     TemperatureMemory = heat("temperature.memory", "memory");
     /// Why clocks are held down: [`crate::Reasons::answer`].
     Throttle = row("throttle", Becomes::Part);
     /// For how long the hardware braked for power, ns.
     ThrottledHwPowerBrake = row("throttled.hw_power_brake", Becomes::Held(Reason::HwPowerBrake));
+    /// For how long the hardware slowed down for an external signal or heat, ns.
+    ThrottledHwSlowdown = row("throttled.hw_slowdown", Becomes::Held(Reason::HwSlowdown));
     /// For how long the hardware was too hot, ns.
     ThrottledHwThermal = row("throttled.hw_thermal", Becomes::Held(Reason::HwThermal));
-    /// For how long the driver kept the power limit, ns.
+    /// For how long the memory was too hot, ns.
+    ThrottledMemoryThermal = row("throttled.memory_thermal", Becomes::Held(Reason::MemoryThermal));
+    /// For how long the power limit was kept, ns.
     ThrottledSwPowerCap = row("throttled.sw_power_cap", Becomes::Held(Reason::SwPowerCap));
     /// For how long the driver kept the temperature limit, ns.
     ThrottledSwThermal = row("throttled.sw_thermal", Becomes::Held(Reason::SwThermal));
     /// For how long another device of its group was slower, ns.
     ThrottledSyncBoost = row("throttled.sync_boost", Becomes::Held(Reason::SyncBoost));
+    /// For how long the voltage regulators were too hot, ns.
+    ThrottledVrThermal = row("throttled.vr_thermal", Becomes::Held(Reason::VrThermal));
     /// Time with a kernel, percent.
     Utilization = share("utilization", "general");
     /// Of the decoder, percent.
     UtilizationDecoder = share("utilization.decoder", "decoder");
     /// Of the encoder, percent.
     UtilizationEncoder = share("utilization.encoder", "encoder");
+    /// Bytes received over XGMI.
+    XgmiReceived = on(Link::Xgmi, bytes("xgmi.received", "receive"));
+    /// Bytes transmitted over XGMI.
+    XgmiTransmitted = on(Link::Xgmi, bytes("xgmi.transmitted", "transmit"));
 }
 
 impl Question {
@@ -157,11 +183,15 @@ impl Becomes {
 }
 
 const fn row(name: &'static str, becomes: Becomes) -> Row {
-    Row { name, becomes, attribute: None }
+    Row { name, becomes, attributes: [("", ""); 2] }
 }
 
 const fn with(row: Row, key: &'static str, value: &'static str) -> Row {
-    Row { attribute: Some((key, value)), ..row }
+    Row { attributes: [row.attributes[1], (key, value)], ..row }
+}
+
+const fn on(link: Link, row: Row) -> Row {
+    with(row, attribute::GPU_HARDWARE_LINK, link.as_str())
 }
 
 const fn clock(name: &'static str, domain: Domain) -> Row {

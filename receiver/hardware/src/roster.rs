@@ -25,7 +25,7 @@ struct Listed {
 }
 
 impl Roster {
-    /// Nobody, of a driver of this version.
+    /// Nobody, of a driver of this version; empty where each device says that.
     pub fn new(driver: String) -> Roster {
         Roster { driver, devices: BTreeMap::new() }
     }
@@ -38,14 +38,16 @@ impl Roster {
         }
     }
 
-    /// Who answers to this number, by what the device says of itself now: all but its number and driver, asked where
-    /// the id is a new one.
+    /// Who answers to this number, by what the device says of itself, asked where the id is a new one: all but its
+    /// number, and its driver where there is one of all devices.
     pub fn identify(&mut self, index: u32, id: String, ask: impl FnOnce() -> Identity) -> Identity {
         let listed = self.devices.remove(&index).filter(|listed| listed.identity.id == id);
-        let identity = listed.map_or_else(
-            || Identity { id, name: name(index), driver: self.driver.clone(), ..ask() },
-            |listed| listed.identity,
-        );
+        let asked = || {
+            let asked = ask();
+            let driver = if self.driver.is_empty() { asked.driver } else { self.driver.clone() };
+            Identity { id, name: name(index), driver, ..asked }
+        };
+        let identity = listed.map_or_else(asked, |listed| listed.identity);
         self.devices.insert(index, Listed { identity: identity.clone(), is_silent: false });
         identity
     }

@@ -13,10 +13,26 @@ mod xid;
 use component::config::{ConfigError, Section};
 use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
 use hardware::{Config, Vendor};
+use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use session::Library;
 
 /// Whose GPUs these are.
-pub const VENDOR: Vendor = Vendor { name: "NVIDIA", receiver: "nvml", scope: "warptap/receiver/nvml" };
+pub const VENDOR: Vendor = Vendor {
+    name: "NVIDIA",
+    receiver: "nvml",
+    scope: "warptap/receiver/nvml",
+    reasons: &[
+        Reason::ApplicationsClocks,
+        Reason::DisplayClock,
+        Reason::Hw,
+        Reason::HwPowerBrake,
+        Reason::HwSlowdown,
+        Reason::HwThermal,
+        Reason::SwPowerCap,
+        Reason::SwThermal,
+        Reason::SyncBoost,
+    ],
+};
 
 /// The row of the receivers' table.
 pub const FACTORY: ReceiverFactory = ReceiverFactory {

@@ -97,7 +97,7 @@ async fn a_driver_that_comes_later_is_found() {
     while bench.status().as_ref() != Some(&absent) {
         tokio::task::yield_now().await;
     }
-    let control = stubs::NvmlControl::install(folder.path()).unwrap();
+    let control = stubs::DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(WHOLE));
     while !points_of(bench.next(Signal::Metrics).await).keys().any(|key| key.contains("GPU-5a")) {}
     assert_eq!(bench.status(), Some(Status::Ok));

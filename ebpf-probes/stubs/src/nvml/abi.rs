@@ -2,11 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong};
 
-/// An `nvmlReturn_t`.
-pub type Return = c_int;
+use crate::smi::Codes;
+pub use crate::smi::{Return, SUCCESS};
 
-/// `NVML_SUCCESS`.
-pub const SUCCESS: Return = 0;
 /// `NVML_ERROR_UNINITIALIZED`.
 pub const UNINITIALIZED: Return = 1;
 /// `NVML_ERROR_INVALID_ARGUMENT`.
@@ -21,7 +19,7 @@ pub const INSUFFICIENT_SIZE: Return = 7;
 pub const TIMEOUT: Return = 10;
 
 /// Errors by the names that scripts have for them: those of nvml.h without `NVML_ERROR_`.
-pub const ERRORS: [(&str, Return); 18] = [
+const ERRORS: &[(&str, Return)] = &[
     ("UNINITIALIZED", UNINITIALIZED),
     ("INVALID_ARGUMENT", INVALID_ARGUMENT),
     ("NOT_SUPPORTED", NOT_SUPPORTED),
@@ -41,6 +39,17 @@ pub const ERRORS: [(&str, Return); 18] = [
     ("NO_DATA", 21),
     ("UNKNOWN", 999),
 ];
+
+/// The library's numbers.
+pub static CODES: Codes = Codes {
+    errors: ERRORS,
+    event: "xid",
+    insufficient_size: INSUFFICIENT_SIZE,
+    invalid_argument: INVALID_ARGUMENT,
+    not_supported: NOT_SUPPORTED,
+    timeout: TIMEOUT,
+    uninitialized: UNINITIALIZED,
+};
 
 /// The bit of `nvmlEventTypeXidCriticalError`.
 pub const XID_EVENT: c_ulonglong = 8;
@@ -153,8 +162,3 @@ pub struct FieldValue {
 
 /// The member `unsigned long long` of the union.
 pub const UNSIGNED_LONG_LONG: c_int = 3;
-
-/// The number of an error by its name in scripts.
-pub fn error(name: &str) -> Option<Return> {
-    ERRORS.iter().find(|(n, _)| *n == name).map(|(_, number)| *number)
-}

@@ -1,11 +1,5 @@
 // The root of the stub libnvidia-ml, behind the lines that build.rs writes above it: the exported functions with the
-// prototypes of nvml.h, and the control functions by which a test drives the stub.
-//
-// | function | meaning |
-// |---|---|
-// | `warptap_stub_nvml_script(text)` | from here on this script holds; 0 if it can be read |
-// | `warptap_stub_nvml_now(ns)` | it is this time, until another is told |
-// | `warptap_stub_nvml_calls()` | questions asked so far |
+// prototypes of nvml.h.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
 use std::time::Duration;
@@ -13,32 +7,18 @@ use std::time::Duration;
 use nvml::abi::{
     self, EventData, FieldValue, Memory, PciInfo, ProcessInfo, Return, Utilization, ViolationTime,
 };
-use nvml::driver;
-use nvml::script::Answer;
-
-/// Makes exported functions. Their bodies run with what a C caller promises.
-macro_rules! exports {
-    ($($symbol:ident($($name:ident: $type:ty),*) $body:block)*) => {$(
-        /// See nvml.h.
-        ///
-        /// # Safety
-        /// As its C prototype demands: what is pointed to can be written, and is as long as it is said to be.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $symbol($($name: $type),*) -> Return {
-            let told = (|| -> Result<(), Return> { $body })();
-            told.err().unwrap_or(abi::SUCCESS)
-        }
-    )*};
-}
+use nvml::{CODES, DRIVER};
+use smi::exports::{put, put_text};
+use smi::script::Answer;
 
 /// Functions that give one number of a device.
 macro_rules! numbers {
     ($($symbol:ident($($name:ident: $type:ty),*) -> $number:ty = $question:expr;)*) => {
         exports! {$(
             $symbol(device: usize $(, $name: $type)*, into: *mut $number) {
-                let number = number(device, $question)?;
+                let number = DRIVER.number(device, $question)?;
                 // SAFETY: the caller's promise.
-                unsafe { put(into, number as $number) }
+                unsafe { put(&CODES, into, number as $number) }
             }
         )*}
     };
@@ -49,50 +29,12 @@ macro_rules! texts {
     ($($symbol:ident = $question:expr;)*) => {
         exports! {$(
             $symbol(device: usize, into: *mut c_char, length: c_uint) {
-                let text = text(driver::of_device(device, $question)?);
+                let text = DRIVER.text(device, $question)?;
                 // SAFETY: the caller's promise.
-                unsafe { put_text(into, length, &text) }
+                unsafe { put_text(&CODES, into, length as usize, &text) }
             }
         )*}
     };
-}
-
-/// # Safety
-/// `into` is null or can be written.
-unsafe fn put<T>(into: *mut T, value: T) -> Result<(), Return> {
-    if into.is_null() {
-        return Err(abi::INVALID_ARGUMENT);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { into.write(value) };
-    Ok(())
-}
-
-/// # Safety
-/// `into` is null or can be written for `length` bytes.
-unsafe fn put_text(into: *mut c_char, length: c_uint, text: &str) -> Result<(), Return> {
-    let bytes: Vec<c_char> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();
-    if into.is_null() || bytes.len() > length as usize {
-        return Err(abi::INSUFFICIENT_SIZE);
-    }
-    // SAFETY: checked to be long enough, by the caller's promise.
-    unsafe { into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    Ok(())
-}
-
-fn text(answer: Answer) -> String {
-    match answer {
-        Answer::Text(text) => text,
-        Answer::Number(number, _) => number.to_string(),
-        Answer::Error(error) => error.to_string(),
-    }
-}
-
-fn number(device: usize, question: &str) -> Result<u64, Return> {
-    match driver::of_device(device, question)? {
-        Answer::Number(number, _) => Ok(number),
-        _ => Err(abi::INVALID_ARGUMENT),
-    }
 }
 
 /// The question behind a number of nvml.h; unknown numbers are asked by themselves, and not answered.
@@ -130,7 +72,7 @@ const MOVED_FIELDS: &[(c_uint, &str)] =
     &[(251, "throttled.sw_thermal"), (252, "throttled.hw_thermal"), (253, "throttled.hw_power_brake")];
 
 fn field(id: c_uint) -> &'static str {
-    let version = driver::of_driver("version").map(text).unwrap_or_default();
+    let version = DRIVER.of_driver("version").map(Answer::into_text).unwrap_or_default();
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     let moved = if version >= (580, 82) { 18 } else { 0 };
@@ -139,27 +81,7 @@ fn field(id: c_uint) -> &'static str {
     all.find(|(known, _)| *known == id).map_or("?", |(_, question)| question)
 }
 
-/// Control function, see above.
-///
-/// # Safety
-/// `text` is a NUL-terminated string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn warptap_stub_nvml_script(text: *const c_char) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { driver::set_script(text) }
-}
-
-/// Control function, see above.
-#[unsafe(no_mangle)]
-pub extern "C" fn warptap_stub_nvml_now(at_ns: u64) {
-    driver::set_now(at_ns);
-}
-
-/// Control function, see above.
-#[unsafe(no_mangle)]
-pub extern "C" fn warptap_stub_nvml_calls() -> u64 {
-    driver::calls()
-}
+controls!(DRIVER);
 
 numbers! {
     nvmlDeviceGetClockInfo(kind: c_uint) -> c_uint = word(CLOCKS, kind);
@@ -186,71 +108,71 @@ texts! {
 
 exports! {
     nvmlInit_v2() {
-        match driver::init() {
+        match DRIVER.init() {
             abi::SUCCESS => Ok(()),
             error => Err(error),
         }
     }
 
     nvmlInitWithFlags(_flags: c_uint) {
-        match driver::init() {
+        match DRIVER.init() {
             abi::SUCCESS => Ok(()),
             error => Err(error),
         }
     }
 
     nvmlShutdown() {
-        match driver::shutdown() {
+        match DRIVER.shutdown() {
             abi::SUCCESS => Ok(()),
             error => Err(error),
         }
     }
 
     nvmlSystemGetDriverVersion(into: *mut c_char, length: c_uint) {
-        let version = text(driver::of_driver("version")?);
+        let version = DRIVER.of_driver("version")?.into_text();
         // SAFETY: the caller's promise.
-        unsafe { put_text(into, length, &version) }
+        unsafe { put_text(&CODES, into, length as usize, &version) }
     }
 
     nvmlDeviceGetCount_v2(into: *mut c_uint) {
-        if let Err(error) = driver::of_driver("count")
+        if let Err(error) = DRIVER.of_driver("count")
             && error != abi::NOT_SUPPORTED
         {
             return Err(error);
         }
-        let count = driver::devices()?.len() as c_uint;
+        let count = DRIVER.devices()?.len() as c_uint;
         // SAFETY: the caller's promise.
-        unsafe { put(into, count) }
+        unsafe { put(&CODES, into, count) }
     }
 
     nvmlDeviceGetHandleByIndex_v2(index: c_uint, into: *mut usize) {
-        let handle = driver::devices()?.get(index as usize).copied().ok_or(abi::INVALID_ARGUMENT)?;
+        let handle = DRIVER.devices()?.get(index as usize).copied().ok_or(abi::INVALID_ARGUMENT)?;
         // SAFETY: the caller's promise.
-        unsafe { put(into, handle) }
+        unsafe { put(&CODES, into, handle) }
     }
 
     nvmlDeviceGetUtilizationRates(device: usize, into: *mut Utilization) {
-        let gpu = number(device, "utilization")? as c_uint;
-        let memory = number(device, "utilization.memory").unwrap_or(0) as c_uint;
+        let gpu = DRIVER.number(device, "utilization")? as c_uint;
+        let memory = DRIVER.number(device, "utilization.memory").unwrap_or(0) as c_uint;
         // SAFETY: the caller's promise.
-        unsafe { put(into, Utilization { gpu, memory }) }
+        unsafe { put(&CODES, into, Utilization { gpu, memory }) }
     }
 
     nvmlDeviceGetEncoderUtilization(device: usize, into: *mut c_uint, period_us: *mut c_uint) {
-        let share = number(device, "utilization.encoder")? as c_uint;
+        let share = DRIVER.number(device, "utilization.encoder")? as c_uint;
         // SAFETY: the caller's promise.
-        unsafe { put(into, share).and(put(period_us, 167_000)) }
+        unsafe { put(&CODES, into, share).and(put(&CODES, period_us, 167_000)) }
     }
 
     nvmlDeviceGetDecoderUtilization(device: usize, into: *mut c_uint, period_us: *mut c_uint) {
-        let share = number(device, "utilization.decoder")? as c_uint;
+        let share = DRIVER.number(device, "utilization.decoder")? as c_uint;
         // SAFETY: the caller's promise.
-        unsafe { put(into, share).and(put(period_us, 167_000)) }
+        unsafe { put(&CODES, into, share).and(put(&CODES, period_us, 167_000)) }
     }
 
     nvmlDeviceGetMemoryInfo_v2(device: usize, into: *mut Memory) {
-        let (total, used) = (number(device, "memory.total")?, number(device, "memory.used")?);
-        let reserved = number(device, "memory.reserved").unwrap_or(0);
+        let (total, used) = (DRIVER.number(device, "memory.total")?, DRIVER.number(device, "memory.used")?);
+        let reserved = DRIVER.number(device, "memory.reserved").unwrap_or(0);
         // SAFETY: the caller's promise.
         let version = unsafe { into.as_ref() }.ok_or(abi::INVALID_ARGUMENT)?.version;
         if version != (size_of::<Memory>() | 2 << 24) as c_uint {
@@ -258,11 +180,11 @@ exports! {
         }
         let free = total.saturating_sub(used).saturating_sub(reserved);
         // SAFETY: the caller's promise.
-        unsafe { put(into, Memory { version, total, reserved, free, used }) }
+        unsafe { put(&CODES, into, Memory { version, total, reserved, free, used }) }
     }
 
     nvmlDeviceGetPciInfo_v3(device: usize, into: *mut PciInfo) {
-        let address = text(driver::of_device(device, "pci")?);
+        let address = DRIVER.text(device, "pci")?;
         let mut info = PciInfo {
             bus_id_legacy: [0; 16],
             domain: 0,
@@ -276,17 +198,17 @@ exports! {
             *place = byte as c_char;
         }
         // SAFETY: the caller's promise.
-        unsafe { put(into, info) }
+        unsafe { put(&CODES, into, info) }
     }
 
     nvmlDeviceGetViolationStatus(device: usize, policy: c_uint, into: *mut ViolationTime) {
-        let violation_time = number(device, word(POLICIES, policy))?;
+        let violation_time = DRIVER.number(device, word(POLICIES, policy))?;
         // SAFETY: the caller's promise.
-        unsafe { put(into, ViolationTime { reference_time: 0, violation_time }) }
+        unsafe { put(&CODES, into, ViolationTime { reference_time: 0, violation_time }) }
     }
 
     nvmlDeviceGetFieldValues(device: usize, count: c_int, values: *mut FieldValue) {
-        driver::of_device(device, "uuid")?;
+        DRIVER.of_device(device, "uuid")?;
         let count = usize::try_from(count).map_err(|_| abi::INVALID_ARGUMENT)?;
         if values.is_null() {
             return Err(abi::INVALID_ARGUMENT);
@@ -294,7 +216,7 @@ exports! {
         // SAFETY: the caller's promise.
         let values = unsafe { std::slice::from_raw_parts_mut(values, count) };
         for value in values {
-            let answer = number(device, field(value.field_id));
+            let answer = DRIVER.number(device, field(value.field_id));
             value.value_type = abi::UNSIGNED_LONG_LONG;
             value.result = answer.err().unwrap_or(abi::SUCCESS);
             value.value = answer.unwrap_or(0);
@@ -303,14 +225,14 @@ exports! {
     }
 
     nvmlDeviceGetComputeRunningProcesses_v3(device: usize, count: *mut c_uint, into: *mut ProcessInfo) {
-        let processes = match driver::of_device(device, "processes") {
+        let processes = match DRIVER.of_device(device, "processes") {
             Err(abi::NOT_SUPPORTED) => Vec::new(),
-            answer => processes(&text(answer?)),
+            answer => processes(&answer?.into_text()),
         };
         // SAFETY: the caller's promise.
         let room = *unsafe { count.as_ref() }.ok_or(abi::INVALID_ARGUMENT)? as usize;
         // SAFETY: the caller's promise.
-        unsafe { put(count, processes.len() as c_uint)? };
+        unsafe { put(&CODES, count, processes.len() as c_uint)? };
         if processes.is_empty() {
             return Ok(());
         }
@@ -323,56 +245,56 @@ exports! {
     }
 
     nvmlDeviceGetMigMode(device: usize, current: *mut c_uint, pending: *mut c_uint) {
-        driver::of_device(device, "uuid")?;
-        let mode = c_uint::from(!driver::instances(device)?.is_empty());
+        DRIVER.of_device(device, "uuid")?;
+        let mode = c_uint::from(!DRIVER.instances(device)?.is_empty());
         // SAFETY: the caller's promise.
-        unsafe { put(current, mode).and(put(pending, mode)) }
+        unsafe { put(&CODES, current, mode).and(put(&CODES, pending, mode)) }
     }
 
     nvmlDeviceGetMaxMigDeviceCount(device: usize, into: *mut c_uint) {
-        driver::of_device(device, "uuid")?;
+        DRIVER.of_device(device, "uuid")?;
         // SAFETY: the caller's promise.
-        unsafe { put(into, 7) }
+        unsafe { put(&CODES, into, 7) }
     }
 
     nvmlDeviceGetMigDeviceHandleByIndex(device: usize, index: c_uint, into: *mut usize) {
-        let handle = driver::instances(device)?.get(index as usize).copied().ok_or(abi::NOT_FOUND)?;
+        let handle = DRIVER.instances(device)?.get(index as usize).copied().ok_or(abi::NOT_FOUND)?;
         // SAFETY: the caller's promise.
-        unsafe { put(into, handle) }
+        unsafe { put(&CODES, into, handle) }
     }
 
     nvmlDeviceGetSupportedEventTypes(device: usize, into: *mut c_ulonglong) {
-        driver::of_device(device, "events")?;
+        DRIVER.of_device(device, "events")?;
         // SAFETY: the caller's promise.
-        unsafe { put(into, abi::XID_EVENT) }
+        unsafe { put(&CODES, into, abi::XID_EVENT) }
     }
 
     nvmlEventSetCreate(into: *mut usize) {
         // SAFETY: the caller's promise.
-        unsafe { put(into, driver::new_set()) }
+        unsafe { put(&CODES, into, DRIVER.new_set()) }
     }
 
     nvmlDeviceRegisterEvents(device: usize, _types: c_ulonglong, set: usize) {
-        match driver::register(device, set) {
+        match DRIVER.register(device, set) {
             abi::SUCCESS => Ok(()),
             error => Err(error),
         }
     }
 
     nvmlEventSetFree(set: usize) {
-        match driver::free_set(set) {
+        match DRIVER.free_set(set) {
             abi::SUCCESS => Ok(()),
             error => Err(error),
         }
     }
 
     nvmlEventSetWait_v2(set: usize, into: *mut EventData, timeout_ms: c_uint) {
-        let (device, event_data) = driver::wait(set, Duration::from_millis(timeout_ms.into()))?;
+        let (device, event_data) = DRIVER.wait(set, Duration::from_millis(timeout_ms.into()))?;
         let event_type = abi::XID_EVENT;
         let event =
             EventData { device, event_type, event_data, gpu_instance_id: u32::MAX, compute_instance_id: u32::MAX };
         // SAFETY: the caller's promise.
-        unsafe { put(into, event) }
+        unsafe { put(&CODES, into, event) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Looks at a driver that answers by a script, as events.
 
 use event::{ExitStatus, ProcessInfo};
-use stubs::NvmlControl;
+use stubs::DriverControl;
 
 use super::*;
 
@@ -18,7 +18,7 @@ const GPU: &str = "\
 /// Looks at these milliseconds of a script, processes at every other one.
 fn looked(script: &str, times: &[u64]) -> Vec<Event> {
     let folder = tempfile::tempdir().unwrap();
-    let control = NvmlControl::install(folder.path()).unwrap();
+    let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(&format!("{GPU}{script}")));
     let mut library = nvml::Library { path: control.path().into() };
     let (mut looks, mut events) = (Looks::default(), Vec::new());
@@ -107,7 +107,7 @@ impl AnySource for Life {
 #[test]
 fn devices_are_looked_at_while_there_is_a_process_and_the_driver_is_closed_behind_it() {
     let folder = tempfile::tempdir().unwrap();
-    let control = NvmlControl::install(folder.path()).unwrap();
+    let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(GPU));
     let library = nvml::Library { path: control.path().into() };
     let is_ending = Arc::new(AtomicBool::new(false));

@@ -2,27 +2,21 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::time::Duration;
-
-use hardware::{Driver as _, Monitor, Pass, Session, Settings};
+pub use hardware::testing::*;
 use nvml::{Library, VENDOR};
 pub use sdk::testing::*;
-use stubs::NvmlControl;
-
-pub const SECOND: u64 = 1_000_000_000;
-/// When scripts begin, ns since 1970.
-pub const UNIX: u64 = 1_700_000_000 * SECOND;
+use stubs::DriverControl;
 
 /// A driver of its own, in a folder of its own.
 pub struct Machine {
     _folder: tempfile::TempDir,
-    pub control: NvmlControl,
+    pub control: DriverControl,
 }
 
 impl Machine {
     pub fn of(script: &str) -> Machine {
         let folder = tempfile::tempdir().expect("a folder");
-        let control = NvmlControl::install(folder.path()).expect("the stub can be loaded");
+        let control = DriverControl::nvml(folder.path()).expect("the stub can be loaded");
         assert!(control.set_script(script), "the script can be read:\n{script}");
         Machine { _folder: folder, control }
     }
@@ -40,61 +34,8 @@ impl Machine {
 
     /// The same, one output after the other.
     pub fn each_pass(&self, seconds: impl IntoIterator<Item = u64>, take: &mut dyn FnMut(Output)) {
-        let mut monitor = Monitor::new(VENDOR, settings());
-        let mut seconds = seconds.into_iter();
-        let first = seconds.next().unwrap_or(0);
-        self.control.set_now(first * SECOND);
-        let opened = self.library().open(&mut |session| {
-            take(self.pass(session, &mut monitor, first));
-            for second in seconds.by_ref() {
-                take(self.pass(session, &mut monitor, second));
-            }
-        });
-        opened.expect("the driver is there");
+        each_pass(VENDOR, &mut self.library(), &|at_ns| self.control.set_now(at_ns), seconds, take);
     }
-
-    fn pass(&self, session: &mut dyn Session, monitor: &mut Monitor, second: u64) -> Output {
-        self.control.set_now(second * SECOND);
-        let at_unix_ns = UNIX + second * SECOND;
-        let mut output = Output::default();
-        let readings = session.read().expect("devices are listed");
-        let pass = Pass { at_unix_ns, took: Duration::from_millis(3), readings };
-        monitor.pass(&pass, &mut |batch| output.batches.push(batch));
-        while let Some(incident) = session.wait(Duration::ZERO) {
-            monitor.incident(at_unix_ns, &incident, &mut |batch| output.batches.push(batch));
-        }
-        output
-    }
-}
-
-pub fn settings() -> Settings {
-    let host = ["host.arch", "host.id", "host.name", "os.type"].map(|key| (key.to_owned(), "x".to_owned()));
-    Settings { host: host.to_vec(), ..Settings::default() }
-}
-
-/// One point, written `name{key=value,...} unit`, and its value.
-pub fn points(output: &Output) -> std::collections::BTreeMap<String, f64> {
-    let mut all = std::collections::BTreeMap::new();
-    for resource in output.collections() {
-        let pid = pid_of(resource.resource.as_ref()).map(|pid| format!("{pid} ")).unwrap_or_default();
-        for metric in metrics(resource) {
-            for (attributes, value) in values(resource, &metric.name) {
-                all.insert(format!("{pid}{}{{{attributes}}} {}", metric.name, metric.unit), value);
-            }
-        }
-    }
-    all
-}
-
-/// The records of one pass: event name, and the body.
-pub fn told(output: &Output) -> Vec<(String, String)> {
-    let mut all = Vec::new();
-    for row in semconv::EVENTS {
-        for (_, log) in output.logs(row.name) {
-            all.push((row.name.to_owned(), show(log.body.as_ref())));
-        }
-    }
-    all
 }
 
 /// A device that answers everything.

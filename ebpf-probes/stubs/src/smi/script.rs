@@ -14,11 +14,12 @@
 //! 90s     gpu1       present       no
 //! ```
 //!
-//! A device is `gpuN`, a MIG instance of it `gpuN/migM`. What no line answers is `NOT_SUPPORTED`.
+//! A device is `gpuN`, an instance of it `gpuN/migM`. What no line answers is `NOT_SUPPORTED`. Errors have the names of
+//! the library's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::abi::{self, Return};
+use super::{Codes, Return};
 
 /// What is answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,6 +32,17 @@ pub enum Answer {
     Text(String),
 }
 
+impl Answer {
+    /// As a text.
+    pub fn into_text(self) -> String {
+        match self {
+            Answer::Text(text) => text,
+            Answer::Number(number, _) => number.to_string(),
+            Answer::Error(error) => error.to_string(),
+        }
+    }
+}
+
 /// One line, without whom it is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Line {
@@ -41,8 +53,9 @@ struct Line {
 }
 
 /// A script.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Script {
+    codes: &'static Codes,
     lines: BTreeMap<(String, String), Vec<Line>>,
     devices: BTreeSet<String>,
 }
@@ -51,9 +64,19 @@ pub struct Script {
 const ANY: &str = "*";
 
 impl Script {
+    /// Nothing is answered.
+    pub const fn empty(codes: &'static Codes) -> Script {
+        Script { codes, lines: BTreeMap::new(), devices: BTreeSet::new() }
+    }
+
+    /// The library's numbers.
+    pub const fn codes(&self) -> &'static Codes {
+        self.codes
+    }
+
     /// Reads a script; the error names the line.
-    pub fn parse(text: &str) -> Result<Script, String> {
-        let mut script = Script::default();
+    pub fn parse(codes: &'static Codes, text: &str) -> Result<Script, String> {
+        let mut script = Script::empty(codes);
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
@@ -76,7 +99,7 @@ impl Script {
         };
         let answer = match answer {
             ["answers"] => None,
-            words => Some(read(words)?),
+            words => Some(read(self.codes, words)?),
         };
         if *device != "driver" {
             self.devices.insert((*device).to_owned());
@@ -90,7 +113,7 @@ impl Script {
     pub fn ask(&self, device: &str, question: &str, at_ns: u64) -> (Answer, u64) {
         let line = self.line(device, ANY, at_ns).filter(|line| line.answer.is_some());
         let line = line.or_else(|| self.line(device, question, at_ns));
-        let unsupported = Answer::Error(abi::NOT_SUPPORTED);
+        let unsupported = Answer::Error(self.codes.not_supported);
         let Some(line) = line else { return (unsupported, 0) };
         let answer = match &line.answer {
             Some(Answer::Number(first, rate)) => {
@@ -141,8 +164,8 @@ impl Script {
         self.devices.iter().filter(|device| is_meant(device) && is_there(device)).cloned().collect()
     }
 
-    /// The XIDs of devices that come behind `after_ns` and not behind `until_ns`: when, whose, which; in order.
-    pub fn xids(&self, after_ns: u64, until_ns: u64) -> Vec<(u64, String, u64)> {
+    /// The events of devices that come behind `after_ns` and not behind `until_ns`: when, whose, which; in order.
+    pub fn events(&self, after_ns: u64, until_ns: u64) -> Vec<(u64, String, u64)> {
         let of = |device: &String, lines: &[Line]| {
             let due = lines.iter().filter(|line| line.at_ns > after_ns && line.at_ns <= until_ns);
             let number = |line: &Line| match line.answer {
@@ -151,7 +174,7 @@ impl Script {
             };
             due.filter_map(number).collect::<Vec<_>>()
         };
-        let all = self.lines.iter().filter(|((_, question), _)| question == "xid");
+        let all = self.lines.iter().filter(|((_, question), _)| question == self.codes.event);
         let mut all: Vec<_> = all.flat_map(|((device, _), lines)| of(device, lines)).collect();
         all.sort();
         all
@@ -164,9 +187,9 @@ impl Script {
     }
 }
 
-fn read(words: &[&str]) -> Result<Answer, String> {
+fn read(codes: &Codes, words: &[&str]) -> Result<Answer, String> {
     let [first, rest @ ..] = words else { return Err("expected an answer".to_owned()) };
-    if let (Some(error), []) = (abi::error(first), rest) {
+    if let (Some(error), []) = (codes.error(first), rest) {
         return Ok(Answer::Error(error));
     }
     match (first.parse(), rest) {
@@ -194,8 +217,19 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    static CODES: Codes = Codes {
+        errors: &[("NOT_SUPPORTED", 3), ("GPU_IS_LOST", 15)],
+        event: "xid",
+        insufficient_size: 7,
+        invalid_argument: 2,
+        not_supported: 3,
+        timeout: 10,
+        uninitialized: 1,
+    };
+
     fn script() -> Script {
         Script::parse(
+            &CODES,
             "0s gpu0 uuid GPU-1\n0s gpu0 energy 5000 +700/s # joules\n0s gpu0 name NVIDIA H100\n
              5s gpu0 * GPU_IS_LOST\n7s gpu0 * answers\n8s gpu0 power slow 20ms 300\n9s gpu0 xid 79\n
              3s gpu0/mig0 uuid MIG-1\n4s gpu1 uuid GPU-2\n6s gpu1 present no",
@@ -212,7 +246,7 @@ mod tests {
         assert_eq!(energy(7), Answer::Number(9900, 0));
         assert_eq!(script.ask("gpu0", "name", SECOND).0, Answer::Text("NVIDIA H100".to_owned()));
         assert_eq!(script.ask("gpu0", "power", 8 * SECOND), (Answer::Number(300, 0), 20_000_000));
-        assert_eq!(script.ask("gpu0", "power", SECOND).0, Answer::Error(abi::NOT_SUPPORTED));
+        assert_eq!(script.ask("gpu0", "power", SECOND).0, Answer::Error(3));
     }
 
     #[test]
@@ -222,8 +256,8 @@ mod tests {
         assert_eq!(script.devices(4 * SECOND), ["gpu0", "gpu1"]);
         assert_eq!(script.devices(6 * SECOND), ["gpu0"]);
         assert_eq!(script.instances("gpu0", 3 * SECOND), ["gpu0/mig0"]);
-        assert_eq!(script.xids(0, 9 * SECOND), [(9 * SECOND, "gpu0".to_owned(), 79)]);
-        assert_eq!(script.xids(9 * SECOND, 20 * SECOND), []);
+        assert_eq!(script.events(0, 9 * SECOND), [(9 * SECOND, "gpu0".to_owned(), 79)]);
+        assert_eq!(script.events(9 * SECOND, 20 * SECOND), []);
     }
 
     #[test]
@@ -234,7 +268,7 @@ mod tests {
             ("0s gpu0", "line 1: expected a time, a device"),
             ("0s gpu0 energy 1 +7", "line 1: expected a rate"),
         ] {
-            let told = Script::parse(text).unwrap_err();
+            let told = Script::parse(&CODES, text).unwrap_err();
             assert!(told.starts_with(want), "{told}");
         }
     }

@@ -1,4 +1,4 @@
-//! A stub libnvidia-ml in hand: the control functions of one installed copy.
+//! The stub of a driver's library in hand: the control functions of one installed copy.
 //!
 //! Whoever loads the same file shares its state; another copy is another driver.
 
@@ -12,18 +12,26 @@ use libloading::Library;
 
 /// A loaded stub and where it lies.
 #[derive(Debug)]
-pub struct NvmlControl {
+pub struct DriverControl {
     path: PathBuf,
     library: Library,
 }
 
-impl NvmlControl {
-    /// Puts a stub into `dir` and loads it.
-    pub fn install(dir: &Path) -> io::Result<NvmlControl> {
-        let path = crate::install_nvml(dir)?;
+impl DriverControl {
+    /// Puts a stub libnvidia-ml into `dir` and loads it.
+    pub fn nvml(dir: &Path) -> io::Result<DriverControl> {
+        DriverControl::load(crate::install_nvml(dir)?)
+    }
+
+    /// Puts a stub libamd_smi into `dir` and loads it.
+    pub fn amdsmi(dir: &Path) -> io::Result<DriverControl> {
+        DriverControl::load(crate::install_amdsmi(dir)?)
+    }
+
+    fn load(path: PathBuf) -> io::Result<DriverControl> {
         // SAFETY: our own library: loading it runs nothing but Rust's own beginning.
         let library = unsafe { Library::new(&path) }.map_err(io::Error::other)?;
-        Ok(NvmlControl { path, library })
+        Ok(DriverControl { path, library })
     }
 
     /// Where it lies.
@@ -35,21 +43,21 @@ impl NvmlControl {
     pub fn set_script(&self, text: &str) -> bool {
         let Ok(text) = CString::new(text) else { return false };
         let function =
-            self.function::<unsafe extern "C" fn(*const c_char) -> u32>(b"warptap_stub_nvml_script");
+            self.function::<unsafe extern "C" fn(*const c_char) -> u32>(b"warptap_stub_smi_script");
         // SAFETY: the prototype is the stub's, the text ends with a NUL.
         unsafe { function(text.as_ptr()) == 0 }
     }
 
     /// It is this time, nanoseconds since the script's beginning, until another is told.
     pub fn set_now(&self, at_ns: u64) {
-        let function = self.function::<unsafe extern "C" fn(u64)>(b"warptap_stub_nvml_now");
+        let function = self.function::<unsafe extern "C" fn(u64)>(b"warptap_stub_smi_now");
         // SAFETY: the prototype is the stub's.
         unsafe { function(at_ns) }
     }
 
     /// Questions asked so far.
     pub fn calls(&self) -> u64 {
-        let function = self.function::<unsafe extern "C" fn() -> u64>(b"warptap_stub_nvml_calls");
+        let function = self.function::<unsafe extern "C" fn() -> u64>(b"warptap_stub_smi_calls");
         // SAFETY: the prototype is the stub's.
         unsafe { function() }
     }

@@ -1,0 +1,128 @@
+//! The real driver, through libamd_smi: which devices there are, who they are, and which of them are lost.
+//!
+//! The one idea: the library lists devices once, when it is initialised, and one that is lost stays listed and answers
+//! nothing. A device that does not even say who it is cannot be asked anything else.
+//!
+//! | asked | since |
+//! |---|---|
+//! | all | ROCm 6.4, library 25 |
+//! | time by throttle reason | the same, and only of an MI300 or newer |
+//!
+//! Another major version of the library is not asked: what it answers may stand elsewhere.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use hardware::{Driver, Fault, Identity, Incident, Process, Reading, Roster, Session};
+
+use crate::ask::{ask, glance, identity, pci};
+use crate::events::Events;
+use crate::library::{Handle, Smi};
+use crate::throttle::Residency;
+
+/// Where the library is looked for, in this order.
+const PATHS: [&str; 4] =
+    ["libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"];
+
+/// The library of the machine's driver.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// File names that the loader finds, or paths; the first that is there is taken.
+    pub paths: Vec<OsString>,
+}
+
+impl Default for Library {
+    fn default() -> Self {
+        Library { paths: PATHS.map(OsString::from).to_vec() }
+    }
+}
+
+impl Library {
+    /// One in this place alone.
+    pub fn at(path: impl Into<OsString>) -> Library {
+        Library { paths: vec![path.into()] }
+    }
+}
+
+impl Driver for Library {
+    fn open(&mut self, work: &mut dyn FnMut(&mut dyn Session)) -> Result<(), Fault> {
+        let smi = Smi::open(&self.paths)?;
+        work(&mut Open { smi, devices: Roster::default(), held: BTreeMap::new(), events: Events::default() });
+        Ok(())
+    }
+}
+
+/// An initialised library.
+struct Open {
+    smi: Smi,
+    devices: Roster,
+    /// By what each device was held down.
+    held: BTreeMap<Handle, Residency>,
+    events: Events,
+}
+
+/// A device that is listed, and who it says that it is.
+struct Gpu {
+    handle: Handle,
+    id: Result<String, Fault>,
+}
+
+impl Session for Open {
+    fn read(&mut self) -> Result<Vec<Reading>, Fault> {
+        let gpus = self.gpus()?;
+        self.devices.list(gpus.len());
+        let Open { smi, devices, held, .. } = self;
+        let of = |(index, Gpu { handle, id })| match id {
+            Ok(id) => {
+                let identity = devices.identify(index, id, || identity(smi, handle));
+                ask(smi, handle, identity, held.entry(handle).or_default())
+            }
+            Err(why) => Reading::silent(devices.silence(index), Fault::Lost(why.name())),
+        };
+        Ok((0..).zip(gpus).map(of).collect())
+    }
+
+    fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault> {
+        let gpus = self.gpus()?;
+        let Open { smi, devices, held, .. } = self;
+        let of = |(index, Gpu { handle, id })| match id {
+            Ok(id) => {
+                let pci = if with_processes { pci(smi, handle) } else { String::new() };
+                let identity = Identity { id, pci, ..Identity::default() };
+                let mut reading = glance(smi, handle, identity, held.entry(handle).or_default());
+                if with_processes {
+                    let of = |(pid, _)| Process { pid, ..Process::default() };
+                    reading.processes =
+                        smi.processes(handle).unwrap_or_default().into_iter().map(of).collect();
+                }
+                reading
+            }
+            Err(why) => Reading::silent(devices.remembered(index), Fault::Lost(why.name())),
+        };
+        Ok((0..).zip(gpus).map(of).collect())
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Option<Incident> {
+        let answering = self.devices.answering();
+        let handles = self.smi.gpus().unwrap_or_default();
+        let id = |(index, handle)| Some((handle, answering.get(&index)?.clone()));
+        let ids = (0..).zip(handles).filter_map(id).collect();
+        self.events.next(&self.smi, &ids, at_most)
+    }
+}
+
+impl Open {
+    /// The devices and who they are. Parts of one device may all have its id: those behind the first have their place
+    /// in the list as well.
+    fn gpus(&self) -> Result<Vec<Gpu>, Fault> {
+        let mut seen = BTreeMap::<String, u32>::new();
+        let mut own = |id: String| {
+            let before = seen.entry(id.clone()).or_default();
+            *before += 1;
+            if *before == 1 { id } else { format!("{id}/{}", *before - 1) }
+        };
+        let of = |handle| Gpu { handle, id: self.smi.uuid(handle).map(&mut own) };
+        Ok(self.smi.gpus()?.into_iter().map(of).collect())
+    }
+}

@@ -1,0 +1,148 @@
+//! What holds clocks down, and for how long: cycles that the firmware counts, or bits that it sets.
+//!
+//! The one idea: the firmware of an MI300 and its successors counts its own cycles, and those in which it held the chip
+//! down for a reason. So between two readings the share of cycles is the share of time, which is how AMD's own tool tells
+//! it; times add up from the first reading. A reason is there where its cycles grew since the reading before. Older chips
+//! count nothing and set bits.
+
+use hardware::Reasons;
+use semconv::value::GpuHardwareThrottleReason as Reason;
+
+use crate::layout::{
+    Buffer, CLOCK_NS, CYCLES, Field, HELD_MEMORY, HELD_POWER, HELD_PROCHOT, HELD_REGULATORS, HELD_SOCKET,
+    THROTTLE,
+};
+
+/// How many reasons are counted.
+const COUNTED: usize = 5;
+
+/// Reasons whose cycles are counted, and where.
+const HELD: [(Reason, Field); COUNTED] = [
+    (Reason::HwSlowdown, HELD_PROCHOT),
+    (Reason::HwThermal, HELD_SOCKET),
+    (Reason::MemoryThermal, HELD_MEMORY),
+    (Reason::SwPowerCap, HELD_POWER),
+    (Reason::VrThermal, HELD_REGULATORS),
+];
+
+/// Bits that are the same of every chip, from the first to the last of a kind: `SMU_THROTTLER_*_BIT` of the kernel's
+/// amdgpu_smu.h. A bit that is not here is a reason of the hardware's.
+const BITS: [(Reason, u32, u32); 8] = [
+    // Package power: PPT, SPL, FPPT, SPPT.
+    (Reason::SwPowerCap, 0, 7),
+    // The chip, its cores, its edge, its hottest spot, its other parts.
+    (Reason::HwThermal, 32, 33),
+    (Reason::MemoryThermal, 34, 34),
+    (Reason::HwThermal, 35, 37),
+    (Reason::VrThermal, 38, 41),
+    // The liquid that cools it.
+    (Reason::HwThermal, 42, 43),
+    (Reason::VrThermal, 44, 45),
+    // PROCHOT.
+    (Reason::HwSlowdown, 46, 47),
+];
+
+/// What one device was held down by, over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Residency {
+    last: Option<Cycles>,
+    total_ns: [u64; COUNTED],
+    reasons: Reasons,
+}
+
+/// What is counted at one reading.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Cycles {
+    at_ns: u64,
+    all: u64,
+    held: [u64; COUNTED],
+}
+
+impl Residency {
+    /// Takes the metrics of a device. True where they count cycles.
+    pub(crate) fn take(&mut self, metrics: &Buffer) -> bool {
+        let Some(now) = cycles(metrics) else { return false };
+        match self.last {
+            // The firmware has not counted on: what it said holds.
+            Some(last) if last.all == now.all => return true,
+            Some(last) => self.pass(last, now),
+            None => self.reasons = Reasons::default(),
+        }
+        self.last = Some(now);
+        true
+    }
+
+    /// Time by reason since the first reading, ns.
+    pub(crate) fn times_ns(&self) -> impl Iterator<Item = (Reason, u64)> {
+        HELD.iter().zip(self.total_ns).map(|((reason, _), ns)| (*reason, ns))
+    }
+
+    /// What held it down since the reading before.
+    pub(crate) fn reasons(&self) -> Reasons {
+        self.reasons
+    }
+
+    fn pass(&mut self, last: Cycles, now: Cycles) {
+        let (passed_ns, all) = (now.at_ns.saturating_sub(last.at_ns), now.all.saturating_sub(last.all));
+        // Counts that began again say nothing of the time between.
+        let grown = |at: usize| now.held[at].saturating_sub(last.held[at]).min(all);
+        for (at, total_ns) in self.total_ns.iter_mut().enumerate().filter(|_| all > 0) {
+            *total_ns += (u128::from(passed_ns) * u128::from(grown(at)) / u128::from(all)) as u64;
+        }
+        let held = HELD.iter().enumerate().filter(|(at, _)| grown(*at) > 0);
+        self.reasons = held.map(|(_, (reason, _))| *reason).collect();
+    }
+}
+
+/// None where the chip does not count cycles, or not when.
+fn cycles(metrics: &Buffer) -> Option<Cycles> {
+    let all = metrics.number(CYCLES).filter(|all| *all > 0)?;
+    let at_ns = metrics.number(CLOCK_NS)?;
+    Some(Cycles { at_ns, all, held: HELD.map(|(_, field)| metrics.number(field).unwrap_or(0)) })
+}
+
+/// What the bits say, where there are any.
+pub(crate) fn bits(metrics: &Buffer) -> Option<Reasons> {
+    metrics.number(THROTTLE).map(reasons)
+}
+
+fn reasons(bits: u64) -> Reasons {
+    let of = |(from, to): (u32, u32)| (from..=to).fold(0, |all, bit| all | 1 << bit);
+    let named = BITS.iter().filter(|(_, from, to)| bits & of((*from, *to)) != 0).map(|(reason, ..)| *reason);
+    let known = BITS.iter().fold(0, |all, (_, from, to)| all | of((*from, *to)));
+    named.chain((bits & !known != 0).then_some(Reason::Hw)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn active(reasons: Reasons) -> Vec<&'static str> {
+        Reason::ALL.into_iter().filter(|reason| reasons.has(*reason)).map(Reason::as_str).collect()
+    }
+
+    #[test]
+    fn each_bit_is_its_reason_and_a_current_limit_is_the_hardwares() {
+        assert_eq!(active(reasons(0)), [""; 0]);
+        assert_eq!(active(reasons(1 << 7)), ["sw_power_cap"]);
+        assert_eq!(active(reasons(1 << 16)), ["hw"]);
+        assert_eq!(active(reasons(1 << 34 | 1 << 36)), ["hw_thermal", "memory_thermal"]);
+        assert_eq!(active(reasons(1 << 44 | 1 << 47)), ["hw_slowdown", "vr_thermal"]);
+        assert_eq!(active(reasons(1 << 57)), ["hw"]);
+    }
+
+    fn at(ms: u64, all: u64, power: u64) -> Cycles {
+        Cycles { at_ns: ms * 1_000_000, all, held: [0, 0, 0, power, 0] }
+    }
+
+    #[test]
+    fn the_share_of_cycles_is_the_share_of_time_and_counts_that_began_again_are_not_believed() {
+        let mut residency = Residency::default();
+        residency.pass(at(0, 1000, 10), at(1000, 2000, 260));
+        assert_eq!((residency.total_ns[3], active(residency.reasons())), (250_000_000, vec!["sw_power_cap"]));
+        residency.pass(at(1000, 2000, 260), at(2000, 300, 290));
+        assert_eq!((residency.total_ns[3], active(residency.reasons())), (250_000_000, vec![]));
+        residency.pass(at(2000, 300, 290), at(2500, 800, 290));
+        assert_eq!((residency.total_ns[3], active(residency.reasons())), (250_000_000, vec![]));
+    }
+}

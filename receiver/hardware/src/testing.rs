@@ -1,0 +1,72 @@
+//! For tests: a driver that answers by a script, passed over at the times of the script, and what that gave.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sdk::testing::{Output, metrics, pid_of, show, values};
+
+use crate::{Driver, Monitor, Pass, Session, Settings, Vendor};
+
+/// Nanoseconds.
+pub const SECOND: u64 = 1_000_000_000;
+/// When scripts begin, ns since 1970.
+pub const UNIX: u64 = 1_700_000_000 * SECOND;
+
+/// Passes over a driver at these seconds of its script, which `set_now` is told in nanoseconds; each output in turn.
+pub fn each_pass(
+    vendor: Vendor,
+    driver: &mut dyn Driver,
+    set_now: &dyn Fn(u64),
+    seconds: impl IntoIterator<Item = u64>,
+    take: &mut dyn FnMut(Output),
+) {
+    let mut monitor = Monitor::new(vendor, settings());
+    let mut seconds = seconds.into_iter().peekable();
+    set_now(seconds.peek().copied().unwrap_or(0) * SECOND);
+    let opened = driver.open(&mut |session| {
+        for second in seconds.by_ref() {
+            set_now(second * SECOND);
+            take(pass(session, &mut monitor, UNIX + second * SECOND));
+        }
+    });
+    opened.expect("the driver is there");
+}
+
+fn pass(session: &mut dyn Session, monitor: &mut Monitor, at_unix_ns: u64) -> Output {
+    let mut output = Output::default();
+    let readings = session.read().expect("devices are listed");
+    let pass = Pass { at_unix_ns, took: Duration::from_millis(3), readings };
+    monitor.pass(&pass, &mut |batch| output.batches.push(batch));
+    while let Some(incident) = session.wait(Duration::ZERO) {
+        monitor.incident(at_unix_ns, &incident, &mut |batch| output.batches.push(batch));
+    }
+    output
+}
+
+/// A machine that nothing is said of but four attributes.
+pub fn settings() -> Settings {
+    let host = ["host.arch", "host.id", "host.name", "os.type"].map(|key| (key.to_owned(), "x".to_owned()));
+    Settings { host: host.to_vec(), ..Settings::default() }
+}
+
+/// Points, written `name{key=value,...} unit`, those of a process behind its pid, and their values.
+pub fn points(output: &Output) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::new();
+    for resource in output.collections() {
+        let pid = pid_of(resource.resource.as_ref()).map(|pid| format!("{pid} ")).unwrap_or_default();
+        for metric in metrics(resource) {
+            for (attributes, value) in values(resource, &metric.name) {
+                all.insert(format!("{pid}{}{{{attributes}}} {}", metric.name, metric.unit), value);
+            }
+        }
+    }
+    all
+}
+
+/// The records of one pass: event name, and the body.
+pub fn told(output: &Output) -> Vec<(String, String)> {
+    let of = |row: &semconv::Event| -> Vec<(String, String)> {
+        output.logs(row.name).iter().map(|(_, log)| (row.name.to_owned(), show(log.body.as_ref()))).collect()
+    };
+    semconv::EVENTS.iter().flat_map(of).collect()
+}
