@@ -45,6 +45,7 @@ pub struct Capture {
     undecoded: u64,
     hit_cost_ns: u64,
     trace_all: bool,
+    collectives: bool,
     linger_ns: u64,
     list: Every,
     loss: Every,
@@ -73,6 +74,7 @@ impl Capture {
             undecoded: 0,
             hit_cost_ns,
             trace_all: settings.trace_all,
+            collectives: settings.collectives,
             linger_ns: settings.linger_ns,
             list: Every::new(LIST_EVERY_NS),
             loss: Every::new(LOSS_EVERY_NS),
@@ -185,6 +187,7 @@ impl Capture {
             mappings.iter().filter_map(|m| Some((m, m.library()?, false))).collect();
         found.extend(inside(mappings));
         found.dedup_by_key(|(m, _, _)| m.file);
+        found.retain(|(_, library, _)| self.collectives || *library != table::Library::Nccl);
         for (mapping, library, inside) in found {
             let sight =
                 self.libraries.attach(&mut self.kernel, self.attach.as_ref(), pid, mapping, library, inside);

@@ -11,6 +11,8 @@ pub struct Settings {
     pub trace_all: bool,
     /// Processes to trace where `trace_all` is not set: no other is even looked at.
     pub pids: Vec<u32>,
+    /// Probe NCCL and RCCL. Where nobody looks at collectives they are left alone, and cost nothing.
+    pub collectives: bool,
     /// Which of the calls that are folded get a record of their own, in processes for which
     /// [`Capture::set_detail`](crate::Capture::set_detail) says nothing else.
     pub detail: Detail,
@@ -27,6 +29,7 @@ impl Default for Settings {
         Settings {
             trace_all: true,
             pids: Vec::new(),
+            collectives: true,
             detail: Detail::NONE,
             totals_every_ns: 10_000_000_000,
             linger_ns: 60_000_000_000,

@@ -292,6 +292,7 @@ impl Config {
         capture::Settings {
             trace_all: self.capture.trace_all,
             pids: self.capture.pids.clone(),
+            collectives: self.nccl.enabled,
             totals_every_ns: nanoseconds(self.collection_interval),
             linger_ns: nanoseconds(self.capture.linger),
             detail: Detail::one_of(self.detail.healthy),
@@ -375,6 +376,12 @@ mod tests {
         let rules = Classifier::Rules(Rules::try_from(thresholds).unwrap());
         assert_eq!(settings.steps.classifier, rules);
         assert_eq!((config.capture().trace_all, config.capture().pids), (false, vec![7]));
+    }
+
+    #[test]
+    fn where_nobody_looks_at_collectives_their_libraries_are_left_alone() {
+        let probes = |json| read(json).unwrap().capture().collectives;
+        assert_eq!([probes("{}"), probes(r#"{"nccl": {"enabled": false}}"#)], [true, false]);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | [`StreamAction::Sync`], [`StreamAction::SyncUntil`], [`StreamAction::DeviceSync`] | step records: here |
 //! | [`StreamAction::Record`], [`StreamAction::WaitEvent`] | a record each of `cudaEventRecord`, `cudaStreamWaitEvent` and their twins, of processes that use NCCL: handle and stream. Without them a wait for the compute stream covers nothing of PyTorch's NCCL stream |
 //! | [`StreamAction::BeginCapture`], [`StreamAction::EndCapture`] | a record each |
-//! | [`StreamAction::PolledEvent`], [`StreamAction::PolledStream`] | may be left out: what was only polled then expires |
+//! | [`StreamAction::PolledEvent`], [`StreamAction::PolledStream`] | may be left out: a query that is answered "done" closes the work of its stream, and its step record is a wait from the first "not yet" on |
 //! | [`StreamAction::DestroyStream`], [`StreamAction::DestroyEvent`] | a record each |
 //! | [`crate::observe::UnderWay`] | the kernel's map of threads, read about once a second |
 
@@ -62,6 +62,8 @@ mod tests {
         check("cudaMemcpy", 0, 0, Some(StreamAction::Sync(stream)));
         check("cudaEventSynchronize", 90, 0, Some(StreamAction::SyncUntil(stream, 90)));
         check("cuEventSynchronize", 90, 0, Some(StreamAction::SyncUntil(stream, 90)));
+        check("cudaEventQuery", 90, flag::POLLED, Some(StreamAction::SyncUntil(stream, 90)));
+        check("cudaStreamQuery", 0, flag::POLLED, Some(StreamAction::Sync(stream)));
         check("hipDeviceSynchronize", 0, 0, Some(StreamAction::DeviceSync));
         check("cudaStreamSynchronize", 0, flag::UNFINISHED, None);
     }

@@ -208,3 +208,19 @@ fn a_rank_that_never_arrives_is_named_also_where_numbers_are_in_doubt() {
     assert_eq!((hang.kind, hang.is_exact, hang.missing.len()), (HangKind::Missing, false, 1));
     assert_eq!(hang.missing[0].who.rank.value, Some(2));
 }
+
+#[test]
+fn those_who_wait_are_named_in_the_order_of_their_ranks() {
+    let mut watch = Watch::new(Settings { hang_timeout_ns: TIMEOUT, ..Settings::default() });
+    let mut job = Job::new(5, 1000, 1);
+    // Joined the other way round.
+    job.ranks.reverse();
+    job.init(&mut watch);
+    let came_ns = job.now_ns;
+    job.play(&mut watch, |at| (at != 2).then_some(0));
+    wait(&mut watch, came_ns, 20 * S);
+    let hangs = watch.hangs();
+    let [hang] = hangs[..] else { panic!("{hangs:?}") };
+    let waiting: Vec<_> = hang.waiting.iter().map(|who| who.rank.value).collect();
+    assert_eq!(waiting, [0, 1, 3, 4].map(Some));
+}

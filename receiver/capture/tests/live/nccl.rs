@@ -1,5 +1,6 @@
 //! NCCL's rows: every function called once with arguments no two of which are alike, and told as it was called.
 
+use capture::Settings;
 use event::{Event, Told};
 use stubs::oracle::{Line, NcclLine, read};
 use table::{Library, PROBES, row};
@@ -81,5 +82,22 @@ fn every_nccl_row_is_told_with_its_arguments_and_the_memory_behind_them() {
     let account = rig.capture.account();
     assert_eq!((account.hits, account.delivered), (told.len() as u64, told.len() as u64), "{account:?}");
     assert_eq!((account.suppressed, account.lost(), account.unmatched), (1, 0, 0), "{account:?}");
+    assert!(account.is_balanced(), "{account:?}");
+}
+
+#[test]
+fn where_nobody_looks_at_collectives_nothing_is_attached_and_no_call_costs_anything() {
+    let Some(mut rig) = rig("nccl-off", &Settings { collectives: false, ..settings() }) else { return };
+    let script = "ranks 2\ncomm world\nrepeat 5\nallreduce world 8 float32 sum\nsync\nend\n";
+    let (player, ranks) = rig.ranks(script);
+    let (visible, blind) = rig.capture.sight(ranks[0]).unwrap();
+    assert!(visible.iter().all(|library| !library.contains("nccl")), "{visible:?}");
+    assert!(!visible.is_empty() && blind.is_empty(), "the runtime is seen: {visible:?}, {blind:?}");
+    rig.play_all(player, &ranks);
+    assert!(made(&rig).iter().any(|call| call.symbol == "ncclAllReduce"), "they were made");
+    assert_eq!(told(&rig), []);
+    let account = rig.capture.account();
+    let of_runtime = rig.events.iter().filter(|e| matches!(e, Event::Step(_))).count() as u64;
+    assert!(account.hits >= of_runtime && of_runtime == 2 * 5, "{account:?}");
     assert!(account.is_balanced(), "{account:?}");
 }

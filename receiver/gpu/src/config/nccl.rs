@@ -14,7 +14,7 @@ const HANG_TIMEOUT_MIN_MS: u128 = 100;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct NcclConfig {
-    /// False where nobody looks at collectives.
+    /// False where nobody looks at collectives: then their libraries are not probed at all.
     pub enabled: bool,
     /// Ranks of communicators that a process has series of its own for. Further ones share one, and are counted.
     pub communicators_max: usize,

@@ -179,6 +179,11 @@ impl Engine {
         };
         let is_missing = |at: &usize| found.missing.contains(at);
         let others = communicator.slots.iter().enumerate().filter(|(at, _)| !is_missing(at));
+        let mut waiting: Vec<Who> = others.filter_map(|(_, slot)| waiting(slot)).collect();
+        waiting.sort_by_key(|who| (who.rank.value, who.process));
+        let mut missing: Vec<Absent> =
+            found.missing.iter().filter_map(|slot| self.absent(communicator, *slot)).collect();
+        missing.sort_by_key(|absent| (absent.who.rank.value, absent.who.process));
         Hang {
             at_ns: self.now_ns,
             communicator: communicator.id,
@@ -188,9 +193,9 @@ impl Engine {
             is_exact: communicator.is_exact,
             operation: found.operation,
             since_ns: found.since_ns,
-            missing: found.missing.iter().filter_map(|slot| self.absent(communicator, *slot)).collect(),
+            missing,
             peer: found.peer,
-            waiting: others.filter_map(|(_, slot)| waiting(slot)).collect::<Vec<Who>>(),
+            waiting,
             is_mismatched: found.is_mismatched,
             is_wait_seen: found.is_wait_seen,
         }
