@@ -252,21 +252,21 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let defaults = Settings::default();
         Settings {
-            collection_interval_ns: nanoseconds(self.collection_interval),
+            collection_interval_ns: self.collection_interval.nanoseconds(),
             processes_max: self.processes_max,
             spans_burst: self.outliers.spans_burst,
             spans_per_minute: self.outliers.spans_per_minute,
             collectives: self.nccl.settings(self.processes_max),
             detail: DetailSettings {
                 healthy: self.detail.healthy,
-                trouble_ns: nanoseconds(self.detail.trouble),
+                trouble_ns: self.detail.trouble.nanoseconds(),
             },
             steps: steps::Settings {
                 classifier: self.phases.classifier(),
                 baseline: BaselineSettings {
                     key: self.baselines.key(),
                     warm_up: self.outliers.warm_up,
-                    excess_min_ns: nanoseconds(self.outliers.excess_min),
+                    excess_min_ns: self.outliers.excess_min.nanoseconds(),
                 },
                 processes_max: self.processes_max,
                 ..defaults.steps
@@ -293,8 +293,8 @@ impl Config {
             trace_all: self.capture.trace_all,
             pids: self.capture.pids.clone(),
             collectives: self.nccl.enabled,
-            totals_every_ns: nanoseconds(self.collection_interval),
-            linger_ns: nanoseconds(self.capture.linger),
+            totals_every_ns: self.collection_interval.nanoseconds(),
+            linger_ns: self.capture.linger.nanoseconds(),
             detail: Detail::one_of(self.detail.healthy),
             ..capture::Settings::default()
         }
@@ -327,10 +327,6 @@ impl RulesConfig {
             prefill_threads_per_launch_min: self.prefill_threads_per_launch_min,
         }
     }
-}
-
-fn nanoseconds(duration: GoDuration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

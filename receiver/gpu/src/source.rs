@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use event::replay::Replay;
 use event::trace::Limits;
@@ -101,8 +101,7 @@ pub(crate) struct Idle;
 
 impl AnySource for Idle {
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let at_ns = sdk::unix_ns(SystemTime::now());
         into.push(Event::Clock(ClockOffsets { at_ns, ..ClockOffsets::default() }));
         into.push(Event::Tick { at_ns });
         Ok(true)

@@ -23,6 +23,6 @@ pub use delivery::{Delivery, Outlet, Pace, Undelivered, channel};
 pub use ids::Hash;
 pub use instruments::{Instruments, scope};
 pub use limit::Limit;
-pub use records::{Records, instant};
+pub use records::{Records, instant, unix_ns};
 pub use resource::{VERSION, built, common, encoded, host, instance, receiver};
 pub use tidy::{OVERFLOW, Window, overflowing, tidy, tidy_each};

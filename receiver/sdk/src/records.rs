@@ -102,6 +102,12 @@ pub fn instant(unix_ns: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(unix_ns)
 }
 
+/// An instant of the SDK's in ns since 1970; what is before counts as that.
+pub fn unix_ns(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Whoever panicked with it has left a list behind, which is as good as before.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -112,6 +112,13 @@ fn fraction_nanos(digits: &str, scale: u64) -> u128 {
     value * u128::from(scale) / 10u128.pow(digits.len() as u32)
 }
 
+impl GoDuration {
+    /// In nanoseconds; what is longer than 584 years counts as that.
+    pub fn nanoseconds(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
 /// As Go prints it: `1h30m0s`, `1.5s`, `200ms`, `0s`.
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

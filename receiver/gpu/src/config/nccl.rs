@@ -4,7 +4,6 @@ use component::config::{GoDuration, Problems};
 use nccl::{StragglerSettings, TraceSettings};
 use serde::Deserialize;
 
-use super::nanoseconds;
 use crate::collectives::CollectiveSettings;
 
 /// Shorter waits are not told from a busy machine.
@@ -121,9 +120,9 @@ impl NcclConfig {
             traces_per_minute: traces.skewed_per_minute,
             engine: nccl::Settings {
                 processes_max: processes_max.max(defaults.engine.processes_max),
-                hang_timeout_ns: nanoseconds(self.hang_timeout),
-                straggler: StragglerSettings { lateness_ns_min: nanoseconds(stragglers.lateness_min) },
-                trace: TraceSettings { rate: traces.rate, skew_ns_min: nanoseconds(traces.skew_min) },
+                hang_timeout_ns: self.hang_timeout.nanoseconds(),
+                straggler: StragglerSettings { lateness_ns_min: stragglers.lateness_min.nanoseconds() },
+                trace: TraceSettings { rate: traces.rate, skew_ns_min: traces.skew_min.nanoseconds() },
                 ..defaults.engine
             },
         }
