@@ -150,6 +150,21 @@ fn a_step_that_waited_for_a_late_rank_says_so_and_blames_it() {
     );
 }
 
+/// What a rank waits for another is none of its own: it is told for as long as it lasts. The late one has changed.
+#[test]
+fn who_waits_for_a_late_rank_does_not_come_to_take_that_for_usual() {
+    let mut job = Job::new(4, 1_000);
+    job.rounds(80, ON_TIME);
+    job.rounds(300, late(40 * MS));
+    let output = analysed(&told_of(&job), Settings::default());
+    let changed = output.logs("gpu.step.baseline.shift");
+    let changed: Vec<_> = changed.iter().map(|(of, _)| pid_of(Some(of))).collect();
+    assert_eq!(changed, [Some(1_002)]);
+    let outliers = values(output.last_of(1_000), "gpu.step.outliers");
+    let of_others = outliers.iter().filter(|(key, _)| key.contains("cause=collective"));
+    assert_eq!(of_others.map(|(_, count)| *count).sum::<f64>(), 300.0, "{outliers:?}");
+}
+
 /// A job in which rank 3 does not come to collective 5 for `ns`.
 fn hung(ns: u64) -> (Job, u64) {
     let mut job = Job::new(4, 1_000);

@@ -46,6 +46,8 @@ const SHIFT_LOG: f64 = 0.223;
 const SHIFT_DEVIATIONS: f64 = 2.0;
 /// Steps further off, in mean deviations and by [`SHIFT_LOG`], teach nothing about their class.
 const LEARN_DEVIATIONS: f64 = 3.0;
+/// From this share of what a step should take on, time lost is a disturbance and not noise.
+const DISTURBED_EXCESS: f64 = 0.25;
 /// So many disturbed steps in a row are passed over; what lasts longer is learnt like any change.
 const DISTURBED_MAX: u32 = 4096;
 /// At most this part of the warm-up is rejected as its own outliers; more than that is not outliers.
@@ -60,6 +62,13 @@ struct Off {
     log: f32,
     /// True where its own class says what it should take.
     is_own: bool,
+}
+
+impl Off {
+    /// What a step that took `ns` should have taken.
+    fn usual_ns(&self, ns: f64) -> f64 {
+        ns / f64::from(self.log).exp()
+    }
 }
 
 /// The baseline of one workload and phase.
@@ -111,13 +120,12 @@ impl Baseline {
     /// Compares a step with what came before it, then learns from it.
     pub fn observe(&mut self, step: &Observed) -> Verdict {
         let ns = (step.duration_ns as f64).max(1.0);
-        self.disturbed = if step.is_disturbed { self.disturbed.saturating_add(1) } else { 0 };
         match self.level() {
             None => {
                 self.warm(ns, step.class);
                 Verdict { is_learnt: true, ..Verdict::default() }
             }
-            Some(level) => self.judge(ns, step.class, level),
+            Some(level) => self.judge(ns, step, level),
         }
     }
 
@@ -139,11 +147,14 @@ impl Baseline {
             + self.warm_up.capacity() * size_of::<(f64, Class)>()
     }
 
-    fn judge(&mut self, ns: f64, class: Class, level: Level) -> Verdict {
-        let ratio = ns / level.p95_ns;
+    fn judge(&mut self, ns: f64, step: &Observed, level: Level) -> Verdict {
+        let (ratio, class) = (ns / level.p95_ns, step.class);
         let off = self.off(ns, &class);
         let outlier = self.bucket(ns, ratio, off);
         let verdict = Verdict { level: Some(level), ratio, outlier, ..Verdict::default() };
+        let is_disturbed =
+            is_disturbed(ns, off.map_or(level.mean_ns, |off| off.usual_ns(ns)), step.outside_ns);
+        self.disturbed = if is_disturbed { self.disturbed.saturating_add(1) } else { 0 };
         if (1..=DISTURBED_MAX).contains(&self.disturbed) {
             return verdict;
         }
@@ -195,9 +206,8 @@ impl Baseline {
     /// True for a step that is slow for its class, whether or not that makes it an outlier of its phase: what is
     /// slow is not usual. A small step that takes as long as a large one would move the p95 otherwise.
     fn is_strange(&self, ns: f64, off: Off) -> bool {
-        let lost_ns = ns - ns / f64::from(off.log).exp();
         f64::from(off.log) > self.strange_from().max(CLASS_RATIO.ln())
-            && lost_ns >= self.settings.excess_min_ns as f64
+            && ns - off.usual_ns(ns) >= self.settings.excess_min_ns as f64
     }
 
     /// A class learns what it takes of its own first steps, whatever others let expect.
@@ -270,6 +280,12 @@ impl Baseline {
         window.iter().filter(|s| belongs(s)).for_each(|s| self.learn_level(s.ns));
         self.window = window;
     }
+}
+
+/// True for a step that is slow, mostly for a known reason outside of it.
+fn is_disturbed(ns: f64, usual_ns: f64, outside_ns: f64) -> bool {
+    let excess_ns = ns - usual_ns;
+    excess_ns > DISTURBED_EXCESS * usual_ns && outside_ns > excess_ns / 2.0
 }
 
 /// The longest duration of a warm-up that is not an outlier of it: far from the median for the scatter around it,

@@ -10,9 +10,9 @@ use event::{CallRecord, Event, ProcessId, StepRecord};
 use table::Action;
 
 use crate::finding::{Finding, Tally};
-use crate::hardware::Hardware;
+use crate::hardware::{Beside, Hardware};
 use crate::mode::Mode;
-use crate::process::{Out, Process};
+use crate::process::Process;
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 
@@ -63,13 +63,17 @@ impl Engine {
     }
 
     /// What is found goes past what is known of the hardware.
-    fn beside_hardware(&mut self, out: Out<'_>, work: impl FnOnce(&mut Engine, Out<'_>)) {
+    fn beside_hardware(
+        &mut self,
+        out: &mut dyn FnMut(Finding),
+        work: impl FnOnce(&mut Engine, &mut Beside<'_>),
+    ) {
         let mut hardware = std::mem::take(&mut self.hardware);
-        work(self, &mut |finding| hardware.pass(finding, out));
+        work(self, &mut Beside::new(&mut hardware, out));
         self.hardware = hardware;
     }
 
-    fn take(&mut self, event: &Event, out: Out<'_>) {
+    fn take(&mut self, event: &Event, out: &mut Beside<'_>) {
         if let Some(at_ns) = event.at_ns() {
             self.advance(at_ns, out);
         }
@@ -119,7 +123,7 @@ impl Engine {
         self.processes.values().map(Process::size_bytes).sum::<usize>() + self.shelf.heap_bytes()
     }
 
-    fn advance(&mut self, now_ns: u64, out: Out<'_>) {
+    fn advance(&mut self, now_ns: u64, out: &mut Beside<'_>) {
         if now_ns <= self.due_ns {
             return;
         }
@@ -130,7 +134,7 @@ impl Engine {
         }
     }
 
-    fn step(&mut self, record: &StepRecord, out: Out<'_>) {
+    fn step(&mut self, record: &StepRecord, out: &mut Beside<'_>) {
         let process = self.process(ProcessId::from(&record.header), out);
         process.observe(record, out);
         let due_ns = process.due_ns().unwrap_or(u64::MAX);
@@ -138,7 +142,7 @@ impl Engine {
     }
 
     /// The process, heard of just now; begun where it is not known.
-    fn process(&mut self, id: ProcessId, out: Out<'_>) -> &mut Process {
+    fn process(&mut self, id: ProcessId, out: &mut Beside<'_>) -> &mut Process {
         self.tick += 1;
         if !self.processes.contains_key(&id) {
             self.make_room(out);
@@ -148,7 +152,7 @@ impl Engine {
         process
     }
 
-    fn call(&mut self, call: &CallRecord, out: Out<'_>) {
+    fn call(&mut self, call: &CallRecord, out: &mut Beside<'_>) {
         let Some(row) = table::row(call.header.row).filter(|_| call.result == 0) else { return };
         let is_stream_end = row.action == Action::StreamDestroy;
         if !is_stream_end && !changes_graph(row.symbol) {
@@ -161,13 +165,13 @@ impl Engine {
         }
     }
 
-    fn exit(&mut self, id: ProcessId, out: Out<'_>) {
+    fn exit(&mut self, id: ProcessId, out: &mut Beside<'_>) {
         if let Some(process) = self.processes.remove(&id) {
             self.end(id, process, out);
         }
     }
 
-    fn make_room(&mut self, out: Out<'_>) {
+    fn make_room(&mut self, out: &mut Beside<'_>) {
         if self.processes.len() < self.settings.processes_max.max(1) {
             return;
         }
@@ -178,7 +182,7 @@ impl Engine {
         }
     }
 
-    fn end(&mut self, id: ProcessId, mut process: Process, out: Out<'_>) {
+    fn end(&mut self, id: ProcessId, mut process: Process, out: &mut Beside<'_>) {
         process.finish(out);
         self.shelve(id, &mut process);
         self.ended.add(&process.tally());

@@ -9,6 +9,7 @@ use table::fold::mix;
 use crate::baseline::{Level, Outlier};
 use crate::phase::Phase;
 use crate::shape::Work;
+use crate::throttling::Shares;
 
 /// One thing found.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +118,8 @@ pub struct Step {
     pub gpu: Option<Gpu>,
     /// What held the clocks of that GPU down meanwhile, longest first.
     pub throttled: Vec<Throttled>,
+    /// For which share of such a step's time they are usually held down, when it ended.
+    pub usually_throttled: Shares,
     /// Why, for outliers: largest share first.
     pub causes: Vec<Cause>,
 }

@@ -10,6 +10,7 @@ use event::kept_fields;
 
 use crate::baseline::{Baseline, BaselineKey, BaselineSettings, Level};
 use crate::phase::Phase;
+use crate::throttling::UsualShares;
 
 /// Habits of a workload that has one for each phase.
 pub(crate) const PHASES_MAX: usize = 4;
@@ -30,17 +31,28 @@ pub(crate) struct Habit {
     pub(crate) key: Key,
     pub(crate) baseline: Baseline,
     pub(crate) usual: Usual,
+    /// Not kept: whether a GPU is always held down is known again after a step.
+    pub(crate) throttling: UsualShares,
 }
 
 impl Habit {
     fn new(key: Key, settings: BaselineSettings) -> Habit {
-        Habit { key, baseline: Baseline::new(settings), usual: Usual::default() }
+        Habit {
+            key,
+            baseline: Baseline::new(settings),
+            usual: Usual::default(),
+            throttling: UsualShares::default(),
+        }
     }
 
     /// What is to be kept of it; nothing before its warm-up is over.
     fn kept(&self, settings: BaselineSettings) -> Option<Habit> {
         self.baseline.level()?;
-        Some(Habit { key: self.key, baseline: self.baseline.kept(settings), usual: self.usual })
+        Some(Habit {
+            baseline: self.baseline.kept(settings),
+            usual: self.usual,
+            ..Habit::new(self.key, settings)
+        })
     }
 
     fn size_bytes(&self) -> usize {
@@ -179,7 +191,12 @@ impl Field for Habit {
             collective_wait_ns,
             copied_bytes,
         };
-        means(&usual).iter().all(|mean| mean.is_finite()).then_some(Habit { key, baseline, usual })
+        means(&usual).iter().all(|mean| mean.is_finite()).then_some(Habit {
+            key,
+            baseline,
+            usual,
+            throttling: UsualShares::default(),
+        })
     }
 }
 
@@ -214,7 +231,7 @@ mod tests {
     use crate::baseline::{Class, Observed};
 
     fn observed(habits: &mut Habits, key: Key, ns: u64, times: usize) {
-        let step = Observed { duration_ns: ns, class: Class::of_graphs(1), is_disturbed: false };
+        let step = Observed { duration_ns: ns, class: Class::of_graphs(1), outside_ns: 0.0 };
         (0..times).for_each(|_| _ = habits.of(key).baseline.observe(&step));
     }
 

@@ -1,9 +1,9 @@
 //! The GPU that a step ran on, and what held its clocks down meanwhile.
 //!
 //! The one idea: a driver is looked at from time to time, so what is known of a step that just ended is known at the
-//! next look. An outlier waits for that look, a second at most; every other step goes out at once. What is usual needs
-//! no step: it is the share of the time before it in which the same reason held the clocks down, so that a GPU that
-//! always runs at its power limit does not have that for a cause.
+//! next look. An outlier waits for that look, a second at most; every other step goes out at once. Whether a step may
+//! teach what is usual cannot wait so long: since the last look things are taken to be as it found them, so that at most
+//! an interval's steps at the edges of a brake are mistaken, and those that are strange teach nothing anyway.
 //!
 //! ```text
 //!  looks      |-----------|-----------|-----------|          held: 80 of 100 ms
@@ -22,17 +22,16 @@ use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
 
 use crate::baseline::Outlier;
 use crate::finding::{Certainty, Finding, Gpu, Step, Throttled};
+use crate::throttling::Shares;
 
 /// GPUs that are remembered.
 const DEVICES_MAX: usize = 64;
 /// Intervals between looks that are remembered of each: over a minute and a half of ten a second.
 const SPANS_MAX: usize = 1024;
 /// Outliers that wait for a look. Full: the oldest goes out with what is known.
-const WAITING_MAX: usize = 64;
-/// How long one waits, ns, in event time.
+const WAITING_MAX: usize = 256;
+/// How long one waits, ns, in event time; and how long a look says what is so.
 const WAIT_NS: u64 = 1_000_000_000;
-/// What is usual is what was so in this time before a step, ns.
-const USUAL_NS: u64 = 30_000_000_000;
 /// Processes whose devices are known from their environment.
 const PROCESSES_MAX: usize = 1024;
 
@@ -52,6 +51,29 @@ pub(crate) struct Hardware {
     devices: BTreeMap<u32, Known>,
     sights: BTreeMap<ProcessId, Sight>,
     waiting: VecDeque<Step>,
+}
+
+/// Where what is found goes: past what is known of the hardware.
+pub(crate) struct Beside<'a> {
+    hardware: &'a mut Hardware,
+    out: &'a mut dyn FnMut(Finding),
+}
+
+impl<'a> Beside<'a> {
+    pub(crate) fn new(hardware: &'a mut Hardware, out: &'a mut dyn FnMut(Finding)) -> Beside<'a> {
+        Beside { hardware, out }
+    }
+
+    /// Takes a finding.
+    pub(crate) fn find(&mut self, finding: Finding) {
+        self.hardware.pass(finding, self.out);
+    }
+
+    /// For which share of a step that just ended each reason held the clocks of its GPU down; `None` where nobody looks.
+    pub(crate) fn throttling(&self, step: &Step) -> Option<Shares> {
+        let (index, _) = self.hardware.gpu(step)?;
+        self.hardware.devices.get(&index)?.shares(step.start_ns, step.end_ns)
+    }
 }
 
 /// What a process was told of the devices that it sees.
@@ -91,8 +113,10 @@ impl Hardware {
             }
             _ => {}
         }
-        if let (Some(now_ns), false) = (event.at_ns(), self.waiting.is_empty()) {
-            self.give(out, |all, step| all.is_known_to(step) || now_ns > step.end_ns.saturating_add(WAIT_NS));
+        let Some(now_ns) = event.at_ns() else { return };
+        let is_over = |step: &Step| now_ns > step.end_ns.saturating_add(WAIT_NS);
+        if matches!(event, Event::Clocks(_)) || self.waiting.front().is_some_and(is_over) {
+            self.give(out, |all, step| all.is_known_to(step) || is_over(step));
         }
     }
 
@@ -174,9 +198,10 @@ impl Hardware {
 
     /// The GPU of a step, and how sure that is.
     fn gpu(&self, step: &Step) -> Option<(u32, Certainty)> {
-        let listed = self.devices.values().filter(|known| known.device.processes.contains(&step.process.pid));
-        let listed: Vec<u32> = listed.map(|known| known.device.index).collect();
-        if let [one] = listed[..] {
+        let is_listed = |known: &&Known| known.device.processes.contains(&step.process.pid);
+        let mut listed = self.devices.values().filter(is_listed).map(|known| known.device.index);
+        let first = listed.next();
+        if let (Some(one), None) = (first, listed.next()) {
             return Some((one, Certainty::Listed));
         }
         let mut all = self.devices.keys();
@@ -185,7 +210,8 @@ impl Hardware {
         }
         let found = self.by_number(step)?;
         // A driver that says which devices the process is on must say this one.
-        (listed.is_empty() || listed.contains(&found.0)).then_some(found)
+        let is_on_it = || self.devices.get(&found.0).as_ref().is_some_and(is_listed);
+        (first.is_none() || is_on_it()).then_some(found)
     }
 
     /// By the device's number in the process: through what the process was told that it sees, or, where it was told
@@ -217,14 +243,7 @@ impl Hardware {
         let Some(known) = self.devices.get(&index) else { return step };
         step.gpu = Some(Gpu { id: known.device.id.clone(), index, certainty });
         step.throttled = known.held(step.start_ns, step.end_ns);
-        let Some(most) = step.throttled.first() else { return step };
-        let throttle = Throttle {
-            reason: most.reason.name(),
-            ns: most.ns as f64,
-            at_least_ns: most.at_least_ns as f64,
-            at_most_ns: most.at_most_ns as f64,
-            usual_ns: known.usual_share(most.reason, step.start_ns) * step.duration_ns as f64,
-        };
+        let Some(throttle) = furthest(&step) else { return step };
         let facts = StepFacts { throttle: Some(throttle), ..step.facts() };
         step.causes = causes::explain(&facts, &step.usual);
         step
@@ -259,16 +278,20 @@ impl Known {
         all
     }
 
-    /// The share of the time before an instant in which a reason held the clocks down.
-    fn usual_share(&self, reason: ThrottleReason, before_ns: u64) -> f64 {
-        let (mut held_ns, mut seen_ns) = (0, 0);
-        for (span, part_ns) in self.spans_in(before_ns.saturating_sub(USUAL_NS), before_ns) {
+    /// For which share of the time between two instants each reason held the clocks down, as far as the last look tells.
+    fn shares(&self, from_ns: u64, to_ns: u64) -> Option<Shares> {
+        let last = self.spans.back().filter(|last| from_ns <= last.to_ns.saturating_add(WAIT_NS))?;
+        let mut shares = Shares::default();
+        let unseen_ns = to_ns.saturating_sub(last.to_ns.max(from_ns));
+        let seen = self.spans.iter().rev().take_while(|span| span.to_ns > from_ns);
+        let parts = seen.map(|span| (span, span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))));
+        for (span, part_ns) in parts.chain([(last, unseen_ns)]) {
+            let part = part_ns as f64 / to_ns.saturating_sub(from_ns).max(1) as f64;
             let length_ns = span.to_ns - span.from_ns;
-            let held = span.held.iter().find(|held| held.reason == reason);
-            held_ns += held.map_or(0, |held| scaled(held.ns.min(length_ns), part_ns, length_ns));
-            seen_ns += part_ns;
+            let share = |held: &Held| part * held.ns.min(length_ns) as f64 / length_ns as f64;
+            span.held.iter().for_each(|held| shares.add(held.reason, share(held)));
         }
-        held_ns as f64 / (seen_ns as f64).max(1.0)
+        Some(shares)
     }
 
     /// Intervals with how much of each lies between two instants.
@@ -278,6 +301,19 @@ impl Known {
             (part_ns > 0).then_some((span, part_ns))
         })
     }
+}
+
+/// What held its clocks down furthest beyond the usual.
+fn furthest(step: &Step) -> Option<Throttle> {
+    let throttle = |most: &Throttled| Throttle {
+        reason: most.reason.name(),
+        ns: most.ns as f64,
+        at_least_ns: most.at_least_ns as f64,
+        at_most_ns: most.at_most_ns as f64,
+        usual_ns: step.usually_throttled.of(most.reason) * step.duration_ns as f64,
+    };
+    let all = step.throttled.iter().map(throttle);
+    all.max_by(|a, b| (a.ns - a.usual_ns).total_cmp(&(b.ns - b.usual_ns)))
 }
 
 /// `ns * part / whole`, without overflow.

@@ -49,6 +49,7 @@ mod shelf;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod throttling;
 mod workload;
 
 pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier};
@@ -60,4 +61,5 @@ pub use crate::phase::{Classifier, Label, Phase, Rules, RulesError, Thresholds};
 pub use crate::record::BaselineRecord;
 pub use crate::settings::{Joining, STREAMS_MAX, Settings};
 pub use crate::shape::Work;
+pub use crate::throttling::Shares;
 pub use causes::{Cause, Kind as CauseKind, Severity};

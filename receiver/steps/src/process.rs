@@ -5,7 +5,8 @@ use table::fold::mix;
 use table::record::StepRecord;
 
 use crate::assemble::Assembler;
-use crate::finding::{Finding, Tally};
+use crate::finding::Tally;
+use crate::hardware::Beside;
 use crate::identity::{Identity, WorkloadId};
 use crate::mode::Mode;
 use crate::others::Others;
@@ -17,9 +18,6 @@ use crate::shape::Shape;
 use crate::stream::Streams;
 use crate::workload::Workload;
 
-/// Takes findings.
-pub(crate) type Out<'a> = &'a mut dyn FnMut(Finding);
-
 /// Where whole steps go: labelled, judged, given out.
 #[derive(Clone, Debug)]
 struct Judge {
@@ -30,7 +28,7 @@ struct Judge {
 }
 
 impl Judge {
-    fn take(&mut self, group: &Group, mode: Mode, out: Out<'_>) {
+    fn take(&mut self, group: &Group, mode: Mode, out: &mut Beside<'_>) {
         let label = match mode {
             Mode::Training { confidence } => Label { phase: Phase::Train, confidence },
             _ => self.streams.label(group.main.stream, &Shape::of(&group.work)),
@@ -67,7 +65,7 @@ impl Process {
     }
 
     /// The next segment.
-    pub(crate) fn observe(&mut self, record: &StepRecord, out: Out<'_>) {
+    pub(crate) fn observe(&mut self, record: &StepRecord, out: &mut Beside<'_>) {
         let place = self.judge.streams.place(record.stream, record.sequence);
         self.judge.tally.segments += 1;
         self.judge.tally.missed = self.judge.tally.missed.saturating_add(place.missed);
@@ -86,7 +84,7 @@ impl Process {
     }
 
     /// The stream with this handle is gone.
-    pub(crate) fn destroy_stream(&mut self, handle: u64, out: Out<'_>) {
+    pub(crate) fn destroy_stream(&mut self, handle: u64, out: &mut Beside<'_>) {
         if let Some(stream) = self.judge.streams.destroy(handle) {
             self.with(out, |assembler, take| assembler.forget_stream(stream, take));
         }
@@ -102,12 +100,12 @@ impl Process {
         self.assembler.due_ns()
     }
 
-    pub(crate) fn advance(&mut self, now_ns: u64, out: Out<'_>) {
+    pub(crate) fn advance(&mut self, now_ns: u64, out: &mut Beside<'_>) {
         self.with(out, |assembler, take| assembler.advance(now_ns, take));
     }
 
     /// Nothing will follow.
-    pub(crate) fn finish(&mut self, out: Out<'_>) {
+    pub(crate) fn finish(&mut self, out: &mut Beside<'_>) {
         let mut leftover = 0;
         self.with(out, |assembler, take| leftover = assembler.finish(take));
         self.judge.tally.leftover += leftover;
@@ -152,7 +150,7 @@ impl Process {
     }
 
     /// Runs the assembler with the judge behind it.
-    fn with(&mut self, out: Out<'_>, run: impl FnOnce(&mut Assembler, &mut dyn FnMut(Group, Mode))) {
+    fn with(&mut self, out: &mut Beside<'_>, run: impl FnOnce(&mut Assembler, &mut dyn FnMut(Group, Mode))) {
         let judge = &mut self.judge;
         run(&mut self.assembler, &mut |group, mode| judge.take(&group, mode, out));
     }

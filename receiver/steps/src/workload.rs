@@ -10,15 +10,15 @@ use table::fold::{Counter, mix};
 use crate::baseline::{BaselineKey, BaselineSettings, Class, Observed, Outlier, Verdict};
 use crate::finding::{BaselineShift, EventId, Finding, Step, Tally};
 use crate::habit::{Habits, Key};
+use crate::hardware::Beside;
 use crate::phase::{Label, Phase};
 use crate::record::BaselineRecord;
 use crate::segment::Group;
 use crate::shape::Shape;
+use crate::throttling::Shares;
 
 /// Steps that the usual parts average over.
 const USUAL_MEMORY: u64 = 128;
-/// From this share of the usual duration on, time lost is a disturbance and not noise.
-const DISTURBED_EXCESS: f64 = 0.25;
 
 /// What is usual for one process.
 #[derive(Clone, Debug)]
@@ -40,20 +40,21 @@ impl Workload {
         label: Label,
         collective_wait_ns: Option<u64>,
         tally: &mut Tally,
-        out: &mut dyn FnMut(Finding),
+        out: &mut Beside<'_>,
     ) {
         let mut step = step(self.process, group, label);
         step.collective_wait_ns = collective_wait_ns.map(|ns| ns.min(step.wait_ns));
         let mut shift = None;
         if !step.is_unfinished {
-            shift = self.compare(&mut step);
+            let throttling = out.throttling(&step);
+            shift = self.compare(&mut step, throttling.as_ref());
         }
         tally.steps += 1;
         tally.joined += u64::from(group.segments - 1);
         tally.outliers[step.outlier as usize] += 1;
-        out(Finding::Step(step));
+        out.find(Finding::Step(step));
         if let Some(shift) = shift {
-            out(Finding::BaselineShift(shift));
+            out.find(Finding::BaselineShift(shift));
         }
     }
 
@@ -72,25 +73,28 @@ impl Workload {
         std::mem::take(&mut self.is_changed)
     }
 
-    fn compare(&mut self, step: &mut Step) -> Option<BaselineShift> {
+    fn compare(&mut self, step: &mut Step, throttling: Option<&Shares>) -> Option<BaselineShift> {
         let fingerprint = fingerprint(step, self.habits.key());
         let habit = self.habits.of(Key { phase: step.phase, fingerprint });
         let facts = step.facts();
-        let is_disturbed = is_disturbed(&facts, &habit.usual);
-        let observed = Observed { duration_ns: step.duration_ns, class: class(step), is_disturbed };
+        let throttled = throttling.map_or(0.0, |shares| shares.beyond(&habit.throttling.mean));
+        let outside_ns = outside_ns(&facts, &habit.usual, throttled);
+        let observed = Observed { duration_ns: step.duration_ns, class: class(step), outside_ns };
         let verdict = habit.baseline.observe(&observed);
         step.baseline = verdict.level;
         step.ratio = verdict.ratio;
         step.outlier = verdict.outlier;
         if verdict.outlier != Outlier::None {
             step.usual = habit.usual;
+            step.usually_throttled = habit.throttling.mean;
             step.causes = causes::explain(&facts, &habit.usual);
         }
         if verdict.shift.is_some() {
-            habit.usual = Usual::default();
+            (habit.usual, habit.throttling) = Default::default();
         }
         if verdict.is_learnt || verdict.shift.is_some() {
             learn(&mut habit.usual, &facts);
+            throttling.into_iter().for_each(|shares| habit.throttling.learn(shares));
             self.is_changed = true;
         }
         self.shift(step, &verdict)
@@ -134,6 +138,7 @@ fn step(process: ProcessId, group: &Group, label: Label) -> Step {
         usual: Usual::default(),
         gpu: None,
         throttled: Vec::new(),
+        usually_throttled: Shares::default(),
         causes: Vec::new(),
     }
 }
@@ -157,13 +162,16 @@ fn class(step: &Step) -> Class {
     }
 }
 
-/// Most of what the step took beyond the usual, its thread waited for a CPU: other processes ran in its place.
-fn is_disturbed(step: &StepFacts, usual: &Usual) -> bool {
+/// How much longer than usual it waited for a CPU while other processes ran, and for other ranks, and ran on clocks that
+/// were held down for so large a share of it beyond the usual. What is double then only makes the evidence stronger.
+fn outside_ns(step: &StepFacts, usual: &Usual, throttled: f64) -> f64 {
+    if usual.count == 0 {
+        return 0.0;
+    }
     let runq = step.runq_enqueue_ns.unwrap_or(0.0) + step.runq_wait_ns.unwrap_or(0.0);
-    let excess = step.duration_ns - usual.duration_ns;
-    usual.count > 0
-        && excess > DISTURBED_EXCESS * usual.duration_ns
-        && runq - usual.runq_enqueue_ns - usual.runq_wait_ns > excess / 2.0
+    let collective = step.collective_wait_ns.unwrap_or(0.0) - usual.collective_wait_ns;
+    let contention = runq - usual.runq_enqueue_ns - usual.runq_wait_ns;
+    contention.max(0.0) + collective.max(0.0) + throttled * step.duration_ns
 }
 
 fn learn(usual: &mut Usual, step: &StepFacts) {

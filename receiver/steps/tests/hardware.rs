@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
+mod traffic;
+
 use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
-use steps::{CauseKind, Certainty, Engine, Finding, Outlier, Settings, Step};
+use steps::{CauseKind, Certainty, Engine, Finding, Outlier, Phase, Settings, Step};
 use table::fold::Counter;
 use table::record::StepRecord;
+use traffic::{Rng, Server, Shape};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -182,4 +185,93 @@ fn the_gpu_of_a_step_is_found_by_what_is_surest() {
     assert_eq!(resolved(0, &[cuda("0")], &[1, 2]), None);
     assert_eq!(resolved(5, &[cuda("0,1")], &[]), None);
     assert_eq!(resolved(-1, &[], &[]), None);
+}
+
+/// A server that decodes and prefills for two minutes, and whose GPU brakes for one of them: every step takes 1.8 times
+/// as long. Who looks at its clocks, every 100 ms, sees the brake, or nothing.
+fn braked_for_a_minute(sees_brake: bool) -> (Vec<Step>, Vec<steps::BaselineShift>) {
+    const BRAKE: std::ops::Range<u64> = BEGIN_NS + 60 * SECOND..BEGIN_NS + 120 * SECOND;
+    let (mut server, mut rng) = (Server::new(PID), Rng::new(3));
+    let mut all = vec![device(0, &[PID])];
+    for at in 0.. {
+        if server.now_ns > BRAKE.end + 20 * SECOND {
+            break;
+        }
+        let shape = match at % 5 {
+            0 => Shape::Prefill { tokens: 888 },
+            _ => Shape::Decode { batch: 32 },
+        };
+        let usual = if matches!(shape, Shape::Prefill { .. }) { 60.0 } else { 10.0 };
+        let slow = if BRAKE.contains(&server.now_ns) { 1.8 } else { 1.0 };
+        all.push(server.step(shape, usual * traffic::MS * slow * rng.uniform(0.97, 1.03)));
+    }
+    for at in 0..1_500 {
+        let (from_ns, to_ns) = (BEGIN_NS + at * LOOK_NS, BEGIN_NS + (at + 1) * LOOK_NS);
+        let held = Held { reason: ThrottleReason::HwPowerBrake, ns: LOOK_NS, is_counted: true };
+        let held = (sees_brake && BRAKE.contains(&from_ns)).then_some(held).into_iter().collect();
+        all.push(Event::Clocks(Clocks { from_ns, to_ns, device: 0, held }));
+    }
+    all.sort_by_key(|event| event.at_ns().unwrap_or(BEGIN_NS));
+    let (mut engine, mut steps, mut shifts) = (Engine::new(Settings::default()), Vec::new(), Vec::new());
+    let mut take = |finding| match finding {
+        Finding::Step(step) => steps.push(step),
+        Finding::BaselineShift(shift) => shifts.push(shift),
+    };
+    all.iter().for_each(|event| engine.observe(event, &mut take));
+    engine.finish(&mut take);
+    steps.sort_by_key(|step| step.start_ns);
+    (steps, shifts)
+}
+
+/// Steps in the minute of the brake, of which a tenth of a second at its edges is left out.
+fn in_brake(steps: &[Step]) -> impl Iterator<Item = &Step> {
+    let (from_ns, to_ns) = (BEGIN_NS + 60 * SECOND + LOOK_NS, BEGIN_NS + 120 * SECOND - LOOK_NS);
+    let is_inside = move |step: &&Step| step.start_ns > from_ns && step.end_ns < to_ns;
+    assert!(steps.iter().filter(is_inside).count() > 1_500);
+    steps.iter().filter(is_inside)
+}
+
+fn p95_of(steps: &[Step], phase: Phase, from_ns: u64) -> f64 {
+    let of_phase = |step: &&Step| step.phase == phase && step.start_ns >= from_ns;
+    steps.iter().find(of_phase).unwrap().baseline.unwrap().p95_ns
+}
+
+#[test]
+fn a_minute_of_brake_is_flagged_throughout_with_its_cause_and_teaches_nothing() {
+    let (steps, shifts) = braked_for_a_minute(true);
+    assert_eq!(shifts, []);
+    for step in in_brake(&steps) {
+        assert_eq!((step.outlier, step.cause()), (Outlier::X1_5, CauseKind::Throttle), "{step:?}");
+    }
+    for phase in [Phase::Decode, Phase::Prefill] {
+        let [before, after] = [60, 121].map(|at| p95_of(&steps, phase, BEGIN_NS + at * SECOND));
+        assert!((after / before - 1.0).abs() < 0.005, "{phase:?}: {before}, then {after}");
+    }
+    let after = steps.iter().filter(|step| step.start_ns > BEGIN_NS + 120 * SECOND + LOOK_NS);
+    assert!(after.clone().count() > 500 && after.clone().all(|step| step.outlier == Outlier::None));
+}
+
+#[test]
+fn the_same_minute_without_a_look_at_the_clocks_is_learnt_as_a_lasting_change() {
+    let (steps, shifts) = braked_for_a_minute(false);
+    let decodes = shifts.iter().filter(|shift| shift.phase == Phase::Decode);
+    // Once when the brake comes, once when it goes.
+    assert_eq!(decodes.count(), 2);
+    let flagged =
+        in_brake(&steps).filter(|step| step.outlier != Outlier::None && step.phase == Phase::Decode);
+    assert!((100..=200).contains(&flagged.count()));
+}
+
+/// What always holds the clocks down is usual, and a brake on top of it is not.
+#[test]
+fn a_brake_of_a_gpu_at_its_power_limit_is_the_cause_and_the_limit_is_not() {
+    let both = looks(0, ThrottleReason::HwPowerBrake, SLOW_NS, SLOW_NS + 390 * MS).into_iter().map(|look| {
+        let Event::Clocks(mut clocks) = look else { panic!("a look") };
+        clocks.held.push(Held { reason: ThrottleReason::SwPowerCap, ns: LOOK_NS, is_counted: true });
+        Event::Clocks(clocks)
+    });
+    let (step, _) = found(all([steps(0, 400 * MS), [vec![device(0, &[PID])], both.collect()].concat()]));
+    assert_eq!(step.throttled[0].reason, ThrottleReason::SwPowerCap, "longest");
+    assert_eq!(step.cause(), CauseKind::Throttle);
+    assert!(step.causes[0].evidence.starts_with("hw_power_brake held"), "{:?}", step.causes);
 }

@@ -10,7 +10,7 @@ fn class() -> Class {
 }
 
 fn of(ns: f64, class: Class) -> Observed {
-    Observed { duration_ns: ns as u64, class, is_disturbed: false }
+    Observed { duration_ns: ns as u64, class, outside_ns: 0.0 }
 }
 
 fn fed(steps: impl IntoIterator<Item = f64>) -> (Baseline, Vec<Verdict>) {
@@ -216,7 +216,8 @@ fn a_known_disturbance_is_flagged_for_as_long_as_it_lasts_and_not_learnt() {
     let mut step = |k: u32| {
         let is_disturbed = (500..3_500).contains(&k);
         let ns = if is_disturbed { 25.0 * MS } else { 10.0 * MS };
-        baseline.observe(&Observed { is_disturbed, ..of(ns, class()) })
+        baseline
+            .observe(&Observed { outside_ns: if is_disturbed { 14.0 * MS } else { 0.0 }, ..of(ns, class()) })
     };
     let verdicts: Vec<Verdict> = (0..4_000).map(&mut step).collect();
     assert_eq!((outliers(&verdicts), shifts(&verdicts)), (3_000, 0));
@@ -228,7 +229,7 @@ fn a_disturbance_without_end_is_learnt_in_the_end() {
     let mut baseline = Baseline::new(BaselineSettings::default());
     let mut step = |k: u32| {
         let ns = if k < 500 { 10.0 * MS } else { 25.0 * MS };
-        baseline.observe(&Observed { is_disturbed: k >= 500, ..of(ns, class()) })
+        baseline.observe(&Observed { outside_ns: 14.0 * MS, ..of(ns, class()) })
     };
     let verdicts: Vec<Verdict> = (0..6_000).map(&mut step).collect();
     let flagged = outliers(&verdicts) as u32;

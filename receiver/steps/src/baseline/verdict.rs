@@ -86,8 +86,9 @@ pub struct Observed {
     pub duration_ns: u64,
     /// Which steps it is compared with.
     pub class: Class,
-    /// True where it is known that something from outside made it slow, such as other processes on its CPU.
-    pub is_disturbed: bool,
+    /// How much of that is known to be lost to something outside of it, beyond what is usual, ns: to other processes on
+    /// its CPU, to ranks that came late, to clocks that were held down.
+    pub outside_ns: f64,
 }
 
 /// What a baseline says of one step.

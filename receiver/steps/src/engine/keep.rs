@@ -7,8 +7,9 @@
 use event::{Launched, ProcessId, ProcessInfo};
 
 use super::Engine;
+use crate::hardware::Beside;
 use crate::identity::{Identity, WorkloadId};
-use crate::process::{Out, Process};
+use crate::process::Process;
 use crate::record::BaselineRecord;
 
 impl Engine {
@@ -39,7 +40,7 @@ impl Engine {
     }
 
     /// A process is seen, or described anew.
-    pub(super) fn describe(&mut self, info: &ProcessInfo, out: Out<'_>) {
+    pub(super) fn describe(&mut self, info: &ProcessInfo, out: &mut Beside<'_>) {
         self.process(info.process, out);
         self.identify(info.process, |identity| identity.describe(info));
     }

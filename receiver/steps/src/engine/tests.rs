@@ -264,6 +264,25 @@ fn contention_for_the_cpu_is_flagged_while_it_lasts_and_never_normal() {
 }
 
 #[test]
+fn waiting_for_other_ranks_is_flagged_while_it_lasts_and_never_normal() {
+    let (mut engine, mut server) = (Engine::new(Settings::default()), Server::new(1));
+    let mut found = Found::default();
+    for k in 0..1_000 {
+        let is_late = (200..800).contains(&k);
+        let record = server.decode(32, if is_late { 25e6 } else { 10e6 });
+        let entry_ns = record.header.entry_ns;
+        let waited_ns = if is_late { 15 * MS } else { MS / 10 };
+        engine.wait_for_others(server.process, entry_ns, entry_ns + waited_ns);
+        engine.observe(&Event::Step(record), &mut |f| found.take(f));
+    }
+    engine.finish(&mut |f| found.take(f));
+    let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::X2).collect();
+    assert_eq!(flagged, (0..1_000).map(|k| (200..800).contains(&k)).collect::<Vec<_>>());
+    assert!(found.steps[200..800].iter().all(|s| s.cause() == causes::Kind::Collective));
+    assert_eq!(found.shifts, []);
+}
+
+#[test]
 fn a_step_goes_out_when_any_event_says_that_its_time_has_come() {
     let (mut engine, mut server) = (Engine::new(Settings::default()), Server::new(1));
     let mut found = Found::default();
