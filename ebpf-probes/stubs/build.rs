@@ -23,8 +23,26 @@ const LIBRARIES: [(Library, &str, &str, &str); 3] = [
     (Library::Cudart, "cudart", "libcudart.so.12", "forward"),
 ];
 
+/// Objects that export the variable of trace contexts: a name, the way to it, whether its block is large.
+const PUBLISHERS: [(&str, &str, bool); 4] = [
+    ("publisher_descriptor", "descriptor", true),
+    ("publisher_descriptor_near", "descriptor", false),
+    ("publisher_distance", "distance", false),
+    ("publisher_module", "module", true),
+];
+
 fn main() {
-    for path in ["build.rs", "src/model", "src/amdsmi", "src/nccl", "src/nvml", "src/smi", "../table/src"] {
+    println!("cargo::rustc-link-arg-bin=static-player=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1");
+    for path in [
+        "build.rs",
+        "src/model",
+        "src/amdsmi",
+        "src/nccl",
+        "src/nvml",
+        "src/publisher",
+        "src/smi",
+        "../table/src",
+    ] {
         println!("cargo::rerun-if-changed={path}");
     }
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -44,7 +62,9 @@ fn main() {
     builds.push(nccl(&own, &out));
     builds.push(driver(&own, &out, "nvml", "nvidia_ml", "libnvidia-ml.so.1"));
     builds.push(driver(&own, &out, "amdsmi", "amd_smi", "libamd_smi.so.26"));
+    builds.extend(PUBLISHERS.iter().map(|publisher| object(publisher, &own, &out)));
     finish(builds);
+    finish(PUBLISHERS.iter().map(|(name, ..)| link(name, &out)).collect());
 }
 
 /// libnccl, written by hand. Frames are made at once, as in every other stub, and not where they are first needed.
@@ -77,6 +97,27 @@ fn driver(own: &Path, out: &Path, folder: &str, name: &str, soname: &str) -> Com
     write(&root, &text);
     let mut command = rustc(&root, name, "cdylib", out);
     command.arg(format!("-Clink-arg=-Wl,-soname,{soname}"));
+    command
+}
+
+/// A publisher in assembly. AArch64 has no `module`: there compilers know descriptors alone.
+fn object((name, way, is_large): &(&str, &str, bool), own: &Path, out: &Path) -> Command {
+    let is_arm = variable("CARGO_CFG_TARGET_ARCH") == "aarch64";
+    let way = if is_arm && *way == "module" { "descriptor" } else { way };
+    let mut command = rustc(&own.join("src/publisher/slot.rs"), name, "lib", out);
+    command.args(["--emit", "obj", "--cfg", &format!("way={way:?}")]);
+    if *is_large {
+        command.args(["--cfg", "large"]);
+    }
+    command
+}
+
+/// Links it without rustc, which would hide the variable.
+fn link(name: &str, out: &Path) -> Command {
+    let mut command = Command::new(env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".to_owned()));
+    command.args(["-shared", "-nostartfiles", "-nodefaultlibs"]);
+    command.arg(out.join(format!("{name}.o"))).arg("-o").arg(out.join(format!("lib{name}.so")));
+    command.arg(format!("-Wl,-soname,lib{name}.so"));
     command
 }
 

@@ -1334,11 +1334,13 @@ pub mod value {
         UnmatchedReturn,
         /// A duration left out of the histograms because their map was full.
         Untimed,
+        /// A wait whose thread publishes a trace context that could not be read, made no sense or found no room.
+        UntoldContext,
     }
 
     impl WarptapProbeFlaw {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapProbeFlaw; 5] = [WarptapProbeFlaw::UnclosedStream, WarptapProbeFlaw::UnknownEvent, WarptapProbeFlaw::UnkeptGraph, WarptapProbeFlaw::UnmatchedReturn, WarptapProbeFlaw::Untimed];
+        pub const ALL: [WarptapProbeFlaw; 6] = [WarptapProbeFlaw::UnclosedStream, WarptapProbeFlaw::UnknownEvent, WarptapProbeFlaw::UnkeptGraph, WarptapProbeFlaw::UnmatchedReturn, WarptapProbeFlaw::Untimed, WarptapProbeFlaw::UntoldContext];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -1348,6 +1350,7 @@ pub mod value {
                 WarptapProbeFlaw::UnkeptGraph => "unkept_graph",
                 WarptapProbeFlaw::UnmatchedReturn => "unmatched_return",
                 WarptapProbeFlaw::Untimed => "untimed",
+                WarptapProbeFlaw::UntoldContext => "untold_context",
             }
         }
     }
@@ -1811,7 +1814,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.keep.records", values: &[], is_upstream: false },
     Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
     Attribute { key: "warptap.probe.fate", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
-    Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unkept_graph", "unmatched_return", "untimed"], is_upstream: false },
+    Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unkept_graph", "unmatched_return", "untimed", "untold_context"], is_upstream: false },
     Attribute { key: "warptap.probe.pass", values: &["filtered", "suppressed"], is_upstream: false },
     Attribute { key: "warptap.process.blind", values: &[], is_upstream: false },
     Attribute { key: "warptap.process.visible", values: &[], is_upstream: false },

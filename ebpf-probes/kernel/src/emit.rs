@@ -5,6 +5,7 @@ use table::atomic::Relaxed;
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE};
 use aya_ebpf::helpers::bpf_get_current_comm;
+use table::context::{ContextRecord, Published};
 use table::fold::{Cut, Stamp};
 use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
 
@@ -81,6 +82,21 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, cut: 
     out.header.flags |= flags;
     entry.submit(QUIET);
     count_record();
+}
+
+/// The trace that the caller works for. False where the ring is full.
+#[inline(always)]
+pub fn context(returned: &Returned<'_>, published: &Published) -> bool {
+    let Some(mut entry) = RING.reserve::<ContextRecord>(0) else { return false };
+    // SAFETY: as in `step`.
+    let out = unsafe { &mut *entry.as_mut_ptr() };
+    let r = returned;
+    fill_header(&mut out.header, Kind::Context, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    (out.trace_id, out.span_id) = (published.trace_id, published.span_id);
+    (out.trace_flags, out.pad) = (u32::from(published.flags), 0);
+    entry.submit(QUIET);
+    count_record();
+    true
 }
 
 /// True where half of the ring is free: what is told for its detail alone leaves the rest to what is not.

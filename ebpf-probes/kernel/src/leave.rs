@@ -14,6 +14,7 @@ use table::record::{
 };
 use table::{Action, Cookie, NON_BLOCKING, WRONG_THREAD};
 
+use crate::context;
 use crate::emit::{self, Returned};
 use crate::enter::active_key;
 use crate::graph;
@@ -258,8 +259,11 @@ fn in_detail(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
 /// Closes the streams that this call waited for.
 #[inline(always)]
 fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
+    if r.frame.closing == 0 {
+        return Outcome::Folded;
+    }
+    context::tell(returned);
     match r.frame.closing {
-        0 => return Outcome::Folded,
         1 if !close_cover(r, returned) => return Outcome::Folded,
         1 => {}
         _ => close_all(process, returned),

@@ -5,6 +5,7 @@ use table::atomic::Relaxed;
 use table::counters::Drop;
 use table::record::{FRAMES, Kind, NOT_SEEN};
 
+use crate::context;
 use crate::emit;
 use crate::maps::{self, CALLERS, THREADS};
 use crate::process;
@@ -15,6 +16,7 @@ use crate::task::{Task, exit_status, is_last_thread, process_start_ns};
 pub fn exec() {
     let task = Task::current();
     forget_thread(&task);
+    context::forget(&task);
     emit::process(Kind::ProcessExec, &task, process_start_ns(), NOT_SEEN);
 }
 
@@ -25,6 +27,7 @@ pub fn exit() {
     forget_thread(&task);
     let Some(known) = process::find(&task) else { return };
     if is_last_thread() {
+        context::forget(&task);
         emit::process(Kind::ProcessExit, &task, known.start_ns.load(Relaxed), exit_status());
     }
 }

@@ -10,6 +10,7 @@
 #![no_std]
 #![no_main]
 
+mod context;
 mod cover;
 mod emit;
 mod enter;

@@ -6,6 +6,7 @@ use table::atomic::Relaxed;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
+use table::context::{VARIABLES as VARIABLES_MAX, Variable};
 use table::counters::Counters;
 use table::cover::Cover;
 use table::detail::DETAILS as DETAILS_MAX;
@@ -90,6 +91,10 @@ pub static ORDINALS: Array<Ordinals> = Array::with_max_entries(ORDINALS_MAX, 0);
 /// Details of processes that have one of their own, as words.
 #[map]
 pub static DETAILS: Array<u64> = Array::with_max_entries(DETAILS_MAX, 0);
+
+/// Where processes publish their threads' trace contexts.
+#[map]
+pub static VARIABLES: Array<Variable> = Array::with_max_entries(VARIABLES_MAX, 0);
 
 /// Records on their way to user space. Full: the record is dropped and counted.
 #[map]

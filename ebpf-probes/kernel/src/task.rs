@@ -70,6 +70,13 @@ pub fn runq_ns() -> u64 {
     read_kernel(current(), s.run_delay_at).unwrap_or(NOT_SEEN)
 }
 
+/// The current thread's pointer to its own memory, as the kernel keeps it; 0 where it is not known.
+#[inline(always)]
+pub fn thread_pointer() -> u64 {
+    let Some(s) = settings() else { return 0 };
+    read_kernel(current(), s.thread_pointer_at).unwrap_or(0)
+}
+
 /// When the current process began, CLOCK_BOOTTIME ns; 0 where it is not known.
 #[inline(always)]
 pub fn process_start_ns() -> u64 {

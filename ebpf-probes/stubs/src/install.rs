@@ -48,6 +48,18 @@ static NVML: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnvidia_ml.so")
 /// The same of libamd_smi.
 static AMDSMI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libamd_smi.so"));
 
+/// Objects that export the variable of trace contexts, as tracers' native parts do, and the function
+/// `warptap_stub_context`, which gives the address of the calling thread's. Each reaches it in another way.
+pub static PUBLISHERS: [(&str, &[u8]); 4] = [
+    ("libpublisher_descriptor.so", include_bytes!(concat!(env!("OUT_DIR"), "/libpublisher_descriptor.so"))),
+    (
+        "libpublisher_descriptor_near.so",
+        include_bytes!(concat!(env!("OUT_DIR"), "/libpublisher_descriptor_near.so")),
+    ),
+    ("libpublisher_distance.so", include_bytes!(concat!(env!("OUT_DIR"), "/libpublisher_distance.so"))),
+    ("libpublisher_module.so", include_bytes!(concat!(env!("OUT_DIR"), "/libpublisher_module.so"))),
+];
+
 /// Where installed libraries lie.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Paths {
@@ -102,6 +114,14 @@ pub fn install_amdsmi(dir: &Path) -> io::Result<PathBuf> {
 fn install_one(dir: &Path, file_name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
     let path = dir.join(file_name);
+    put(&path, bytes)?;
+    Ok(path)
+}
+
+/// Writes one of [`PUBLISHERS`] into `dir` the same way, and says where it is.
+pub fn install_publisher(dir: &Path, (name, bytes): (&str, &[u8])) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(dir)?;
+    let path = dir.join(name);
     put(&path, bytes)?;
     Ok(path)
 }

@@ -27,4 +27,4 @@ pub mod smi;
 pub mod truth;
 
 pub use driver_control::DriverControl;
-pub use install::{BUILT, Paths, install, install_amdsmi, install_nvml};
+pub use install::{BUILT, PUBLISHERS, Paths, install, install_amdsmi, install_nvml, install_publisher};

@@ -87,4 +87,6 @@ pub struct Counters {
     pub unkept_graphs: AtomicU64,
     /// Durations not counted because the map of them was full, beside a call counted otherwise.
     pub untimed: AtomicU64,
+    /// Waits whose thread publishes a trace context that could not be read, made no sense or found no room.
+    pub untold_contexts: AtomicU64,
 }

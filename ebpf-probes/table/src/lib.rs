@@ -10,6 +10,7 @@
 #![cfg_attr(target_arch = "bpf", expect(internal_features, reason = "see the atomic module"))]
 
 pub mod atomic;
+pub mod context;
 pub mod cookie;
 pub mod counters;
 pub mod cover;

@@ -35,6 +35,8 @@ pub enum Kind {
     Told = 6,
     /// A [`LongRecord`].
     ToldAtLength = 7,
+    /// A [`crate::context::ContextRecord`].
+    Context = 8,
 }
 
 /// What every record begins with.

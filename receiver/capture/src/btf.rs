@@ -1,6 +1,6 @@
 //! Where fields stand in the running kernel's structs, read from its BTF (Documentation/bpf/btf.rst).
 //!
-//! The kernel programs need seven offsets; a whole CO-RE relocation would be more machinery than that. Only structs
+//! The kernel programs need eight offsets; a whole CO-RE relocation would be more machinery than that. Only structs
 //! and their members are understood; members of unnamed structs and unions inside are found too.
 
 use std::collections::HashMap;

@@ -18,6 +18,7 @@ use crate::kernel::Kernel;
 use crate::libraries::{Libraries, Sight};
 use crate::maps::{self, Mapping};
 use crate::processes::Processes;
+use crate::publishers::Publishers;
 use crate::settings::Settings;
 use crate::totals::{self, Share};
 use crate::under_way::Watch;
@@ -38,6 +39,8 @@ pub struct Capture {
     attach: Box<dyn Attach>,
     libraries: Libraries,
     processes: Processes,
+    publishers: Publishers,
+    contexts: bool,
     runtime: BTreeMap<u32, RuntimeCode>,
     retired: Share,
     lost: [u64; Drop::ALL.len()],
@@ -67,6 +70,8 @@ impl Capture {
             attach,
             libraries: Libraries::default(),
             processes: Processes::default(),
+            publishers: Publishers::default(),
+            contexts: settings.contexts,
             runtime: BTreeMap::new(),
             retired: Share::default(),
             lost: Default::default(),
@@ -166,7 +171,8 @@ impl Capture {
     fn look(&mut self, pid: u32, now_ns: u64, into: &mut Vec<Event>) {
         let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return };
         let mappings = maps::parse(&text);
-        let (visible, blind) = self.attach_all(pid, &mappings);
+        let (mut visible, mut blind) = self.attach_all(pid, &mappings);
+        self.look_for_contexts(pid, &mappings, &mut visible, &mut blind);
         self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
         let Some(followed) = self.processes.get_mut(pid) else { return };
         if followed.visible != visible || followed.blind != blind {
@@ -174,6 +180,24 @@ impl Capture {
             if let Some(process) = followed.traced {
                 self.describe(process, now_ns, into);
             }
+        }
+    }
+
+    /// A process without a probed library has no step to name, and is not looked into.
+    fn look_for_contexts(
+        &mut self,
+        pid: u32,
+        mappings: &[Mapping],
+        visible: &mut Vec<String>,
+        blind: &mut Vec<String>,
+    ) {
+        if !self.contexts || visible.is_empty() {
+            return self.publishers.forget(&mut self.kernel, pid);
+        }
+        match self.publishers.look(&mut self.kernel, pid, mappings) {
+            Some(Sight::Seen(what)) => visible.push(what),
+            Some(Sight::Blind(why)) => blind.push(why),
+            Some(Sight::Other) | None => {}
         }
     }
 
@@ -263,6 +287,7 @@ impl Capture {
         let Some(followed) = self.processes.forget(pid) else { return };
         self.libraries.retain(pid, &[], at_ns);
         self.forget_runtime(pid);
+        self.publishers.forget(&mut self.kernel, pid);
         // Whoever has this pid next was not named.
         let _ = self.kernel.filter.remove(&pid);
         if let Some(process) = followed.traced {
@@ -280,6 +305,7 @@ impl Capture {
         if let Some(process) = traced {
             self.close(process, at_ns, ExitStatus::Unknown, into);
         }
+        self.publishers.forget(&mut self.kernel, pid);
         self.processes.follow(pid, now_ns);
         self.look(pid, now_ns, into);
     }
@@ -335,6 +361,10 @@ impl Capture {
             Record::Step(step) => {
                 self.know((&step.header).into(), step.header.entry_ns, into);
                 into.push(Event::Step(step));
+            }
+            Record::Context(context) => {
+                self.know((&context.header).into(), context.header.entry_ns, into);
+                into.push(Event::Context(context));
             }
             Record::Call(call) => {
                 self.know((&call.header).into(), call.header.entry_ns, into);

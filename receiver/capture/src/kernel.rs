@@ -17,6 +17,7 @@ use crate::CaptureError;
 use crate::btf::Btf;
 use crate::multi::Multi;
 use crate::objects::OBJECT;
+use crate::publishers;
 
 /// A struct of 64-bit words as words: its fields at their offset divided by eight.
 pub type Words<const BYTES: usize> = [u64; BYTES];
@@ -84,6 +85,8 @@ pub struct Kernel {
     pub filter: HashMap<MapData, u32, u64>,
     /// Where the runtime lies in each process.
     pub runtime: HashMap<MapData, u32, RuntimeCode>,
+    /// Where processes publish trace contexts, by [`table::context::Variable::place`].
+    pub variables: Array<MapData, publishers::Words>,
     /// Details of processes, as [`Detail::word`]s by [`Detail::place`].
     pub details: Array<MapData, u64>,
     settings: Array<MapData, Words<SETTING_WORDS>>,
@@ -148,6 +151,7 @@ impl Kernel {
             filter: take(&mut ebpf, "FILTER")?,
             runtime: take(&mut ebpf, "RUNTIME")?,
             details: take(&mut ebpf, "DETAILS")?,
+            variables: take(&mut ebpf, "VARIABLES")?,
             settings,
             multi: multi.ok(),
             ebpf,
@@ -218,6 +222,12 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         .as_ref()
         .ok()
         .and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
+    // `struct user_work`'s first member on AArch64 (processor.h of both).
+    let thread_pointer = if cfg!(target_arch = "aarch64") { "uw" } else { "fsbase" };
+    let thread_pointer = btf
+        .as_ref()
+        .ok()
+        .and_then(|b| b.nested_offset("task_struct", "thread", "thread_struct", thread_pointer));
     // Before Linux 5.5 the field was called real_start_time.
     let start = offset("task_struct", "start_boottime").or_else(|| offset("task_struct", "real_start_time"));
     let settings = Settings {
@@ -229,10 +239,18 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         signal_at: offset("task_struct", "signal").unwrap_or(0),
         live_at: offset("signal_struct", "live").unwrap_or(0),
         exit_code_at: offset("task_struct", "exit_code").unwrap_or(0),
+        thread_pointer_at: thread_pointer.unwrap_or(0),
     };
     let s = settings;
-    let offsets =
-        [s.run_delay_at, s.group_leader_at, s.start_boottime_at, s.signal_at, s.live_at, s.exit_code_at];
+    let offsets = [
+        s.run_delay_at,
+        s.group_leader_at,
+        s.start_boottime_at,
+        s.signal_at,
+        s.live_at,
+        s.exit_code_at,
+        s.thread_pointer_at,
+    ];
     let mut words = [s.trace_all, s.detail].into_iter().chain(offsets);
     std::array::from_fn(|_| words.next().unwrap_or(0))
 }
@@ -310,6 +328,7 @@ mod tests {
             ("SETTINGS", size_of::<Settings>()),
             ("STREAMS", size_of::<StreamFold>()),
             ("THREADS", size_of::<ThreadFold>()),
+            ("VARIABLES", size_of::<table::context::Variable>()),
         ];
         for (name, size) in sizes {
             assert_eq!(object.maps[name].value_size() as usize, size, "{name}: run cargo xtask bpf");

@@ -19,6 +19,7 @@ mod multi;
 mod objects;
 mod proc;
 mod processes;
+mod publishers;
 mod readiness;
 mod settings;
 mod sys;

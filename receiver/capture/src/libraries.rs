@@ -127,7 +127,7 @@ impl Entry {
 
 /// Opens the very file that is mapped, wherever the process sees it: through the mapping itself, or through the
 /// process's root where that is not allowed, if the file there is still the same.
-fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
+pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
     let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
     if let Ok(file) = File::open(&mapped) {
         return Ok((file, mapped));

@@ -16,6 +16,8 @@ pub struct Settings {
     /// Which of the calls that are folded get a record of their own, in processes for which
     /// [`Capture::set_detail`](crate::Capture::set_detail) says nothing else.
     pub detail: Detail,
+    /// Look for the traces that threads work for, where their processes publish them.
+    pub contexts: bool,
     /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
     pub totals_every_ns: u64,
     /// How long a library stays attached after its last process, ns.
@@ -31,6 +33,7 @@ impl Default for Settings {
             pids: Vec::new(),
             collectives: true,
             detail: Detail::NONE,
+            contexts: true,
             totals_every_ns: 10_000_000_000,
             linger_ns: 60_000_000_000,
             sizes: MapSizes::default(),

@@ -3,13 +3,14 @@
 //! The layout is `repr(C)` of [`table::record`], native endian: object and agent run on one machine. Bytes are read
 //! field by field, so nothing about them is trusted; about ten nanoseconds a record.
 
+use table::context::ContextRecord;
 use table::fold::COUNTERS;
 use table::record::{
     CallRecord, Header, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN, ProcessRecord,
     StepRecord, ToldRecord,
 };
 
-use crate::{ExitStatus, Told};
+use crate::{ExitStatus, Told, TraceContext};
 
 /// A process began to be seen, ran another program, or ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,13 +36,15 @@ pub enum Record {
     Process(ProcessChange),
     /// A call told whole.
     Told(Told),
+    /// The trace that a step's thread worked for.
+    Context(TraceContext),
 }
 
 /// Why bytes are no record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// The number names no [`Kind`].
-    #[error("record of kind {0}: expected 1 to 7")]
+    #[error("record of kind {0}: expected 1 to 8")]
     Kind(u16),
     /// There are fewer or more bytes than the kind has.
     #[error("record of kind {kind} is {bytes} bytes long: expected {expected}")]
@@ -67,6 +70,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
         5 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExit)),
         6 => (size_of::<ToldRecord>(), |f| Record::Told(told(f))),
         7 => (size_of::<LongRecord>(), told_at_length),
+        8 => (size_of::<ContextRecord>(), context),
         _ => return Err(DecodeError::Kind(kind)),
     };
     if bytes.len() != expected {
@@ -186,6 +190,12 @@ fn told_head(f: &mut Fields<'_>) -> (Told, usize, usize) {
     (told, f.u32() as usize, f.u32() as usize)
 }
 
+fn context(f: &mut Fields<'_>) -> Record {
+    // Flags are eight bits wide.
+    let (header, trace_id, span_id) = (f.header(), f.take(), f.take());
+    Record::Context(TraceContext { header, trace_id, span_id, trace_flags: f.u32() as u8 })
+}
+
 fn process(f: &mut Fields<'_>, kind: Kind) -> Record {
     let (header, comm, status) = (f.header(), f.take(), u32::try_from(f.u64()));
     let status = status.map_or(ExitStatus::Unknown, ExitStatus::of_wait);
@@ -224,6 +234,13 @@ mod tests {
         process[std::mem::offset_of!(ProcessRecord, status)..].copy_from_slice(&(3u64 << 8).to_ne_bytes());
         let Ok(Record::Process(p)) = decode(&process) else { panic!("no process") };
         assert_eq!(p.status, ExitStatus::Exited(3));
+        let context = words(size_of::<ContextRecord>() / 4, 8);
+        let Ok(Record::Context(c)) = decode(&context) else { panic!("no context") };
+        assert_eq!(
+            (c.trace_id, c.span_id),
+            (context[40..56].try_into().unwrap(), context[56..64].try_into().unwrap())
+        );
+        assert_eq!(usize::from(c.trace_flags), std::mem::offset_of!(ContextRecord, trace_flags) / 4);
     }
 
     #[test]
@@ -251,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_record_of_any_other_length_is_refused() {
-        for kind in 1u16..=7 {
+        for kind in 1u16..=8 {
             let lengths = (2..=1024).filter(|n| {
                 let mut bytes = vec![0xff; *n];
                 bytes[..2].copy_from_slice(&kind.to_ne_bytes());
@@ -263,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(kind in 0u16..9, mut bytes in prop::collection::vec(any::<u8>(), 0..1000)) {
+        fn garbage_never_panics(kind in 0u16..10, mut bytes in prop::collection::vec(any::<u8>(), 0..1000)) {
             let _ = decode(&bytes);
             if let Some(first) = bytes.first_chunk_mut::<2>() {
                 *first = kind.to_ne_bytes();

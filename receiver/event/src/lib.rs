@@ -15,6 +15,7 @@
 //! Beside events, [`kept`] is what records share that analyses leave behind for their next run.
 
 pub mod call;
+mod context;
 pub mod decode;
 mod exit;
 pub mod fold;
@@ -28,6 +29,7 @@ mod told;
 pub mod trace;
 
 pub use call::Call;
+pub use context::TraceContext;
 pub use exit::ExitStatus;
 
 pub use hardware::{Clocks, Device, Held, ThrottleReason};
@@ -58,6 +60,8 @@ pub enum Event {
     },
     /// Work on one stream, and the wait that closed it.
     Step(StepRecord),
+    /// The trace that a thread worked for when it waited for a step. Comes before the [`Event::Step`]s of that wait.
+    Context(TraceContext),
     /// One call that the kernel reports by itself: an allocation, a free, an error, a graph.
     Call(CallRecord),
     /// One call with its arguments, of a library whose calls are told whole: NCCL.
@@ -199,6 +203,8 @@ pub struct Account {
     pub functions: u64,
     /// Graphs of which what they hold was not kept because their map was full: launches of them are unknown.
     pub unkept_graphs: u64,
+    /// Waits whose thread publishes a trace context that was not told.
+    pub untold_contexts: u64,
 }
 
 impl Account {
@@ -221,6 +227,7 @@ impl Event {
             Event::Process(_) => None,
             Event::Exit { at_ns, .. } | Event::Lost { at_ns, .. } | Event::Tick { at_ns } => Some(*at_ns),
             Event::Step(s) => Some(s.header.entry_ns.saturating_add(s.header.duration_ns)),
+            Event::Context(c) => Some(c.exit_ns()),
             Event::Call(c) => Some(c.header.entry_ns.saturating_add(c.header.duration_ns)),
             Event::Told(t) => Some(t.exit_ns()),
             Event::UnderWay(u) => Some(u.at_ns),

@@ -202,6 +202,7 @@ fn of_probes(probes: &Probes, window: Window) -> Vec<Metric> {
         (WarptapProbeFlaw::UnmatchedReturn, probes.unmatched),
         (WarptapProbeFlaw::UnkeptGraph, probes.unkept_graphs),
         (WarptapProbeFlaw::Untimed, probes.untimed),
+        (WarptapProbeFlaw::UntoldContext, probes.untold_contexts),
     ];
     let passes =
         [(WarptapProbePass::Filtered, probes.filtered), (WarptapProbePass::Suppressed, probes.suppressed)];

@@ -17,7 +17,7 @@ mod recall;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord};
+use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, TraceContext};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
@@ -30,6 +30,7 @@ use crate::batch::{Sink, metrics, of_resource};
 use crate::clock::Clock;
 use crate::collectives::tell::Limits;
 use crate::collectives::{CollectiveSettings, Collectives};
+use crate::contexts::Relation;
 use crate::detail::{Call, DetailSettings, Trouble};
 use crate::instruments::scope;
 use crate::keep::Unkept;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub spans_burst: u32,
     /// Spans that a process may emit in the long run.
     pub spans_per_minute: u32,
+    /// What an outlier's span is to the span that was active on its thread.
+    pub relation: Relation,
     /// How steps are classified and judged.
     pub steps: steps::Settings,
     /// How collectives are analysed and told.
@@ -81,6 +84,7 @@ impl Default for Settings {
             processes_max: 256,
             spans_burst: 10,
             spans_per_minute: 30,
+            relation: Relation::default(),
             steps: steps::Settings::default(),
             collectives: CollectiveSettings::default(),
             detail: DetailSettings::default(),
@@ -153,6 +157,7 @@ impl Analyzer {
         match event {
             Event::Process(info) => self.describe(info, sink),
             Event::Step(record) => self.segment(record, sink),
+            Event::Context(context) => self.context(context, sink),
             Event::Call(record) => self.call(record, sink),
             Event::Operation(total) => {
                 if let Some(traced) = self.traced(total.process, sink) {
@@ -250,6 +255,7 @@ impl Analyzer {
     fn bounds(&self) -> Bounds {
         let of_collectives = &self.settings.collectives;
         Bounds {
+            relation: self.settings.relation,
             spans: Limit::new(self.settings.spans_per_minute, self.settings.spans_burst),
             limits: Limits::new(of_collectives.verdicts_per_minute, of_collectives.verdicts_burst),
             ranks: of_collectives.communicators_max,
@@ -283,6 +289,12 @@ impl Analyzer {
     fn segment(&mut self, record: &StepRecord, sink: Sink<'_>) {
         if let Some(traced) = self.traced((&record.header).into(), sink) {
             traced.segment(record);
+        }
+    }
+
+    fn context(&mut self, context: &TraceContext, sink: Sink<'_>) {
+        if let Some(traced) = self.traced((&context.header).into(), sink) {
+            traced.contexts.see(context);
         }
     }
 

@@ -14,6 +14,7 @@ use table::detail::Detail;
 pub use self::hardware::HardwareConfig;
 pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};
 use crate::analyzer::Settings;
+use crate::contexts::Relation;
 use crate::detail::DetailSettings;
 use crate::source::Origin;
 
@@ -120,6 +121,23 @@ pub struct OutliersConfig {
     pub spans_burst: u32,
     /// Spans that a process may emit in the long run. The counters are never limited.
     pub spans_per_minute: u32,
+    /// What a step's span is to the application's own span that was active on the thread that waited.
+    pub trace_context: TraceContextConfig,
+}
+
+/// What a step's span is to the application's own.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceContextConfig {
+    /// Its child where that is sampled, else the root of a trace of its own, with a link.
+    #[default]
+    Auto,
+    /// Its child, sampled or not.
+    Child,
+    /// The root of a trace of its own, with a link.
+    Link,
+    /// Nothing: no process is looked into for what its threads publish.
+    None,
 }
 
 /// Which calls are told one by one. Launches are not: of them no return is seen.
@@ -194,6 +212,7 @@ impl Default for OutliersConfig {
             excess_min: std::time::Duration::from_nanos(baseline.excess_min_ns).into(),
             spans_burst: settings.spans_burst,
             spans_per_minute: settings.spans_per_minute,
+            trace_context: TraceContextConfig::default(),
         }
     }
 }
@@ -256,6 +275,7 @@ impl Config {
             processes_max: self.processes_max,
             spans_burst: self.outliers.spans_burst,
             spans_per_minute: self.outliers.spans_per_minute,
+            relation: self.outliers.trace_context.into(),
             collectives: self.nccl.settings(self.processes_max),
             detail: DetailSettings {
                 healthy: self.detail.healthy,
@@ -296,7 +316,19 @@ impl Config {
             totals_every_ns: self.collection_interval.nanoseconds(),
             linger_ns: self.capture.linger.nanoseconds(),
             detail: Detail::one_of(self.detail.healthy),
+            contexts: self.outliers.trace_context != TraceContextConfig::None,
             ..capture::Settings::default()
+        }
+    }
+}
+
+impl From<TraceContextConfig> for Relation {
+    fn from(config: TraceContextConfig) -> Relation {
+        match config {
+            TraceContextConfig::Auto => Relation::Auto,
+            TraceContextConfig::Child => Relation::Child,
+            TraceContextConfig::Link => Relation::Link,
+            TraceContextConfig::None => Relation::None,
         }
     }
 }
@@ -353,7 +385,7 @@ mod tests {
         let config = read(
             r#"{"collection_interval": "2s", "phases": {"classifier": "rules",
                 "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
-                "outliers": {"warm_up": 7, "spans_per_minute": 5},
+                "outliers": {"warm_up": 7, "spans_per_minute": 5, "trace_context": "none"},
                 "nccl": {"hang_timeout": "5s", "communicators_max": 3, "stragglers": {"lateness_min": "7ms"},
                     "traces": {"rate": 0.5, "skew_min": "1ms", "skewed_per_minute": 2}}, "capture": {"trace_all": false, "pids": [7]}}"#,
         );
@@ -361,6 +393,7 @@ mod tests {
         let settings = config.settings();
         assert_eq!(settings.collection_interval_ns, 2_000_000_000);
         assert_eq!((settings.steps.baseline.warm_up, settings.spans_per_minute), (7, 5));
+        assert_eq!((settings.relation, config.capture().contexts), (Relation::None, false));
         assert_eq!(settings.steps.baseline.key, BaselineKey::PhaseAndFingerprint);
         let collectives = settings.collectives;
         assert_eq!((collectives.communicators_max, collectives.traces_per_minute), (3, 2));

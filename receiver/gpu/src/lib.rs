@@ -12,6 +12,7 @@ mod batch;
 mod clock;
 mod collectives;
 mod config;
+mod contexts;
 mod detail;
 mod errors;
 mod hardware;
@@ -37,6 +38,7 @@ pub use config::{
     CaptureConfig, ClassifierConfig, Config, DetailConfig, NcclConfig, OutliersConfig, PhasesConfig,
     RulesConfig, SourceConfig, StragglersConfig, TracesConfig,
 };
+pub use contexts::Relation;
 pub use detail::DetailSettings;
 pub use hardware::{Hardware, HardwareSettings};
 pub use keep::{Change, Kept, Left, Unkept};

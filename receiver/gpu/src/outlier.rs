@@ -19,6 +19,7 @@ use semconv::{attribute, event, span};
 use steps::{Level, Phase, Step};
 use table::fold::Counter;
 
+use crate::contexts::Place;
 use crate::memory::Piece;
 use crate::memory::tell::{ages, sizes};
 use crate::points::seconds;
@@ -40,6 +41,8 @@ pub(crate) struct Outlier<'a> {
     pub(crate) oldest: Vec<Piece>,
     /// Its longest calls that were told one by one.
     pub(crate) calls: Vec<Inside>,
+    /// Where its span belongs.
+    pub(crate) place: Place,
     pub(crate) unix: Times,
 }
 
@@ -71,7 +74,8 @@ impl Outlier<'_> {
         let name = format!("{}.{}", span::INFER_OUTLIER, words::outlier(self.step.outlier).as_str());
         let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
         let builder = builder.with_start_time(instant(self.unix.first)).with_attributes(self.attributes());
-        let mut root = builder.start_with_context(tracer, &Context::new());
+        let builder = builder.with_links(self.place.links.clone());
+        let mut root = builder.start_with_context(tracer, &self.place.parent);
         root.set_status(Status::error(self.sentence()));
         let context = Context::new().with_span(root);
         let ids = ids(context.span().span_context());

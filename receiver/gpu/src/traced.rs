@@ -17,6 +17,7 @@ use crate::batch::of_resource;
 use crate::clock::Clock;
 use crate::collectives::meters::Meters as CollectiveMeters;
 use crate::collectives::tell::Limits;
+use crate::contexts::{Contexts, Relation};
 use crate::detail::Calls;
 use crate::errors::error_type;
 use crate::memory::{Effect, Memory, Piece, Space};
@@ -30,11 +31,13 @@ use crate::{resource, service, words};
 const EXEMPLARS_MAX: usize = 16;
 const PHASES: usize = GpuStepPhase::ALL.len();
 
-/// What a process may have and emit.
+/// What a process may have and emit, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Spans of its outliers.
     pub(crate) spans: Limit,
+    /// What these are to the spans that were active on their threads.
+    pub(crate) relation: Relation,
     /// Log records about its collectives.
     pub(crate) limits: Limits,
     /// Ranks of communicators with series of their own.
@@ -67,6 +70,8 @@ pub(crate) struct Traced {
     pub(crate) limits: Limits,
     pub(crate) memory: Memory,
     pub(crate) calls: Calls,
+    pub(crate) contexts: Contexts,
+    pub(crate) relation: Relation,
     operations: Operations,
     meters: Option<Meters>,
     ranks_max: usize,
@@ -94,6 +99,8 @@ impl Traced {
             limits: bounds.limits,
             memory: Memory::default(),
             calls: Calls::default(),
+            contexts: Contexts::default(),
+            relation: bounds.relation,
             operations: Operations::default(),
             meters: None,
             ranks_max: bounds.ranks,

@@ -23,6 +23,8 @@ pub struct Settings {
     pub live_at: u64,
     /// Offset of `exit_code` in `task_struct`.
     pub exit_code_at: u64,
+    /// Offset of the thread pointer in `task_struct`.
+    pub thread_pointer_at: u64,
 }
 
 /// Streams with open work that a process remembers for its next device synchronisation.

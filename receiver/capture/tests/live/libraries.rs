@@ -128,9 +128,17 @@ fn a_runtime_inside_the_main_program_is_seen_and_its_driver_calls_are_not_counte
     rig.look(&player);
     let (seen, _) = rig.capture.sight(player.pid()).unwrap();
     assert!(seen.iter().any(|s| s.starts_with("static-player")), "{seen:?}");
+    assert!(seen.contains(&"trace contexts: otel_thread_ctx_v1 in static-player".to_owned()), "{seen:?}");
     let pid = player.pid();
     let calls = rig.play(player);
     assert_eq!(steps_of(&rig, pid), 10);
+    let contexts = rig.events.iter().filter_map(|e| if let Event::Context(c) = e { Some(c) } else { None });
+    let published: Vec<_> = contexts.map(|c| (c.trace_id, c.span_id, c.trace_flags)).collect();
+    assert_eq!(
+        published,
+        [([0x5a; 16], [0xa5; 8], 1); 10],
+        "every thread of this program publishes the same"
+    );
     let account = rig.capture.account();
     assert_eq!((account.hits, account.lost()), (calls, 0), "{account:?}");
     assert!(account.is_balanced() && account.suppressed > 0, "{account:?}");

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a test")]
 
 mod account;
+mod contexts;
 mod detail;
 mod endings;
 mod libraries;
@@ -37,6 +38,11 @@ fn calling_process() {
         && let Some((library, told)) = arguments.split_once('\n')
     {
         nvidia::call_everything(library, told);
+    }
+    if let Ok(arguments) = std::env::var(contexts::CALLER)
+        && let Some((publisher, stubs)) = arguments.split_once('\n')
+    {
+        contexts::publish_and_call(publisher.as_ref(), stubs.as_ref());
     }
     if let Ok(arguments) = std::env::var(nccl_real::CALLER)
         && let Some((library, told)) = arguments.split_once('\n')

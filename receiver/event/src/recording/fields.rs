@@ -9,7 +9,7 @@ use table::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
 use crate::{
     Account, ClockOffsets, Clocks, Device, ExitStatus, Held, Launched, OperationTotal, ProcessId,
-    ProcessInfo, ThrottleReason, Told, UnderWay,
+    ProcessInfo, ThrottleReason, Told, TraceContext, UnderWay,
 };
 
 /// Bytes being written.
@@ -43,6 +43,19 @@ macro_rules! numbers {
 }
 
 numbers!(u16, u32, u64, i32, i64);
+
+/// Ids as they are written elsewhere: most significant byte first.
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, out: &mut Out) {
+        out.bytes.extend_from_slice(self);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (first, rest) = from.split_first_chunk()?;
+        *from = rest;
+        Some(*first)
+    }
+}
 
 macro_rules! structs {
     ($($name:ident { $($field:ident),* $(; $later:ident)* })*) => {$(
@@ -88,7 +101,21 @@ structs! {
     Account {
         at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,
         unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions;
-        unkept_graphs
+        unkept_graphs; untold_contexts
+    }
+}
+
+impl Field for TraceContext {
+    fn put(&self, out: &mut Out) {
+        self.header.put(out);
+        self.trace_id.put(out);
+        self.span_id.put(out);
+        u16::from(self.trace_flags).put(out);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (header, trace_id, span_id) = (Field::take(from)?, Field::take(from)?, Field::take(from)?);
+        Some(TraceContext { header, trace_id, span_id, trace_flags: u16::take(from)? as u8 })
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) mod kind {
     pub(crate) const LAUNCHED: u16 = 27;
     pub(crate) const DEVICE: u16 = 28;
     pub(crate) const CLOCKS: u16 = 29;
+    pub(crate) const CONTEXT: u16 = 30;
 }
 
 /// Writes an event's fields, and says which kind it is.
@@ -32,6 +33,7 @@ pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
         Event::Process(info) => fields(kind::PROCESS, info.as_ref(), out),
         Event::Exit { process, at_ns, status } => fields(kind::EXIT, &(*process, (*at_ns, *status)), out),
         Event::Step(step) => fields(kind::STEP, step, out),
+        Event::Context(context) => fields(kind::CONTEXT, context, out),
         Event::Call(call) => fields(kind::CALL, call, out),
         Event::Told(told) => fields(kind::TOLD, told, out),
         Event::UnderWay(call) => fields(kind::UNDER_WAY, call, out),
@@ -71,6 +73,7 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::EXIT => <(ProcessId, (u64, ExitStatus))>::take(from)
             .map(|(process, (at_ns, status))| Event::Exit { process, at_ns, status }),
         kind::STEP => Field::take(from).map(Event::Step),
+        kind::CONTEXT => Field::take(from).map(Event::Context),
         kind::CALL => Field::take(from).map(Event::Call),
         kind::TOLD => Field::take(from).map(Event::Told),
         kind::UNDER_WAY => Field::take(from).map(Event::UnderWay),

@@ -9,11 +9,12 @@ use table::counters::Drop;
 use table::fold::COUNTERS;
 use table::record::{CallRecord, Header, StepRecord};
 
+use super::fields::{Field as _, Out};
 use super::frames::kind;
 use super::*;
 use crate::{
     Account, Clocks, Device, Event, EventSource, ExitStatus, Held, Launched, OperationTotal, ProcessId,
-    ProcessInfo, ThrottleReason, Told, UnderWay,
+    ProcessInfo, ThrottleReason, Told, TraceContext, UnderWay,
 };
 
 fn info() -> Info {
@@ -86,6 +87,12 @@ fn told() -> impl Strategy<Value = Event> {
             Event::Told(Told { header, result, device, arguments, entry, exit, ordinal })
         },
     )
+}
+
+fn context() -> impl Strategy<Value = Event> {
+    (header(), any::<([u8; 16], [u8; 8], u8)>()).prop_map(|(header, (trace_id, span_id, trace_flags))| {
+        Event::Context(TraceContext { header, trace_id, span_id, trace_flags })
+    })
 }
 
 fn launched() -> impl Strategy<Value = Event> {
@@ -183,6 +190,7 @@ fn account() -> impl Strategy<Value = Event> {
             unknown_events: n[8],
             unclosed_streams: n[9],
             untimed: n[10],
+            untold_contexts: n[17],
             records: n[11],
             received: n[12],
             runs: n[13],
@@ -207,6 +215,7 @@ fn event() -> impl Strategy<Value = Event> {
         step(),
         call(),
         told(),
+        context(),
         under_way(),
         device(),
         clocks(),
@@ -289,6 +298,16 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
+fn an_account_of_an_earlier_version_has_nothing_of_what_was_not_counted_yet() {
+    let mut account = Account { untold_contexts: 3, ..Account::default() };
+    let mut out = Out::default();
+    account.put(&mut out);
+    let earlier = &out.bytes[..out.bytes.len() - 8];
+    account.untold_contexts = 0;
+    assert_eq!(Account::take(&mut &*earlier), Some(account));
+}
+
+#[test]
 fn a_cut_gzip_is_a_cut_recording() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&written(&vec![Event::Tick { at_ns: 1 }; 5000])).unwrap();
@@ -311,7 +330,7 @@ fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn an_end_of_an_earlier_version_says_not_how() {
-    let mut out = fields::Out::default();
+    let mut out = Out::default();
     let exit =
         Event::Exit { process: ProcessId { pid: 9, start_ns: 90 }, at_ns: 8, status: ExitStatus::Killed(9) };
     let kind = frames::put(&exit, &mut out);

@@ -73,6 +73,7 @@ impl Bridge {
             | Event::Process(_)
             | Event::Device(_)
             | Event::Clocks(_)
+            | Event::Context(_)
             | Event::Operation(_)
             | Event::Account(_) => {}
         }

@@ -1,0 +1,190 @@
+//! How the code of an object reaches a thread-local variable that the object exports, by its ELF file alone.
+//!
+//! The one idea: the loader has worked out where the variable stands, and has left the answer where the object's code
+//! looks for it. A relocation that names the variable says where that is and what is written there
+//! (<https://www.uclibc.org/docs/tls.pdf>; TLSDESC: <https://www.fsfla.org/~lxoliva/writeups/TLS/RFC-TLSDESC-x86.txt>).
+//! Where the variable is an executable's own, the linker knew already, and no relocation is left.
+//!
+//! The file may be hostile: only the few tables that are needed are read, each bounded.
+
+use std::fs::File;
+
+use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
+use object::read::elf::{
+    FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
+    VersionTable,
+};
+use object::{Endianness, ReadCache, SymbolIndex};
+
+type Header = FileHeader64<Endianness>;
+type Data<'a> = &'a ReadCache<File>;
+type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
+type Symbols<'a> = SymbolTable<'a, Header, Data<'a>>;
+
+/// Tables of one object that are read at most, bytes.
+const TABLES_BYTES_MAX: u64 = 256 << 20;
+/// Bytes that the thread pointer's own block takes on AArch64, before the executable's.
+const AARCH64_OWN_BYTES: u64 = 16;
+
+/// What the loader left behind a relocation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Slot {
+    /// A descriptor: a function and its argument, which is a distance or a pointer to module and offset.
+    Descriptor,
+    /// The number of the module, whose block the variable is in.
+    Module,
+    /// The distance from the thread pointer.
+    Distance,
+}
+
+/// How the variable is reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// By what is at this address.
+    Through {
+        /// What is there.
+        slot: Slot,
+        /// Where, as the file counts addresses.
+        address: u64,
+        /// How far behind it the variable stands: what is there may be of another variable.
+        beyond: u64,
+    },
+    /// At this distance from the thread pointer, if the object is the executable.
+    Own(u64),
+}
+
+/// An object that exports the variable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Exports {
+    /// How its code reaches it.
+    pub way: Way,
+    /// Where the variable stands in its module's block.
+    pub offset: u64,
+    /// What is loaded: offset in the file, bytes, address.
+    segments: Vec<(u64, u64, u64)>,
+}
+
+impl Exports {
+    /// What to add to addresses of the file where the part from `offset` on is mapped at `start`.
+    pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
+        // Mappings begin at pages, segments anywhere: the page of the segment's beginning counts as its own.
+        let is_in = |s: &&(u64, u64, u64)| offset >= s.0 & !0xfff && offset < s.0.saturating_add(s.1);
+        let (at, _, address) = self.segments.iter().find(is_in)?;
+        Some(start.wrapping_sub(offset.wrapping_sub(*at).wrapping_add(*address)))
+    }
+}
+
+/// Looks for the variable `name`. `None` where the file does not export it.
+pub fn find(file: File, name: &str) -> Result<Option<Exports>, object::Error> {
+    let cache = ReadCache::new(file);
+    let data = &cache;
+    let header = Header::parse(data)?;
+    let endian = header.endian()?;
+    let programs = header.program_headers(endian, data)?;
+    let Some(block) = programs.iter().find(|p| p.p_type(endian) == elf::PT_TLS) else { return Ok(None) };
+    if header.e_shnum(endian) == 0 {
+        return Ok(None);
+    }
+    let sections = header.sections(endian, data)?;
+    if !is_bounded(&sections, endian) {
+        return Ok(None);
+    }
+    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
+    let Some((index, symbol)) = lookup(&sections, &symbols, endian, data, name)? else { return Ok(None) };
+    let value = symbol.st_value(endian);
+    let relocated = relocated(&sections, &symbols, endian, data, header.e_machine(endian), index, value)?;
+    let own = || own_distance(header.e_machine(endian), block, endian).wrapping_add(value);
+    let load = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
+    Ok(Some(Exports {
+        way: relocated.unwrap_or_else(|| Way::Own(own())),
+        offset: value,
+        segments: load.map(|p| (p.p_offset(endian), p.p_filesz(endian), p.p_vaddr(endian))).collect(),
+    }))
+}
+
+fn is_bounded(sections: &Sections<'_>, endian: Endianness) -> bool {
+    let is_read = |kind| {
+        [elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_GNU_HASH, elf::SHT_RELA, elf::SHT_SYMTAB_SHNDX]
+            .contains(&kind)
+    };
+    let read = sections.iter().filter(|s| is_read(s.sh_type(endian)));
+    read.map(|s| s.sh_size(endian)).fold(0, u64::saturating_add) <= TABLES_BYTES_MAX
+}
+
+/// The variable among the dynamic symbols: by their hash table where there is one.
+fn lookup<'a>(
+    sections: &Sections<'a>,
+    symbols: &Symbols<'a>,
+    endian: Endianness,
+    data: Data<'a>,
+    name: &str,
+) -> Result<Option<(SymbolIndex, &'a Sym64<Endianness>)>, object::Error> {
+    let name = name.as_bytes();
+    let found = match sections.gnu_hash(endian, data)? {
+        Some((table, _)) => {
+            table.find(endian, name, elf::gnu_hash(name), None, symbols, &VersionTable::default())
+        }
+        None => symbols.enumerate().find(|(_, s)| symbols.symbol_name(endian, s) == Ok(name)),
+    };
+    Ok(found.filter(|(_, s)| s.st_type() == elf::STT_TLS && !s.is_undefined(endian)))
+}
+
+fn slot(machine: elf::Machine, kind: elf::RelocationType) -> Option<Slot> {
+    Some(match (machine, kind) {
+        (elf::EM_X86_64, elf::R_X86_64_TLSDESC) | (elf::EM_AARCH64, elf::R_AARCH64_TLSDESC) => {
+            Slot::Descriptor
+        }
+        (elf::EM_X86_64, elf::R_X86_64_DTPMOD64) | (elf::EM_AARCH64, elf::R_AARCH64_TLS_DTPMOD) => {
+            Slot::Module
+        }
+        (elf::EM_X86_64, elf::R_X86_64_TPOFF64) | (elf::EM_AARCH64, elf::R_AARCH64_TLS_TPREL) => {
+            Slot::Distance
+        }
+        _ => return None,
+    })
+}
+
+/// By the relocation that names the variable, or by one that names none and so speaks of the object's whole block.
+fn relocated<'a>(
+    sections: &Sections<'a>,
+    symbols: &Symbols<'a>,
+    endian: Endianness,
+    data: Data<'a>,
+    machine: elf::Machine,
+    index: SymbolIndex,
+    value: u64,
+) -> Result<Option<Way>, object::Error> {
+    let mut of_block = None;
+    for section in sections.iter() {
+        let Some((relocations, linked)) = section.rela(endian, data)? else { continue };
+        for r in relocations.iter().filter(|_| linked == symbols.section()) {
+            let Some(slot) = slot(machine, r.r_type(endian, false)) else { continue };
+            let (address, addend) = (r.r_offset(endian), r.r_addend(endian) as u64);
+            match r.r_sym(endian, false) as usize {
+                0 => {
+                    let beyond = value.wrapping_sub(addend);
+                    of_block = of_block.or(Some(Way::Through { slot, address, beyond }));
+                }
+                named if named == index.0 => {
+                    return Ok(Some(Way::Through { slot, address, beyond: addend.wrapping_neg() }));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(of_block)
+}
+
+/// How far from the thread pointer the executable's block begins: on x86-64 it ends there, on AArch64 it begins behind
+/// the thread's own, both as its alignment allows.
+fn own_distance(machine: elf::Machine, block: &ProgramHeader64<Endianness>, endian: Endianness) -> u64 {
+    let (address, bytes) = (block.p_vaddr(endian), block.p_memsz(endian));
+    let mask = block.p_align(endian).max(1).wrapping_sub(1);
+    match machine {
+        elf::EM_AARCH64 => AARCH64_OWN_BYTES + (address.wrapping_sub(AARCH64_OWN_BYTES) & mask),
+        _ => {
+            let padding = address.wrapping_add(bytes).wrapping_neg() & mask;
+            bytes.wrapping_add(padding).wrapping_neg()
+        }
+    }
+}
