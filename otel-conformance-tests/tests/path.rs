@@ -9,22 +9,20 @@
     reason = "a test, which says why it is skipped"
 )]
 
-#[path = "common/binary.rs"]
-mod binary;
+#[path = "live/mod.rs"]
+mod live;
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use binary::binary;
 use component::Data;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_conformance_tests::{CollectorConfig, Protocol, python_server, real_collector};
 use stubs::oracle::{Line, StepLine, read};
-use stubs::player::Player;
+
+use crate::live::agent::{Agent, player, turn};
+use crate::live::binary::binary;
 
 /// Decodes of 8 ms, a prefill of 25 ms among every five, and one decode of six times its length.
 const SCRIPT: &str = "\
@@ -56,43 +54,9 @@ end
 const LATE_MAX: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running agent; killed at the end.
-struct Agent(Child);
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Agent {
-    /// Starts with a configuration and returns when it is ready: its probes are in place.
-    fn start(warptap: &Path, config: &Path) -> Agent {
-        let mut child =
-            Command::new(warptap).arg("--config").arg(config).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let agent = Agent(child);
-        assert!(
-            lines.by_ref().map_while(Result::ok).any(|l| l.contains("Everything is ready")),
-            "the agent is ready"
-        );
-        std::thread::spawn(move || lines.for_each(drop));
-        agent
-    }
-}
-
-fn player(warptap: &Path, dir: &Path) -> Player {
-    fs::write(dir.join("script"), SCRIPT).unwrap();
-    let mut command = Command::new(warptap);
-    command.arg("player").arg(dir.join("script")).arg("--wait-go");
-    command.arg("--oracle").arg(dir.join("oracle")).arg("--stubs").arg(dir.join("stubs"));
-    Player::start(command).unwrap()
-}
-
 /// The step that was slowed down.
 fn slow_step(dir: &Path) -> StepLine {
-    let lines = read(&dir.join("oracle")).unwrap();
+    let lines = read(&dir.join("slow.oracle")).unwrap();
     let slow =
         |line| if let Line::Step(step) = line { (!step.fault.is_empty()).then_some(step) } else { None };
     let mut slow: Vec<StepLine> = lines.into_iter().filter_map(slow).collect();
@@ -159,6 +123,7 @@ fn check(spans: &[Span], step: &StepLine) {
 #[test]
 fn a_slow_decode_reaches_strangers_as_one_outlier_span() {
     let Some(warptap) = binary() else { return };
+    let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let python = python_server().map_err(|why| println!("without Python's server: {why}")).ok();
     let collector = real_collector(&CollectorConfig::default())
@@ -180,9 +145,8 @@ fn a_slow_decode_reaches_strangers_as_one_outlier_span() {
     if exporters.is_empty() {
         return println!("skipped: there is nobody to receive");
     }
-    let mut player = player(&warptap, dir.path());
-    fs::write(dir.path().join("agent.yaml"), config(player.pid(), &exporters)).unwrap();
-    let _agent = Agent::start(&warptap, &dir.path().join("agent.yaml"));
+    let mut player = player(&warptap, dir.path(), "slow", SCRIPT);
+    let _agent = Agent::run(&warptap, dir.path(), &config(player.pid(), &exporters), &[]);
     player.go().unwrap();
     let done = std::thread::spawn(move || (player.done().unwrap(), player));
     let received = python.map(|server| collect(&server, || done.is_finished()));

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use component::Data;
 use otel_conformance_tests::{CollectorConfig, real_collector};
 
-use crate::binary::binary;
-use crate::inbox::{Said, spans};
-use crate::job::{Agent, Job};
+use crate::job::Job;
+use crate::live::agent::Agent;
+use crate::live::binary::binary;
+use crate::live::inbox::{Said, spans};
 
 const RANKS: usize = 6;
 const COLLECTIVES: usize = 120;

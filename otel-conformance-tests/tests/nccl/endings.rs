@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::binary::binary;
-use crate::inbox::{Inbox, Said};
-use crate::job::{Agent, Job, PATIENCE};
+use crate::job::Job;
+use crate::live::agent::{Agent, PATIENCE};
+use crate::live::binary::binary;
+use crate::live::inbox::{Inbox, Said};
 
 /// Rank 1 does not come to the fourth collective; the others wait for it.
 const HANGS: &str =

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use nccl::operation::{datatype_name, reduction_name};
 use stubs::oracle::NcclLine;
 
-use crate::binary::binary;
-use crate::inbox::{Inbox, Said};
-use crate::job::{Agent, Job};
+use crate::job::Job;
+use crate::live::agent::Agent;
+use crate::live::binary::binary;
+use crate::live::inbox::{Inbox, Said};
 
 /// Everything that an NCCL program does, on four ranks with jitter, one of them late now and then.
 const JOB: &str = "\

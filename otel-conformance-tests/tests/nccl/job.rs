@@ -1,17 +1,14 @@
-//! A distributed job of stub processes, and agents that watch it: both the real binary.
+//! A distributed job of stub processes, of the real binary.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stubs::oracle::{Line, NcclLine, WaitLine, read};
 use stubs::player::Player;
 use tempfile::TempDir;
 
-/// How long anything that is waited for may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::live::agent::{PATIENCE, player, turn};
 
 /// The ranks of a script, a process each, that wait for the word.
 pub struct Job {
@@ -27,14 +24,9 @@ pub struct Job {
 impl Job {
     /// Starts a script's ranks.
     pub fn start(binary: &Path, script: &str) -> Job {
-        let turn = File::create(std::env::temp_dir().join("warptap-live.lock")).unwrap();
-        turn.lock().unwrap();
+        let turn = turn();
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("script"), script).unwrap();
-        let mut command = first_of_all(binary);
-        command.arg("player").arg(dir.path().join("script")).arg("--wait-go");
-        command.arg("--oracle").arg(dir.path().join("oracle")).arg("--stubs").arg(dir.path().join("stubs"));
-        let player = Player::start(command).unwrap();
+        let player = player(binary, dir.path(), "job", script);
         let mut ranks: Vec<(u32, u32)> = children(player.pid()).map(|pid| (rank_of(pid), pid)).collect();
         ranks.sort_unstable();
         assert!(!ranks.is_empty(), "the player leads its ranks");
@@ -68,7 +60,7 @@ impl Job {
     }
 
     fn lines(&self) -> impl Iterator<Item = Line> {
-        read(&self.dir.path().join("oracle")).unwrap().into_iter()
+        read(&self.dir.path().join("job.oracle")).unwrap().into_iter()
     }
 
     /// Waits until `holds` of the calls made so far.
@@ -90,18 +82,6 @@ impl Job {
     }
 }
 
-/// A command that goes before whatever else this machine does, where it may: jitter is to be the script's.
-fn first_of_all(binary: &Path) -> Command {
-    let real_time = ["-r", "1"];
-    let may = Command::new("chrt").args(real_time).arg("true").stderr(Stdio::null()).status();
-    if !may.is_ok_and(|status| status.success()) {
-        return Command::new(binary);
-    }
-    let mut command = Command::new("chrt");
-    command.args(real_time).arg(binary);
-    command
-}
-
 fn children(pid: u32) -> impl Iterator<Item = u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let children = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap());
@@ -115,70 +95,4 @@ fn rank_of(pid: u32) -> u32 {
     let text = String::from_utf8_lossy(&environ).into_owned();
     let rank = text.split('\0').find_map(|variable| variable.strip_prefix("RANK="));
     rank.expect("the leader tells its ranks who they are").parse().unwrap()
-}
-
-/// A running agent; killed at the end.
-pub struct Agent(Child);
-
-impl Agent {
-    /// Starts an agent that watches these processes; returns when its probes are in place. `receiver` is more of the
-    /// receiver's configuration, `exporter` that of the exporter, both in YAML's flow style.
-    pub fn start(binary: &Path, dir: &Path, pids: &[u32], receiver: &str, exporter: &str) -> Agent {
-        Agent::start_with(binary, dir, pids, receiver, exporter, "")
-    }
-
-    /// The same with extensions: a mapping's inside, in YAML's flow style.
-    pub fn start_with(
-        binary: &Path,
-        dir: &Path,
-        pids: &[u32],
-        receiver: &str,
-        exporter: &str,
-        extensions: &str,
-    ) -> Agent {
-        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-        let names: Vec<&str> = extensions.split(':').next().into_iter().filter(|n| !n.is_empty()).collect();
-        let config = format!(
-            "receivers:\n  gpu: {{capture: {{trace_all: false, pids: [{}]}}{receiver}}}\n\
-             exporters:\n  otlp_grpc: {{{exporter}}}\nextensions: {{{extensions}}}\n\
-             service:\n  extensions: [{}]\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n\
-             \x20   traces: {{receivers: [gpu], exporters: [otlp_grpc]}}\n\
-             \x20   metrics: {{receivers: [gpu], exporters: [otlp_grpc]}}\n\
-             \x20   logs: {{receivers: [gpu], exporters: [otlp_grpc]}}\n",
-            pids.join(", "),
-            names.join(", ")
-        );
-        let path = tempfile::Builder::new().suffix(".yaml").tempfile_in(dir).unwrap().keep().unwrap().1;
-        fs::write(&path, config).unwrap();
-        let mut child =
-            Command::new(binary).arg("--config").arg(&path).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let agent = Agent(child);
-        let mut log = String::new();
-        let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
-            log = format!("{log}{line}\n");
-            line.contains("Everything is ready")
-        });
-        assert!(is_ready, "the agent is not ready:\n{log}");
-        std::thread::spawn(move || lines.for_each(drop));
-        agent
-    }
-
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    /// Kills it, and waits until it is gone.
-    pub fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -11,12 +11,11 @@
 )]
 
 mod agreement;
-#[path = "../common/binary.rs"]
-mod binary;
 mod endings;
 mod exact;
-mod inbox;
 mod job;
+#[path = "../live/mod.rs"]
+mod live;
 mod memory;
 mod verdicts;
 

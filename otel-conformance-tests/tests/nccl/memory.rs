@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use crate::binary::binary;
-use crate::inbox::Inbox;
 use crate::is_long;
-use crate::job::{Agent, Job};
+use crate::job::Job;
+use crate::live::agent::Agent;
+use crate::live::binary::binary;
+use crate::live::inbox::Inbox;
 
 /// Communicators made and destroyed, by each of two ranks.
 const COMMUNICATORS: usize = 10_000;

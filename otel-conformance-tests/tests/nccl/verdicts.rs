@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use stubs::oracle::NcclLine;
 
-use crate::binary::binary;
-use crate::inbox::{Inbox, Said};
-use crate::job::{Agent, Job};
+use crate::job::Job;
+use crate::live::agent::Agent;
+use crate::live::binary::binary;
+use crate::live::inbox::{Inbox, Said};
 use crate::{is_long, times};
 
 /// A verdict comes within so many collectives of the first late one, or within this time.

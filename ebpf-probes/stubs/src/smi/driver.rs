@@ -10,7 +10,7 @@ use super::script::{Answer, Script};
 use super::{Codes, Return, SUCCESS};
 
 /// The variable that names the file with the script.
-const SCRIPT: &str = "WARPTAP_STUB_SMI";
+pub const SCRIPT: &str = "WARPTAP_STUB_SMI";
 
 /// How often a wait for events looks for one.
 const LOOK: Duration = Duration::from_millis(5);

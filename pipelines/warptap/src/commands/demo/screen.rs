@@ -210,8 +210,9 @@ impl Screen {
         let balanced =
             if account.is_balanced() { "every hit is accounted for" } else { "some calls were under way" };
         self.terminal.line(&format!(
-            "         {balanced}: {} folded + {} delivered + {} dropped",
+            "         {balanced}: {} folded + {} sampled out + {} delivered + {} dropped",
             account.folded,
+            account.sampled_out,
             account.delivered,
             account.lost()
         ));

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use component::{ComponentId, Consumer, Data, Host, Receiver as _, Signal};
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
-use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::{
+    Gauge, Metric, NumberDataPoint, Sum, metric, number_data_point,
+};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_conformance_tests::Sink;
@@ -15,10 +17,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::job::PATIENCE;
+use super::agent::PATIENCE;
 
 /// How often it is looked whether something came: whoever looks all the time takes a CPU from those that are watched.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A receiver that keeps everything.
 pub struct Inbox {
@@ -98,6 +100,14 @@ impl Inbox {
     /// The last value of every point of a sum: process, attributes as text.
     pub fn sums(&self, name: &str) -> BTreeMap<(u32, String), f64> {
         self.sink.got().iter().flat_map(|data| sums(data, name)).collect()
+    }
+
+    /// Every value of one point that was told, and when, ns since 1970: of the points of a sum, or gauge, whose
+    /// attributes hold `part`, as text.
+    pub fn history(&self, name: &str, part: &str) -> Vec<(u64, f64)> {
+        let got = self.sink.got();
+        let points = got.iter().flat_map(|data| all_points(data, name));
+        points.filter(|point| point.key.contains(part)).map(|point| (point.at_ns, point.value)).collect()
     }
 
     /// Waits until the last values of a sum come to `total` together.
@@ -212,33 +222,51 @@ pub fn spans(data: &Data) -> Vec<Said> {
     all
 }
 
+/// A point of a metric: whose, its attributes as text, when it was told, and its value; of a distribution, its count.
+struct Point {
+    pid: u32,
+    key: String,
+    at_ns: u64,
+    value: f64,
+}
+
 fn sums(data: &Data, name: &str) -> Vec<((u32, String), f64)> {
+    all_points(data, name).into_iter().map(|point| ((point.pid, point.key), point.value)).collect()
+}
+
+fn all_points(data: &Data, name: &str) -> Vec<Point> {
     let Data::Metrics(metrics) = data else { return Vec::new() };
     let mut all = Vec::new();
     for of in &metrics.resource_metrics {
         for metric in of.scope_metrics.iter().flat_map(|s| &s.metrics).filter(|m| m.name == name) {
-            all.extend(points(metric).map(|(key, value)| ((pid(&of.resource), key), value)));
+            points(metric, pid(&of.resource), &mut all);
         }
     }
     all
 }
 
-fn points(metric: &Metric) -> impl Iterator<Item = (String, f64)> {
-    let points = match &metric.data {
-        Some(metric::Data::Sum(sum)) => sum.data_points.clone(),
-        Some(metric::Data::Gauge(gauge)) => gauge.data_points.clone(),
-        _ => Vec::new(),
+fn points(metric: &Metric, pid: u32, into: &mut Vec<Point>) {
+    let mut add = |attributes: &[KeyValue], at_ns, value| {
+        let key: Vec<String> = texts(attributes).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
+        into.push(Point { pid, key: key.join(" "), at_ns, value });
     };
-    points.into_iter().map(|point| {
-        let value = match point.value {
-            Some(number_data_point::Value::AsInt(number)) => number as f64,
-            Some(number_data_point::Value::AsDouble(number)) => number,
-            None => 0.0,
-        };
-        let key: Vec<String> =
-            texts(&point.attributes).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
-        (key.join(" "), value)
-    })
+    match &metric.data {
+        Some(metric::Data::Sum(Sum { data_points, .. }) | metric::Data::Gauge(Gauge { data_points })) => {
+            data_points.iter().for_each(|p| add(&p.attributes, p.time_unix_nano, number(p)));
+        }
+        Some(metric::Data::ExponentialHistogram(all)) => {
+            all.data_points.iter().for_each(|p| add(&p.attributes, p.time_unix_nano, p.count as f64));
+        }
+        _ => {}
+    }
+}
+
+fn number(point: &NumberDataPoint) -> f64 {
+    match point.value {
+        Some(number_data_point::Value::AsInt(number)) => number as f64,
+        Some(number_data_point::Value::AsDouble(number)) => number,
+        None => 0.0,
+    }
 }
 
 fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {

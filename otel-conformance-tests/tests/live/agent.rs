@@ -1,0 +1,149 @@
+//! A running agent: the real binary with real probes, where this machine lets it watch.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use stubs::player::Player;
+
+/// How long anything that is waited for may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until no other live test runs on this machine, and keeps others waiting for as long as it is held: processes
+/// of another would take the CPUs of these.
+pub fn turn() -> File {
+    let turn = File::create(std::env::temp_dir().join("warptap-live.lock")).unwrap();
+    turn.lock().unwrap();
+    turn
+}
+
+/// A player of this script that waits for the word; its log is `NAME.oracle` in `dir`.
+pub fn player(binary: &Path, dir: &Path, name: &str, script: &str) -> Player {
+    let path = |end: &str| dir.join(format!("{name}.{end}"));
+    fs::write(path("script"), script).unwrap();
+    let mut command = first_of_all(binary);
+    command.arg("player").arg(path("script")).arg("--wait-go");
+    command.arg("--oracle").arg(path("oracle")).arg("--stubs").arg(dir.join("stubs"));
+    Player::start(command).unwrap()
+}
+
+/// A command that goes before whatever else this machine does, where it may: jitter is to be the script's.
+fn first_of_all(binary: &Path) -> Command {
+    let real_time = ["-r", "1"];
+    let may = Command::new("chrt").args(real_time).arg("true").stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        return Command::new(binary);
+    }
+    let mut command = Command::new("chrt");
+    command.args(real_time).arg(binary);
+    command
+}
+
+/// What an agent is to be. Mappings are their insides in YAML's flow style.
+#[derive(Clone, Copy, Default)]
+pub struct Setup<'a> {
+    /// Whom it watches.
+    pub pids: &'a [u32],
+    /// More of the receiver's configuration, behind a comma.
+    pub receiver: &'a str,
+    /// The exporter's configuration.
+    pub exporter: &'a str,
+    /// Extensions.
+    pub extensions: &'a str,
+    /// One more receiver, of metrics.
+    pub other: &'a str,
+    /// Variables of its environment.
+    pub variables: &'a [(&'a str, &'a Path)],
+}
+
+impl Setup<'_> {
+    fn config(&self) -> String {
+        let Setup { receiver, exporter, extensions, other, .. } = self;
+        let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
+        let comma = if other.is_empty() { "" } else { ", " };
+        format!(
+            "receivers: {{gpu: {{capture: {{trace_all: false, pids: [{}]}}{receiver}}}{comma}{other}}}\n\
+             exporters: {{otlp_grpc: {{{exporter}}}}}\nextensions: {{{extensions}}}\n\
+             service:\n  extensions: [{}]\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n\
+             \x20   traces: {{receivers: [gpu], exporters: [otlp_grpc]}}\n\
+             \x20   metrics: {{receivers: [gpu{comma}{}], exporters: [otlp_grpc]}}\n\
+             \x20   logs: {{receivers: [gpu], exporters: [otlp_grpc]}}\n",
+            pids.join(", "),
+            name(extensions),
+            name(other)
+        )
+    }
+}
+
+/// The name of the first part of a mapping.
+fn name(mapping: &str) -> &str {
+    mapping.split(':').next().unwrap_or_default()
+}
+
+/// A running agent; killed at the end.
+pub struct Agent(Child);
+
+impl Agent {
+    /// Starts an agent that watches these processes; returns when its probes are in place. `receiver` is more of the
+    /// receiver's configuration, `exporter` that of the exporter, both in YAML's flow style.
+    pub fn start(binary: &Path, dir: &Path, pids: &[u32], receiver: &str, exporter: &str) -> Agent {
+        Agent::start_with(binary, dir, pids, receiver, exporter, "")
+    }
+
+    /// The same with extensions: a mapping's inside, in YAML's flow style.
+    pub fn start_with(
+        binary: &Path,
+        dir: &Path,
+        pids: &[u32],
+        receiver: &str,
+        exporter: &str,
+        extensions: &str,
+    ) -> Agent {
+        let setup = Setup { pids, receiver, exporter, extensions, ..Setup::default() };
+        Agent::set_up(binary, dir, &setup)
+    }
+
+    /// The same with whatever is asked for.
+    pub fn set_up(binary: &Path, dir: &Path, setup: &Setup<'_>) -> Agent {
+        Agent::run(binary, dir, &setup.config(), setup.variables)
+    }
+
+    /// The same with a whole configuration.
+    pub fn run(binary: &Path, dir: &Path, config: &str, variables: &[(&str, &Path)]) -> Agent {
+        let path = tempfile::Builder::new().suffix(".yaml").tempfile_in(dir).unwrap().keep().unwrap().1;
+        fs::write(&path, config).unwrap();
+        let mut command = Command::new(binary);
+        command.envs(variables.iter().copied()).arg("--config").arg(&path);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let agent = Agent(child);
+        let mut log = String::new();
+        let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
+            log = format!("{log}{line}\n");
+            line.contains("Everything is ready")
+        });
+        assert!(is_ready, "the agent is not ready:\n{log}");
+        std::thread::spawn(move || lines.for_each(drop));
+        agent
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,183 @@
+//! Trouble turns detail up and its end turns it down, and no count changes by it.
+//!
+//! The same copy is slow twice: the first time its process is healthy, and only what is long is told of it; the second
+//! time it is in trouble, and every call is.
+
+use std::collections::BTreeMap;
+
+use stubs::oracle::{CallLine, StepLine};
+
+use super::{Log, outliers_in, unix};
+use crate::live::agent::{Agent, Setup, player, turn};
+use crate::live::binary::binary;
+use crate::live::inbox::{Inbox, Said};
+
+/// Decodes of 3 ms; in two of them the copy takes 40 ms.
+const SCRIPT: &str = "\
+stream main
+graph decode main nodes=40
+event done
+thread engine
+  repeat 1300
+    step decode main
+      fault swap host=4000x at=300
+      fault swap host=4000x at=400
+      copy h2d 2KiB main host=10us
+      launch main grid=32 block=128
+      graphlaunch decode main gpu=3ms
+      record done main
+      sync event done
+    end
+  end
+end
+";
+
+const MS: u64 = 1_000_000;
+const TROUBLE_NS: u64 = 1_500 * MS;
+/// Between collections, and at most between what happens and its being counted in one.
+const COLLECTED_NS: u64 = 100 * MS;
+/// The probe is inside what the player's log stamps.
+const OFF_NS: u64 = MS;
+
+/// A call of the player as the script names it, not a launch: of those no return is seen.
+fn is_timed(call: &&CallLine) -> bool {
+    table::row(call.row).is_some_and(table::Probe::is_timed)
+}
+
+/// The children of a span that are calls, in their order.
+fn calls_of<'a>(spans: &'a [Said], root: &Said) -> Vec<&'a Said> {
+    let mut calls: Vec<&Said> =
+        spans.iter().filter(|s| s.name == "gpu.step.call" && s.ids.2 == root.ids.1).collect();
+    calls.sort_by_key(|s| s.at_ns);
+    calls
+}
+
+/// The player's calls within a step, its closer left out, in their order.
+fn made_in<'a>(log: &'a Log, step: &StepLine) -> Vec<&'a CallLine> {
+    let is_within = |c: &&CallLine| c.entry_ns >= step.first_ns && c.exit_ns < step.enter_ns;
+    let mut calls: Vec<&CallLine> = log.calls.iter().filter(is_timed).filter(is_within).collect();
+    calls.sort_by_key(|c| c.entry_ns);
+    calls
+}
+
+#[track_caller]
+fn assert_same(told: &Said, made: &CallLine) {
+    assert_eq!(told.text("gpu.cuda.operation.name"), made.symbol);
+    assert_eq!(told.number::<u32>("thread.id"), made.tid);
+    let (from, to) = (unix(made.entry_ns) - OFF_NS, unix(made.exit_ns) + OFF_NS);
+    assert!(from <= told.at_ns && told.end_ns <= to, "{told:?} is {made:?}");
+    let (took, made_ns) = (told.end_ns - told.at_ns, made.exit_ns - made.entry_ns);
+    assert!(took.abs_diff(made_ns) < 2 * OFF_NS, "{took} ns told, {made_ns} ns made");
+}
+
+/// The one outlier of a slow step, and its record.
+fn outlier(inbox: &Inbox, spans: &[Said], step: &StepLine) -> (Said, Said) {
+    let found = outliers_in(spans, step);
+    let [span] = found[..] else { panic!("one outlier in the slow step: {found:#?}") };
+    let records = inbox.until("gpu.step.outlier", |r| r.iter().any(|r| r.ids.1 == span.ids.1));
+    let record = records.into_iter().find(|r| r.ids.1 == span.ids.1).unwrap();
+    let (_, said) =
+        record.body.split_once("; cudaMemcpyAsync took ").unwrap_or_else(|| panic!("{}", record.body));
+    assert!(said.contains(" ms, usually 0.0"), "40 ms and 10 us: {said}");
+    (span.clone(), record)
+}
+
+/// Records delivered of every hit, between two collections that follow each other: from, to, share.
+fn shares(inbox: &Inbox) -> Vec<(u64, u64, f64)> {
+    let delivered = inbox.history("warptap.probe.calls", "warptap.probe.fate=delivered");
+    let hits: BTreeMap<u64, f64> = inbox.history("warptap.probe.hits", "").into_iter().collect();
+    let all: Vec<(u64, f64, f64)> =
+        delivered.into_iter().filter_map(|(at, n)| Some((at, n, *hits.get(&at)?))).collect();
+    let pairs = all.windows(2).filter(|pair| pair[1].2 - pair[0].2 >= 20.0);
+    pairs.map(|p| (p[0].0, p[1].0, (p[1].1 - p[0].1) / (p[1].2 - p[0].2))).collect()
+}
+
+/// A sampler that never left its degraded state.
+#[test]
+fn trouble_brings_every_call_and_goes_and_the_counts_are_those_of_the_log() {
+    let Some(binary) = binary() else { return };
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let mut player = player(&binary, dir.path(), "swaps", SCRIPT);
+    let inbox = Inbox::open();
+    let setup = Setup {
+        pids: &[player.pid()],
+        receiver: &format!(
+            ", collection_interval: {}ms, detail: {{trouble: {}ms}}, outliers: {{excess_min: 15ms, spans_burst: 100}}",
+            COLLECTED_NS / MS,
+            TROUBLE_NS / MS
+        ),
+        exporter: &inbox.exporter,
+        ..Setup::default()
+    };
+    let _agent = Agent::set_up(&binary, dir.path(), &setup);
+    player.go().unwrap();
+    let calls = player.done().unwrap();
+    inbox.until_sum("warptap.probe.hits", calls as f64);
+    inbox.until_sum("gpu.cuda.operation.count", calls as f64);
+
+    let log = Log::read(dir.path(), "swaps");
+    let [first, second] = &log.slow[..] else { panic!("two slow steps: {:?}", log.slow) };
+    let spans = inbox.until_spans(|spans| !outliers_in(spans, second).is_empty());
+    let (root, _) = outlier(&inbox, &spans, first);
+    let copy = *made_in(&log, first).iter().max_by_key(|c| c.exit_ns - c.entry_ns).unwrap();
+    let told = calls_of(&spans, &root);
+    let long: Vec<_> = told.iter().filter(|s| s.text("gpu.call.weight") == "1").collect();
+    assert!(!long.is_empty() && long.len() <= told.len(), "the first outlier has its long call: {told:?}");
+    assert_same(told.iter().max_by_key(|s| s.end_ns - s.at_ns).unwrap(), copy);
+
+    let (root, record) = outlier(&inbox, &spans, second);
+    let (told, made) = (calls_of(&spans, &root), made_in(&log, second));
+    assert_eq!(told.len(), made.len(), "every call of the second: {told:#?} of {made:#?}");
+    told.iter().zip(&made).for_each(|(told, made)| assert_same(told, made));
+    assert!(told.iter().all(|s| s.text("gpu.call.weight") == "1"));
+    assert!(record.text("gpu.step.calls").starts_with("cudaMemcpyAsync took "), "{record:?}");
+
+    goes_up_and_down(&inbox, &spans, second);
+    same_counts(&inbox, &log, player.pid());
+    player.finish().unwrap();
+}
+
+/// Of ten hits eight are delivered in trouble, and two without: the steps themselves.
+fn goes_up_and_down(inbox: &Inbox, spans: &[Said], last: &StepLine) {
+    // Noise of the machine is trouble too.
+    let large = |s: &&Said| s.name == "infer.outlier.2x" || s.name == "infer.outlier.3x";
+    let trouble: Vec<(u64, u64)> =
+        spans.iter().filter(large).map(|s| (s.end_ns, s.end_ns + TROUBLE_NS)).collect();
+    let (mut inside, mut before, mut behind) = (0, 0, 0);
+    for (from, to, share) in shares(inbox) {
+        let is_inside = |(begin, end): &(u64, u64)| from > begin + COLLECTED_NS && to < *end;
+        let is_outside = |(begin, end): &(u64, u64)| to < *begin || from > end + 2 * COLLECTED_NS;
+        if trouble.iter().any(is_inside) {
+            inside += 1;
+            assert!(share > 0.7, "{share} delivered in trouble, {from} to {to} of {trouble:?}");
+        } else if trouble.iter().all(is_outside) {
+            assert!(share < 0.3, "{share} delivered without trouble, {from} to {to} of {trouble:?}");
+            match from < unix(last.first_ns) {
+                true => before += 1,
+                false => behind += 1,
+            }
+        }
+    }
+    println!("collections: {before} before trouble, {inside} in it, {behind} behind it");
+    assert!(before >= 3 && inside >= 5 && behind >= 3, "{before} {inside} {behind}: {trouble:?}");
+}
+
+/// Calls and durations by function are those that the player made, whatever was told one by one.
+fn same_counts(inbox: &Inbox, log: &Log, pid: u32) {
+    let mut made = BTreeMap::<String, [f64; 2]>::new();
+    for call in log.calls.iter().filter(|c| c.row != 0 && c.pid == pid) {
+        let counts = made.entry(table::row(call.row).unwrap().symbol.to_owned()).or_default();
+        counts[0] += 1.0;
+        counts[1] += if is_timed(&call) { 1.0 } else { 0.0 };
+    }
+    let mut told = BTreeMap::<String, [f64; 2]>::new();
+    for (at, name) in ["gpu.cuda.operation.count", "gpu.cuda.operation.duration"].into_iter().enumerate() {
+        for ((of, key), value) in inbox.sums(name) {
+            let symbol = key.split("gpu.cuda.operation.name=").nth(1).unwrap_or_default();
+            assert_eq!(of, pid);
+            told.entry(symbol.to_owned()).or_default()[at] += value;
+        }
+    }
+    assert_eq!(told, made);
+}

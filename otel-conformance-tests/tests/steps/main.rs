@@ -1,0 +1,55 @@
+//! Steps from end to end: a brake of the GPU and slow calls, seen by real probes and a stub driver, judged by the real
+//! binary.
+//!
+//! What the player's own log says is the truth that everything told is compared with. Needs root; what is missing is
+//! said.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests, which say why they are skipped and what they measured"
+)]
+
+mod detail;
+#[path = "../live/mod.rs"]
+mod live;
+mod throttle;
+
+use std::path::Path;
+
+use live::inbox::Said;
+use stubs::oracle::{CallLine, Line, StepLine, read};
+
+/// What a player wrote.
+struct Log {
+    calls: Vec<CallLine>,
+    /// Steps with a fault.
+    slow: Vec<StepLine>,
+}
+
+impl Log {
+    /// That of the player with this name.
+    fn read(dir: &Path, name: &str) -> Log {
+        let mut log = Log { calls: Vec::new(), slow: Vec::new() };
+        for line in read(&dir.join(format!("{name}.oracle"))).unwrap() {
+            match line {
+                Line::Call(call) => log.calls.push(call),
+                Line::Step(step) if !step.fault.is_empty() => log.slow.push(step),
+                _ => {}
+            }
+        }
+        log
+    }
+}
+
+/// The player's clock, since 1970.
+fn unix(ns: u64) -> u64 {
+    ns.wrapping_add_signed(capture::offsets().to_unix_ns)
+}
+
+/// The spans of outliers that overlap a step: noise of the machine may make others elsewhere.
+fn outliers_in<'a>(spans: &'a [Said], step: &StepLine) -> Vec<&'a Said> {
+    let (from, to) = (unix(step.first_ns), unix(step.exit_ns));
+    let is_meant = |s: &&Said| s.name.starts_with("infer.outlier.") && s.at_ns < to && s.end_ns > from;
+    spans.iter().filter(|s| s.pid == step.pid).filter(is_meant).collect()
+}

@@ -1,0 +1,144 @@
+//! A GPU brakes in the middle of a step: the outlier says on which GPU, why and for how long; its neighbour's says not.
+//!
+//! The driver's script runs on a clock of its own, which begins when the driver is opened. A temperature that rises by a
+//! degree a millisecond tells what time it is there.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use stubs::oracle::StepLine;
+
+use super::{Log, outliers_in, unix};
+use crate::live::agent::{Agent, PATIENCE, Setup, player, turn};
+use crate::live::binary::binary;
+use crate::live::inbox::{Inbox, LOOK_EVERY, Said};
+
+/// A second of decodes of 4 ms, one of two seconds, and some more.
+const SCRIPT: &str = "\
+stream main
+graph decode main nodes=40
+event done
+thread engine
+  repeat 300
+    step decode main
+      fault brake gpu=500x at=250
+      copy h2d 2KiB main
+      launch main grid=32 block=128
+      graphlaunch decode main gpu=4ms
+      record done main
+      sync event done
+    end
+  end
+end
+";
+
+const MS: u64 = 1_000_000;
+/// The driver's time at which the players go, and at which the first GPU begins to brake: about 400 ms into the slow
+/// step, and until the end.
+const GO_MS: u64 = 1_500;
+const BRAKE_MS: u64 = GO_MS + 1_600;
+/// Between looks at the clocks.
+const LOOKS_MS: u64 = 20;
+
+/// Two GPUs with a process each; the first brakes.
+fn driver(pids: [u32; 2]) -> String {
+    let gpus = (0..2).map(|at| {
+        format!(
+            "0s gpu{at} uuid GPU-{at}a\n0s gpu{at} pci 00000000:{at}B:00.0\n0s gpu{at} processes {}:5\n\
+             0s gpu{at} throttle 0\n0s gpu{at} throttled.hw_power_brake 0\n0s gpu{at} temperature 0 +1000/s\n",
+            pids[at]
+        )
+    });
+    let brake = format!(
+        "{BRAKE_MS}ms gpu0 throttle 128\n{BRAKE_MS}ms gpu0 throttled.hw_power_brake 0 +1000000000/s\n"
+    );
+    gpus.collect::<String>() + &brake
+}
+
+/// When the driver's clock began, ns since 1970, by the temperatures told; waits until it shows `GO_MS`.
+fn driver_began(inbox: &Inbox) -> u64 {
+    let began = Instant::now();
+    loop {
+        let told = inbox.history("hw.temperature", "GPU-0a");
+        if told.last().is_some_and(|(_, degrees)| *degrees >= GO_MS as f64) {
+            let mut began: Vec<u64> = told.iter().map(|(at, degrees)| at - *degrees as u64 * MS).collect();
+            began.sort_unstable();
+            return began[began.len() / 2];
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain for the driver: {told:?}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The slow step of a player, and its outlier's span and record.
+fn slow(dir: &Path, name: &str, inbox: &Inbox) -> (StepLine, Said, Said) {
+    let step = Log::read(dir, name).slow.remove(0);
+    let spans = inbox.until_spans(|spans| !outliers_in(spans, &step).is_empty());
+    let found = outliers_in(&spans, &step);
+    let [span] = found[..] else { panic!("one outlier in the slow step: {found:#?}") };
+    let records = inbox.until("gpu.step.outlier", |r| r.iter().any(|r| r.ids.1 == span.ids.1));
+    let record = records.into_iter().find(|r| r.ids.1 == span.ids.1).unwrap();
+    (step, span.clone(), record)
+}
+
+/// A published agent laid every GPU's throttling at the door of every process.
+#[test]
+fn a_brake_is_told_of_the_step_on_its_gpu_and_of_no_other() {
+    let Some(binary) = binary() else { return };
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let mut players = ["braked", "free"].map(|name| player(&binary, dir.path(), name, SCRIPT));
+    let pids = [players[0].pid(), players[1].pid()];
+    let (library, script) = (stubs::install_nvml(dir.path()).unwrap(), dir.path().join("driver"));
+    fs::write(&script, driver(pids)).unwrap();
+    let inbox = Inbox::open();
+    let library = library.display();
+    let setup = Setup {
+        pids: &pids,
+        receiver: &format!(
+            ", collection_interval: 250ms, outliers: {{excess_min: 15ms}}, hardware: {{interval: {LOOKS_MS}ms, library: '{library}'}}"
+        ),
+        exporter: &inbox.exporter,
+        other: &format!("nvml: {{collection_interval: 100ms, library: '{library}'}}"),
+        variables: &[(stubs::smi::driver::SCRIPT, &script)],
+        ..Setup::default()
+    };
+    let _agent = Agent::set_up(&binary, dir.path(), &setup);
+    let began = driver_began(&inbox);
+    players.iter_mut().for_each(|player| player.go().unwrap());
+    let calls: u64 = players.iter_mut().map(|player| player.done().unwrap()).sum();
+    inbox.until_sum("warptap.probe.hits", calls as f64);
+
+    let (step, span, record) = slow(dir.path(), "braked", &inbox);
+    let (first, exit) = (unix(step.first_ns), unix(step.exit_ns));
+    let braked_ns = exit.saturating_sub(first.max(began + BRAKE_MS * MS));
+    let share = braked_ns as f64 / (exit - first) as f64;
+    println!("braked for {:.1} ms of {:.1} ms", braked_ns as f64 / 1e6, (exit - first) as f64 / 1e6);
+    assert!(share > 0.6, "the step was where the brake is: {share}");
+    for said in [&span, &record] {
+        assert_eq!((said.text("hw.id"), said.text("gpu.step.gpu.certainty")), ("GPU-0a", "listed"));
+        assert_eq!(said.text("gpu.step.throttle.reasons"), "hw_power_brake");
+        assert_eq!(said.text("gpu.step.cause"), "throttle");
+        // As fine as the looks on both ends, and the passes by which the driver's clock is known.
+        let told: f64 = said.number("gpu.step.throttle.duration");
+        let off_ms = (told * 1e3 - braked_ns as f64 / 1e6).abs();
+        println!("told: {:.1} ms, off by {off_ms:.1} ms", told * 1e3);
+        assert!(off_ms < 100.0, "{told} s of {braked_ns} ns");
+        assert!((said.number::<f64>("gpu.step.throttle.share") - share).abs() < 0.05, "{share}: {said:?}");
+    }
+    assert!(record.body.contains("hw_power_brake held the GPU's clocks down"), "{}", record.body);
+    let (_, span, record) = slow(dir.path(), "free", &inbox);
+    for said in [&span, &record] {
+        assert_eq!((said.text("hw.id"), said.text("gpu.step.gpu.certainty")), ("GPU-1a", "listed"));
+        assert!(said.attributes.keys().all(|key| !key.starts_with("gpu.step.throttle")), "{said:?}");
+        assert_ne!(said.text("gpu.step.cause"), "throttle");
+    }
+    inbox.until_point("gpu.step.outliers", "gpu.step.cause=throttle", 1);
+    let outliers = inbox.sums("gpu.step.outliers");
+    let throttled = outliers.keys().filter(|(_, key)| key.contains("gpu.step.cause=throttle"));
+    assert!(
+        throttled.clone().count() > 0 && throttled.clone().all(|(pid, _)| *pid == pids[0]),
+        "{outliers:?}"
+    );
+}
