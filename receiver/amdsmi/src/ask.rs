@@ -5,9 +5,8 @@ use hardware::{Fault, Identity, Process, Question, Reading, counted_by};
 use crate::layout::{
     ACTIVITY, BDF, Buffer, CLOCK_GRAPHICS, CLOCK_MEMORY, CLOCK_SOC, CLOCK_VIDEO, CLOCKS_GRAPHICS, CLOCKS_SOC,
     CLOCKS_VIDEO, CORRECTABLE, DEFERRED, DRIVER_VERSION, Field, MARKET_NAME, PCIE_NAK_RECEIVED,
-    PCIE_NAK_SENT, PCIE_RECOVERY, PCIE_REPLAY, POWER, POWER_AVERAGE, PRODUCT_SERIAL, ROCM_6_4,
-    TEMPERATURE_EDGE, TEMPERATURE_HOTSPOT, TEMPERATURE_MEMORY, UNCORRECTABLE, VBIOS_VERSION,
-    VBIOS_VERSION_25, XGMI_READ, XGMI_WRITTEN,
+    PCIE_NAK_SENT, PCIE_RECOVERY, PCIE_REPLAY, POWER, POWER_AVERAGE, PRODUCT_SERIAL, TEMPERATURE_EDGE,
+    TEMPERATURE_HOTSPOT, TEMPERATURE_MEMORY, UNCORRECTABLE, VBIOS_VERSION, XGMI_READ, XGMI_WRITTEN,
 };
 use crate::library::{Handle, Smi};
 use crate::throttle::{Residency, bits};
@@ -21,6 +20,8 @@ const VRAM: u32 = 0;
 
 /// How a question is answered by the metrics.
 enum Ask {
+    /// By this one, or by the first that there is in a list of 16 bits each.
+    Clock(Field, Field),
     /// By the first of these that there is, times so many.
     First(&'static [Field], u64),
     /// By the sum of what there is of numbers of 64 bits, times so many.
@@ -30,13 +31,13 @@ enum Ask {
 /// How each question is answered by the metrics. Newer chips have a clock of each of their parts, of which the first is
 /// told, and their power now; older ones have one clock, and an average.
 const METRICS: [(Question, Ask); 15] = {
-    use Ask::{First, Sum};
+    use Ask::{Clock, First, Sum};
     use Question::*;
     [
-        (ClockGraphics, First(&[CLOCK_GRAPHICS, CLOCKS_GRAPHICS], 1)),
+        (ClockGraphics, Clock(CLOCK_GRAPHICS, CLOCKS_GRAPHICS)),
         (ClockMemory, First(&[CLOCK_MEMORY], 1)),
-        (ClockSoc, First(&[CLOCK_SOC, CLOCKS_SOC], 1)),
-        (ClockVideo, First(&[CLOCK_VIDEO, CLOCKS_VIDEO], 1)),
+        (ClockSoc, Clock(CLOCK_SOC, CLOCKS_SOC)),
+        (ClockVideo, Clock(CLOCK_VIDEO, CLOCKS_VIDEO)),
         (PcieNakReceived, First(&[PCIE_NAK_RECEIVED], 1)),
         (PcieNakSent, First(&[PCIE_NAK_SENT], 1)),
         (PcieRecovery, First(&[PCIE_RECOVERY], 1)),
@@ -53,11 +54,10 @@ const METRICS: [(Question, Ask); 15] = {
 
 /// What a device says that it is.
 pub(crate) fn identity(smi: &Smi, device: Handle) -> Identity {
-    let vbios = if smi.version() == ROCM_6_4 { VBIOS_VERSION_25 } else { VBIOS_VERSION };
     Identity {
         model: text(smi, b"amdsmi_get_gpu_asic_info\0", device, MARKET_NAME),
         serial: text(smi, b"amdsmi_get_gpu_board_info\0", device, PRODUCT_SERIAL),
-        firmware: text(smi, b"amdsmi_get_gpu_vbios_info\0", device, vbios),
+        firmware: text(smi, b"amdsmi_get_gpu_vbios_info\0", device, VBIOS_VERSION),
         driver: text(smi, b"amdsmi_get_gpu_driver_info\0", device, DRIVER_VERSION),
         pci: pci(smi, device),
         ..Identity::default()
@@ -65,7 +65,7 @@ pub(crate) fn identity(smi: &Smi, device: Handle) -> Identity {
 }
 
 fn text(smi: &Smi, function: &'static [u8], device: Handle, field: Field) -> String {
-    let mut buffer = Buffer::new();
+    let mut buffer = smi.buffer();
     match smi.fill(function, device, &mut buffer) {
         Ok(()) => buffer.text(field),
         Err(_) => String::new(),
@@ -74,7 +74,7 @@ fn text(smi: &Smi, function: &'static [u8], device: Handle, field: Field) -> Str
 
 /// Where a device stands on the PCI bus, as the kernel writes it.
 pub(crate) fn pci(smi: &Smi, device: Handle) -> String {
-    let mut buffer = Buffer::new();
+    let mut buffer = smi.buffer();
     let bdf = smi.fill(b"amdsmi_get_gpu_device_bdf\0", device, &mut buffer);
     let bdf = bdf.ok().and_then(|()| buffer.number(BDF));
     bdf.map_or_else(String::new, |bdf| {
@@ -103,7 +103,7 @@ pub(crate) fn ask(smi: &Smi, device: Handle, identity: Identity, residency: &mut
 /// Puts the questions that the metrics answer, in one call.
 pub(crate) fn glance(smi: &Smi, device: Handle, identity: Identity, residency: &mut Residency) -> Reading {
     let mut reading = Reading::blank(identity);
-    let mut metrics = Buffer::new();
+    let mut metrics = smi.buffer();
     let asked = smi.fill(b"amdsmi_get_gpu_metrics_info\0", device, &mut metrics);
     for (question, ask) in &METRICS {
         reading.set(*question, asked.and_then(|()| answer(&metrics, ask).ok_or(Fault::Unsupported)));
@@ -114,8 +114,9 @@ pub(crate) fn glance(smi: &Smi, device: Handle, identity: Identity, residency: &
 
 fn answer(metrics: &Buffer, ask: &Ask) -> Option<u64> {
     match ask {
+        Ask::Clock(one, list) => metrics.number(*one).or_else(|| metrics.numbers(*list, 2).flatten().next()),
         Ask::First(fields, unit) => {
-            let mut there = fields.iter().filter_map(|field| metrics.numbers(*field, size(*field)).next()?);
+            let mut there = fields.iter().filter_map(|field| metrics.number(*field));
             there.next().map(|number| number * unit)
         }
         Ask::Sum(field, unit) => {
@@ -123,12 +124,6 @@ fn answer(metrics: &Buffer, ask: &Ask) -> Option<u64> {
             there.map(|number| number.saturating_mul(*unit)).reduce(u64::saturating_add)
         }
     }
-}
-
-/// Bytes of a number: those of a list of clocks are of 16 bits.
-fn size(field: Field) -> usize {
-    let is_list = [CLOCKS_GRAPHICS, CLOCKS_SOC, CLOCKS_VIDEO].iter().any(|list| list.at == field.at);
-    if is_list { 2 } else { field.size }
 }
 
 /// State and times: of what counts cycles from these, of what sets bits from those, and its times are not counted.
@@ -146,7 +141,7 @@ fn throttle(asked: Result<(), Fault>, metrics: &Buffer, residency: &mut Residenc
 }
 
 fn errors(smi: &Smi, device: Handle, reading: &mut Reading) {
-    let mut counts = Buffer::new();
+    let mut counts = smi.buffer();
     let asked = smi.fill(b"amdsmi_get_gpu_total_ecc_count\0", device, &mut counts);
     for (question, field) in [
         (Question::EccCorrected, CORRECTABLE),

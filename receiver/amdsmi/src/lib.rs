@@ -16,7 +16,7 @@ use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
 use hardware::{Config, Vendor};
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-pub use layout::{FIELDS, Field};
+pub use layout::{FIELDS, Field, Place, VERSIONS};
 pub use session::Library;
 
 /// Whose GPUs these are.

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use hardware::Fault;
 
-use crate::layout::{
-    Buffer, EVENT, EVENT_DEVICE, EVENT_MESSAGE, EVENT_MESSAGE_25, ROCM_6_4, ROCM_7, VERSION,
-};
+use crate::layout::{Buffer, EVENT, EVENT_DEVICE, EVENT_MESSAGE, VERSIONS};
 use crate::status::{OUT_OF_RESOURCES, checked};
 
 /// `AMDSMI_INIT_AMD_GPUS`.
@@ -87,21 +85,20 @@ impl Smi {
         Ok(smi)
     }
 
-    /// The major version of the library.
-    pub(crate) fn version(&self) -> u32 {
-        self.version
+    /// One that a struct of this library can be put into.
+    pub(crate) fn buffer(&self) -> Buffer {
+        Buffer::new(self.version)
     }
 
-    /// The first number is the year of a library before ROCm 7, and the major version since: the same 25 and 26.
     fn known_version(&self) -> Result<u32, Fault> {
-        let mut buffer = Buffer::new();
+        let mut buffer = self.buffer();
         let into: *mut c_void = buffer.clear().cast();
         call(&self.library, b"amdsmi_get_lib_version\0", |get: unsafe extern "C" fn(*mut c_void) -> u32| {
             // SAFETY: the prototype of amdsmi_get_lib_version, and a buffer that holds any version of its struct.
             unsafe { get(into) }
         })?;
-        match buffer.number(VERSION) {
-            Some(version) if [ROCM_6_4, ROCM_7].map(u64::from).contains(&version) => Ok(version as u32),
+        match buffer.first() {
+            version if VERSIONS.contains(&version) => Ok(version),
             _ => Err(Fault::Failed("unknown_version")),
         }
     }
@@ -191,7 +188,7 @@ impl Smi {
 
     /// Pids of the processes on a device, and bytes that each has of it; as many as there is room for.
     pub(crate) fn processes(&self, device: Handle) -> Result<Vec<(u32, u64)>, Fault> {
-        let mut buffer = Buffer::of_processes(PROCESSES_MAX);
+        let mut buffer = Buffer::of_processes(self.version, PROCESSES_MAX);
         let (mut count, into) = (PROCESSES_MAX as u32, buffer.clear().cast());
         let told = status(&self.library, b"amdsmi_get_gpu_process_list\0", |get: Processes| {
             // SAFETY: the prototype of amdsmi_get_gpu_process_list, and room for as many as the count says.
@@ -201,7 +198,7 @@ impl Smi {
             OUT_OF_RESOURCES => {}
             status => checked(status)?,
         }
-        Ok((0..PROCESSES_MAX.min(count as usize)).map(|index| buffer.process(index)).collect())
+        Ok((0..PROCESSES_MAX.min(count as usize)).filter_map(|index| buffer.process(index)).collect())
     }
 
     /// From now on a device's events with these bits are told.
@@ -227,7 +224,7 @@ impl Smi {
 
     /// The next event, waited for.
     pub(crate) fn next(&self, at_most: Duration) -> Result<Notification, Fault> {
-        let mut buffer = Buffer::new();
+        let mut buffer = self.buffer();
         let (mut count, into) = (1, buffer.clear().cast());
         let timeout_ms = c_int::try_from(at_most.as_millis()).unwrap_or(c_int::MAX);
         call(&self.library, b"amdsmi_get_gpu_event_notification\0", |next: Next| {
@@ -237,11 +234,10 @@ impl Smi {
         if count == 0 {
             return Err(Fault::Failed("no_data"));
         }
-        let message = if self.version == ROCM_6_4 { EVENT_MESSAGE_25 } else { EVENT_MESSAGE };
         Ok(Notification {
             device: Handle(buffer.number(EVENT_DEVICE).unwrap_or(0) as usize),
             event: buffer.number(EVENT).unwrap_or(0),
-            message: buffer.text(message),
+            message: buffer.text(EVENT_MESSAGE),
         })
     }
 }

@@ -8,7 +8,7 @@
 //! | all | ROCm 6.4, library 25 |
 //! | time by throttle reason | the same, and only of an MI300 or newer |
 //!
-//! Another major version of the library is not asked: what it answers may stand elsewhere.
+//! Library 26 is of ROCm 7, 27 of what came after. Another is not asked: what it answers may stand elsewhere.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,9 +21,14 @@ use crate::events::Events;
 use crate::library::{Handle, Smi};
 use crate::throttle::Residency;
 
-/// Where the library is looked for, in this order.
-const PATHS: [&str; 4] =
-    ["libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"];
+/// Where the library is looked for, in this order: ROCm's own folder is not always one of the loader's.
+const PATHS: [&str; 5] = [
+    "libamd_smi.so.27",
+    "libamd_smi.so.26",
+    "libamd_smi.so.25",
+    "libamd_smi.so",
+    "/opt/rocm/lib/libamd_smi.so",
+];
 
 /// The library of the machine's driver.
 #[derive(Clone, Debug)]

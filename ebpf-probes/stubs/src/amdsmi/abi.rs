@@ -1,4 +1,4 @@
-//! Structs and numbers of amdsmi.h (ROCm 7.0) as the functions here use them.
+//! Structs and numbers of amdsmi.h as the functions here use them: those of ROCm 7.0, and two otherwise.
 
 use std::ffi::{c_char, c_void};
 
@@ -199,9 +199,10 @@ pub struct Notification {
     pub message: Text,
 }
 
-/// `amdsmi_gpu_metrics_t`. What is not supported is the largest number of its type.
+/// `amdsmi_gpu_metrics_t`. What is not supported is the largest number of its type. Library 27 made some counts wider,
+/// and the whole longer.
 #[repr(C)]
-pub struct GpuMetrics {
+pub struct GpuMetrics<Count, const OTHERS: usize> {
     /// Of the driver's table.
     pub common_header: [u8; 4],
     /// Degrees Celsius.
@@ -249,9 +250,9 @@ pub struct GpuMetrics {
     /// In units of 0.1 GT/s.
     pub pcie_link_speed: u16,
     /// Percent, added up.
-    pub gfx_activity_acc: u32,
+    pub gfx_activity_acc: Count,
     /// Percent, added up.
-    pub mem_activity_acc: u32,
+    pub mem_activity_acc: Count,
     /// Degrees Celsius.
     pub temperature_hbm: [u16; 4],
     /// In units of 10 ns.
@@ -295,9 +296,9 @@ pub struct GpuMetrics {
     /// Percent.
     pub jpeg_activity: [u16; 32],
     /// Packets refused.
-    pub pcie_nak_sent_count_acc: u32,
+    pub pcie_nak_sent_count_acc: Count,
     /// Packets that were refused.
-    pub pcie_nak_rcvd_count_acc: u32,
+    pub pcie_nak_rcvd_count_acc: Count,
     /// Cycles of the firmware.
     pub accumulation_counter: u64,
     /// Cycles in which the chip was held down, by reason.
@@ -313,7 +314,7 @@ pub struct GpuMetrics {
     /// Of the chip.
     pub num_partition: u16,
     /// By partition, and what later versions of the table have.
-    pub others: [u64; 508],
+    pub others: [u64; OTHERS],
 }
 
 const _: () = assert!(size_of::<AsicInfo>() == 896);
@@ -323,4 +324,5 @@ const _: () = assert!(size_of::<VbiosInfo>() == 1568);
 const _: () = assert!(size_of::<ErrorCount>() == 64);
 const _: () = assert!(size_of::<ProcInfo>() == 704);
 const _: () = assert!(size_of::<Notification>() == 272);
-const _: () = assert!(size_of::<GpuMetrics>() == 4544);
+const _: () = assert!(size_of::<GpuMetrics<u32, 508>>() == 4544);
+const _: () = assert!(size_of::<GpuMetrics<u64, 530>>() == 4736);

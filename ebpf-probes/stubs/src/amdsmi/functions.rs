@@ -203,13 +203,16 @@ exports! {
         if given.len() < processes.len() { Err(abi::OUT_OF_RESOURCES) } else { Ok(()) }
     }
 
-    amdsmi_get_gpu_metrics_info(device: usize, into: *mut GpuMetrics) {
+    amdsmi_get_gpu_metrics_info(device: usize, into: *mut c_void) {
         match DRIVER.of_device(device, "metrics") {
             Err(error) if error != CODES.not_supported => return Err(error),
             _ => {}
         }
         // SAFETY: the caller's promise.
-        unsafe { put(&CODES, into, metrics(device)) }
+        match major() {
+            27 => unsafe { put(&CODES, into.cast(), metrics::<u64, 530>(device, u64::MAX, u64::from)) },
+            _ => unsafe { put(&CODES, into.cast(), metrics::<u32, 508>(device, u32::MAX, |number| number)) },
+        }
     }
 
     amdsmi_init_gpu_event_notification(device: usize) {
@@ -247,10 +250,14 @@ fn processes(text: &str) -> Vec<ProcInfo> {
 }
 
 /// The metrics: what the script does not answer is the largest number there is.
-fn metrics(device: usize) -> GpuMetrics {
+fn metrics<Count: Copy, const OTHERS: usize>(
+    device: usize,
+    none: Count,
+    count: fn(u32) -> Count,
+) -> GpuMetrics<Count, OTHERS> {
     let wide = |question: &str| DRIVER.number(device, question).unwrap_or(u64::MAX);
     let small = |question: &str| DRIVER.number(device, question).map_or(u16::MAX, |number| number as u16);
-    let middle = |question: &str| DRIVER.number(device, question).map_or(u32::MAX, |number| number as u32);
+    let middle = |question: &str| DRIVER.number(device, question).map_or(none, |number| count(number as u32));
     // Links beyond the two of the script are not there.
     let links = |question: &str| {
         [wide(question), wide(question), u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]

@@ -1,7 +1,7 @@
 //! The stub libamd_smi: the real symbols and ABI, and answers that a script gives ([`crate::smi`]).
 //!
-//! Written by hand from amdsmi.h of ROCm 7.0 (and 6.4, where a script says that the library is 25), apart from the
-//! receiver that is to be tested with it. A script's `driver version` is the library's.
+//! Written by hand from amdsmi.h of ROCm 7.0 (and of others, where a script says that the library is 25 or 27), apart
+//! from the receiver that is to be tested with it. A script's `driver version` is the library's.
 
 #![allow(unsafe_code, reason = "a C library is made of C calls; each block says what must hold")]
 
