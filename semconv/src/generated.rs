@@ -114,6 +114,8 @@ pub mod attribute {
     pub const GPU_STEP_COLLECTIVE_WAIT_DURATION: &str = "gpu.step.collective_wait.duration";
     /// How sure the phase is, from 0 to 1.
     pub const GPU_STEP_CONFIDENCE: &str = "gpu.step.confidence";
+    /// Copies enqueued by the step.
+    pub const GPU_STEP_COPIES: &str = "gpu.step.copies";
     /// From the step's first work enqueued to its closer's return, in seconds.
     pub const GPU_STEP_DURATION: &str = "gpu.step.duration";
     /// From the step's first work enqueued to its closer entered, in seconds.
@@ -1713,6 +1715,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.causes", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.collective_wait.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.confidence", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.copies", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.enqueue.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.gap.duration", values: &[], is_upstream: false },
@@ -2716,6 +2719,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_CONFIDENCE, level: Level::Required },
+        Use { key: attribute::GPU_STEP_COPIES, level: Level::Required },
         Use { key: attribute::GPU_STEP_DURATION, level: Level::Required },
         Use { key: attribute::GPU_STEP_GPU_CERTAINTY, level: Level::Recommended },
         Use { key: attribute::GPU_STEP_GRAPH_BYTES, level: Level::Recommended },

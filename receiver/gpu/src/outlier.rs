@@ -119,7 +119,7 @@ impl Outlier<'_> {
         let causes: Vec<StringValue> = step.causes.iter().map(|cause| explanation(cause).into()).collect();
         let reasons: Option<Vec<StringValue>> =
             reasons(step).map(|all| all.into_iter().map(Into::into).collect());
-        let rows: [(&'static str, Option<Value>); 41] = [
+        let rows: [(&'static str, Option<Value>); 42] = [
             (attribute::CUDA_DEVICE_INDEX, device),
             (attribute::GEN_AI_PROVIDER_NAME, self.provider.map(|p| p.to_owned().into())),
             (attribute::GEN_AI_REQUEST_MODEL, self.model.map(|m| m.to_owned().into())),
@@ -140,6 +140,7 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| Value::Array(causes.into()))),
             (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
+            (attribute::GPU_STEP_COPIES, work(Counter::Copies)),
             (attribute::GPU_STEP_DURATION, Some(seconds(step.duration_ns).into())),
             (attribute::GPU_STEP_GPU_CERTAINTY, certainty(step).map(Value::from)),
             (attribute::GPU_STEP_GRAPH_BYTES, in_graphs(Counter::GraphBytes)),

@@ -232,7 +232,7 @@ impl Traced {
             self.exemplars.remove(0);
         }
         let exemplar = Exemplar {
-            filtered_attributes: Vec::new(),
+            filtered_attributes: vec![text(attribute::GPU_EVENT_ID, step.id.to_string())],
             time_unix_nano: exit_unix,
             span_id: ids.span.to_bytes().to_vec(),
             trace_id: ids.trace.to_bytes().to_vec(),

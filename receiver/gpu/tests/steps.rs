@@ -10,6 +10,7 @@ use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::exemplar;
 use steps::Finding;
 use table::detail::Detail;
+use table::fold::Counter;
 use table::record::Header;
 
 /// A server whose 41st token or so takes 40 ms instead of 5.
@@ -58,6 +59,45 @@ fn one_slow_step_is_one_span_with_its_times_phase_and_baseline() {
     assert!((0.005..0.0055).contains(&p95), "{p95}");
     assert_eq!(number(&span.attributes, "gpu.step.ratio"), slow.ratio);
     assert_eq!(text(&span.attributes, "gen_ai.request.model"), "meta/llama");
+}
+
+/// Everything that a span says of any step, whatever else is known of it.
+#[test]
+fn an_outlier_says_what_it_did_what_it_is_held_against_and_whose_it_is() {
+    let output = analysed(&slow_decode(), Settings::default());
+    let steps = found(&slow_decode());
+    let slow = steps.iter().max_by_key(|s| s.duration_ns).unwrap();
+    let (resource, span) = output.spans()[0];
+    let level = slow.baseline.unwrap();
+    let work = |counter: Counter| slow.work.of(counter) as f64;
+    let rows = [
+        ("gpu.step.confidence", slow.confidence),
+        ("gpu.step.duration", slow.duration_ns as f64 / 1e9),
+        ("gpu.step.baseline.mean", level.mean_ns / 1e9),
+        ("gpu.step.baseline.p95", level.p95_ns / 1e9),
+        ("gpu.step.ratio", slow.ratio),
+        ("gpu.step.host_bound.share", slow.host_bound_share()),
+        ("gpu.step.launches", work(Counter::Launches)),
+        ("gpu.step.graph_launches", work(Counter::GraphLaunches)),
+        ("gpu.step.copies", work(Counter::Copies)),
+        ("gpu.step.threads", work(Counter::Threads)),
+        ("gpu.step.bytes.to_device", work(Counter::BytesToDevice)),
+        ("gpu.step.bytes.from_device", work(Counter::BytesFromDevice)),
+        ("gpu.step.bytes.on_device", work(Counter::BytesOnDevice)),
+        ("gpu.step.bytes.elsewhere", work(Counter::BytesElsewhere)),
+        ("gpu.step.bytes.filled", work(Counter::BytesFilled)),
+        ("gpu.stream.ordinal", f64::from(slow.stream)),
+        ("gpu.step.sequence", slow.sequence as f64),
+        ("thread.id", f64::from(slow.thread)),
+    ];
+    for (key, expected) in rows {
+        assert_eq!(number(&span.attributes, key), expected, "{key}");
+    }
+    assert!(work(Counter::Copies) > 0.0 && work(Counter::GraphLaunches) > 0.0);
+    assert_eq!(text(&span.attributes, "gpu.step.cause"), "unknown");
+    assert!(text(&span.attributes, "gpu.step.causes").contains('%'));
+    assert_eq!(text(&span.attributes, "gpu.event.id"), slow.id.to_string());
+    assert_eq!(pid_of(Some(resource)), Some(100));
 }
 
 /// They are not memory, not errors, and no operations of their own: the folds have them.
@@ -190,6 +230,8 @@ fn span_record_and_exemplar_find_each_other() {
     let [exemplar] = &point.exemplars[..] else { panic!("{:?}", point.exemplars) };
     assert_eq!((&exemplar.trace_id, &exemplar.span_id), (&span.trace_id, &span.span_id));
     assert_eq!(exemplar.time_unix_nano, span.end_time_unix_nano);
+    let id = text(&span.attributes, "gpu.event.id");
+    assert_eq!((id.len(), text(&exemplar.filtered_attributes, "gpu.event.id")), (16, id));
     assert!((point.start_time_unix_nano..=point.time_unix_nano).contains(&exemplar.time_unix_nano));
     let Some(exemplar::Value::AsDouble(value)) = exemplar.value else { panic!("{exemplar:?}") };
     let bucket = buckets(point).into_iter().find(|(low, high, _)| *low < value && value <= *high);
