@@ -3,6 +3,7 @@
 //! The one real thing within reach of a machine without such a GPU: the offsets that are read, and the prototypes that
 //! are called, are held against each version's. Skipped, and said, where there is no Python or no package index.
 
+#![allow(clippy::print_stdout, reason = "what is skipped is said")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 use std::path::{Path, PathBuf};

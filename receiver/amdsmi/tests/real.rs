@@ -1,5 +1,6 @@
 //! The machine's own libamd_smi, where there is one: whatever it says, the receiver goes on.
 
+#![allow(clippy::print_stdout, reason = "what was seen or skipped is said")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 use amdsmi::Library;

@@ -70,8 +70,9 @@ fn command(bytes: &[u8]) -> Vec<String> {
 
 /// By which torchrun, mpirun and srun tell a process who it is in its job, and launchers and container runtimes which
 /// devices it sees. Nothing else of an environment leaves it.
-const LAUNCHERS: [&str; 16] = [
+const LAUNCHERS: [&str; 18] = [
     "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
     "LOCAL_RANK",
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -82,6 +83,7 @@ const LAUNCHERS: [&str; 16] = [
     "PMI_RANK",
     "PMI_SIZE",
     "RANK",
+    "ROCR_VISIBLE_DEVICES",
     "SLURM_JOB_ID",
     "SLURM_NTASKS",
     "SLURM_PROCID",

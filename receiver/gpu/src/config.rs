@@ -293,6 +293,10 @@ mod tests {
                 r#"{"hardware": {"library": ""}}"#,
                 "hardware::library: \"\": expected the name or path of a library",
             ),
+            (
+                r#"{"hardware": {"amdsmi_library": ""}}"#,
+                "hardware::amdsmi_library: \"\": expected the name or path of a library",
+            ),
             (r#"{"capture": {"pids": [1]}}"#, "capture::pids: 1 processes are named and trace_all is true"),
             (r#"{"storage": "file storage"}"#, "storage: "),
             (

@@ -34,13 +34,27 @@ const IDLE: Duration = Duration::from_secs(1);
 pub struct HardwareSettings {
     /// Time between looks.
     pub interval: Duration,
-    /// The driver's library.
+    /// The library of NVIDIA's driver.
     pub library: nvml::Library,
+    /// The library of AMD's, asked where there is none of NVIDIA's.
+    pub amdsmi: amdsmi::Library,
 }
 
 impl Default for HardwareSettings {
     fn default() -> Self {
-        HardwareSettings { interval: Duration::from_millis(100), library: nvml::Library::default() }
+        let (library, amdsmi) = (nvml::Library::default(), amdsmi::Library::default());
+        HardwareSettings { interval: Duration::from_millis(100), library, amdsmi }
+    }
+}
+
+/// The first of two drivers that is there. A machine that has GPUs of both vendors is looked at for those of the first:
+/// numbers of devices, which calls name, would mean two of them.
+struct FirstOf([Box<dyn Driver>; 2]);
+
+impl Driver for FirstOf {
+    fn open(&mut self, work: &mut dyn FnMut(&mut dyn Session)) -> Result<(), Fault> {
+        let [first, second] = &mut self.0;
+        first.open(work).or_else(|why| second.open(work).map_err(|_| why))
     }
 }
 
@@ -82,7 +96,8 @@ struct Shared {
 impl Hardware {
     /// Begins to look, as soon as there is a process to look for.
     pub fn start(settings: HardwareSettings) -> Hardware {
-        Hardware::look(settings.interval, Box::new(settings.library), capture::now_ns)
+        let HardwareSettings { interval, library, amdsmi } = settings;
+        Hardware::look(interval, Box::new(FirstOf([Box::new(library), Box::new(amdsmi)])), capture::now_ns)
     }
 
     /// The same with a driver and a clock of one's own.

@@ -35,8 +35,10 @@ const WAIT_NS: u64 = 1_000_000_000;
 /// Processes whose devices are known from their environment.
 const PROCESSES_MAX: usize = 1024;
 
-/// By which a process is told which devices it is to use, and in which order.
-const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// By which a process is told which devices it is to use, and in which order. HIP goes by CUDA's where it is not told.
+const VISIBLE: [&str; 2] = ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"];
+/// By which ROCm below HIP is told the same: HIP counts those that it leaves.
+const RUNTIME: &str = "ROCR_VISIBLE_DEVICES";
 /// By which the container runtime is told which devices to put into a container.
 const CONTAINER: &str = "NVIDIA_VISIBLE_DEVICES";
 /// What it is told where that is no list.
@@ -81,7 +83,9 @@ impl<'a> Beside<'a> {
 struct Sight {
     /// Those that are in its container, in no order; none where that was not said.
     container: Option<Vec<String>>,
-    /// Those that it is to use, in its order, numbers counting those in the container.
+    /// Those that are left of them, in this order, by ROCm.
+    runtime: Option<Vec<String>>,
+    /// Those that it is to use, in its order, numbers counting those that are left.
     visible: Option<Vec<String>>,
 }
 
@@ -180,11 +184,12 @@ impl Hardware {
     }
 
     fn launch(&mut self, launched: &Launched) {
-        let list = |name: &str| {
-            let text = launched.first(&[name]).filter(|text| !NO_LIST.contains(text))?;
+        let list = |names: &[&str]| {
+            let text = launched.first(names).filter(|text| !NO_LIST.contains(text))?;
             Some(text.split(',').map(|entry| entry.trim().to_owned()).take(DEVICES_MAX).collect())
         };
-        let sight = Sight { container: list(CONTAINER), visible: list(VISIBLE) };
+        let sight =
+            Sight { container: list(&[CONTAINER]), runtime: list(&[RUNTIME]), visible: list(&VISIBLE) };
         if self.sights.len() < PROCESSES_MAX || self.sights.contains_key(&launched.process) {
             self.sights.insert(launched.process, sight);
         }
@@ -215,7 +220,7 @@ impl Hardware {
     }
 
     /// By the device's number in the process: through what the process was told that it sees, or, where it was told
-    /// nothing, in the order of the PCI bus, which CUDA goes by on a machine of equal GPUs.
+    /// nothing, in the order of the PCI bus, which CUDA and HIP go by on a machine of equal GPUs.
     fn by_number(&self, step: &Step) -> Option<(u32, Certainty)> {
         let number = usize::try_from(step.device).ok()?;
         let nothing = Sight::default();
@@ -225,14 +230,15 @@ impl Hardware {
             None => true,
         };
         let inside: Vec<&Known> = self.devices.values().filter(is_inside).collect();
-        let found = match sight.visible.as_ref().map(|list| list.get(number)) {
-            None => inside.get(number),
-            Some(entry) => match entry?.parse::<usize>() {
-                Ok(at) => inside.get(at),
-                Err(_) => inside.iter().find(|known| known.is_named(entry.map_or("", String::as_str))),
-            },
+        let left = match &sight.runtime {
+            Some(list) => list.iter().map_while(|entry| chosen(&inside, entry)).collect(),
+            None => inside,
         };
-        let is_told = sight.container.is_some() || sight.visible.is_some();
+        let found = match &sight.visible {
+            Some(list) => chosen(&left, list.get(number)?),
+            None => left.get(number).copied(),
+        };
+        let is_told = [&sight.container, &sight.runtime, &sight.visible].iter().any(|list| list.is_some());
         let certainty = if is_told { Certainty::Visible } else { Certainty::Order };
         found.map(|known| (known.device.index, certainty))
     }
@@ -247,6 +253,14 @@ impl Hardware {
         let facts = StepFacts { throttle: Some(throttle), ..step.facts() };
         step.causes = causes::explain(&facts, &step.usual);
         step
+    }
+}
+
+/// The one that an entry of a list means: by its place among those that are there, or by its name.
+fn chosen<'a>(there: &[&'a Known], entry: &str) -> Option<&'a Known> {
+    match entry.parse::<usize>() {
+        Ok(at) => there.get(at).copied(),
+        Err(_) => there.iter().find(|known| known.is_named(entry)).copied(),
     }
 }
 

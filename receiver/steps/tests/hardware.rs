@@ -181,6 +181,14 @@ fn the_gpu_of_a_step_is_found_by_what_is_surest() {
     assert_eq!(resolved(0, &[container("GPU-3,GPU-1")], &[]), Some((1, Certainty::Visible)));
     assert_eq!(resolved(0, &[cuda("1"), container("2,3")], &[]), Some((3, Certainty::Visible)));
     assert_eq!(resolved(2, &[container("all")], &[]), Some((2, Certainty::Order)));
+    let hip = |list: &'static str| ("HIP_VISIBLE_DEVICES", list);
+    let rocr = |list: &'static str| ("ROCR_VISIBLE_DEVICES", list);
+    assert_eq!(resolved(1, &[hip("3,1")], &[]), Some((1, Certainty::Visible)));
+    assert_eq!(resolved(0, &[rocr("3,1")], &[]), Some((3, Certainty::Visible)));
+    // HIP counts what ROCm leaves, in its order.
+    assert_eq!(resolved(0, &[hip("1"), rocr("3,2")], &[]), Some((2, Certainty::Visible)));
+    assert_eq!(resolved(0, &[hip("1"), cuda("2")], &[]), Some((1, Certainty::Visible)));
+    assert_eq!(resolved(0, &[hip("1"), rocr("GPU-unheard-of,2")], &[]), None);
     // What is told contradicts what the driver lists, names nothing, or the number is not known.
     assert_eq!(resolved(0, &[cuda("0")], &[1, 2]), None);
     assert_eq!(resolved(5, &[cuda("0,1")], &[]), None);

@@ -4,12 +4,14 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use capture::{Check, Verdict, readiness};
+use hardware::{Driver as _, Fault};
 use nvml_wrapper::Nvml;
 
 /// Does the work of the command: a line for each thing, and an error where capture would not work.
 pub fn run() -> anyhow::Result<()> {
     let mut checks = readiness();
     checks.push(nvml());
+    checks.extend(amdsmi());
     let mut out = std::io::stdout().lock();
     for check in &checks {
         writeln!(out, "{:<8} {:<20} {}", word(check.verdict), check.name, check.found)?;
@@ -54,5 +56,23 @@ fn nvml() -> Check {
             advice: "",
         },
         (Err(e), _) | (_, Err(e)) => limited(format!("loaded, but: {e}")),
+    }
+}
+
+/// Nothing is said of a machine without the library of AMD's driver: it has no such GPUs.
+fn amdsmi() -> Option<Check> {
+    let mut count = 0;
+    let opened = amdsmi::Library::default().open(&mut |session| {
+        count = session.glance(false).unwrap_or_default().len();
+    });
+    let check = |verdict, found, advice| Some(Check { name: "AMD SMI", verdict, found, advice });
+    match opened {
+        Ok(()) => check(Verdict::Ready, format!("{count} devices"), ""),
+        Err(Fault::Failed("library_not_found")) => None,
+        Err(fault) => check(
+            Verdict::Limited,
+            format!("loaded, but: {}", fault.name()),
+            "load the amdgpu driver, or install rocm 6.4 or newer, to know devices by name; steps are seen without it",
+        ),
     }
 }

@@ -18,15 +18,17 @@ pub struct HardwareConfig {
     pub enabled: bool,
     /// Time between looks: what is known of a step is as fine as this.
     pub interval: GoDuration,
-    /// The driver's library: a name that the loader finds, or a path.
+    /// The library of NVIDIA's driver: a name that the loader finds, or a path.
     pub library: String,
+    /// The library of AMD's driver, in the same way; the one that is found where nothing is said.
+    pub amdsmi_library: Option<String>,
 }
 
 impl Default for HardwareConfig {
     fn default() -> Self {
-        let HardwareSettings { interval, library } = HardwareSettings::default();
+        let HardwareSettings { interval, library, .. } = HardwareSettings::default();
         let library = library.path.to_string_lossy().into_owned();
-        HardwareConfig { enabled: true, interval: interval.into(), library }
+        HardwareConfig { enabled: true, interval: interval.into(), library, amdsmi_library: None }
     }
 }
 
@@ -40,11 +42,18 @@ impl HardwareConfig {
         );
         let is_named = !self.library.is_empty();
         problems.require(is_named, "hardware::library", "\"\": expected the name or path of a library");
+        let is_named = self.amdsmi_library.as_ref().is_none_or(|library| !library.is_empty());
+        problems.require(
+            is_named,
+            "hardware::amdsmi_library",
+            "\"\": expected the name or path of a library",
+        );
     }
 
     /// How it is looked, where it is.
     pub(super) fn settings(&self) -> Option<HardwareSettings> {
         let library = nvml::Library { path: self.library.clone().into() };
-        self.enabled.then_some(HardwareSettings { interval: *self.interval, library })
+        let amdsmi = self.amdsmi_library.as_ref().map_or_else(amdsmi::Library::default, amdsmi::Library::at);
+        self.enabled.then_some(HardwareSettings { interval: *self.interval, library, amdsmi })
     }
 }

@@ -85,6 +85,48 @@ fn a_device_is_told_again_when_others_use_it_and_a_lost_one_leaves_a_gap() {
     );
 }
 
+/// Of a chip of AMD's, whose firmware counts a thousand cycles a second: a quarter of them at its power limit.
+const AMD: &str = "\
+0s gpu0 uuid 2cff
+0s gpu0 bdf 49408
+0s gpu0 processes 100:5 7:5
+0s gpu0 clock_ns 0 +1000000000/s
+0s gpu0 accumulation 1000000 +1000/s
+0s gpu0 held.ppt 0 +250/s
+";
+
+#[test]
+fn where_there_is_no_driver_of_nvidias_amds_is_looked_at_and_its_counts_are_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = DriverControl::amdsmi(folder.path()).unwrap();
+    assert!(control.set_script(AMD));
+    let nowhere = nvml::Library { path: folder.path().join("libnvidia-ml.so.1").into() };
+    let mut driver = FirstOf([Box::new(nowhere), Box::new(amdsmi::Library::at(control.path()))]);
+    let (mut looks, mut events) = (Looks::default(), Vec::new());
+    let opened = driver.open(&mut |session| {
+        for (at, time) in [0, 100, 200].into_iter().enumerate() {
+            control.set_now(time * MS);
+            let readings = session.glance(at == 0).unwrap();
+            events.extend(looks.take(time * MS, &readings, at == 0));
+        }
+    });
+    assert_eq!(opened, Ok(()));
+    let (id, pci) = ("2cff".to_owned(), "0000:c1:00.0".to_owned());
+    let device = Device { at_ns: 0, index: 0, id, pci, processes: vec![7, 100] };
+    let capped = [(ThrottleReason::SwPowerCap, 25, true)];
+    assert_eq!(events, [Event::Device(Box::new(device)), clocks(0, 100, &capped), clocks(100, 200, &capped)]);
+}
+
+#[test]
+fn why_there_is_no_driver_is_what_the_first_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = DriverControl::nvml(folder.path()).unwrap();
+    assert!(control.set_script("0s driver init DRIVER_NOT_LOADED"));
+    let refusing = nvml::Library { path: control.path().into() };
+    let mut driver = FirstOf([Box::new(refusing), Box::new(amdsmi::Library::at("/no/such/library.so"))]);
+    assert_eq!(driver.open(&mut |_| {}), Err(Fault::Failed("driver_not_loaded")));
+}
+
 /// A process that begins, and ends when it is told to.
 struct Life {
     is_ending: Arc<AtomicBool>,
