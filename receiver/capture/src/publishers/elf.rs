@@ -60,14 +60,14 @@ pub struct Exports {
     pub way: Way,
     /// Where the variable stands in its module's block.
     pub offset: u64,
-    /// What is loaded: offset in the file, bytes, address.
+    /// Code that is loaded: offset in the file, bytes, address.
     segments: Vec<(u64, u64, u64)>,
 }
 
 impl Exports {
-    /// What to add to addresses of the file where the part from `offset` on is mapped at `start`.
+    /// What to add to addresses of the file where its code from `offset` on is mapped at `start`.
     pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        // Mappings begin at pages, segments anywhere: the page of the segment's beginning counts as its own.
+        // Mappings begin at pages, segments anywhere, and what is no code may end in the page where code begins.
         let is_in = |s: &&(u64, u64, u64)| offset >= s.0 & !0xfff && offset < s.0.saturating_add(s.1);
         let (at, _, address) = self.segments.iter().find(is_in)?;
         Some(start.wrapping_sub(offset.wrapping_sub(*at).wrapping_add(*address)))
@@ -94,7 +94,10 @@ pub fn find(file: File, name: &str) -> Result<Option<Exports>, object::Error> {
     let value = symbol.st_value(endian);
     let relocated = relocated(&sections, &symbols, endian, data, header.e_machine(endian), index, value)?;
     let own = || own_distance(header.e_machine(endian), block, endian).wrapping_add(value);
-    let load = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
+    let is_code = |p: &&ProgramHeader64<Endianness>| {
+        p.p_type(endian) == elf::PT_LOAD && p.p_flags(endian) & elf::PF_X == elf::PF_X
+    };
+    let load = programs.iter().filter(is_code);
     Ok(Some(Exports {
         way: relocated.unwrap_or_else(|| Way::Own(own())),
         offset: value,
@@ -186,5 +189,57 @@ fn own_distance(machine: elf::Machine, block: &ProgramHeader64<Endianness>, endi
             let padding = address.wrapping_add(bytes).wrapping_neg() & mask;
             bytes.wrapping_add(padding).wrapping_neg()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use table::context::SYMBOL;
+
+    fn exports(name: &str) -> Exports {
+        let publisher = stubs::PUBLISHERS.iter().find(|(file, _)| file.contains(name)).unwrap();
+        let dir = std::env::temp_dir().join(format!("warptap-publishers-{}", std::process::id()));
+        let path = stubs::install_publisher(&dir, *publisher).unwrap();
+        find(File::open(path).unwrap(), SYMBOL).unwrap().unwrap()
+    }
+
+    #[test]
+    fn each_way_to_the_variable_is_told_by_its_relocation() {
+        let ways = [("descriptor.so", 65_536), ("descriptor_near", 0), ("distance", 0), ("module", 65_536)];
+        let seen = ways.map(|(name, _)| exports(name));
+        let slots =
+            seen.clone().map(|e| if let Way::Through { slot, .. } = e.way { slot } else { panic!("{e:?}") });
+        let module = if cfg!(target_arch = "aarch64") { Slot::Descriptor } else { Slot::Module };
+        assert_eq!(slots, [Slot::Descriptor, Slot::Descriptor, Slot::Distance, module]);
+        assert_eq!(seen.map(|e| e.offset), ways.map(|(_, offset)| offset));
+    }
+
+    /// Code was taken to lie where the data before it does: both are in the page that the mapping begins with, and the
+    /// ids of a real tracer's spans were random memory.
+    #[test]
+    fn code_that_begins_in_the_last_page_of_what_is_no_code_is_found_at_its_own_address() {
+        let segments = vec![(0x2_3f40, 0x1000, 0x2_4f40)];
+        let exports = Exports { way: Way::Own(0), offset: 0, segments };
+        assert_eq!(exports.bias(0x7f00_0002_4000, 0x2_3000), Some(0x7f00_0000_0000));
+        assert_eq!(
+            exports.bias(0x7f00_0002_5000, 0x2_4000),
+            Some(0x7f00_0000_0000),
+            "the second part of a split one"
+        );
+        assert_eq!(exports.bias(0x7f00_0002_4000, 0x2_2000), None);
+    }
+
+    #[test]
+    fn a_file_without_the_variable_and_one_that_is_cut_off_export_nothing() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(find(File::open(&own).unwrap(), SYMBOL).unwrap(), None);
+        let bytes = stubs::PUBLISHERS[0].1;
+        let path = std::env::temp_dir().join(format!("warptap-publisher-cut-{}", std::process::id()));
+        for length in (0..bytes.len()).step_by(61) {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let _ = find(File::open(&path).unwrap(), SYMBOL);
+        }
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -7,6 +7,7 @@
 
 mod account;
 mod contexts;
+mod contexts_real;
 mod detail;
 mod endings;
 mod libraries;
