@@ -242,7 +242,8 @@ mod tests {
                 "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
                 "outliers": {"warm_up": 7, "spans_per_minute": 5, "trace_context": "none"},
                 "nccl": {"hang_timeout": "5s", "communicators_max": 3, "stragglers": {"lateness_min": "7ms"},
-                    "traces": {"rate": 0.5, "skew_min": "1ms", "skewed_per_minute": 2}}, "capture": {"trace_all": false, "pids": [7]}}"#,
+                    "traces": {"rate": 0.5, "skew_min": "1ms", "skewed_per_minute": 2}}, "capture": {"trace_all": false, "pids": [7]},
+                "detail": {"healthy": 7, "trouble": "3s"}}"#,
         );
         let config = config.unwrap();
         let settings = config.settings();
@@ -260,6 +261,8 @@ mod tests {
         let rules = Classifier::Rules(Rules::try_from(thresholds).unwrap());
         assert_eq!(settings.steps.classifier, rules);
         assert_eq!((config.capture().trace_all, config.capture().pids), (false, vec![7]));
+        assert_eq!((config.capture().detail, settings.detail.trouble_ns), (Detail::one_of(7), 3_000_000_000));
+        assert_eq!(Config::default().capture().detail, Detail::HEALTHY);
     }
 
     #[test]
