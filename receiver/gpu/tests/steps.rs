@@ -5,8 +5,8 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::*;
-use event::{CallRecord, Event, OperationTotal};
-use gpu::Settings;
+use event::{CallRecord, Event, OperationTotal, TraceContext};
+use gpu::{Relation, Settings};
 use opentelemetry_proto::tonic::metrics::v1::exemplar;
 use steps::Finding;
 use table::detail::Detail;
@@ -116,6 +116,49 @@ fn calls_told_in_detail_are_children_of_the_outlier_they_are_in_and_change_nothi
     assert_eq!(call.start_time_unix_nano, root.start_time_unix_nano);
     assert!(call.end_time_unix_nano > call.start_time_unix_nano);
     assert_eq!(plain.outliers().len(), output.outliers().len());
+}
+
+/// The slow decode, of which every wait comes with what its thread publishes.
+fn in_context(trace_flags: u8, relation: Relation) -> Output {
+    let mut with = Vec::new();
+    for event in slow_decode() {
+        if let Event::Step(step) = &event {
+            let header = Header { kind: 8, ..step.header };
+            let span_id = [if step.header.duration_ns >= 40 * MS { 0x51 } else { 0x11 }; 8];
+            with.push(Event::Context(TraceContext { header, trace_id: [0x7a; 16], span_id, trace_flags }));
+        }
+        with.push(event);
+    }
+    analysed(&with, Settings { relation, ..Settings::default() })
+}
+
+/// Of the outlier's span: its trace, its parent, the spans it is linked to.
+fn belongs(output: &Output) -> (Vec<u8>, Vec<u8>, Vec<Vec<u8>>) {
+    let [span] = output.outliers()[..] else { panic!("one outlier: {:?}", output.outliers()) };
+    let links = span.links.iter().map(|link| [&link.trace_id[..], &link.span_id].concat()).collect();
+    (span.trace_id.clone(), span.parent_span_id.clone(), links)
+}
+
+#[test]
+fn an_outlier_is_a_child_of_the_sampled_span_that_its_thread_published() {
+    let output = in_context(1, Relation::Auto);
+    assert_eq!(belongs(&output), (vec![0x7a; 16], vec![0x51; 8], vec![]));
+    let spans = output.spans();
+    assert!(spans.iter().all(|(_, s)| s.trace_id == [0x7a; 16]), "its own children are in that trace, too");
+    let (_, record) = output.logs("gpu.step.outlier")[0];
+    assert_eq!((&record.trace_id, &record.span_id), (&spans[0].1.trace_id, &spans[0].1.span_id));
+}
+
+#[test]
+fn an_outlier_of_a_span_that_is_not_sampled_keeps_its_trace_and_links_to_it() {
+    let plain = belongs(&analysed(&slow_decode(), Settings::default()));
+    let link = [[0x7a; 16].as_slice(), &[0x51; 8]].concat();
+    for (flags, relation) in [(0, Relation::Auto), (1, Relation::Link)] {
+        let (trace, parent, links) = belongs(&in_context(flags, relation));
+        assert_eq!((&trace, parent, links), (&plain.0, vec![], vec![link.clone()]), "{relation:?}");
+    }
+    assert_eq!(belongs(&in_context(1, Relation::None)), plain);
+    assert_eq!(belongs(&in_context(0, Relation::Child)).1, vec![0x51; 8]);
 }
 
 /// The slow decode with a fill of 31 ms in it, told with this weight, after fills that took 80 us.
