@@ -6,7 +6,9 @@
 
 #![allow(unsafe_code, reason = "a C library is loaded and called; each block says what must hold")]
 
+use std::collections::BTreeMap;
 use std::ffi::{OsString, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hardware::Fault;
@@ -34,7 +36,17 @@ pub(crate) struct Handle(usize);
 #[derive(Debug)]
 pub(crate) struct Smi {
     library: libloading::Library,
+    path: OsString,
     version: u32,
+}
+
+/// How many of this process have each library open, by its path. Older libraries do not count themselves who
+/// initialised it: whoever shut it down took it from the others.
+static OPENED: Mutex<BTreeMap<OsString, usize>> = Mutex::new(BTreeMap::new());
+
+/// Held while a library is initialised or shut down. A count is right whoever panicked.
+fn opened() -> MutexGuard<'static, BTreeMap<OsString, usize>> {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What fills a struct of a device.
@@ -72,15 +84,20 @@ impl Smi {
     pub(crate) fn open(paths: &[OsString]) -> Result<Smi, Fault> {
         let load = |path: &OsString| {
             // SAFETY: what a library runs when it is loaded is for whoever configured its path to answer for.
-            unsafe { libloading::Library::new(path) }.ok()
+            unsafe { libloading::Library::new(path) }.ok().map(|library| (library, path.clone()))
         };
-        let library = paths.iter().find_map(load).ok_or(Fault::Failed("library_not_found"))?;
-        let init = |init: unsafe extern "C" fn(u64) -> u32| {
-            // SAFETY: the prototype of amdsmi_init, which needs nothing before it.
-            unsafe { init(GPUS) }
-        };
-        call(&library, b"amdsmi_init\0", init)?;
-        let mut smi = Smi { library, version: 0 };
+        let (library, path) = paths.iter().find_map(load).ok_or(Fault::Failed("library_not_found"))?;
+        let mut opened = opened();
+        let count = opened.entry(path.clone()).or_default();
+        if *count == 0 {
+            call(&library, b"amdsmi_init\0", |init: unsafe extern "C" fn(u64) -> u32| {
+                // SAFETY: the prototype of amdsmi_init, which needs nothing before it.
+                unsafe { init(GPUS) }
+            })?;
+        }
+        *count += 1;
+        drop(opened);
+        let mut smi = Smi { library, path, version: 0 };
         smi.version = smi.known_version()?;
         Ok(smi)
     }
@@ -244,9 +261,16 @@ impl Smi {
 
 impl Drop for Smi {
     fn drop(&mut self) {
+        let mut opened = opened();
+        let left = opened.get(&self.path).map_or(0, |count| count.saturating_sub(1));
+        if left > 0 {
+            opened.insert(self.path.clone(), left);
+            return;
+        }
+        opened.remove(&self.path);
         // What it says to that changes nothing.
         let _ = call(&self.library, b"amdsmi_shut_down\0", |end: unsafe extern "C" fn() -> u32| {
-            // SAFETY: the prototype of amdsmi_shut_down; what was initialised is no longer used.
+            // SAFETY: the prototype of amdsmi_shut_down; nobody has it open any more.
             unsafe { end() }
         });
     }

@@ -149,3 +149,14 @@ fn processes_of_a_glance_are_the_scripts_and_nothing_else_is_asked() {
     });
     opened.unwrap();
 }
+
+#[test]
+fn whoever_closes_the_library_leaves_it_to_others_of_the_process() {
+    let machine = Machine::of(WHOLE);
+    let mut count = 0;
+    let opened = machine.library().open(&mut |session| {
+        assert_eq!(machine.library().open(&mut |other| assert_eq!(other.read().unwrap().len(), 1)), Ok(()));
+        count = session.read().unwrap().iter().filter(|reading| reading.lost().is_none()).count();
+    });
+    assert_eq!((opened, count), (Ok(()), 1));
+}

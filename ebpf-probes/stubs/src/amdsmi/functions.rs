@@ -74,7 +74,9 @@ exports! {
     }
 
     amdsmi_shut_down() {
-        done(DRIVER.shutdown())
+        // As libraries before the counting ones: it ends what others began as well.
+        while DRIVER.shutdown() == smi::SUCCESS {}
+        Ok(())
     }
 
     amdsmi_get_lib_version(into: *mut Version) {
