@@ -4,8 +4,9 @@
 //! analysis knows no driver. Two looks in a row say for how long each reason held the clocks down between them: by the
 //! driver's own count where it counts, else by what the first of the two saw.
 //!
-//! The cost: a look is one call for the time by reason, one for the state and one for who the device is, some 100 us
-//! a device; ten times a second for eight devices that is one hundredth of a CPU. Without a traced process the driver
+//! The cost: a look at NVIDIA's is one call for the time by reason, one for the state and one for who the device is,
+//! some 100 us a device; ten times a second for eight devices that is one hundredth of a CPU. One at AMD's is a call for
+//! who it is and one for all its metrics; what that costs was not measured. Without a traced process the driver
 //! is not even opened.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ use super::Output;
 /// What the SDK adds beyond a metric's bound; not a matter of the registry.
 const OVERFLOW: &str = "otel.metric.overflow";
 
-/// Names of what is said of hardware: of the nvml receiver, every other is the gpu receiver's.
+/// Names of what is said of hardware, by the receivers that ask drivers; every other is the gpu receiver's.
 pub fn is_of_hardware(name: &str) -> bool {
     name.starts_with("hw.") || name.starts_with("gpu.hardware.")
 }
