@@ -5,32 +5,25 @@
 //! teach what is usual cannot wait so long: since the last look things are taken to be as it found them, so that at most
 //! an interval's steps at the edges of a brake are mistaken, and those that are strange teach nothing anyway.
 //!
-//! ```text
-//!  looks      |-----------|-----------|-----------|          held: 80 of 100 ms
-//!  step                 |=======================|  known at ^ : 0.2 x 0 + 80 + 0.7 x 0 ms, between 80 and 80
-//! ```
-//! Within one interval nobody knows when the clocks were low: a step that covers a part of it was slow for that part of
-//! the time, give or take, and the bounds are told.
-//!
-//! Bounded: devices, looks remembered of each, outliers that wait; what is beyond goes, the oldest first.
+//! Bounded: devices, looks remembered of each ([`looks`]), outliers that wait; what is beyond goes, the oldest first.
 
-use std::cmp::Reverse;
+mod looks;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use causes::{StepFacts, Throttle};
-use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
+use event::{Clocks, Device, Event, Launched, ProcessId};
 
+use self::looks::Looks;
 use crate::baseline::Outlier;
 use crate::finding::{Certainty, Finding, Gpu, Step, Throttled};
 use crate::throttling::Shares;
 
 /// GPUs that are remembered.
 const DEVICES_MAX: usize = 64;
-/// Intervals between looks that are remembered of each: over a minute and a half of ten a second.
-const SPANS_MAX: usize = 1024;
 /// Outliers that wait for a look. Full: the oldest goes out with what is known.
 const WAITING_MAX: usize = 256;
-/// How long one waits, ns, in event time; and how long a look says what is so.
+/// How long one waits, ns, in event time.
 const WAIT_NS: u64 = 1_000_000_000;
 /// Processes whose devices are known from their environment.
 const PROCESSES_MAX: usize = 1024;
@@ -74,7 +67,7 @@ impl<'a> Beside<'a> {
     /// For which share of a step that just ended each reason held the clocks of its GPU down; `None` where nobody looks.
     pub(crate) fn throttling(&self, step: &Step) -> Option<Shares> {
         let (index, _) = self.hardware.gpu(step)?;
-        self.hardware.devices.get(&index)?.shares(step.start_ns, step.end_ns)
+        self.hardware.devices.get(&index)?.looks.shares(step.start_ns, step.end_ns)
     }
 }
 
@@ -93,15 +86,7 @@ struct Sight {
 #[derive(Clone, Debug, Default)]
 struct Known {
     device: Device,
-    /// Time between looks, in order; without overlap.
-    spans: VecDeque<Span>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Span {
-    from_ns: u64,
-    to_ns: u64,
-    held: Vec<Held>,
+    looks: Looks,
 }
 
 impl Hardware {
@@ -157,29 +142,15 @@ impl Hardware {
         if self.devices.len() < DEVICES_MAX || self.devices.contains_key(&device.index) {
             let known = self.devices.entry(device.index).or_default();
             if known.device.id != device.id {
-                known.spans.clear();
+                known.looks = Looks::default();
             }
             known.device = device.clone();
         }
     }
 
     fn look(&mut self, clocks: &Clocks) {
-        let Some(known) = self.devices.get_mut(&clocks.device) else { return };
-        let last = known.spans.back_mut();
-        if clocks.to_ns <= clocks.from_ns || last.as_ref().is_some_and(|last| clocks.from_ns < last.to_ns) {
-            return;
-        }
-        match last {
-            Some(last) if last.held.is_empty() && clocks.held.is_empty() && last.to_ns == clocks.from_ns => {
-                last.to_ns = clocks.to_ns;
-            }
-            _ => {
-                let Clocks { from_ns, to_ns, held, .. } = clocks.clone();
-                known.spans.push_back(Span { from_ns, to_ns, held });
-            }
-        }
-        if known.spans.len() > SPANS_MAX {
-            known.spans.pop_front();
+        if let Some(known) = self.devices.get_mut(&clocks.device) {
+            known.looks.push(clocks);
         }
     }
 
@@ -198,7 +169,7 @@ impl Hardware {
     /// True where its GPU was looked at behind its end.
     fn is_known_to(&self, step: &Step) -> bool {
         let known = self.gpu(step).and_then(|(index, _)| self.devices.get(&index));
-        known.and_then(|known| known.spans.back()).is_some_and(|last| last.to_ns >= step.end_ns)
+        known.is_some_and(|known| known.looks.reach(step.end_ns))
     }
 
     /// The GPU of a step, and how sure that is.
@@ -248,7 +219,7 @@ impl Hardware {
         let Some((index, certainty)) = self.gpu(&step) else { return step };
         let Some(known) = self.devices.get(&index) else { return step };
         step.gpu = Some(Gpu { id: known.device.id.clone(), index, certainty });
-        step.throttled = known.held(step.start_ns, step.end_ns);
+        step.throttled = known.looks.held(step.start_ns, step.end_ns);
         let Some(throttle) = furthest(&step) else { return step };
         let facts = StepFacts { throttle: Some(throttle), ..step.facts() };
         step.causes = causes::explain(&facts, &step.usual);
@@ -272,49 +243,6 @@ impl Known {
             Err(_) => !entry.is_empty() && self.device.id.starts_with(entry),
         }
     }
-
-    /// What held the clocks down between two instants, longest first.
-    fn held(&self, from_ns: u64, to_ns: u64) -> Vec<Throttled> {
-        let mut all: BTreeMap<ThrottleReason, Throttled> = BTreeMap::new();
-        for (span, part_ns) in self.spans_in(from_ns, to_ns) {
-            let length_ns = span.to_ns - span.from_ns;
-            for held in &span.held {
-                let ns = held.ns.min(length_ns);
-                let one = all.entry(held.reason).or_insert(Throttled::none(held.reason));
-                one.ns += scaled(ns, part_ns, length_ns);
-                one.at_least_ns += ns.saturating_sub(length_ns - part_ns);
-                one.at_most_ns += ns.min(part_ns);
-                one.is_counted &= held.is_counted;
-            }
-        }
-        let mut all: Vec<Throttled> = all.into_values().filter(|one| one.at_most_ns > 0).collect();
-        all.sort_by_key(|one| Reverse(one.ns));
-        all
-    }
-
-    /// For which share of the time between two instants each reason held the clocks down, as far as the last look tells.
-    fn shares(&self, from_ns: u64, to_ns: u64) -> Option<Shares> {
-        let last = self.spans.back().filter(|last| from_ns <= last.to_ns.saturating_add(WAIT_NS))?;
-        let mut shares = Shares::default();
-        let unseen_ns = to_ns.saturating_sub(last.to_ns.max(from_ns));
-        let seen = self.spans.iter().rev().take_while(|span| span.to_ns > from_ns);
-        let parts = seen.map(|span| (span, span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))));
-        for (span, part_ns) in parts.chain([(last, unseen_ns)]) {
-            let part = part_ns as f64 / to_ns.saturating_sub(from_ns).max(1) as f64;
-            let length_ns = span.to_ns - span.from_ns;
-            let share = |held: &Held| part * held.ns.min(length_ns) as f64 / length_ns as f64;
-            span.held.iter().for_each(|held| shares.add(held.reason, share(held)));
-        }
-        Some(shares)
-    }
-
-    /// Intervals with how much of each lies between two instants.
-    fn spans_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (&Span, u64)> {
-        self.spans.iter().filter_map(move |span| {
-            let part_ns = span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns));
-            (part_ns > 0).then_some((span, part_ns))
-        })
-    }
 }
 
 /// What held its clocks down furthest beyond the usual.
@@ -328,9 +256,4 @@ fn furthest(step: &Step) -> Option<Throttle> {
     };
     let all = step.throttled.iter().map(throttle);
     all.max_by(|a, b| (a.ns - a.usual_ns).total_cmp(&(b.ns - b.usual_ns)))
-}
-
-/// `ns * part / whole`, without overflow.
-fn scaled(ns: u64, part: u64, whole: u64) -> u64 {
-    (u128::from(ns) * u128::from(part) / u128::from(whole.max(1))) as u64
 }

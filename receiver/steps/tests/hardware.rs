@@ -5,6 +5,8 @@
 mod traffic;
 
 use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
+use proptest::collection::vec;
+use proptest::prelude::*;
 use steps::{CauseKind, Certainty, Engine, Finding, Outlier, Phase, Settings, Step};
 use table::fold::Counter;
 use table::record::StepRecord;
@@ -282,4 +284,37 @@ fn a_brake_of_a_gpu_at_its_power_limit_is_the_cause_and_the_limit_is_not() {
     assert_eq!(step.throttled[0].reason, ThrottleReason::SwPowerCap, "longest");
     assert_eq!(step.cause(), CauseKind::Throttle);
     assert!(step.causes[0].evidence.starts_with("hw_power_brake held"), "{:?}", step.causes);
+}
+
+/// Looks of any length, in any order, with any time held in them.
+fn any_look() -> impl Strategy<Value = Event> {
+    let times = (0..60u64, any::<u64>(), any::<bool>());
+    (times, 0..3u32, 0..ThrottleReason::ALL.len(), any::<u64>()).prop_map(|(times, device, reason, ns)| {
+        let from_ns = BEGIN_NS + times.0 * LOOK_NS;
+        let to_ns = if times.2 { from_ns + LOOK_NS } else { times.1 };
+        let held = vec![Held { reason: ThrottleReason::ALL[reason], ns, is_counted: true }];
+        Event::Clocks(Clocks { from_ns, to_ns, device, held })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever a driver tells, every step comes out once, with shares that are shares.
+    #[test]
+    fn no_look_whatever_loses_a_step(looks in vec((0..400usize, any_look()), 0..60)) {
+        let mut all = vec![device(0, &[PID]), device(1, &[])];
+        all.extend(steps(0, 31 * MS));
+        looks.into_iter().for_each(|(at, look)| all.insert(at, look));
+        let (mut engine, mut found) = (Engine::new(Settings::default()), Vec::new());
+        let mut take = |finding| if let Finding::Step(step) = finding { found.push(step) };
+        all.iter().for_each(|event| engine.observe(event, &mut take));
+        engine.finish(&mut take);
+        found.sort_by_key(|step| step.sequence);
+        prop_assert_eq!(found.iter().map(|step| step.sequence).collect::<Vec<_>>(), (0..SLOW + 100).collect::<Vec<_>>());
+        for step in &found {
+            let shares = ThrottleReason::ALL.map(|reason| step.usually_throttled.of(reason));
+            prop_assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{:?}", step);
+        }
+    }
 }
