@@ -37,8 +37,23 @@ pub fn take(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
     if key.is_legacy() {
         add_blocking(key, ns, into, scratch);
     } else if is_blocking {
-        add_cut(key, &StreamKey::legacy(key.pid), ns, into, scratch);
+        add_legacy(key, ns, into, scratch);
     }
+}
+
+/// A blocking stream waits for the legacy default stream of its device.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn add_legacy(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+    let first = first_device(key.pid);
+    let legacy = found(key).map_or(key.legacy(), |stream| stream.legacy(first));
+    add_cut(key, &legacy, ns, into, scratch);
+}
+
+/// The device that a thread of the process chose first, plus one.
+#[inline(always)]
+fn first_device(pid: u32) -> u64 {
+    process::find(&Task { pid, tid: 0 }).map_or(0, |process| process.device.load(Relaxed))
 }
 
 /// The legacy default stream waits for blocking streams.
@@ -49,13 +64,20 @@ fn add_blocking(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
     if process.blocking.load(Relaxed) == 0 {
         return;
     }
+    let first = process.device.load(Relaxed);
     for place in &process.active {
         let other = active_key(key.pid, place);
         let is_other = place.taken.load(Relaxed) != 0 && !other.is_legacy();
-        if is_other && found(&other).is_some_and(|stream| stream.is_blocking()) {
+        if is_other && waits_with(key, &other, first) {
             add_cut(key, &other, ns, into, scratch);
         }
     }
+}
+
+/// True where the stream and this legacy default stream wait for each other.
+#[inline(always)]
+fn waits_with(legacy: &StreamKey, other: &StreamKey, first: u64) -> bool {
+    found(other).is_some_and(|stream| stream.is_blocking() && stream.legacy(first).stream == legacy.stream)
 }
 
 #[unsafe(no_mangle)]

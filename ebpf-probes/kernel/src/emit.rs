@@ -74,7 +74,7 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, cut: 
     let out = unsafe { &mut *entry.as_mut_ptr() };
     let r = returned;
     fill_header(&mut out.header, Kind::Step, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
-    out.stream = key.stream | (u64::from(key.tid) << 32) * u64::from(key.stream == 0);
+    out.stream = key.told();
     out.device = r.device;
     out.first_tid = 0;
     out.process_fresh = r.frame.process_fresh;

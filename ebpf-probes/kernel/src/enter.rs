@@ -72,7 +72,7 @@ impl Call {
 
     #[inline(always)]
     fn key(&self, stream: u64) -> StreamKey {
-        StreamKey::of(self.task.pid, self.task.tid, stream, self.cookie.is_twin())
+        process::stream_key(&self.task, stream, self.cookie.is_twin())
     }
 
     /// Folds work into its stream; `None` where there is no room for the stream.

@@ -51,6 +51,9 @@ fn add(cookie: Cookie, task: &Task, process: &HotProcess, raw: *mut pt_regs) -> 
     let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
     read_stream(cookie, &Regs::new(raw), &mut key.stream);
     key.settle(task.tid, cookie.is_twin());
+    if key.stream == 0 {
+        key.stream = process::default_stream(task.tid);
+    }
     let stream = maps::hot_stream(&key).filter(|stream| stream.is_of(&key))?;
     let own = stream.armed();
     if own == 0 {
@@ -150,6 +153,9 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
     read_stream(cookie, &regs, &mut key.stream);
     key.settle(task.tid, cookie.is_twin());
+    if key.stream == 0 {
+        key.stream = process::default_stream(task.tid);
+    }
     let Some(fold) = maps::stream(&key) else { return count_dropped() };
     if is_capturing(&key, fold) {
         fold.capture();

@@ -341,7 +341,7 @@ fn forget_stream(r: &Return<'_>, process: &ProcessFold) {
     if r.frame.stream <= 2 {
         return;
     }
-    let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
+    let key = process::stream_key(&r.task, r.frame.stream, r.cookie.is_twin());
     // Another thread may have made a stream at the same address meanwhile.
     if found(&key).is_some_and(|stream| stream.is_at(&r.cover.own)) {
         drop_stream(process, &key);
@@ -375,9 +375,9 @@ fn make_stream(r: &Return<'_>, process: &ProcessFold) {
 /// What a call changes for the calls after it.
 #[inline(always)]
 fn apply(r: &Return<'_>, process: &ProcessFold) {
-    let key = StreamKey::of(r.task.pid, r.task.tid, r.frame.stream, r.cookie.is_twin());
+    let key = process::stream_key(&r.task, r.frame.stream, r.cookie.is_twin());
     if r.cookie.is(Action::SetDevice) && !r.failed {
-        set_device(r);
+        set_device(r, process);
     } else if r.cookie.is(Action::StreamCreate) && !r.failed {
         make_stream(r, process);
     } else if r.cookie.is(Action::CaptureBegin) && !r.failed {
@@ -407,9 +407,11 @@ fn written(r: &Return<'_>) -> u64 {
 }
 
 #[inline(always)]
-fn set_device(r: &Return<'_>) {
+fn set_device(r: &Return<'_>, process: &ProcessFold) {
+    let device = (r.frame.handle & 0x7fff_ffff) + 1;
+    process::set_device(process, r.task.tid, device);
     if let Some(thread) = maps::THREADS.get_ptr_mut(&r.task.tid) {
         // SAFETY: only the thread itself changes its entry, and it runs this program now.
-        unsafe { (*thread).device = (r.frame.handle & 0x7fff_ffff) + 1 };
+        unsafe { (*thread).device = device };
     }
 }

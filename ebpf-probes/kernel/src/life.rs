@@ -35,6 +35,7 @@ pub fn exit() {
 /// Calls that were under way will never return.
 #[inline(always)]
 fn forget_thread(task: &Task) {
+    process::forget_device(task.tid);
     if let Some(thread) = THREADS.get_ptr(&task.tid) {
         // SAFETY: only the thread itself changes its entry, and it runs this program now.
         count_abandoned(unsafe { (*thread).depth });

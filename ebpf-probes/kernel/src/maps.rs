@@ -13,7 +13,8 @@ use table::detail::DETAILS as DETAILS_MAX;
 use table::fold::StreamFold;
 use table::graph::{Contents, GRAPHS as GRAPHS_MAX, GraphKey};
 use table::hot::{
-    HOT_CALLS as HOT_CALLS_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX, HOT_PROCESSES as HOT_PROCESSES_MAX,
+    HOT_CALLS as HOT_CALLS_MAX, HOT_DEVICES as HOT_DEVICES_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX,
+    HOT_PROCESSES as HOT_PROCESSES_MAX, HotDevice,
 };
 use table::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
 use table::ordinal::{Counted, ORDINALS as ORDINALS_MAX, Ordinals};
@@ -83,6 +84,10 @@ pub static CALLERS: HashMap<u32, Caller> = HashMap::with_max_entries(32768, BPF_
 /// Their calls, beside those entries. A place taken by another: the thread's calls are in its entry.
 #[map]
 pub static HOT_CALLS: Array<Calls> = Array::with_max_entries(HOT_CALLS_MAX, 0);
+
+/// Default streams of threads that chose a further device. A place taken by another: the thread's are the first device's.
+#[map]
+pub static HOT_DEVICES: Array<HotDevice> = Array::with_max_entries(HOT_DEVICES_MAX, 0);
 
 /// How often handles were passed to calls that are counted.
 #[map]

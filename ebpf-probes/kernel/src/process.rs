@@ -1,12 +1,12 @@
 //! The process filter, and what each traced process is known by.
 
-use table::atomic::Relaxed;
+use table::atomic::{Relaxed, SeqCst};
 
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
 use table::Cookie;
 use table::counters::{Counters, Drop};
 use table::detail::Detail;
-use table::hot::HotProcess;
+use table::hot::{HotDevice, HotProcess};
 use table::record::{ActiveStream, FRAMES, Kind, NOT_SEEN, ProcessFold, ROWS, StreamKey};
 
 use crate::enter::active_key;
@@ -199,6 +199,39 @@ fn is_within_runtime(task: &Task, sp: u64) -> bool {
 pub fn device(tid: u32) -> u64 {
     // SAFETY: only the thread itself changes its entry, and it runs this program now.
     maps::THREADS.get_ptr(&tid).map_or(0, |thread| unsafe { (*thread).device })
+}
+
+/// The handle of the thread's default streams.
+#[inline(always)]
+pub fn default_stream(tid: u32) -> u64 {
+    maps::HOT_DEVICES.get(HotDevice::place(tid)).map_or(0, |place| place.default_stream(tid))
+}
+
+/// The stream that a call of the thread with this handle means.
+#[inline(always)]
+pub fn stream_key(task: &Task, stream: u64, is_twin: bool) -> StreamKey {
+    let mut key = StreamKey::of(task.pid, task.tid, stream, is_twin);
+    if key.stream == 0 {
+        key.stream = default_stream(task.tid);
+    }
+    key
+}
+
+/// The thread chose this device, plus one.
+#[inline(always)]
+pub fn set_device(process: &ProcessFold, tid: u32, device: u64) {
+    let _ = process.device.compare_exchange(0, device, SeqCst, SeqCst);
+    if let Some(place) = maps::HOT_DEVICES.get(HotDevice::place(tid)) {
+        place.set(tid, StreamKey::default_of(device, process.device.load(Relaxed)));
+    }
+}
+
+/// The thread is gone.
+#[inline(always)]
+pub fn forget_device(tid: u32) {
+    if let Some(place) = maps::HOT_DEVICES.get(HotDevice::place(tid)) {
+        place.set(tid, 0);
+    }
 }
 
 /// Remembers that a stream has open work, for the process's next device synchronisation.

@@ -133,7 +133,13 @@ impl Stream<'_> {
     /// [`StreamFold::is_on`].
     #[inline(always)]
     pub fn is_on(&self, device: u64) -> bool {
-        self.fold.is_on(self.key, device)
+        self.fold.is_on(device)
+    }
+
+    /// [`StreamFold::legacy`].
+    #[inline(always)]
+    pub fn legacy(&self, first: u64) -> StreamKey {
+        self.fold.legacy(self.key, first)
     }
 
     /// [`StreamFold::enqueued_by`].

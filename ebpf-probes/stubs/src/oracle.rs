@@ -161,7 +161,8 @@ pub struct StepLine {
     pub pid: u32,
     /// The thread that closed it.
     pub tid: u32,
-    /// The stream; of a default stream, the thread that it belongs to, shifted left by 32, and 0 for the legacy one.
+    /// The stream; of a default stream, the thread that it belongs to, shifted left by 32, and 0 for the legacy
+    /// one; below that, 0x1000 with the number of its device where the process chose another before.
     pub stream: u64,
     /// Entry of the first call that enqueued its work.
     pub first_ns: u64,

@@ -12,6 +12,7 @@ pub static SCRIPTS: &[(&str, &str)] = scripts![
     "async-scheduling",
     "cold-start",
     "cpu-contention",
+    "default-streams-of-devices",
     "exec",
     "faults",
     "fork-join",

@@ -170,12 +170,22 @@ impl StreamFold {
         self.device.store(device, Relaxed);
     }
 
-    /// True where a wait for the device, plus one, covers this stream, which `key` names: where it may be on it. Default
-    /// streams, of which each device has its own, are not told apart.
+    /// True where a wait for the device, plus one, covers this stream: where it may be on it.
     #[inline(always)]
-    pub fn is_on(&self, key: &StreamKey, device: u64) -> bool {
+    pub fn is_on(&self, device: u64) -> bool {
         let own = self.device.load(Relaxed);
-        key.stream == 0 || own == 0 || device == 0 || own == device
+        own == 0 || device == 0 || own == device
+    }
+
+    /// The legacy default stream of this stream's device; `key` names this one, and the process chose the device `first`,
+    /// plus one, before others.
+    #[inline(always)]
+    pub fn legacy(&self, key: &StreamKey, first: u64) -> StreamKey {
+        let stream = match key.is_default() {
+            true => key.stream,
+            false => StreamKey::default_of(self.device.load(Relaxed), first),
+        };
+        StreamKey { pid: key.pid, tid: 0, stream }
     }
 
     /// True where the stream, which `key` names, and the legacy default stream wait for each other: made without the flag

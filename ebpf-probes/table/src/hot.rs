@@ -25,6 +25,39 @@ pub const HOT_DURATIONS: u32 = 2048;
 /// Places for [`Calls`] of threads; a power of two.
 pub const HOT_CALLS: u32 = 2048;
 
+/// Places for the devices of threads; a power of two.
+pub const HOT_DEVICES: u32 = 4096;
+
+/// Which default streams a thread uses that chose a further device of its process: the thread in the upper half, what
+/// stands for their handle ([`StreamKey::default_of`]) in the lower.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct HotDevice(AtomicU64);
+
+impl HotDevice {
+    /// Where the thread's place is.
+    #[inline(always)]
+    pub fn place(tid: u32) -> u32 {
+        tid & (HOT_DEVICES - 1)
+    }
+
+    /// The handle of the thread's default streams; 0 where the place is not its.
+    #[inline(always)]
+    pub fn default_stream(&self, tid: u32) -> u64 {
+        let word = self.0.load(Relaxed);
+        if word >> 32 == u64::from(tid) { word & 0xffff_ffff } else { 0 }
+    }
+
+    /// From here on the thread's default streams have this handle; none of a place that is another's.
+    #[inline(always)]
+    pub fn set(&self, tid: u32, stream: u64) {
+        let word = self.0.load(Relaxed);
+        if word == 0 || word >> 32 == u64::from(tid) {
+            self.0.store(if stream == 0 { 0 } else { u64::from(tid) << 32 | stream }, Relaxed);
+        }
+    }
+}
+
 const CLAIMING: u64 = u64::MAX;
 
 /// The launches of a stream since its fold last absorbed them.
@@ -229,7 +262,7 @@ impl Calls {
 
 const _: () = {
     assert!(size_of::<HotStream>() == 64);
-    assert!(HOT_CALLS.is_power_of_two());
+    assert!(HOT_CALLS.is_power_of_two() && HOT_DEVICES.is_power_of_two());
     assert!(
         HOT_STREAMS.is_power_of_two() && HOT_PROCESSES.is_power_of_two() && HOT_DURATIONS.is_power_of_two()
     );

@@ -59,7 +59,7 @@ pub fn unfinished_step(
     (step.header.pid, step.header.tid) = (process.pid, step.first_tid);
     step.header.process_start_ns = process.start_ns;
     step.header.entry_ns = at_ns;
-    step.stream = stream_key(key).stream | u64::from(key[1]) << 32;
+    step.stream = stream_key(key).told();
     step.device = -1;
     Some(step)
 }

@@ -25,7 +25,7 @@ pub fn closer(record: &StepRecord) -> Option<StreamCall> {
     if header.flags & flag::UNFINISHED != 0 {
         return None;
     }
-    let stream = StreamKey { pid: header.pid, tid: 0, stream: record.stream };
+    let stream = StreamKey { pid: header.pid, tid: 0, stream: without_device(record) };
     Some(StreamCall {
         process: ProcessId::from(header),
         tid: header.tid,
@@ -37,6 +37,14 @@ pub fn closer(record: &StepRecord) -> Option<StreamCall> {
             _ => StreamAction::Sync(stream),
         },
     })
+}
+
+/// The stream; of a default stream of a further device without what stands for that device, since calls of NCCL do not
+/// tell which they mean ([`StreamKey::default_of`]).
+fn without_device(record: &StepRecord) -> u64 {
+    let (thread, handle) = (record.stream >> 32, record.stream & 0xffff_ffff);
+    let is_default = handle >> 12 == 1 && (thread == 0 || thread == u64::from(record.header.tid));
+    if is_default { thread << 32 } else { record.stream }
 }
 
 #[cfg(test)]
@@ -53,6 +61,16 @@ mod tests {
             Header { row, flags, pid: 7, tid: 8, entry_ns: 100, duration_ns: 5, ..Header::default() };
         let record = StepRecord { header, stream: 0x77, recorded_ns, ..StepRecord::default() };
         assert_eq!(closer(&record).map(|c| c.action), expected, "{symbol}");
+    }
+
+    #[test]
+    fn a_default_stream_is_the_same_whatever_device_it_is_of() {
+        let of = |stream| {
+            let header = Header { tid: 8, ..Header::default() };
+            without_device(&StepRecord { header, stream, ..StepRecord::default() })
+        };
+        assert_eq!([0, 0x1003, 8 << 32 | 0x1003].map(of), [0, 0, 8 << 32]);
+        assert_eq!([0x77, 0x7f00_0000_1003].map(of), [0x77, 0x7f00_0000_1003]);
     }
 
     #[test]

@@ -125,8 +125,8 @@ impl Default for Device {
 }
 
 /// A stand-in for the handle of a default stream, which has none: in the half of the addresses that no program has.
-fn default_handle(key: StreamKey) -> u64 {
-    1 << 63 | u64::from(key.tid)
+fn default_handle(key: StreamKey, device: u64) -> u64 {
+    1 << 63 | device << 32 | u64::from(key.tid)
 }
 
 impl Device {
@@ -190,7 +190,11 @@ impl Device {
     fn stream(&mut self, call: &Call, at: &Moment) -> Option<&mut Stream> {
         let key = StreamKey::of(0, at.tid, call.stream, at.is_twin);
         match key.stream {
-            0 => self.streams.find(default_handle(key), true),
+            0 => {
+                let stream = self.streams.find(default_handle(key, at.device), true)?;
+                stream.device = at.device;
+                Some(stream)
+            }
             handle => self.streams.find(handle, self.lenient),
         }
     }

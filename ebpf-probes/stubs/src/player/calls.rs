@@ -220,7 +220,8 @@ impl<'w> Caller<'w> {
     /// The stream that a line means.
     fn id(&self, spec: &CallSpec) -> StreamId {
         let own = spec.stream == 0 && spec.function.is_twin;
-        StreamId { place: spec.stream, tid: if own { self.tid } else { 0 } }
+        let device = if spec.stream == 0 { self.device } else { 0 };
+        StreamId { place: spec.stream, tid: if own { self.tid } else { 0 }, device }
     }
 
     /// What the call waits for, told before it is made.
@@ -283,11 +284,14 @@ impl<'w> Caller<'w> {
             return;
         }
         for (id, step) in steps {
-            let handle = self.world.streams[id.place].load(Relaxed);
+            let stream = match id.place {
+                0 => locked(&self.world.truth).number(&id),
+                place => self.world.streams[place].load(Relaxed),
+            };
             self.lines.push(Line::Step(StepLine {
                 pid: std::process::id(),
                 tid: self.tid,
-                stream: if id.place == 0 { u64::from(id.tid) << 32 } else { handle },
+                stream,
                 closer: spec.function.symbol().into(),
                 enter_ns: made.entry_ns,
                 exit_ns: made.exit_ns,
@@ -304,7 +308,7 @@ impl<'w> Caller<'w> {
             (Effect::StreamCreate, Object::Stream(at)) => {
                 world.streams[at].store(made.written, Relaxed);
                 let is_blocking = request.bytes[0] & NON_BLOCKING == 0;
-                truth.create(StreamId { place: at, tid: 0 }, self.device, is_blocking);
+                truth.create(StreamId { place: at, tid: 0, device: 0 }, self.device, is_blocking);
             }
             (Effect::Instantiate, Object::Graph(at)) => {
                 world.graphs[at].store(made.written, Relaxed);
@@ -326,7 +330,10 @@ impl<'w> Caller<'w> {
                     truth.wait(id, &event);
                 }
             }
-            (Effect::SetDevice, _) => self.device = request.handle,
+            (Effect::SetDevice, _) => {
+                self.device = request.handle;
+                truth.choose(self.device);
+            }
             (Effect::CaptureBegin, _) => truth.begin_capture(id, self.tid),
             (Effect::CaptureEnd, _) => truth.end_capture(id, made.written),
             (Effect::StreamDestroy, _) => truth.forget(id),

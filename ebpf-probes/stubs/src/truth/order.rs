@@ -23,11 +23,17 @@ pub struct StreamId {
     pub place: usize,
     /// The thread.
     pub tid: u32,
+    /// The device, of a default stream; 0 of others.
+    pub device: u64,
 }
 
 impl StreamId {
-    /// The legacy default stream.
-    pub const LEGACY: StreamId = StreamId { place: 0, tid: 0 };
+    /// The legacy default stream of the first device.
+    pub const LEGACY: StreamId = StreamId { place: 0, tid: 0, device: 0 };
+
+    fn is_legacy(&self) -> bool {
+        self.place == 0 && self.tid == 0
+    }
 }
 
 /// A place in a stream's list.
@@ -72,6 +78,8 @@ struct Stream {
 pub struct Truth {
     streams: BTreeMap<StreamId, Stream>,
     steps: u64,
+    /// The device that a thread chose before others.
+    first_device: Option<u64>,
     /// What graphs hold.
     pub graphs: Holdings,
 }
@@ -100,6 +108,18 @@ impl Truth {
         stream.work.forget();
         stream.waits.clear();
         stream.life += 1;
+    }
+
+    /// A thread chooses a device.
+    pub fn choose(&mut self, device: u64) {
+        self.first_device.get_or_insert(device);
+    }
+
+    /// By what a default stream is told: the thread it belongs to above, below 0 for the device that was chosen first, and
+    /// 0x1000 with the number of any other.
+    pub fn number(&self, id: &StreamId) -> u64 {
+        let is_first = self.first_device.is_none_or(|first| first == id.device);
+        u64::from(id.tid) << 32 | if is_first { 0 } else { 0x1000 | id.device }
     }
 
     /// Work was enqueued; captured, it is none.
@@ -155,11 +175,10 @@ impl Truth {
         self.end(id)
     }
 
-    /// The same of every stream of a device; scripts use default streams on one alone.
+    /// The same of every stream of a device.
     pub fn now_of_device(&mut self, device: u64) -> Vec<Instant> {
-        let is_on = |id: &StreamId, s: &Stream| s.device == device || id.place == 0;
         let all: Vec<StreamId> =
-            self.streams.iter().filter(|(id, s)| is_on(id, s)).map(|(id, _)| *id).collect();
+            self.streams.iter().filter(|(_, s)| s.device == device).map(|(id, _)| *id).collect();
         all.into_iter().map(|id| self.now(id)).collect()
     }
 
@@ -203,7 +222,8 @@ impl Truth {
 
     fn stream(&mut self, id: StreamId) -> &mut Stream {
         let is_own_default = id.tid != 0;
-        self.streams.entry(id).or_insert_with(|| Stream { is_blocking: is_own_default, ..Stream::default() })
+        let new = || Stream { is_blocking: is_own_default, device: id.device, ..Stream::default() };
+        self.streams.entry(id).or_insert_with(new)
     }
 
     /// The capture that the stream is in, if that goes on.
@@ -238,18 +258,13 @@ impl Truth {
 
     /// Blocking streams and the legacy default stream wait for each other.
     fn join(&mut self, id: StreamId) {
-        let is_blocking = self.stream(id).is_blocking;
-        let others: Vec<StreamId> = match id {
-            StreamId::LEGACY => {
-                self.streams.iter().filter(|(_, s)| s.is_blocking).map(|(id, _)| *id).collect()
-            }
-            _ => self
-                .streams
-                .keys()
-                .filter(|other| is_blocking && **other == StreamId::LEGACY)
-                .copied()
-                .collect(),
+        let Stream { is_blocking, device, .. } = *self.stream(id);
+        let of_device = self.streams.iter().filter(|(other, s)| s.device == device && **other != id);
+        let waits = |(other, s): &(&StreamId, &Stream)| match id.is_legacy() {
+            true => s.is_blocking,
+            false => is_blocking && other.is_legacy(),
         };
+        let others: Vec<StreamId> = of_device.filter(waits).map(|(other, _)| *other).collect();
         for other in others {
             let instant = self.end(other);
             self.push_wait(id, instant);
@@ -261,9 +276,9 @@ impl Truth {
 mod tests {
     use super::*;
 
-    const MAIN: StreamId = StreamId { place: 1, tid: 0 };
-    const SIDE: StreamId = StreamId { place: 2, tid: 0 };
-    const THIRD: StreamId = StreamId { place: 3, tid: 0 };
+    const MAIN: StreamId = StreamId { place: 1, tid: 0, device: 0 };
+    const SIDE: StreamId = StreamId { place: 2, tid: 0, device: 0 };
+    const THIRD: StreamId = StreamId { place: 3, tid: 0, device: 0 };
 
     fn launch(truth: &mut Truth, id: StreamId) {
         truth.enqueue(id, &Work { enqueues: 1, ..Work::default() }, None, 10, 1);

@@ -24,22 +24,48 @@ impl StreamKey {
         key
     }
 
-    /// The legacy default stream of this process.
+    /// What stands for the handle of default streams of the process's further devices, their number behind it: no
+    /// address. That of the first device that the process chose is 0, as everywhere where devices are not known.
+    const OF_DEVICE: u64 = 0x1000;
+    const DEVICES: u64 = 0xfff;
+
+    /// The handle of default streams of a device, where the process chose `first` first; both plus one, 0 where not known.
     #[inline(always)]
-    pub fn legacy(pid: u32) -> StreamKey {
-        StreamKey { pid, tid: 0, stream: 0 }
+    pub fn default_of(device: u64, first: u64) -> u64 {
+        match device == 0 || device == first {
+            true => 0,
+            false => Self::OF_DEVICE | (device.wrapping_sub(1) & Self::DEVICES),
+        }
+    }
+
+    /// The handle by which the stream is told: a thread's own default stream has the thread in its upper half.
+    #[inline(always)]
+    pub fn told(&self) -> u64 {
+        self.stream | ((u64::from(self.tid) << 32) * u64::from(self.is_default()))
+    }
+
+    /// The legacy default stream of the same device as this default stream.
+    #[inline(always)]
+    pub fn legacy(&self) -> StreamKey {
+        StreamKey { tid: 0, ..*self }
+    }
+
+    /// True for a default stream.
+    #[inline(always)]
+    pub fn is_default(&self) -> bool {
+        self.stream == 0 || self.stream & !Self::DEVICES == Self::OF_DEVICE
     }
 
     /// True for a legacy default stream.
     #[inline(always)]
     pub fn is_legacy(&self) -> bool {
-        self.stream == 0 && self.tid == 0
+        self.tid == 0 && self.is_default()
     }
 
     /// True for a thread's own default stream.
     #[inline(always)]
     pub fn is_own_default(&self) -> bool {
-        self.stream == 0 && self.tid != 0
+        self.tid != 0 && self.is_default()
     }
 
     /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in place.
@@ -83,6 +109,19 @@ const _: () = assert!(size_of::<StreamKey>() == 16);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_device_has_default_streams_of_its_own_and_the_first_that_was_chosen_those_without_number() {
+        // Device and first device, plus one; what stands for the handle.
+        for (device, first, stream) in [(0, 0, 0), (0, 3, 0), (3, 3, 0), (1, 3, 0x1000), (8, 3, 0x1007)] {
+            assert_eq!(StreamKey::default_of(device, first), stream, "{device}, first {first}");
+            let [legacy, own] = [0, 9].map(|tid| StreamKey { pid: 5, tid, stream });
+            assert!(legacy.is_legacy() && !legacy.is_own_default() && own.is_own_default());
+            assert_eq!((own.legacy(), own.told(), legacy.told()), (legacy, 9 << 32 | stream, stream));
+        }
+        let made = StreamKey { pid: 5, tid: 0, stream: 0x7f00_0000_1000 };
+        assert!(!made.is_default() && made.told() == made.stream);
+    }
 
     #[test]
     fn a_handle_means_the_stream_that_the_header_says() {

@@ -53,6 +53,8 @@ pub struct ProcessFold {
     pub tells: AtomicU64,
     /// 1 once it has a stream that waits for its legacy default stream, and that for it.
     pub blocking: AtomicU64,
+    /// The device that a thread of it chose before others, plus one; 0 where none did.
+    pub device: AtomicU64,
     /// Streams with open work, for a device synchronisation; entry 0 of a free place.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.

@@ -34,12 +34,20 @@ impl Folder {
             Some(stream) => stream.fold.is_blocking(key),
             None => key.is_own_default(),
         };
-        match self.processes.get(&key.pid).filter(|process| process.has_blocking) {
-            Some(process) if key.is_legacy() => {
-                process.active().iter().filter(|other| is_blocking(other)).copied().collect()
+        let Some(process) = self.processes.get(&key.pid).filter(|process| process.has_blocking) else {
+            return Vec::new();
+        };
+        let first = process.device.map_or(0, |device| device + 1);
+        let legacy = |key: &StreamKey| {
+            self.streams.get(key).map_or(key.legacy(), |stream| stream.fold.legacy(key, first))
+        };
+        match key.is_legacy() {
+            true => {
+                let waits = |other: &&StreamKey| is_blocking(other) && legacy(other) == *key;
+                process.active().iter().filter(waits).copied().collect()
             }
-            Some(_) if is_blocking(key) => vec![StreamKey::legacy(key.pid)],
-            _ => Vec::new(),
+            false if is_blocking(key) => vec![legacy(key)],
+            false => Vec::new(),
         }
     }
 
@@ -63,7 +71,7 @@ impl Folder {
     }
 
     pub(super) fn record_event(&mut self, call: &Call) {
-        let key = call.stream_key();
+        let key = self.stream_key(call);
         let cover = self.take_cover(&key, call.entry_ns);
         if let Some(stream) = self.streams.get_mut(&key)
             && !stream.fold.is_capturing()
@@ -86,7 +94,7 @@ impl Folder {
 
     /// The stream waits for the event.
     pub(super) fn wait_for_event(&mut self, call: &Call) {
-        let key = call.stream_key();
+        let key = self.stream_key(call);
         let Some(event) = call.handle.and_then(|event| self.recorded.get(key.pid, event)) else { return };
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
             self.account.unclosed_streams += 1;

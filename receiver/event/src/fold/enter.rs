@@ -74,7 +74,7 @@ impl Folder {
 
     /// Folds work into its stream; false where there is no room for the stream.
     fn enqueue(&mut self, call: &Call, probe: &Probe) -> bool {
-        let key = call.stream_key();
+        let key = self.stream_key(call);
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
             return false;
         }
@@ -136,7 +136,7 @@ impl Folder {
     /// How far a wait reaches is taken before the call does anything: what another thread enqueues while this one
     /// waits is not in it. Returns what its return closes.
     fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<Cut> {
-        let key = call.stream_key();
+        let key = self.stream_key(call);
         match probe.action {
             Action::StreamSync => self.enter_stream(&key),
             Action::Copy if probe.wiring.blocking && call.direction == Direction::DeviceToHost => {
@@ -164,10 +164,20 @@ impl Folder {
 
     fn enter_device(&self, call: &Call) -> Vec<Cut> {
         let (pid, device) = (call.process.pid, self.device(call));
-        let is_on = |key: &&StreamKey| self.streams.get(key).is_some_and(|s| s.fold.is_on(key, device));
+        let is_on = |key: &&StreamKey| self.streams.get(key).is_some_and(|s| s.fold.is_on(device));
         let active = self.processes.get(&pid).map_or(&[][..], Process::active);
         let covered = active.iter().filter(is_on);
         covered.filter_map(|key| self.enter_cut(pid, &self.take_cover(key, 0).own)).collect()
+    }
+
+    /// The stream that the call means.
+    pub(super) fn stream_key(&self, call: &Call) -> StreamKey {
+        let key = call.stream_key();
+        let thread = self.threads.get(&(call.process.pid, call.tid));
+        match thread.filter(|_| key.stream == 0) {
+            Some(thread) => StreamKey { stream: thread.default_stream, ..key },
+            None => key,
+        }
     }
 
     /// The thread's device plus one; 0 where it is not known.

@@ -71,7 +71,7 @@ impl Folder {
 
     /// A capture begins, of a new graph or of one that is there.
     pub(super) fn begin_capture(&mut self, call: &Call) {
-        let key = call.stream_key();
+        let key = self.stream_key(call);
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
             return;
         }

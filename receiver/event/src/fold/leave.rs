@@ -124,7 +124,7 @@ impl Folder {
         let Some(stream) = self.streams.get(key).filter(|stream| stream.fold.closes(cut)) else { return };
         let mut step = StepRecord {
             header: closer.header,
-            stream: key.stream | if key.stream == 0 { u64::from(key.tid) << 32 } else { 0 },
+            stream: key.told(),
             device: closer.device,
             process_fresh: closer.process_fresh,
             ..StepRecord::default()
@@ -137,7 +137,7 @@ impl Folder {
     /// What a call changes for the calls after it.
     fn apply(&mut self, frame: &Frame, failed: bool) {
         let call = &frame.call;
-        let key = call.stream_key();
+        let key = self.stream_key(call);
         match (frame.probe.action, call.handle) {
             // A capture that failed is over too.
             (Action::CaptureEnd, _) if call.result != WRONG_THREAD => {
@@ -159,8 +159,12 @@ impl Folder {
     }
 
     fn set_device(&mut self, call: &Call, device: u64) {
+        let device = device & 0x7fff_ffff;
+        let Some(process) = self.processes.get_mut(&call.process.pid) else { return };
+        let first = *process.device.get_or_insert(device);
         if let Some(thread) = self.threads.get_mut(&(call.process.pid, call.tid)) {
-            thread.device = (device & 0x7fff_ffff) as i32;
+            thread.device = device as i32;
+            thread.default_stream = StreamKey::default_of(device + 1, first + 1);
         }
     }
 
@@ -179,7 +183,7 @@ impl Folder {
 
     /// Default streams cannot be destroyed.
     fn forget_stream(&mut self, key: &StreamKey) {
-        if key.stream == 0 {
+        if key.is_default() {
             return;
         }
         self.streams.remove(key);

@@ -18,6 +18,8 @@ pub(super) struct Process {
     pub(super) seen: u64,
     /// It has a stream that waits for its legacy default stream, and that for it.
     pub(super) has_blocking: bool,
+    /// The device that a thread of it chose before others.
+    pub(super) device: Option<u64>,
     active: Vec<StreamKey>,
     operations: BTreeMap<u16, Operation>,
 }
@@ -37,6 +39,7 @@ impl Process {
             enqueues: 0,
             seen: 0,
             has_blocking: false,
+            device: None,
             active: Vec::new(),
             operations: BTreeMap::new(),
         }

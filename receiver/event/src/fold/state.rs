@@ -20,6 +20,8 @@ pub(super) struct Thread {
     pub(super) depth: usize,
     /// Its current device; -1 where it was never set.
     pub(super) device: i32,
+    /// The handle of its default streams.
+    pub(super) default_stream: u64,
     /// When its latest runtime call returns: driver calls until then are the runtime's own.
     pub(super) runtime_until_ns: u64,
     /// What it asks again and again.
@@ -28,7 +30,7 @@ pub(super) struct Thread {
 
 impl Default for Thread {
     fn default() -> Self {
-        Thread { depth: 0, device: -1, runtime_until_ns: 0, poll: Poll::default() }
+        Thread { depth: 0, device: -1, default_stream: 0, runtime_until_ns: 0, poll: Poll::default() }
     }
 }
 

@@ -161,7 +161,25 @@ fn a_device_synchronisation_ends_no_stream_of_another_device() {
         on(0, 32),
         call("cudaDeviceSynchronize", 40, 50),
     ];
-    check(&calls, &[(8, 1, 15, 20, 30, 0), (0, 1, 17, 20, 30, 0), (7, 1, 10, 40, 50, 0)]);
+    check(&calls, &[(8, 1, 15, 20, 30, 0), (0x1001, 1, 17, 20, 30, 0), (7, 1, 10, 40, 50, 0)]);
+}
+
+/// All default streams of a process were one: a wait on the one device ended the step of the other.
+#[test]
+fn devices_have_default_streams_of_their_own() {
+    let by = |tid, call: Call| Call { tid, ..call };
+    let on = |device: u64, at| Call { handle: Some(device), ..call("cudaSetDevice", at, at + 1) };
+    let calls = [
+        by(1, on(3, 1)),
+        by(2, on(5, 3)),
+        by(1, launch(0, 10)),
+        by(2, launch(0, 12)),
+        by(9, launch(0, 14)),
+        by(2, sync(0, 20, 30)),
+        by(1, sync(0, 40, 50)),
+    ];
+    // The first device that was chosen has the handle 0, and so has a thread that chose none.
+    check(&calls, &[(0x1005, 1, 12, 20, 30, 0), (0, 2, 10, 40, 50, 0)]);
 }
 
 #[test]
