@@ -254,6 +254,11 @@ fn check(name: &str, played: &Played) {
 /// A whole step: process, beginning, end, calls that enqueued its work.
 type Whole = (u32, u64, u64, u64);
 
+/// The order in which steps are compared: those of several threads may end at the same time, as good as.
+fn in_order(step: &Whole) -> (u32, u64, u64) {
+    (step.0, step.3, step.2)
+}
+
 /// The steps that the script names, put together of what was closed one by one; what it does not name is a step for
 /// each closer. `None` where two that it names were closed at once.
 fn named(lines: &[Line]) -> Option<Vec<Whole>> {
@@ -270,7 +275,7 @@ fn named(lines: &[Line]) -> Option<Vec<Whole>> {
         *step = (line.pid, step.1.min(line.first_ns), step.2.max(line.exit_ns), step.3 + line.work.enqueues);
     }
     let mut steps: Vec<Whole> = steps.into_values().collect();
-    steps.sort_by_key(|s| (s.0, s.2));
+    steps.sort_by_key(in_order);
     Some(steps)
 }
 
@@ -284,7 +289,7 @@ fn whole(events: &[Event]) -> Vec<Whole> {
     };
     events.iter().for_each(|event| engine.observe(event, &mut keep));
     engine.finish(&mut keep);
-    steps.sort_by_key(|s| (s.0, s.2));
+    steps.sort_by_key(in_order);
     steps
 }
 

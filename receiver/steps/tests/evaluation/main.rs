@@ -9,6 +9,10 @@
 //! changed nothing, and two of its workloads left it: drafts by a small model that runs kernel by kernel went to
 //! [`Set::Tuned`], since it was worked on, and looked-up drafts between graphs went to [`Set::Hard`], where the same
 //! drafts without graphs were from the start. [`SEEDS`] were not looked at before the classifier was done.
+//! When captures of graphs came to be seen, it was looked at once more; what was changed after that was worked on with the
+//! other two.
+//!
+//! Every program is played twice: for an agent that saw its captures, and for one that came later ([`Sight`]).
 //! `EVALUATION_SEEDS=0` takes others, `EVALUATION_ONLY=eager` a part of the workloads.
 
 mod engines;

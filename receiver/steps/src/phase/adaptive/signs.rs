@@ -77,7 +77,7 @@ fn size(_: &Stream<'_>, cluster: &Cluster) -> f64 {
     /// One graph for a whole step, of which it is not known what it holds: prefills are rarely captured.
     const WHOLE: f64 = -2.0;
     /// The same in doublings of threads, where it is known.
-    const CAPTURED: f64 = 1.0;
+    const CAPTURED: f64 = 2.0;
     let threads = cluster.work() - cluster.launches();
     match (cluster.form, cluster.is_known) {
         (Form::Whole, false) => WHOLE,
