@@ -324,7 +324,7 @@ pub mod attribute {
     pub const WARPTAP_PROBE_PASS: &str = "warptap.probe.pass";
     /// What cannot be seen of the process, a sentence each.
     pub const WARPTAP_PROCESS_BLIND: &str = "warptap.process.blind";
-    /// Libraries of the process whose calls are seen, by file name and number of functions.
+    /// Libraries of the process whose calls are seen, by file name and number of functions, and where its threads publish the traces that they work for.
     pub const WARPTAP_PROCESS_VISIBLE: &str = "warptap.process.visible";
     /// At which end of the ring records were counted.
     pub const WARPTAP_RING_SIDE: &str = "warptap.ring.side";

@@ -1,5 +1,5 @@
-//! Steps from end to end: a brake of the GPU and slow calls, seen by real probes and a stub driver, judged by the real
-//! binary.
+//! Steps from end to end: a brake of the GPU, slow calls and the application's own trace, seen by real probes and a stub
+//! driver, judged by the real binary.
 //!
 //! What the player's own log says is the truth that everything told is compared with. Needs root; what is missing is
 //! said.
@@ -10,6 +10,7 @@
     reason = "tests, which say why they are skipped and what they measured"
 )]
 
+mod context;
 mod detail;
 #[path = "../live/mod.rs"]
 mod live;
