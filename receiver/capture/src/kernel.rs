@@ -222,7 +222,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         .as_ref()
         .ok()
         .and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
-    // `struct user_work`'s first member on AArch64 (processor.h of both).
+    // On AArch64 the first member of what `uw` holds (asm/processor.h of both).
     let thread_pointer = if cfg!(target_arch = "aarch64") { "uw" } else { "fsbase" };
     let thread_pointer = btf
         .as_ref()

@@ -144,6 +144,28 @@ fn a_runtime_inside_the_main_program_is_seen_and_its_driver_calls_are_not_counte
     assert!(account.is_balanced() && account.suppressed > 0, "{account:?}");
 }
 
+/// The place in the kernel is given back by an exec, and taken again by what runs then.
+#[test]
+fn a_program_that_publishes_traces_does_so_behind_an_exec_too() {
+    let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("static-player");
+    if !program.exists() {
+        return println!("skipped: {} is not built", program.display());
+    }
+    let Some(mut rig) = rig("published-exec", &settings()) else { return };
+    let mut command = Command::new(program);
+    command.args(["@exec", "--wait-go", "--stubs"]).arg(rig.dir.join("stubs"));
+    let mut player = Player::start(command).unwrap();
+    rig.look(&player);
+    let pid = player.pid();
+    rig.follow_exec(&mut player);
+    let before = rig.events.iter().filter(|e| matches!(e, Event::Context(_))).count();
+    rig.play(player);
+    let contexts = rig.events.iter().filter(|e| matches!(e, Event::Context(_))).count();
+    assert!(before > 0 && before < contexts, "{before} of {contexts} before the exec");
+    assert_eq!(contexts, steps_of(&rig, pid));
+    assert_eq!(rig.capture.account().untold_contexts, 0);
+}
+
 #[test]
 fn a_pid_that_comes_back_is_another_process() {
     let Some(mut rig) = rig("reuse", &settings()) else { return };
