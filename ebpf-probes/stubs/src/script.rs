@@ -29,7 +29,7 @@
 //! | `api` | cuda, driver or hip | first line; cuda if there is none |
 //! | `stream` | name, `blocking` | makes one, as engines do so that it does not wait for the default stream, or so that it does; at the top of the script before the threads start, in a thread when it gets there |
 //! | `event` | name, `ring=N` | the same; a ring is N events recorded in turn |
-//! | `graph` | name, stream, `nodes=N` | the same, by a capture of N launches |
+//! | `graph` | name, stream, `nodes=N grid= block=` | the same, by a capture of N launches |
 //! | `capture` | stream | begins a capture: what is enqueued is not run |
 //! | `instantiate` `update` | graph, stream | ends the capture that began on the stream: the graph is made of it, or from here on the same as it |
 //! | `destroy` | name | ends a stream, event or graph |
@@ -197,10 +197,8 @@ pub enum Action {
     MakeGraph {
         /// The graph.
         graph: usize,
-        /// The stream it is captured on.
-        stream: usize,
-        /// Launches in it.
-        nodes: u64,
+        /// The launch that is captured, once for each of its kernels.
+        node: Box<CallSpec>,
     },
     /// Ends a capture; an executable graph is made of it, or updated with it.
     EndCapture {

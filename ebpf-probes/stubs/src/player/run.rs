@@ -124,7 +124,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
             Action::Poll(spec, pause) => return self.poll(spec, pause),
             Action::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
             Action::MakeEvent(at) => self.each_event(*at, "event"),
-            Action::MakeGraph { graph, stream, nodes } => self.make_graph(*graph, *stream, *nodes),
+            Action::MakeGraph { graph, node } => self.make_graph(*graph, node),
             Action::EndCapture { graph, stream, word } => self.end_capture(*graph, *stream, word),
             Action::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
             Action::Destroy(object) => self.destroy(*object),
@@ -246,16 +246,13 @@ impl<'scope, 'env> Runner<'scope, 'env> {
     }
 
     /// As an engine captures a graph: begin, launches that are not run, end, instantiate.
-    fn make_graph(&mut self, graph: usize, stream: usize, nodes: u64) {
-        let specs = ["capture begin", "launch", "capture end", "instantiate"].map(|word| self.spec(word));
-        let [Some(mut begin), Some(mut launch), Some(mut end), Some(mut make)] = specs else { return };
-        begin.stream = stream;
-        launch.stream = stream;
-        launch.kernels = nodes;
-        end.stream = stream;
+    fn make_graph(&mut self, graph: usize, node: &CallSpec) {
+        let specs = ["capture begin", "capture end", "instantiate"].map(|word| self.spec(word));
+        let [Some(mut begin), Some(mut end), Some(mut make)] = specs else { return };
+        (begin.stream, end.stream) = (node.stream, node.stream);
         self.caller.call(&begin, self.turn);
-        for node in 0..nodes {
-            self.caller.call(&launch, node);
+        for kernel in 0..node.kernels {
+            self.caller.call(node, kernel);
         }
         let captured = self.caller.call_for(&end, self.turn);
         make.object = Object::Graph(graph);

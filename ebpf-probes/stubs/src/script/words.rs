@@ -55,7 +55,7 @@ static WORDS: &[Word] = &[
     other("fault", 1, &["gpu", "host"], fault),
     call("fill", 2, 2, &[], fill),
     call("free", 1, 1, &[], |r, l| buffer(r, l, "free")),
-    other("graph", 2, &["nodes"], make_graph),
+    other("graph", 2, &["block", "grid", "nodes"], make_graph),
     call("graphlaunch", 2, 2, &[], graph_launch),
     call("hostalloc", 2, 2, &[], |r, l| buffer(r, l, "hostalloc")),
     call("hostfree", 1, 1, &[], |r, l| buffer(r, l, "hostfree")),
@@ -298,7 +298,10 @@ fn make_graph(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
     let stream = reader.stream(line.arguments[1])?;
     let nodes = line.key("nodes").map_or(Ok(1), |text| Sort::Count.value(text))?;
     let graph = made(reader, line.arguments[0], |s| &mut s.graphs)?;
-    Ok(Action::MakeGraph { graph, stream, nodes })
+    let mut node = spec(reader, line, "launch")?;
+    shape(line, &mut node)?;
+    (node.stream, node.kernels) = (stream, nodes);
+    Ok(Action::MakeGraph { graph, node: Box::new(node) })
 }
 
 fn capture(reader: &mut Reader<'_>, line: &Line<'_>) -> Result<Action> {
