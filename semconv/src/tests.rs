@@ -98,6 +98,7 @@ fn upstream_names_are_upstreams() {
         (attribute::OS_TYPE, upstream::OS_TYPE, "os.type"),
         (attribute::PROCESS_EXECUTABLE_NAME, upstream::PROCESS_EXECUTABLE_NAME, "process.executable.name"),
         (attribute::PROCESS_EXECUTABLE_PATH, upstream::PROCESS_EXECUTABLE_PATH, "process.executable.path"),
+        (attribute::PROCESS_EXIT_CODE, upstream::PROCESS_EXIT_CODE, "process.exit.code"),
         (attribute::PROCESS_PID, upstream::PROCESS_PID, "process.pid"),
         (attribute::SERVICE_INSTANCE_ID, upstream::SERVICE_INSTANCE_ID, "service.instance.id"),
         (attribute::SERVICE_NAME, upstream::SERVICE_NAME, "service.name"),
