@@ -12,17 +12,19 @@
     reason = "a test, which prints what it saw and why it is skipped"
 )]
 
-#[path = "../common/binary.rs"]
-mod binary;
 mod labels;
+#[path = "../live/mod.rs"]
+mod live;
 mod recorded;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use binary::binary;
 use labels::{Agreement, Label};
+use live::agent;
+use live::binary::binary;
 use recorded::Recorded;
+use stubs::player::Player;
 
 /// Steps of each mode.
 const STEPS: &str = "400";
@@ -54,21 +56,20 @@ fn check(name: &str, labels: &[Label], recorded: &Recorded) {
     assert!(agreement.macro_f1() >= MACRO_F1_MIN, "{name}: {agreement}");
 }
 
-fn player(script: &str) {
+fn player(name: &str) {
     let Some(warptap) = binary() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf-probes/stubs/scripts").join(script);
-    let mut command = Command::new(&warptap);
-    command.arg("player").arg(&script).arg("--wait-go");
-    command.arg("--oracle").arg(dir.path().join("oracle")).arg("--stubs").arg(dir.path().join("stubs"));
-    let recorded = Recorded::of(&warptap, command, dir.path());
-    check(&script.display().to_string(), &labels::of_player(&dir.path().join("oracle")), &recorded);
+    // Another test's processes would take the CPUs of this one, and its probes.
+    let _turn = agent::turn();
+    let player = agent::player(&warptap, dir.path(), name, stubs::scripts::find(name).unwrap());
+    let recorded = Recorded::of(&warptap, player, dir.path());
+    check(name, &labels::of_player(&dir.path().join(name).with_extension("oracle")), &recorded);
 }
 
 #[test]
 fn what_the_player_plays_is_found_as_it_wrote_it_down() {
-    player("vllm-graphs.script");
-    player("train.script");
+    player("vllm-graphs");
+    player("train");
 }
 
 fn transformer(mode: &str) {
@@ -82,7 +83,8 @@ fn transformer(mode: &str) {
     let mut command = Command::new(python);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu/transformer.py"));
     command.args(["--mode", mode, "--steps", STEPS, "--labels"]).arg(&labels);
-    let recorded = Recorded::of(&warptap, command, dir.path());
+    let _turn = agent::turn();
+    let recorded = Recorded::of(&warptap, Player::start(command).unwrap(), dir.path());
     if let Some(out) = std::env::var_os("WARPTAP_GPU_OUT") {
         recorded.keep(Path::new(&out), mode, &labels);
     }

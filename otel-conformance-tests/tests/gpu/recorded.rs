@@ -20,13 +20,9 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Starts a program that speaks the player's protocol, records it from its first step to its last, and replays that.
-    pub fn of(warptap: &Path, program: Command, dir: &Path) -> Recorded {
-        // Another test's processes would take the CPUs of this one, and its probes.
-        let turn = fs::File::create(std::env::temp_dir().join("warptap-live.lock")).unwrap();
-        turn.lock().unwrap();
+    /// Records a program that waits for the word, to its last step, and replays that.
+    pub fn of(warptap: &Path, mut player: Player, dir: &Path) -> Recorded {
         let [recording, telemetry, steps] = ["recording", "telemetry", "steps"].map(|name| dir.join(name));
-        let mut player = Player::start(program).unwrap();
         let recorder = Recorder::start(warptap, player.pid(), &recording);
         player.go().unwrap();
         player.done().unwrap();
@@ -62,12 +58,12 @@ impl Recorder {
     fn start(warptap: &Path, pid: u32, to: &Path) -> Recorder {
         let mut command = Command::new(warptap);
         command.args(["record", "--pid", &pid.to_string(), "--out"]).arg(to).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut recorder = Recorder(command.spawn().unwrap());
+        let mut said = BufReader::new(recorder.0.stdout.take().unwrap()).lines();
         let first = said.next().unwrap().unwrap();
         assert!(first.contains(": recording, "), "{first}");
         std::thread::spawn(move || said.for_each(drop));
-        Recorder(child)
+        recorder
     }
 
     fn end(mut self) {

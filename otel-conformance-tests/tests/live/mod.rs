@@ -2,6 +2,5 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod agent;
-#[path = "../common/binary.rs"]
 pub mod binary;
 pub mod inbox;
