@@ -201,7 +201,9 @@ mod tests {
         let publisher = stubs::PUBLISHERS.iter().find(|(file, _)| file.contains(name)).unwrap();
         let dir = std::env::temp_dir().join(format!("warptap-publishers-{}", std::process::id()));
         let path = stubs::install_publisher(&dir, *publisher).unwrap();
-        find(File::open(path).unwrap(), SYMBOL).unwrap().unwrap()
+        let found = find(File::open(path).unwrap(), SYMBOL).unwrap().unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+        found
     }
 
     #[test]
