@@ -12,85 +12,33 @@
 //! Bounded: processes ([`Settings::processes_max`], the one unseen for longest makes room), spans (a limit for each
 //! process), series, allocations and exemplars. What is left out is counted in [`crate::account`].
 
+mod collecting;
+mod lives;
 mod ranks;
 mod recall;
+mod settings;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, TraceContext};
-use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use sdk::{Limit, Records, Undelivered, Window, overflowing, tidy};
+use sdk::{Records, Undelivered};
 use steps::{Engine, Finding, Outlier, Step};
 use table::Probe;
 use table::detail::Detail;
 
-use crate::account::{Account, State};
-use crate::batch::{Sink, metrics, of_resource};
+use crate::account::Account;
+use crate::batch::Sink;
 use crate::clock::Clock;
-use crate::collectives::tell::Limits;
-use crate::collectives::{CollectiveSettings, Collectives};
-use crate::contexts::Relation;
-use crate::detail::{Call, DetailSettings, Trouble};
+use crate::collectives::Collectives;
+use crate::detail::{Call, Trouble};
 use crate::instruments::scope;
 use crate::keep::Unkept;
 use crate::memory::{self, Effect};
 use crate::tell;
-use crate::traced::{Bounds, Traced};
+use crate::traced::Traced;
 
-/// Ended processes that are remembered, so that a late event does not begin them again.
-const ENDED_MAX: usize = 1024;
-
-/// Something found, shown on its way into telemetry.
-#[derive(Clone, Copy, Debug)]
-pub enum Found<'a> {
-    /// Of steps.
-    Step(&'a Finding),
-    /// Of collectives.
-    Collective(&'a nccl::Finding),
-}
-
-/// Is shown everything that is found.
-pub type Look<'a> = &'a mut dyn FnMut(Found<'_>);
-
-/// How an analysis works.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// How often metrics are collected, in event time; 0 counts as 1.
-    pub collection_interval_ns: u64,
-    /// What is said of the machine on every resource: `host.name` and the like.
-    pub host: Vec<(String, String)>,
-    /// Processes that have series at a time.
-    pub processes_max: usize,
-    /// Spans that a process may emit at once.
-    pub spans_burst: u32,
-    /// Spans that a process may emit in the long run.
-    pub spans_per_minute: u32,
-    /// What an outlier's span is to the span that was active on its thread.
-    pub relation: Relation,
-    /// How steps are classified and judged.
-    pub steps: steps::Settings,
-    /// How collectives are analysed and told.
-    pub collectives: CollectiveSettings,
-    /// When a process is told in detail.
-    pub detail: DetailSettings,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            collection_interval_ns: 10_000_000_000,
-            host: Vec::new(),
-            processes_max: 256,
-            spans_burst: 10,
-            spans_per_minute: 30,
-            relation: Relation::default(),
-            steps: steps::Settings::default(),
-            collectives: CollectiveSettings::default(),
-            detail: DetailSettings::default(),
-        }
-    }
-}
+pub use settings::{Found, Look, Settings};
 
 /// The analysis.
 #[derive(Debug)]
@@ -199,11 +147,6 @@ impl Analyzer {
         self.account.unkept = unkept;
     }
 
-    /// Collects everything recorded up to `at_ns`.
-    pub fn collect(&mut self, at_ns: u64, sink: Sink<'_>) {
-        self.emit_metrics(at_ns, true, sink);
-    }
-
     /// The source has ended: finds what was held back, and collects for the last time. No event may follow.
     pub fn finish(&mut self, sink: Sink<'_>) {
         self.finish_with(sink, &mut |_| {});
@@ -214,76 +157,6 @@ impl Analyzer {
         self.with_collectives(sink, |collectives, teller| collectives.finish(teller, look));
         self.find(|engine, out| engine.finish(&mut |finding| out(finding)), sink, look);
         self.emit_metrics(self.clock.now_ns(), false, sink);
-    }
-
-    /// Event time has come to `at_ns`: collects if it is time. Of several collections missed, the last one says all.
-    fn advance(&mut self, at_ns: u64, sink: Sink<'_>, look: Look<'_>) {
-        let interval = self.settings.collection_interval_ns.max(1);
-        if self.first_ns.is_none() {
-            self.first_ns = Some(at_ns);
-            self.collect_at_ns = at_ns.saturating_add(interval);
-        }
-        if at_ns >= self.collect_at_ns && self.collect_at_ns < u64::MAX {
-            let missed = (at_ns - self.collect_at_ns) / interval;
-            let due_ns = self.collect_at_ns + missed * interval;
-            self.collect_at_ns = due_ns.saturating_add(interval);
-            let tick = Event::Tick { at_ns: due_ns };
-            self.with_collectives(sink, |collectives, teller| collectives.observe(&tick, teller, look));
-            self.find(|engine, out| engine.observe(&tick, &mut |finding| out(finding)), sink, look);
-            self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
-            self.collect(due_ns, sink);
-        }
-        self.clock.see(at_ns);
-        self.trouble.advance(at_ns);
-    }
-
-    fn describe(&mut self, info: &ProcessInfo, sink: Sink<'_>) {
-        self.ended.retain(|ended| *ended != info.process);
-        self.evicted.retain(|evicted| evicted.process != info.process);
-        if let Some(traced) = self.processes.get_mut(&info.process) {
-            traced.describe(info);
-        } else {
-            self.make_room(sink);
-            let (now_ns, bounds) = (self.clock.now_ns(), self.bounds());
-            self.processes.insert(info.process, Traced::new(info, &self.settings.host, now_ns, bounds));
-        }
-        if let Some(traced) = self.processes.get(&info.process) {
-            tell::seen(traced, info, &self.records, &self.clock, sink);
-        }
-    }
-
-    fn bounds(&self) -> Bounds {
-        let of_collectives = &self.settings.collectives;
-        Bounds {
-            relation: self.settings.relation,
-            spans: Limit::new(self.settings.spans_per_minute, self.settings.spans_burst),
-            limits: Limits::new(of_collectives.verdicts_per_minute, of_collectives.verdicts_burst),
-            ranks: of_collectives.communicators_max,
-        }
-    }
-
-    /// The process of an event, begun where it was never described; none where it has ended.
-    fn traced(&mut self, process: ProcessId, sink: Sink<'_>) -> Option<&mut Traced> {
-        if !self.processes.contains_key(&process) {
-            if self.ended.contains(&process) {
-                self.account.orphaned += 1;
-                return None;
-            }
-            let (info, now_ns, bounds) = (self.recalled(process), self.clock.now_ns(), self.bounds());
-            self.make_room(sink);
-            self.processes.insert(process, Traced::new(&info, &self.settings.host, now_ns, bounds));
-        }
-        let now_ns = self.clock.now_ns();
-        let traced = self.processes.get_mut(&process)?;
-        traced.last_seen_ns = now_ns;
-        Some(traced)
-    }
-
-    /// What was known of a process before it was evicted; its series begin now.
-    fn recalled(&mut self, process: ProcessId) -> ProcessInfo {
-        let at = self.evicted.iter().position(|info| info.process == process);
-        let info = at.and_then(|at| self.evicted.remove(at));
-        ProcessInfo { process, at_ns: self.clock.now_ns(), ..info.unwrap_or_default() }
     }
 
     fn segment(&mut self, record: &StepRecord, sink: Sink<'_>) {
@@ -328,38 +201,6 @@ impl Analyzer {
         account.unsaid_failures += u64::from(!is_told);
     }
 
-    fn make_room(&mut self, sink: Sink<'_>) {
-        while self.processes.len() >= self.settings.processes_max.max(1) {
-            let idle = self.processes.iter().min_by_key(|(id, traced)| (traced.last_seen_ns, **id));
-            let Some((&process, traced)) = idle else { return };
-            self.account.evicted += 1;
-            self.evicted.push_back(traced.info().clone());
-            if self.evicted.len() > self.settings.processes_max {
-                self.evicted.pop_front();
-            }
-            self.flush(process, self.clock.now_ns(), sink);
-        }
-    }
-
-    fn end(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
-        self.trouble.end(process);
-        self.flush(process, at_ns.max(self.clock.now_ns()), sink);
-        if self.ended.len() == ENDED_MAX {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(process);
-    }
-
-    /// A process's last values; its series end.
-    fn flush(&mut self, process: ProcessId, at_ns: u64, sink: Sink<'_>) {
-        let Some(mut traced) = self.processes.remove(&process) else { return };
-        let (last, _) = traced.collect(&self.clock, at_ns);
-        self.account.overflowed += series_overflowing(&last);
-        if last.scope_metrics.iter().any(|s| !s.metrics.is_empty()) {
-            sink(metrics(vec![last], false));
-        }
-    }
-
     /// Takes over what the engine finds when it is told something.
     fn find(
         &mut self,
@@ -394,37 +235,6 @@ impl Analyzer {
             }
         });
     }
-
-    fn emit_metrics(&mut self, at_ns: u64, is_repeated: bool, sink: Sink<'_>) {
-        self.look_at_ranks();
-        let (clock, mut is_last) = (&self.clock, false);
-        let collect = |traced: &mut Traced| {
-            let (collected, ends) = traced.collect(clock, at_ns);
-            is_last |= ends;
-            collected
-        };
-        let mut all: Vec<ResourceMetrics> = self.processes.values_mut().map(collect).collect();
-        all.retain(|r| r.scope_metrics.iter().any(|s| !s.metrics.is_empty()));
-        let ended = std::mem::take(&mut self.account.overflowed);
-        let overflowing = all.iter().map(series_overflowing).sum::<u64>() + ended;
-        all.insert(0, self.about_itself(at_ns, overflowing));
-        sink(metrics(all, is_repeated && !is_last));
-    }
-
-    fn about_itself(&mut self, at_ns: u64, overflowing: u64) -> ResourceMetrics {
-        let first_ns = self.first_ns.unwrap_or(at_ns);
-        let start = *self.start_unix.get_or_insert(self.clock.unix(first_ns));
-        let window = Window { start, time: self.clock.unix(at_ns).max(start) };
-        let state = State {
-            processes: self.processes.len(),
-            overflowing,
-            tally: self.engine.tally(),
-            collectives: self.collectives.as_ref().map(Collectives::tally),
-        };
-        let mut own = self.account.metrics(window, state);
-        tidy(&mut own, window);
-        of_resource(self.receiver.clone(), own)
-    }
 }
 
 /// When an event happened; a process was seen when it was described.
@@ -433,11 +243,6 @@ fn when(event: &Event) -> Option<u64> {
         Event::Process(info) => Some(info.at_ns).filter(|at_ns| *at_ns > 0),
         other => other.at_ns(),
     }
-}
-
-/// Series of a process that stand for others.
-fn series_overflowing(collected: &ResourceMetrics) -> u64 {
-    collected.scope_metrics.iter().map(|scope| overflowing(&scope.metrics)).sum()
 }
 
 /// A step has a duration if its beginning is known and somebody waited for its end.
