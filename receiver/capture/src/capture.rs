@@ -3,26 +3,28 @@
 //! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, looks at a bounded number of
 //! processes, and now and then reads the folds. Nothing here waits, and nothing runs in the background.
 
+mod lives;
+mod looks;
+
 use std::collections::BTreeMap;
 
-use event::{Account, Event, EventSource, ExitStatus, Launched, ProcessId};
+use event::{Account, Event, EventSource, ProcessId};
 use table::counters::Drop;
 use table::detail::Detail;
-use table::record::{Kind, RANGES, RuntimeCode};
+use table::record::{Kind, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
 use crate::attach::{self, Attach};
 use crate::every::Every;
 use crate::kernel::Kernel;
-use crate::libraries::{Libraries, Sight};
-use crate::maps::{self, Mapping};
+use crate::libraries::Libraries;
 use crate::processes::Processes;
 use crate::publishers::Publishers;
 use crate::settings::Settings;
 use crate::totals::{self, Share};
 use crate::under_way::Watch;
-use crate::{CaptureError, clock, cost, proc, unfinished};
+use crate::{CaptureError, clock, cost};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
@@ -153,189 +155,6 @@ impl Capture {
         into.push(Event::Account(Box::new(self.account())));
     }
 
-    fn list(&mut self, now_ns: u64, into: &mut Vec<Event>) {
-        let pids = proc::pids();
-        let gone: Vec<u32> = self.processes.pids().filter(|pid| !pids.contains(pid)).collect();
-        for pid in gone {
-            self.end(pid, now_ns, ExitStatus::Unknown, into);
-        }
-        for pid in pids {
-            if self.trace_all && self.processes.get_mut(pid).is_none() {
-                self.processes.follow(pid, now_ns);
-                self.processes.hurry(pid);
-            }
-        }
-        self.libraries.sweep(now_ns, self.linger_ns);
-    }
-
-    fn look(&mut self, pid: u32, now_ns: u64, into: &mut Vec<Event>) {
-        let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return };
-        let mappings = maps::parse(&text);
-        let (mut visible, mut blind) = self.attach_all(pid, &mappings);
-        self.look_for_contexts(pid, &mappings, &mut visible, &mut blind);
-        self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
-        let Some(followed) = self.processes.get_mut(pid) else { return };
-        if followed.visible != visible || followed.blind != blind {
-            (followed.visible, followed.blind) = (visible, blind);
-            if let Some(process) = followed.traced {
-                self.describe(process, now_ns, into);
-            }
-        }
-    }
-
-    /// A process without a probed library has no step to name, and is not looked into.
-    fn look_for_contexts(
-        &mut self,
-        pid: u32,
-        mappings: &[Mapping],
-        visible: &mut Vec<String>,
-        blind: &mut Vec<String>,
-    ) {
-        if !self.contexts || visible.is_empty() {
-            return self.publishers.forget(&mut self.kernel, pid);
-        }
-        match self.publishers.look(&mut self.kernel, pid, mappings) {
-            Some(Sight::Seen(what)) => visible.push(what),
-            Some(Sight::Blind(why)) => blind.push(why),
-            Some(Sight::Other) | None => {}
-        }
-    }
-
-    fn attach_all(&mut self, pid: u32, mappings: &[Mapping]) -> (Vec<String>, Vec<String>) {
-        if pid == std::process::id() {
-            return Default::default();
-        }
-        let mut code = RuntimeCode::default();
-        let (mut seen, mut blind) = (Vec::new(), Vec::new());
-        let mut found: Vec<(&Mapping, table::Library, bool)> =
-            mappings.iter().filter_map(|m| Some((m, m.library()?, false))).collect();
-        found.extend(inside(mappings));
-        found.dedup_by_key(|(m, _, _)| m.file);
-        found.retain(|(_, library, _)| self.collectives || *library != table::Library::Nccl);
-        for (mapping, library, inside) in found {
-            let sight =
-                self.libraries.attach(&mut self.kernel, self.attach.as_ref(), pid, mapping, library, inside);
-            match sight {
-                Sight::Seen(what) => seen.push(what),
-                Sight::Blind(why) => blind.push(why),
-                Sight::Other => {}
-            }
-        }
-        let runtime = mappings.iter().filter(|m| m.library() == Some(table::Library::Cudart));
-        for (place, mapping) in code.iter_mut().zip(runtime.take(RANGES)) {
-            *place = [mapping.start, mapping.end];
-        }
-        self.tell_runtime(pid, code);
-        (seen, blind)
-    }
-
-    /// Where the runtime lies in a process, so that its own calls of the driver are not counted twice.
-    fn tell_runtime(&mut self, pid: u32, code: RuntimeCode) {
-        if self.runtime.get(&pid).copied().unwrap_or_default() == code {
-            return;
-        }
-        if code == RuntimeCode::default() {
-            return self.forget_runtime(pid);
-        }
-        match self.kernel.runtime.insert(pid, code, 0) {
-            Ok(()) => drop(self.runtime.insert(pid, code)),
-            Err(e) => {
-                tracing::warn!(pid, %e, "driver calls made by the runtime will count twice in this process")
-            }
-        }
-    }
-
-    fn describe(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        let mut info = proc::describe(process, at_ns);
-        if let Some(followed) = self.processes.get_mut(process.pid) {
-            (info.visible, info.blind) = (followed.visible.clone(), followed.blind.clone());
-        }
-        into.push(Event::Process(Box::new(info)));
-        let variables = proc::launched(process.pid);
-        if !variables.is_empty() {
-            into.push(Event::Launched(Box::new(Launched { process, at_ns, variables })));
-        }
-    }
-
-    /// A record names a process: makes sure that it was described first.
-    fn know(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        if self.processes.get_mut(process.pid).is_none() {
-            self.processes.follow(process.pid, at_ns);
-        }
-        let Some(followed) = self.processes.get_mut(process.pid) else { return };
-        match followed.traced {
-            Some(known) if known == process => return,
-            Some(_) => self.end(process.pid, at_ns, ExitStatus::Unknown, into),
-            None => {}
-        }
-        self.processes.follow(process.pid, at_ns);
-        if let Some(followed) = self.processes.get_mut(process.pid) {
-            followed.traced = Some(process);
-        }
-        self.look(process.pid, at_ns, into);
-        self.describe(process, at_ns, into);
-    }
-
-    fn forget_runtime(&mut self, pid: u32) {
-        if self.runtime.remove(&pid).is_some() {
-            let _ = self.kernel.runtime.remove(&pid);
-        }
-    }
-
-    /// A process ended: its last figures, then its end, and room for the next of its pid.
-    fn end(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
-        let Some(followed) = self.processes.forget(pid) else { return };
-        self.libraries.retain(pid, &[], at_ns);
-        self.forget_runtime(pid);
-        self.publishers.forget(&mut self.kernel, pid);
-        // Whoever has this pid next was not named.
-        let _ = self.kernel.filter.remove(&pid);
-        if let Some(process) = followed.traced {
-            self.close(process, at_ns, status, into);
-        }
-    }
-
-    /// A process runs another program: what it was has ended. It may have been looked at since, as what it is now:
-    /// that is looked at again and replaced, never taken away in between.
-    fn exec(&mut self, pid: u32, at_ns: u64, now_ns: u64, into: &mut Vec<Event>) {
-        if !self.trace_all && self.processes.get_mut(pid).is_none() {
-            return;
-        }
-        let traced = self.processes.get_mut(pid).and_then(|f| f.traced.take());
-        if let Some(process) = traced {
-            self.close(process, at_ns, ExitStatus::Unknown, into);
-        }
-        self.publishers.forget(&mut self.kernel, pid);
-        self.processes.follow(pid, now_ns);
-        self.look(pid, now_ns, into);
-    }
-
-    /// The last figures of a traced process, and its end.
-    fn close(&mut self, process: ProcessId, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
-        let pid = process.pid;
-        self.put_detail(pid, None);
-        self.unfinished(process, at_ns, into);
-        let share = totals::operations(&self.kernel, process, at_ns, into);
-        if totals::forget(&mut self.kernel, pid) {
-            self.retired.add(share);
-        }
-        totals::forget_durations(&mut self.kernel, pid);
-        totals::forget_graphs(&mut self.kernel, pid);
-        into.push(Event::Exit { process, at_ns, status });
-    }
-
-    /// Steps that nothing will close any more.
-    fn unfinished(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        let mut keys: Vec<[u32; 4]> =
-            self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
-        keys.sort_unstable();
-        for key in keys {
-            if let Some(fold) = unfinished::take(&mut self.kernel, key) {
-                into.extend(unfinished::unfinished_step(process, key, &fold, at_ns).map(Event::Step));
-            }
-        }
-    }
-
     fn drain(&mut self, now_ns: u64, into: &mut Vec<Event>) {
         for _ in 0..RECORDS_PER_READ {
             let Some(item) = self.kernel.ring.next() else { return };
@@ -396,17 +215,6 @@ impl Capture {
         }
         into.push(Event::Tick { at_ns: now_ns });
     }
-}
-
-/// A program that carries the runtime inside itself: it uses the driver and has no runtime library.
-fn inside(mappings: &[Mapping]) -> Option<(&Mapping, table::Library, bool)> {
-    let has = |library| mappings.iter().any(|m| m.library() == Some(library));
-    let main = mappings.first()?;
-    (has(table::Library::Cuda) && !has(table::Library::Cudart)).then_some((
-        main,
-        table::Library::Cudart,
-        true,
-    ))
 }
 
 impl EventSource for Capture {
