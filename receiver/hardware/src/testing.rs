@@ -1,9 +1,13 @@
 //! For tests: a driver that answers by a script, passed over at the times of the script, and what that gave.
 
+mod bench;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sdk::testing::{Output, metrics, pid_of, show, values};
+
+pub use bench::Bench;
 
 use crate::{Driver, Monitor, Pass, Session, Settings, Vendor};
 

@@ -4,78 +4,17 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use component::config::{Node, Section};
-use component::status::{State, Status};
-use component::{BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Refused, Running, Signal};
-use opentelemetry::metrics::MeterProvider as _;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-
-/// Takes everything and shows it.
-struct Pipeline(mpsc::UnboundedSender<Data>);
-
-impl Consumer for Pipeline {
-    fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        // A test that has seen enough does not look any more.
-        let _ = self.0.send(data);
-        Box::pin(async { Ok(()) })
-    }
-}
-
-struct Bench {
-    taken: mpsc::UnboundedReceiver<Data>,
-    state: Arc<State>,
-    stop: CancellationToken,
-    running: Running,
-}
-
-impl Bench {
-    async fn start(library: &str) -> Bench {
-        let (sender, taken) = mpsc::unbounded_channel();
-        let json = format!(r#"{{"library": "{library}", "collection_interval": "100ms"}}"#);
-        let node: Node = serde_json::from_str(&json).unwrap();
-        let context = BuildContext { id: ComponentId::parse("nvml").unwrap(), version: "test" };
-        let receiver = (nvml::FACTORY.build)(&context, Section::new("receivers::nvml", &node)).unwrap();
-        let (state, stop) = (Arc::<State>::default(), CancellationToken::new());
-        let meter = opentelemetry::metrics::noop::NoopMeterProvider::new().meter("test");
-        let host = Host::new(meter, Arc::clone(&state)).of("nvml");
-        let pipeline: Arc<dyn Consumer> = Arc::new(Pipeline(sender));
-        let next = nvml::FACTORY.signals.iter().map(|signal| (*signal, Arc::clone(&pipeline))).collect();
-        let running = receiver.start(next, &host, stop.clone()).await.unwrap();
-        Bench { taken, state, stop, running }
-    }
-
-    /// The next batch of a signal.
-    async fn next(&mut self, signal: Signal) -> Data {
-        loop {
-            tokio::select! {
-                data = self.taken.recv() => match data.unwrap() {
-                    data if data.signal() == signal => return data,
-                    _ => {}
-                },
-                () = &mut self.running => panic!("the receiver stopped by itself"),
-            }
-        }
-    }
-
-    fn status(&self) -> Option<Status> {
-        self.state.components().remove("nvml")
-    }
-}
-
-fn points_of(data: Data) -> std::collections::BTreeMap<String, f64> {
-    points(&Output { batches: vec![sdk::Batch { data, is_repeated: true }] })
-}
+use component::Signal;
+use component::status::Status;
 
 #[tokio::test]
 async fn devices_are_asked_and_told_until_the_stop() {
     let machine = Machine::of(&format!("{WHOLE}200ms gpu0 xid 48\n"));
-    let mut bench = Bench::start(machine.control.path().to_str().unwrap()).await;
-    let points = points_of(bench.next(Signal::Metrics).await);
+    let mut bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
+    let points = bench.points().await;
     assert_eq!(points["hw.temperature{hw.id=GPU-5a,hw.name=GPU 0,hw.sensor_location=gpu} Cel"], 61.0);
     assert_eq!(bench.status(), Some(Status::Ok));
     let mut bodies = Vec::new();
@@ -92,14 +31,14 @@ async fn devices_are_asked_and_told_until_the_stop() {
 async fn a_driver_that_comes_later_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libnvidia-ml.so.1");
-    let mut bench = Bench::start(path.to_str().unwrap()).await;
+    let mut bench = Bench::start(&nvml::FACTORY, path.to_str().unwrap()).await;
     let absent = Status::RecoverableError("no GPU driver: library_not_found".to_owned());
     while bench.status().as_ref() != Some(&absent) {
         tokio::task::yield_now().await;
     }
     let control = stubs::DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(WHOLE));
-    while !points_of(bench.next(Signal::Metrics).await).keys().any(|key| key.contains("GPU-5a")) {}
+    while !bench.points().await.keys().any(|key| key.contains("GPU-5a")) {}
     assert_eq!(bench.status(), Some(Status::Ok));
     bench.stop.cancel();
     bench.running.await;
@@ -108,7 +47,7 @@ async fn a_driver_that_comes_later_is_found() {
 #[tokio::test]
 async fn a_driver_that_never_answers_does_not_keep_the_receiver_from_stopping() {
     let machine = Machine::of("0s gpu0 uuid slow 9h GPU-1");
-    let bench = Bench::start(machine.control.path().to_str().unwrap()).await;
+    let bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
     while machine.control.calls() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
