@@ -1,21 +1,28 @@
 //! Finding functions in an ELF file: symbol names to file offsets, as uprobes want them.
 //!
 //! The file belongs to a traced process and may be hostile or change while it is read: it is read through a cache,
-//! never mapped, its tables are bounded, and every number in it is checked by the `object` crate.
+//! never mapped, its tables are bounded before any of them is read, and every number in it is checked by the `object`
+//! crate.
 
 use std::collections::HashMap;
 use std::fs::File;
 
-use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, ReadCache};
+use object::elf::{self, FileHeader64, SectionType};
+use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _, SectionTable};
+use object::{Endianness, Object as _, ObjectSegment as _, ObjectSymbol as _, ReadCache};
 use table::Cookie;
 
 use crate::attach::Point;
 
 /// An ELF file read through a cache that lives for `'a`.
-type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
+pub(crate) type Data<'a> = &'a ReadCache<File>;
+pub(crate) type Header = FileHeader64<Endianness>;
+type Elf<'a> = ElfFile64<'a, Endianness, Data<'a>>;
 
 /// Symbols and strings of a library: libcuda has about 2 MB of them.
 const TABLES_BYTES_MAX: u64 = 256 << 20;
+/// In place of the number of program headers, where there are more than fit: no program has.
+const EXTENDED_PROGRAMS: u16 = 0xffff;
 
 /// Why a file's functions could not be found.
 #[derive(Debug, thiserror::Error)]
@@ -40,11 +47,39 @@ pub struct Found {
     pub missing: Vec<&'static str>,
 }
 
+/// Where a file's tables are.
+pub(crate) struct Tables<'a> {
+    pub header: &'a Header,
+    pub endian: Endianness,
+    pub sections: SectionTable<'a, Header, Data<'a>>,
+}
+
+/// Reads the headers of a file, and refuses one whose headers say that there is more to read of these kinds of tables
+/// than any library has: a hostile file may be as long as it likes and take no room on a disk.
+pub(crate) fn tables<'a>(data: Data<'a>, kinds: &[SectionType]) -> Result<Tables<'a>, ElfError> {
+    let unreadable = |e: object::Error| ElfError::Unreadable(e.to_string());
+    let header = Header::parse(data).map_err(unreadable)?;
+    let endian = header.endian().map_err(unreadable)?;
+    let is_extended = header.e_phnum(endian) == EXTENDED_PROGRAMS
+        || (header.e_shnum(endian) == 0 && header.e_shoff(endian) != 0);
+    if is_extended {
+        return Err(ElfError::Unreadable("more headers than a library has".to_owned()));
+    }
+    let sections = header.sections(endian, data).map_err(unreadable)?;
+    let read = sections.iter().filter(|s| kinds.contains(&s.sh_type(endian)));
+    let bytes = read.map(|s| s.sh_size(endian)).fold(0, u64::saturating_add);
+    if bytes > TABLES_BYTES_MAX {
+        Err(ElfError::TooLarge { bytes })
+    } else {
+        Ok(Tables { header, endian, sections })
+    }
+}
+
 /// Looks up `wanted` symbols. Two names of one place count once: the first wanted.
 pub fn find(file: File, wanted: impl Iterator<Item = (&'static str, Cookie)>) -> Result<Found, ElfError> {
     let cache = ReadCache::new(file);
-    let elf = object::File::parse(&cache).map_err(|e| ElfError::Unreadable(e.to_string()))?;
-    check_size(&elf)?;
+    tables(&cache, &[elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_SYMTAB, elf::SHT_SYMTAB_SHNDX])?;
+    let elf = Elf::parse(&cache).map_err(|e| ElfError::Unreadable(e.to_string()))?;
     let wanted: Vec<_> = wanted.collect();
     let addresses = addresses(&elf, &wanted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     let mut found = Found::default();
@@ -59,13 +94,6 @@ pub fn find(file: File, wanted: impl Iterator<Item = (&'static str, Cookie)>) ->
     }
     found.points.sort_by_key(|p| p.offset);
     Ok(found)
-}
-
-fn check_size(elf: &Elf<'_>) -> Result<(), ElfError> {
-    let tables = [".dynsym", ".dynstr", ".symtab", ".strtab"];
-    let size = |name| elf.section_by_name(name).map_or(0, |s| s.size());
-    let bytes = tables.into_iter().map(size).fold(0u64, u64::saturating_add);
-    if bytes > TABLES_BYTES_MAX { Err(ElfError::TooLarge { bytes }) } else { Ok(()) }
 }
 
 fn addresses(elf: &Elf<'_>, wanted: &[&'static str]) -> HashMap<&'static str, u64> {
@@ -96,8 +124,9 @@ mod tests {
 
     fn garbage(bytes: &[u8]) -> File {
         let path = std::env::temp_dir().join(format!("warptap-elf-{}-{}", std::process::id(), bytes.len()));
-        File::create(&path).unwrap().write_all(bytes).unwrap();
-        let file = File::open(&path).unwrap();
+        let open = File::options().create(true).truncate(true).read(true).write(true).open(&path);
+        let mut file = open.unwrap();
+        file.write_all(bytes).unwrap();
         std::fs::remove_file(path).unwrap();
         file
     }
@@ -116,6 +145,24 @@ mod tests {
         };
         let found = find(File::open(path).unwrap(), any()).unwrap();
         assert_eq!((found.points.len(), found.missing), (1, vec!["no_such_function"]));
+    }
+
+    /// A terabyte that takes no room, in one table of symbols: it was read into memory.
+    #[test]
+    fn a_file_that_says_it_has_more_than_any_library_is_refused_unread() {
+        let mut own = std::fs::read("/proc/self/exe").unwrap();
+        let number =
+            |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        let (sections, count) = (number(&own, 0x28), usize::from(own[0x3c]) | usize::from(own[0x3d]) << 8);
+        let kind = |at: usize| u32::from_le_bytes(own[at + 4..at + 8].try_into().unwrap());
+        let symbols = (0..count).map(|n| sections + 64 * n).find(|at| kind(*at) == elf::SHT_DYNSYM.0);
+        let Some(symbols) = symbols else { return println!("skipped: this program has no dynamic symbols") };
+        own[symbols + 32..symbols + 40].copy_from_slice(&(24u64 << 34).to_le_bytes());
+        let file = garbage(&own);
+        file.set_len(1 << 40).unwrap();
+        assert!(matches!(find(file, any()), Err(ElfError::TooLarge { .. })));
+        own[0x38..0x3a].copy_from_slice(&EXTENDED_PROGRAMS.to_le_bytes());
+        assert!(matches!(find(garbage(&own), any()), Err(ElfError::Unreadable(_))));
     }
 
     #[test]

@@ -9,20 +9,21 @@
 
 use std::fs::File;
 
-use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
+use object::elf::{self, ProgramHeader64, SectionType, Sym64};
 use object::read::elf::{
     FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
     VersionTable,
 };
 use object::{Endianness, ReadCache, SymbolIndex};
 
-type Header = FileHeader64<Endianness>;
-type Data<'a> = &'a ReadCache<File>;
+use crate::elf::{Data, ElfError, Header, Tables, tables};
+
 type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
 type Symbols<'a> = SymbolTable<'a, Header, Data<'a>>;
 
-/// Tables of one object that are read at most, bytes.
-const TABLES_BYTES_MAX: u64 = 256 << 20;
+/// What is read of an object.
+const TABLES: [SectionType; 5] =
+    [elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_GNU_HASH, elf::SHT_RELA, elf::SHT_SYMTAB_SHNDX];
 /// Bytes that the thread pointer's own block takes on AArch64, before the executable's.
 const AARCH64_OWN_BYTES: u64 = 16;
 
@@ -75,24 +76,21 @@ impl Exports {
 }
 
 /// Looks for the variable `name`. `None` where the file does not export it.
-pub fn find(file: File, name: &str) -> Result<Option<Exports>, object::Error> {
+pub fn find(file: File, name: &str) -> Result<Option<Exports>, ElfError> {
     let cache = ReadCache::new(file);
-    let data = &cache;
-    let header = Header::parse(data)?;
-    let endian = header.endian()?;
+    let tables = tables(&cache, &TABLES)?;
+    exports(&cache, &tables, name).map_err(|e| ElfError::Unreadable(e.to_string()))
+}
+
+fn exports<'a>(data: Data<'a>, tables: &Tables<'a>, name: &str) -> Result<Option<Exports>, object::Error> {
+    let Tables { header, endian, sections } = tables;
+    let endian = *endian;
     let programs = header.program_headers(endian, data)?;
     let Some(block) = programs.iter().find(|p| p.p_type(endian) == elf::PT_TLS) else { return Ok(None) };
-    if header.e_shnum(endian) == 0 {
-        return Ok(None);
-    }
-    let sections = header.sections(endian, data)?;
-    if !is_bounded(&sections, endian) {
-        return Ok(None);
-    }
     let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
-    let Some((index, symbol)) = lookup(&sections, &symbols, endian, data, name)? else { return Ok(None) };
+    let Some((index, symbol)) = lookup(sections, &symbols, endian, data, name)? else { return Ok(None) };
     let value = symbol.st_value(endian);
-    let relocated = relocated(&sections, &symbols, endian, data, header.e_machine(endian), index, value)?;
+    let relocated = relocated(sections, &symbols, endian, data, header.e_machine(endian), index, value)?;
     let own = || own_distance(header.e_machine(endian), block, endian).wrapping_add(value);
     let is_code = |p: &&ProgramHeader64<Endianness>| {
         p.p_type(endian) == elf::PT_LOAD && p.p_flags(endian) & elf::PF_X == elf::PF_X
@@ -103,15 +101,6 @@ pub fn find(file: File, name: &str) -> Result<Option<Exports>, object::Error> {
         offset: value,
         segments: load.map(|p| (p.p_offset(endian), p.p_filesz(endian), p.p_vaddr(endian))).collect(),
     }))
-}
-
-fn is_bounded(sections: &Sections<'_>, endian: Endianness) -> bool {
-    let is_read = |kind| {
-        [elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_GNU_HASH, elf::SHT_RELA, elf::SHT_SYMTAB_SHNDX]
-            .contains(&kind)
-    };
-    let read = sections.iter().filter(|s| is_read(s.sh_type(endian)));
-    read.map(|s| s.sh_size(endian)).fold(0, u64::saturating_add) <= TABLES_BYTES_MAX
 }
 
 /// The variable among the dynamic symbols: by their hash table where there is one.
