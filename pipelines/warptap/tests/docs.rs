@@ -1,8 +1,11 @@
 //! The reference of components is fresh, and every example in it is taken by its component.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::path::Path;
 
 use component::Factory;
+use component::config::{Node, Section};
 use warptap::components::FACTORIES;
 use warptap::config::{Kind, Process};
 use warptap::docs;
@@ -39,6 +42,16 @@ fn every_example_of_a_component_is_taken_by_it() {
     check(Kind::Extension, FACTORIES.extensions);
     check(Kind::Processor, FACTORIES.processors);
     check(Kind::Receiver, FACTORIES.receivers);
+}
+
+/// The example of `gpu` is where its keys are found.
+#[test]
+fn the_example_of_gpu_shows_its_defaults() {
+    let row = FACTORIES.receivers.iter().find(|row| row.kind == "gpu").unwrap();
+    let written: serde_json::Value = serde_yaml::from_str(row.example).unwrap();
+    let node: Node = serde_json::from_value(written).unwrap();
+    let shown = gpu::Config::read(Section::new("receivers::gpu", &node)).unwrap();
+    assert_eq!(gpu::Config { storage: None, ..shown }, gpu::Config::default());
 }
 
 #[test]

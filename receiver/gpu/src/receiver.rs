@@ -34,18 +34,7 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
     signals: &Signal::STABLE,
     stability: Stability::Alpha,
     about: "Watches CUDA, HIP and NCCL calls of every process from the kernel: steps, phases, baselines, outliers and their causes; collectives, stragglers and hangs.",
-    example: "\
-collection_interval: 10s
-nccl:
-  # A rank that its peers wait for is told after this time.
-  hang_timeout: 30s
-  traces:
-    # The share of collectives that become traces, the same ones on every rank and node.
-    rate: 0.001
-# An extension that keeps what is to outlive a restart or a crash of this receiver: what was outstanding on each NCCL
-# communicator, and what steps usually take. Without one nothing is written, and every start begins anew.
-storage: file_storage
-",
+    example: include_str!("config/example.yaml"),
     build,
 };
 
