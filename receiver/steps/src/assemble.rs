@@ -208,7 +208,7 @@ impl Assembler {
         }
         let of_stream =
             || self.pending.iter().position(|g| record.fresh == 0 && g.has_stream(segment.stream));
-        let is_last = |g: &Group| record.process_fresh == 0 || is_copy_beside(segment, g);
+        let is_last = |g: &Group| is_after(segment, g) || is_copy_beside(segment, g);
         let of_process = || self.pending.len().checked_sub(1).filter(|at| is_last(&self.pending[*at]));
         let at = of_stream().or_else(of_process)?;
         let group = &self.pending[at];
@@ -291,10 +291,19 @@ fn due_ns(joining: &Joining, group: &Group) -> u64 {
     group.closed_ns.saturating_add(held_ns)
 }
 
+/// True where nothing was enqueued since the step, by anybody. Kernels that another thread waits for are a step of its
+/// own, which happens to end at the same time.
+fn is_after(segment: &Segment, group: &Group) -> bool {
+    segment.record.process_fresh == 0 && (segment.closer().tid == group.closer.tid || is_copies(segment))
+}
+
+fn is_copies(segment: &Segment) -> bool {
+    Shape::of(&Work(segment.record.work)).form == Form::Copies
+}
+
 /// True for a copy that another thread was waiting for when the step ended: of its result, on a stream of its own.
 fn is_copy_beside(segment: &Segment, group: &Group) -> bool {
-    let is_copy = Shape::of(&Work(segment.record.work)).form == Form::Copies;
-    is_copy && segment.entry_ns() < group.closed_ns && group.closed_ns <= segment.end_ns()
+    is_copies(segment) && segment.entry_ns() < group.closed_ns && group.closed_ns <= segment.end_ns()
 }
 
 fn with(mut group: Group, change: impl FnOnce(&mut Group)) -> Group {

@@ -16,7 +16,7 @@ const LEAD_MAX: u64 = 64;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Closer {
     /// The thread; 0 where nothing but an end closed.
-    tid: u32,
+    pub(crate) tid: u32,
     row: u16,
     entry_ns: u64,
 }

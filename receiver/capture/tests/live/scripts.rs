@@ -254,15 +254,17 @@ fn check(name: &str, played: &Played) {
 /// A whole step: process, beginning, end, calls that enqueued its work.
 type Whole = (u32, u64, u64, u64);
 
-/// The order in which steps are compared: those of several threads may end at the same time, as good as.
-fn in_order(step: &Whole) -> (u32, u64, u64) {
-    (step.0, step.3, step.2)
+/// Steps by the thread that waited for their end, in whose order they are compared: those of several threads may end
+/// at the same time, as good as.
+fn in_order(mut steps: Vec<(u32, Whole)>) -> Vec<Whole> {
+    steps.sort_by_key(|(thread, step)| (step.0, *thread, step.2));
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 /// The steps that the script names, put together of what was closed one by one; what it does not name is a step for
 /// each closer. `None` where two that it names were closed at once.
 fn named(lines: &[Line]) -> Option<Vec<Whole>> {
-    let mut steps: BTreeMap<(u32, u64, bool, u64), Whole> = BTreeMap::new();
+    let mut steps: BTreeMap<(u32, u64, bool, u64), (u32, Whole)> = BTreeMap::new();
     let mut begun = 0;
     for line in lines {
         begun += u64::from(matches!(line, Line::Process(_)));
@@ -271,26 +273,27 @@ fn named(lines: &[Line]) -> Option<Vec<Whole>> {
             return None;
         }
         let key = (line.pid, begun, line.step.is_some(), line.step.unwrap_or(line.enter_ns));
-        let step = steps.entry(key).or_insert((line.pid, u64::MAX, 0, 0));
+        let (thread, step) = steps.entry(key).or_insert((line.tid, (line.pid, u64::MAX, 0, 0)));
+        if line.exit_ns > step.2 {
+            *thread = line.tid;
+        }
         *step = (line.pid, step.1.min(line.first_ns), step.2.max(line.exit_ns), step.3 + line.work.enqueues);
     }
-    let mut steps: Vec<Whole> = steps.into_values().collect();
-    steps.sort_by_key(in_order);
-    Some(steps)
+    Some(in_order(steps.into_values().collect()))
 }
 
 fn whole(events: &[Event]) -> Vec<Whole> {
     let (mut engine, mut steps) = (Engine::new(steps::Settings::default()), Vec::new());
     let mut keep = |finding| match finding {
         Finding::Step(s) if !s.is_unfinished => {
-            steps.push((s.process.pid, s.start_ns, s.end_ns, s.work.of(Counter::Enqueues)));
+            let whole = (s.process.pid, s.start_ns, s.end_ns, s.work.of(Counter::Enqueues));
+            steps.push((s.thread, whole));
         }
         _ => {}
     };
     events.iter().for_each(|event| engine.observe(event, &mut keep));
     engine.finish(&mut keep);
-    steps.sort_by_key(in_order);
-    steps
+    in_order(steps)
 }
 
 fn check_whole(name: &str, text: &str, played: &Played) {

@@ -14,6 +14,7 @@ const DEVICE_SYNC: u16 = 31;
 #[derive(Clone, Copy)]
 struct Seg {
     stream: u32,
+    thread: u32,
     row: u16,
     entry_ns: u64,
     wait_ns: u64,
@@ -28,6 +29,7 @@ impl Default for Seg {
     fn default() -> Self {
         Seg {
             stream: 0,
+            thread: 7,
             row: STREAM_SYNC,
             entry_ns: 0,
             wait_ns: 5 * MS,
@@ -51,7 +53,7 @@ impl Seg {
             runq_wait_ns: NOT_SEEN,
             ..StepRecord::default()
         };
-        record.header.row = self.row;
+        (record.header.tid, record.header.row) = (self.thread, self.row);
         record.header.flags = self.flags;
         (record.header.entry_ns, record.header.duration_ns) = (self.entry_ns, self.wait_ns);
         record.work[Counter::Enqueues as usize] = self.enqueues;
@@ -307,6 +309,21 @@ fn a_wait_for_the_device_that_the_loop_does_not_make_is_no_part_of_the_last_iter
     let each = Seg { row: DEVICE_SYNC, ..bulk(80) };
     let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (1, 179 * MS, 580 * MS, 400 * MS)];
     check(TRAINING, &[each, drain], &expected);
+}
+
+/// Two devices, a thread for each: the side stream of the one was closed first, and its step became the other's.
+#[test]
+fn steps_of_two_threads_that_end_at_the_same_time_are_two() {
+    let first = Seg { row: DEVICE_SYNC, ..at(10) };
+    // All of it was enqueued before the first thread's wait ended.
+    let second =
+        Seg { thread: 8, stream: 1, entry_ns: 14_995 * US, wait_ns: 10 * US, process_fresh: 0, ..first };
+    let (side, main) = (Seg { enqueues: 1, ..second }, Seg { stream: 2, enqueues: 60, ..second });
+    let expected = [(1, 9 * MS, 15 * MS, 5 * MS), (2, 13_995 * US, 15_005 * US, 10 * US)];
+    check(Mode::Serving, &[first, side, main], &expected);
+    // The same thread closed what was left.
+    let left = Seg { thread: 7, ..side };
+    check(Mode::Serving, &[first, left], &[(2, 9 * MS, 15_005 * US, 5 * MS + 10 * US)]);
 }
 
 #[test]
