@@ -12,7 +12,7 @@ use component::status::Status;
 
 #[tokio::test]
 async fn devices_are_asked_and_told_until_the_stop() {
-    let machine = Machine::of(&format!("{WHOLE}200ms gpu0 notification 3\n"));
+    let machine = machine_of(&format!("{WHOLE}200ms gpu0 notification 3\n"));
     let mut bench = Bench::start(&amdsmi::FACTORY, machine.control.path().to_str().unwrap()).await;
     let points = bench.points().await;
     assert_eq!(
@@ -49,7 +49,7 @@ async fn a_driver_that_comes_later_is_found() {
 
 #[tokio::test]
 async fn a_driver_that_never_answers_does_not_keep_the_receiver_from_stopping() {
-    let machine = Machine::of("0s gpu0 uuid slow 9h a1");
+    let machine = machine_of("0s gpu0 uuid slow 9h a1");
     let bench = Bench::start(&amdsmi::FACTORY, machine.control.path().to_str().unwrap()).await;
     while machine.control.calls() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

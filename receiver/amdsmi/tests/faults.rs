@@ -9,7 +9,7 @@ use hardware::{Driver as _, Fault};
 
 /// What was told at each pass, by the event's name without its beginning, and the body.
 fn story(script: &str, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {
-    let outputs = Machine::of(script).passes(seconds);
+    let outputs = machine_of(script).passes(seconds);
     let short = |(name, body): (String, String)| (name.replace("gpu.hardware.", ""), body);
     outputs.iter().map(|output| told(output).into_iter().map(short).collect()).collect()
 }
@@ -55,7 +55,7 @@ fn a_question_that_fails_is_told_once_and_so_is_its_next_answer() {
 #[test]
 fn metrics_that_fail_leave_what_other_functions_answer() {
     let script = format!("{WHOLE}10s gpu0 metrics FILE_ERROR\n");
-    let found = points(&Machine::of(&script).passes([0, 10])[1]);
+    let found = points(&machine_of(&script).passes([0, 10])[1]);
     assert!(found.keys().all(|key| !key.starts_with("hw.power") && !key.contains("throttle")), "{found:#?}");
     assert!(found.keys().any(|key| key.starts_with("hw.gpu.memory.usage")));
     assert!(found["gpu.hardware.failures{error.type=file} {call}"] > 10.0);
@@ -94,7 +94,7 @@ fn what_the_driver_tells_by_itself_is_told_and_errors_are_counted() {
             &[],
         ],
     );
-    let found = points(Machine::of(&format!("{WHOLE}{lines}")).passes([0, 10, 20, 30, 40]).last().unwrap());
+    let found = points(machine_of(&format!("{WHOLE}{lines}")).passes([0, 10, 20, 30, 40]).last().unwrap());
     let count = |kind: &str| {
         let of = |(key, _): &(&String, &f64)| key.contains(&format!("error.type={kind},"));
         found.iter().filter(of).map(|(_, count)| *count).sum::<f64>()
@@ -106,7 +106,7 @@ fn what_the_driver_tells_by_itself_is_told_and_errors_are_counted() {
 fn time_that_the_firmware_counts_begins_again_with_it_and_leaves_nothing_out() {
     // Loaded anew at 20 s, its counts begin again; from there on it holds power down all the time.
     let lines = "20s gpu0 accumulation 1 +1000/s\n20s gpu0 held.ppt 1 +1000/s\n";
-    let outputs = Machine::of(&format!("{WHOLE}{lines}")).passes([0, 10, 20, 30]);
+    let outputs = machine_of(&format!("{WHOLE}{lines}")).passes([0, 10, 20, 30]);
     let capped = |output: &Output| {
         let points = points(output);
         let mut capped =
@@ -125,13 +125,13 @@ fn a_driver_that_is_not_there_refuses_or_is_of_another_version_says_why() {
         ("0s driver version 24.6.1", "unknown_version"),
         ("0s driver version 28.0.0", "unknown_version"),
     ] {
-        let machine = Machine::of(line);
+        let machine = machine_of(line);
         assert_eq!(machine.library().open(&mut |_| {}), Err(Fault::Failed(why)), "{line}");
         // Whoever is refused has closed what it opened.
         assert!(machine.control.set_script(WHOLE));
         assert_eq!(machine.library().open(&mut |_| {}), Ok(()));
     }
-    let machine = Machine::of("0s driver sockets UNKNOWN_ERROR");
+    let machine = machine_of("0s driver sockets UNKNOWN_ERROR");
     let mut read = None;
     machine.library().open(&mut |session| read = Some(session.read().map(|r| r.len()))).unwrap();
     assert_eq!(read, Some(Err(Fault::Failed("unknown"))));
@@ -139,7 +139,7 @@ fn a_driver_that_is_not_there_refuses_or_is_of_another_version_says_why() {
 
 #[test]
 fn processes_of_a_glance_are_the_scripts_and_nothing_else_is_asked() {
-    let machine = Machine::of(WHOLE);
+    let machine = machine_of(WHOLE);
     machine.control.set_now(0);
     let opened = machine.library().open(&mut |session| {
         let reading = session.glance(true).unwrap().remove(0);
@@ -152,7 +152,7 @@ fn processes_of_a_glance_are_the_scripts_and_nothing_else_is_asked() {
 
 #[test]
 fn whoever_closes_the_library_leaves_it_to_others_of_the_process() {
-    let machine = Machine::of(WHOLE);
+    let machine = machine_of(WHOLE);
     let mut count = 0;
     let opened = machine.library().open(&mut |session| {
         assert_eq!(machine.library().open(&mut |other| assert_eq!(other.read().unwrap().len(), 1)), Ok(()));

@@ -74,7 +74,7 @@ fn expected(written: &str) -> String {
 
 #[test]
 fn every_metric_unit_attribute_and_value_is_the_scripts() {
-    let outputs = Machine::of(WHOLE).passes([0, 10]);
+    let outputs = machine_of(WHOLE).passes([0, 10]);
     let found = points(&outputs[1]);
     for (written, value) in EXPECTED {
         let written = expected(written);
@@ -89,7 +89,7 @@ fn every_metric_unit_attribute_and_value_is_the_scripts() {
 #[test]
 fn older_and_newer_libraries_have_their_structs_otherwise_and_give_the_same() {
     let [found, older, newer] = ["26.0.2", "25.3.0", "27.1.0"]
-        .map(|version| points(&Machine::of(&WHOLE.replace("26.0.2", version)).passes([0, 10])[1]));
+        .map(|version| points(&machine_of(&WHOLE.replace("26.0.2", version)).passes([0, 10])[1]));
     assert_eq!(older, found);
     assert_eq!(newer, found);
 }
@@ -97,7 +97,7 @@ fn older_and_newer_libraries_have_their_structs_otherwise_and_give_the_same() {
 #[test]
 fn a_chip_that_counts_no_cycles_is_held_down_by_its_bits() {
     let script = format!("{BITS}20s gpu0 throttle 0\n");
-    let outputs = Machine::of(&script).passes([0, 10, 20, 30]);
+    let outputs = machine_of(&script).passes([0, 10, 20, 30]);
     let found = points(&outputs[1]);
     let active = |reason: &str| {
         found[&format!(
@@ -116,7 +116,7 @@ fn a_chip_that_counts_no_cycles_is_held_down_by_its_bits() {
 fn parts_of_a_device_that_have_its_id_are_told_apart() {
     let script =
         format!("{WHOLE}0s gpu0/part1 uuid 2cff74a1-0000-1000-80f1-000000000000\n0s gpu0/part1 power 5\n");
-    let found = points(&Machine::of(&script).passes([0])[0]);
+    let found = points(&machine_of(&script).passes([0])[0]);
     let powers: Vec<(&String, &f64)> = found.iter().filter(|(key, _)| key.starts_with("hw.power")).collect();
     let ids: Vec<bool> = powers.iter().map(|(key, _)| key.contains("000000000000/1,hw.name=GPU 1")).collect();
     assert_eq!(
@@ -143,7 +143,7 @@ const OF_OTHERS: [&str; 2] = ["gpu.hardware.xid", "gpu.xid"];
 #[test]
 fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
     let mut seen = Seen::default();
-    for output in Machine::of(&format!("{WHOLE}{EVENTFUL}")).passes((0..=8).map(|n| n * 10)) {
+    for output in machine_of(&format!("{WHOLE}{EVENTFUL}")).passes((0..=8).map(|n| n * 10)) {
         seen.check(&output);
     }
     let ours = |name: &&str| is_of_hardware(name) && !OF_OTHERS.contains(name);

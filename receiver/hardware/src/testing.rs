@@ -1,6 +1,8 @@
 //! For tests: a driver that answers by a script, passed over at the times of the script, and what that gave.
 
 mod bench;
+mod hours;
+mod machine;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use std::time::Duration;
 use sdk::testing::{Output, metrics, pid_of, show, values};
 
 pub use bench::Bench;
+pub use hours::{DEVICES, Hours, INCIDENTS, sum};
+pub use machine::Machine;
 
 use crate::{Driver, Monitor, Pass, Session, Settings, Vendor};
 

@@ -12,7 +12,7 @@ use component::status::Status;
 
 #[tokio::test]
 async fn devices_are_asked_and_told_until_the_stop() {
-    let machine = Machine::of(&format!("{WHOLE}200ms gpu0 xid 48\n"));
+    let machine = machine_of(&format!("{WHOLE}200ms gpu0 xid 48\n"));
     let mut bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
     let points = bench.points().await;
     assert_eq!(points["hw.temperature{hw.id=GPU-5a,hw.name=GPU 0,hw.sensor_location=gpu} Cel"], 61.0);
@@ -46,7 +46,7 @@ async fn a_driver_that_comes_later_is_found() {
 
 #[tokio::test]
 async fn a_driver_that_never_answers_does_not_keep_the_receiver_from_stopping() {
-    let machine = Machine::of("0s gpu0 uuid slow 9h GPU-1");
+    let machine = machine_of("0s gpu0 uuid slow 9h GPU-1");
     let bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
     while machine.control.calls() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

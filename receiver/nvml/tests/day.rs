@@ -1,125 +1,21 @@
 //! A day of two GPUs and everything that befalls them, in seconds: flat memory, nothing missed.
 
-#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
-
 mod common;
-
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use common::*;
 
-const HOUR: u64 = 3600;
-const STEP: u64 = 10;
-const DEVICES: u64 = 2;
-
-/// Faults of every kind, at times that differ from device to device: what they amount to.
-#[derive(Default)]
-struct Faults {
-    lines: String,
-    /// By the event's name.
-    events: BTreeMap<&'static str, u64>,
-    corrected: u64,
-    xids: u64,
-}
-
-impl Faults {
-    fn line(&mut self, second: u64, device: u64, rest: &str) {
-        writeln!(self.lines, "{second}s gpu{device} {rest}").unwrap();
-    }
-
-    fn add(&mut self, event: &'static str, count: u64) {
-        *self.events.entry(event).or_default() += count;
-    }
-
-    /// Every hour of the day, for every device.
-    fn of_a_day() -> Faults {
-        let mut all = Faults::default();
-        for device in 0..DEVICES {
-            let mut corrected = 3;
-            all.add("seen", 1);
-            for hour in 0..24 {
-                let at = hour * HOUR + 100 + device * 800;
-                all.hour(at, device, &mut corrected);
-            }
-        }
-        all
-    }
-
-    fn hour(&mut self, at: u64, device: u64, corrected: &mut u64) {
-        self.line(at, device, "* GPU_IS_LOST");
-        self.line(at + 95, device, "* answers");
-        self.add("lost", 1);
-        self.add("recovered", 1);
-        self.line(at + 200, device, "power TIMEOUT");
-        self.line(at + 300, device, "power 300000");
-        self.add("unanswered", 1);
-        self.add("answered", 1);
-        self.line(at + 400, device, "present no");
-        self.line(at + 500, device, "present yes");
-        self.add("gone", 1);
-        self.add("recovered", 1);
-        // While the device is lost nobody sees the count; it is there afterwards.
-        *corrected += 5;
-        self.corrected += 5;
-        self.line(at + 50, device, &format!("ecc.corrected {corrected}"));
-        // And the driver is loaded anew.
-        *corrected = 2;
-        self.corrected += 2;
-        self.line(at + 600, device, "ecc.corrected 2");
-        self.add("errors", 2);
-        for xid in 0..3 {
-            self.line(at + 700 + xid, device, &format!("xid {}", 60 + xid));
-            self.xids += 1;
-            self.add("xid", 1);
-        }
-    }
-}
-
-fn script() -> (String, Faults) {
-    let faults = Faults::of_a_day();
-    let mut text: String = (0..DEVICES)
-        .map(|device| {
-            WHOLE.replace("gpu0", &format!("gpu{device}")).replace("GPU-5a", &format!("GPU-{device}"))
-        })
-        .collect();
-    text += &faults.lines;
-    (text, faults)
-}
-
-/// Resident memory, KiB.
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
+const DAY: Hours = Hours {
+    count: 24,
+    device: |number| {
+        WHOLE.replace("gpu0", &format!("gpu{number}")).replace("GPU-5a", &format!("GPU-{number}"))
+    },
+    lost: "GPU_IS_LOST",
+    question: "power",
+    incident: ("xid", |number| format!("xid {}", 60 + number)),
+};
 
 #[test]
 fn a_day_with_faults_misses_nothing_and_takes_no_more_memory_than_its_first_hours() {
-    let (script, faults) = script();
-    let machine = Machine::of(&script);
-    let mut events: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut passes, mut memory, mut last) = (0, Vec::new(), BTreeMap::new());
-    machine.each_pass((0..24 * HOUR).step_by(STEP as usize), &mut |output| {
-        for (name, _) in told(&output) {
-            *events.entry(name.replace("gpu.hardware.", "")).or_default() += 1;
-        }
-        if passes % (HOUR / STEP) == 0 {
-            memory.push(resident_kib());
-        }
-        passes += 1;
-        if passes == 24 * HOUR / STEP {
-            last = points(&output);
-        }
-    });
-    let wanted: BTreeMap<String, u64> =
-        faults.events.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-    assert_eq!(events, wanted);
-    let sum =
-        |with: &str| last.iter().filter(|(key, _)| key.contains(with)).map(|(_, value)| value).sum::<f64>();
-    assert_eq!(sum("error.type=xid"), faults.xids as f64);
-    // Each series began again with the last load of its driver, which has counted 2 since.
-    assert_eq!(sum("error.type=corrected"), (2 * DEVICES) as f64);
-    let (early, late) = (memory[3], *memory.last().unwrap());
-    assert!(late < early + 1024, "resident memory by hour, KiB: {memory:?}");
+    let last = DAY.check(&machine_of(&DAY.script()));
+    assert_eq!(sum(&last, "error.type=xid"), (DAY.count * DEVICES * INCIDENTS) as f64);
 }

@@ -11,7 +11,7 @@ use hardware::{Driver as _, Fault};
 
 /// What was told at each pass, by the event's name without its beginning, and the body.
 fn story(script: &str, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {
-    let outputs = Machine::of(script).passes(seconds);
+    let outputs = machine_of(script).passes(seconds);
     let short = |(name, body): (String, String)| (name.replace("gpu.hardware.", ""), body);
     outputs.iter().map(|output| told(output).into_iter().map(short).collect()).collect()
 }
@@ -75,7 +75,7 @@ fn what_is_not_supported_is_told_with_the_device_and_never_again() {
     assert_eq!(found[0].len(), 1);
     assert!(found[0][0].1.starts_with("GPU 0 is T4; it does not tell clock.graphics, "), "{}", found[0][0].1);
     assert_eq!(found[1..], [vec![], vec![]]);
-    let points = points(&Machine::of(bare).passes([10])[0]);
+    let points = points(&machine_of(bare).passes([10])[0]);
     assert_eq!(points["hw.temperature{hw.id=GPU-1,hw.name=GPU 0,hw.sensor_location=gpu} Cel"], 41.0);
     assert!(points.keys().all(|key| !key.starts_with("hw.power")));
 }
@@ -100,7 +100,7 @@ fn errors_and_xids_are_told_when_they_come_with_how_many_and_what_they_are() {
 #[test]
 fn nothing_is_said_of_a_lost_device_but_that_it_is_lost_and_the_others_are_told() {
     let script = format!("{WHOLE}0s gpu1 uuid GPU-6b\n0s gpu1 power 7000\n10s gpu0 * GPU_IS_LOST\n");
-    let output = &Machine::of(&script).passes([0, 10])[1];
+    let output = &machine_of(&script).passes([0, 10])[1];
     let points = points(output);
     let of_lost: Vec<(&String, f64)> =
         points.iter().filter(|(key, _)| key.contains("GPU-5a")).map(|(k, v)| (k, *v)).collect();
@@ -139,7 +139,7 @@ fn series(output: &Output, metric: &str, with: &str) -> (u64, f64) {
 #[test]
 fn a_count_that_begins_again_begins_a_series_and_leaves_nothing_out() {
     let script = format!("{WHOLE}20s gpu0 ecc.corrected 2\n30s gpu0 ecc.corrected 9\n");
-    let outputs = Machine::of(&script).passes([0, 10, 20, 30]);
+    let outputs = machine_of(&script).passes([0, 10, 20, 30]);
     let found: Vec<(u64, f64)> =
         outputs.iter().map(|o| series(o, "hw.errors", "error.type=corrected")).collect();
     // Loaded anew between 10 s and 20 s, the driver has counted 2 since: the series begins where the old one ended.
@@ -159,7 +159,7 @@ fn a_count_that_begins_again_begins_a_series_and_leaves_nothing_out() {
 fn time_under_a_reason_that_the_driver_does_not_count_is_added_up_from_passes() {
     // Bits: 0x8 hardware slowdown, 0x1 idle, 0x400 one that nobody knows.
     let script = "0s gpu0 uuid GPU-1\n0s gpu0 throttle 8\n20s gpu0 throttle 1025\n30s gpu0 throttle 0\n300s gpu0 throttle 8";
-    let outputs = Machine::of(script).passes([0, 10, 20, 30, 40, 300, 900]);
+    let outputs = machine_of(script).passes([0, 10, 20, 30, 40, 300, 900]);
     let slow: Vec<f64> =
         outputs.iter().map(|o| series(o, "gpu.hardware.throttle.duration", "reason=hw_slowdown").1).collect();
     // Of the ten minutes without a pass one is held to have been as the pass before it saw it.
@@ -172,7 +172,7 @@ fn time_under_a_reason_that_the_driver_does_not_count_is_added_up_from_passes() 
 #[test]
 fn xids_beyond_the_bound_are_counted_together() {
     let lines: String = (1..=20).map(|n| format!("{n}s gpu0 xid {}\n", 1000 + n)).collect();
-    let outputs = Machine::of(&format!("{WHOLE}{lines}")).passes([0, 30, 40]);
+    let outputs = machine_of(&format!("{WHOLE}{lines}")).passes([0, 30, 40]);
     let points = points(&outputs[2]);
     let xids: BTreeMap<&String, f64> =
         points.iter().filter(|(key, _)| key.contains("error.type=xid")).map(|(k, v)| (k, *v)).collect();
@@ -184,9 +184,9 @@ fn xids_beyond_the_bound_are_counted_together() {
 fn a_driver_that_is_not_there_or_refuses_says_why() {
     let mut nowhere = nvml::Library { path: "/no/such/library.so".into() };
     assert_eq!(nowhere.open(&mut |_| {}), Err(Fault::Failed("library_not_found")));
-    let machine = Machine::of("0s driver init DRIVER_NOT_LOADED");
+    let machine = machine_of("0s driver init DRIVER_NOT_LOADED");
     assert_eq!(machine.library().open(&mut |_| {}), Err(Fault::Failed("driver_not_loaded")));
-    let machine = Machine::of("0s driver count UNKNOWN");
+    let machine = machine_of("0s driver count UNKNOWN");
     let mut read = None;
     machine.library().open(&mut |session| read = Some(session.read().map(|r| r.len()))).unwrap();
     assert_eq!(read, Some(Err(Fault::Failed("unknown"))));

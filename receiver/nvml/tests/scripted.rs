@@ -81,7 +81,7 @@ fn expected(written: &str) -> String {
 
 #[test]
 fn every_metric_unit_attribute_and_value_is_the_scripts() {
-    let outputs = Machine::of(WHOLE).passes([0, 10]);
+    let outputs = machine_of(WHOLE).passes([0, 10]);
     let found = points(&outputs[1]);
     for (written, value) in EXPECTED {
         let written = expected(written);
@@ -95,9 +95,9 @@ fn every_metric_unit_attribute_and_value_is_the_scripts() {
 
 #[test]
 fn a_newer_driver_has_its_fields_elsewhere_and_gives_the_same() {
-    let older = points(&Machine::of(WHOLE).passes([10])[0]);
+    let older = points(&machine_of(WHOLE).passes([10])[0]);
     let newer = WHOLE.replace("550.54.15", "580.95.05");
-    let newer = points(&Machine::of(&newer).passes([10])[0]);
+    let newer = points(&machine_of(&newer).passes([10])[0]);
     let newer: Vec<(String, f64)> =
         newer.into_iter().map(|(key, value)| (key.replace("580.95.05", "550.54.15"), value)).collect();
     assert_eq!(newer, older.into_iter().collect::<Vec<_>>());
@@ -125,7 +125,7 @@ const OF_OTHERS: [&str; 2] = ["gpu.hardware.link", "gpu.hardware.notification"];
 #[test]
 fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
     let mut seen = Seen::default();
-    for output in Machine::of(&format!("{WHOLE}{EVENTFUL}")).passes((0..=8).map(|n| n * 10)) {
+    for output in machine_of(&format!("{WHOLE}{EVENTFUL}")).passes((0..=8).map(|n| n * 10)) {
         seen.check(&output);
     }
     let ours = |name: &&str| is_of_hardware(name) && !OF_OTHERS.contains(name);
@@ -150,7 +150,7 @@ fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
 #[test]
 fn a_part_of_a_device_is_told_with_its_parent_and_its_processes_once() {
     let script = format!("{WHOLE}{EVENTFUL}\n0s gpu0/mig0 processes 4194303:1048576");
-    let found = points(&Machine::of(&script).passes([1])[0]);
+    let found = points(&machine_of(&script).passes([1])[0]);
     let of_part: Vec<&String> = found.keys().filter(|key| key.contains("hw.id=MIG-1")).collect();
     assert!(of_part.iter().all(|key| key.contains("hw.parent=GPU-5a") || key.starts_with("4194303 ")));
     let used = found.iter().find(|(key, _)| key.starts_with("hw.gpu.memory.usage") && key.contains("MIG-1"));
@@ -163,7 +163,7 @@ fn a_part_of_a_device_is_told_with_its_parent_and_its_processes_once() {
 fn processes_beyond_the_bound_are_counted_and_those_that_use_most_are_told() {
     let list: Vec<String> = (1..=80).map(|n| format!("{}:{}", 4_000_000 + n, n * 1000)).collect();
     let script = format!("{WHOLE}1s gpu0 processes {}\n", list.join(" "));
-    let found = points(&Machine::of(&script).passes([2])[0]);
+    let found = points(&machine_of(&script).passes([2])[0]);
     let told: Vec<&String> = found.keys().filter(|key| key.contains("process.memory")).collect();
     assert_eq!((told.len(), found["gpu.hardware.omitted{} {process}"]), (64, 16.0));
     assert!(told[0].starts_with("4000017 "), "{}", told[0]);

@@ -1,41 +1,15 @@
-//! A machine whose driver answers by a script: what is read of it, and when.
+//! A machine with the vendor's stub, and what devices of its answer.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 use amdsmi::{Library, VENDOR};
 pub use hardware::testing::*;
 pub use sdk::testing::*;
 use stubs::DriverControl;
 
-/// A driver of its own, in a folder of its own.
-pub struct Machine {
-    _folder: tempfile::TempDir,
-    pub control: DriverControl,
-}
-
-impl Machine {
-    pub fn of(script: &str) -> Machine {
-        let folder = tempfile::tempdir().expect("a folder");
-        let control = DriverControl::amdsmi(folder.path()).expect("the stub can be loaded");
-        assert!(control.set_script(script), "the script can be read:\n{script}");
-        Machine { _folder: folder, control }
-    }
-
-    pub fn library(&self) -> Library {
-        Library::at(self.control.path())
-    }
-
-    /// Passes at these seconds of the script, and everything that they gave.
-    pub fn passes(&self, seconds: impl IntoIterator<Item = u64>) -> Vec<Output> {
-        let mut outputs = Vec::new();
-        self.each_pass(seconds, &mut |output| outputs.push(output));
-        outputs
-    }
-
-    /// The same, one output after the other.
-    pub fn each_pass(&self, seconds: impl IntoIterator<Item = u64>, take: &mut dyn FnMut(Output)) {
-        each_pass(VENDOR, &mut self.library(), &|at_ns| self.control.set_now(at_ns), seconds, take);
-    }
+/// A machine with a stub of the vendor's library.
+pub fn machine_of(script: &str) -> Machine<Library> {
+    Machine::of(VENDOR, DriverControl::amdsmi, |path| Library::at(path), script)
 }
 
 /// An MI300X that answers everything. Its firmware counts a thousand cycles a second.
