@@ -7,21 +7,8 @@ mod common;
 use common::*;
 use hardware::{Driver as _, Fault};
 
-/// What was told at each pass, by the event's name without its beginning, and the body.
-fn story(script: &str, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {
-    let outputs = machine_of(script).passes(seconds);
-    let short = |(name, body): (String, String)| (name.replace("gpu.hardware.", ""), body);
-    outputs.iter().map(|output| told(output).into_iter().map(short).collect()).collect()
-}
-
 fn check(lines: &str, want: &[&[(&str, &str)]]) {
-    let found = story(&format!("{WHOLE}{lines}"), (0..want.len() as u64).map(|n| n * 10));
-    assert!(found[0].iter().any(|(name, _)| name == "seen"), "{:?}", found[0]);
-    for (at, (found, want)) in found.iter().zip(want).enumerate().skip(1) {
-        let want: Vec<(String, String)> =
-            want.iter().map(|(name, body)| ((*name).to_owned(), (*body).to_owned())).collect();
-        assert_eq!(*found, want, "at {} s", at * 10);
-    }
+    machine_of(&format!("{WHOLE}{lines}")).check_story(want);
 }
 
 #[test]
@@ -64,7 +51,7 @@ fn metrics_that_fail_leave_what_other_functions_answer() {
 #[test]
 fn what_is_not_supported_is_told_with_the_device_and_never_again() {
     let bare = "0s gpu0 uuid a1\n0s gpu0 name Radeon\n0s gpu0 temperature.hotspot 40\n10s gpu0 temperature.hotspot 41\n";
-    let found = story(bare, [0, 10, 20]);
+    let found = machine_of(bare).story([0, 10, 20]);
     assert_eq!(found[0].len(), 1);
     let body = &found[0][0].1;
     assert!(body.starts_with("GPU 0 is Radeon; it does not tell clock.graphics, "), "{body}");

@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::collections::BTreeSet;
-
 use common::registry::{Seen, is_of_hardware};
 use common::*;
 
@@ -68,22 +66,10 @@ const LONG: [(&str, &str); 6] = [
     ("<UUID>", "2cff74a1-0000-1000-80f1-000000000000"),
 ];
 
-fn expected(written: &str) -> String {
-    LONG.iter().fold(written.to_owned(), |text, (short, long)| text.replace(short, long))
-}
-
 #[test]
 fn every_metric_unit_attribute_and_value_is_the_scripts() {
     let outputs = machine_of(WHOLE).passes([0, 10]);
-    let found = points(&outputs[1]);
-    for (written, value) in EXPECTED {
-        let written = expected(written);
-        let point = found.get(&written).unwrap_or_else(|| panic!("{written} is not among {found:#?}"));
-        assert_eq!(point, value, "{written}");
-    }
-    let wanted: BTreeSet<String> = EXPECTED.iter().map(|(written, _)| expected(written)).collect();
-    let more: Vec<&String> = found.keys().filter(|key| !wanted.contains(*key)).collect();
-    assert_eq!(more, [""; 0], "points that nobody expected");
+    check_points(&outputs[1], EXPECTED, &LONG);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use sdk::testing::{Output, metrics, pid_of, show, values};
 
 pub use bench::Bench;
 pub use hours::{DEVICES, Hours, INCIDENTS, sum};
-pub use machine::Machine;
+pub use machine::{Machine, check_points};
 
 use crate::{Driver, Monitor, Pass, Session, Settings, Vendor};
 

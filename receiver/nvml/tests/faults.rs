@@ -9,21 +9,8 @@ use std::collections::BTreeMap;
 use common::*;
 use hardware::{Driver as _, Fault};
 
-/// What was told at each pass, by the event's name without its beginning, and the body.
-fn story(script: &str, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {
-    let outputs = machine_of(script).passes(seconds);
-    let short = |(name, body): (String, String)| (name.replace("gpu.hardware.", ""), body);
-    outputs.iter().map(|output| told(output).into_iter().map(short).collect()).collect()
-}
-
 fn check(lines: &str, want: &[&[(&str, &str)]]) {
-    let found = story(&format!("{WHOLE}{lines}"), (0..want.len() as u64).map(|n| n * 10));
-    assert!(found[0].iter().any(|(name, _)| name == "seen"), "{:?}", found[0]);
-    for (at, (found, want)) in found.iter().zip(want).enumerate().skip(1) {
-        let want: Vec<(String, String)> =
-            want.iter().map(|(name, body)| ((*name).to_owned(), (*body).to_owned())).collect();
-        assert_eq!(*found, want, "at {} s", at * 10);
-    }
+    machine_of(&format!("{WHOLE}{lines}")).check_story(want);
 }
 
 #[test]
@@ -71,7 +58,7 @@ fn a_question_that_fails_is_told_once_and_so_is_its_next_answer() {
 #[test]
 fn what_is_not_supported_is_told_with_the_device_and_never_again() {
     let bare = "0s gpu0 uuid GPU-1\n0s gpu0 name T4\n0s gpu0 temperature 40\n10s gpu0 temperature 41\n";
-    let found = story(bare, [0, 10, 20]);
+    let found = machine_of(bare).story([0, 10, 20]);
     assert_eq!(found[0].len(), 1);
     assert!(found[0][0].1.starts_with("GPU 0 is T4; it does not tell clock.graphics, "), "{}", found[0][0].1);
     assert_eq!(found[1..], [vec![], vec![]]);
@@ -119,7 +106,7 @@ fn an_xid_of_a_device_that_falls_off_the_bus_with_it_is_told_of_that_device() {
     let script = format!(
         "{WHOLE}0s gpu1 uuid GPU-6b\n0s gpu1 events yes\n15s gpu1 xid 79\n15s gpu1 * GPU_IS_LOST\n25s gpu0 xid 13\n"
     );
-    let found = story(&script, [0, 10, 20, 30]);
+    let found = machine_of(&script).story([0, 10, 20, 30]);
     let of =
         |name: &str| (name.to_owned(), "GPU 1 reports XID 79: the GPU has fallen off the bus".to_owned());
     assert!(found[2].contains(&of("xid")), "{found:?}");

@@ -1,11 +1,12 @@
 //! A machine whose driver answers by a script: what is read of it, and when.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use sdk::testing::Output;
 use stubs::DriverControl;
 
-use super::each_pass;
+use super::{each_pass, points, told};
 use crate::{Driver, Vendor};
 
 /// A driver of its own, in a folder of its own.
@@ -47,4 +48,40 @@ impl<D: Driver> Machine<D> {
     pub fn each_pass(&self, seconds: impl IntoIterator<Item = u64>, take: &mut dyn FnMut(Output)) {
         each_pass(self.vendor, &mut self.library(), &|at_ns| self.control.set_now(at_ns), seconds, take);
     }
+
+    /// What is told at each pass: the event's name without its beginning, and the body.
+    pub fn story(&self, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {
+        let short = |(name, body): (String, String)| (name.replace("gpu.hardware.", ""), body);
+        self.passes(seconds).iter().map(|output| told(output).into_iter().map(short).collect()).collect()
+    }
+
+    /// Holds what is told every ten seconds against this; at first the devices are seen.
+    #[track_caller]
+    pub fn check_story(&self, want: &[&[(&str, &str)]]) {
+        let found = self.story((0..want.len() as u64).map(|n| n * 10));
+        assert!(found[0].iter().any(|(name, _)| name == "seen"), "{:?}", found[0]);
+        for (at, (found, want)) in found.iter().zip(want).enumerate().skip(1) {
+            let want: Vec<(String, String)> =
+                want.iter().map(|(name, body)| ((*name).to_owned(), (*body).to_owned())).collect();
+            assert_eq!(*found, want, "at {} s", at * 10);
+        }
+    }
+}
+
+/// Holds all points of an output against what is written of them, with abbreviations for what is long; there are no
+/// others.
+#[track_caller]
+pub fn check_points(output: &Output, expected: &[(&str, f64)], abbreviations: &[(&str, &str)]) {
+    let whole = |written: &str| {
+        abbreviations.iter().fold(written.to_owned(), |text, (short, long)| text.replace(short, long))
+    };
+    let found = points(output);
+    for (written, value) in expected {
+        let written = whole(written);
+        let point = found.get(&written).unwrap_or_else(|| panic!("{written} is not among {found:#?}"));
+        assert_eq!(point, value, "{written}");
+    }
+    let wanted: BTreeSet<String> = expected.iter().map(|(written, _)| whole(written)).collect();
+    let more: Vec<&String> = found.keys().filter(|key| !wanted.contains(*key)).collect();
+    assert_eq!(more, [""; 0], "points that nobody expected");
 }
