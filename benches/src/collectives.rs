@@ -1,8 +1,8 @@
 //! The records of a node whose ranks run collectives and wait for them, as the kernel would write them.
 
 use event::{ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
-use table::fold::COUNTERS;
-use table::record::{Header, Kind, NOT_SEEN};
+use probe_abi::fold::COUNTERS;
+use probe_abi::record::{Header, Kind, NOT_SEEN};
 
 use crate::records;
 
@@ -87,7 +87,7 @@ impl Node {
             for n in 0..BUCKET {
                 for rank in 0..RANKS {
                     let late = if rank == RANKS - 1 { late_ns } else { 0 };
-                    let jitter = table::fold::mix(at_ns ^ u64::from(rank)) % 50_000;
+                    let jitter = probe_abi::fold::mix(at_ns ^ u64::from(rank)) % 50_000;
                     let entry_ns = at_ns + late + jitter + n * PERIOD_NS;
                     all.push((entry_ns + 8_000, told(rank, entry_ns, 8_000, bucket * BUCKET + n)));
                 }
@@ -110,7 +110,7 @@ fn process(rank: u32) -> ProcessId {
 }
 
 fn header(symbol: &str, rank: u32, entry_ns: u64, duration_ns: u64) -> Header {
-    let row = table::PROBES.iter().find(|probe| probe.symbol == symbol).map_or(0, |probe| probe.id);
+    let row = probe_abi::PROBES.iter().find(|probe| probe.symbol == symbol).map_or(0, |probe| probe.id);
     let ProcessId { pid, start_ns } = process(rank);
     Header {
         kind: Kind::Told as u16,

@@ -1,12 +1,12 @@
 //! Step records as the kernel would write them, for benchmarks that need no kernel.
 
 use event::StepRecord;
-use table::fold::COUNTERS;
-use table::record::{Header, Kind, NOT_SEEN};
+use probe_abi::fold::COUNTERS;
+use probe_abi::record::{Header, Kind, NOT_SEEN};
 
 /// Step number `n` of a server that decodes in 20 ms, with some spread and now and then a slow one.
 pub fn step(n: u64) -> StepRecord {
-    let spread = table::fold::mix(n) % 2_000_000;
+    let spread = probe_abi::fold::mix(n) % 2_000_000;
     let slow = if n % 1_000 == 999 { 60_000_000 } else { 0 };
     let (begin, wait) = (n * 30_000_000, 15_000_000 + spread + slow);
     let mut work = [0; COUNTERS];

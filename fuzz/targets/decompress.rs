@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use net::compress::{Compression, Level};
+use transport::compress::{Compression, Level};
 
 const BYTES_MAX: usize = 1 << 20;
 

@@ -9,8 +9,8 @@ fuzz_target!(|bytes: &[u8]| {
     let expected = match decode(bytes) {
         Ok(Record::Step(_)) => size_of::<event::StepRecord>(),
         Ok(Record::Call(_)) => size_of::<event::CallRecord>(),
-        Ok(Record::Process(_)) => size_of::<table::record::ProcessRecord>(),
-        Ok(Record::Context(_)) => size_of::<table::context::ContextRecord>(),
+        Ok(Record::Process(_)) => size_of::<probe_abi::record::ProcessRecord>(),
+        Ok(Record::Context(_)) => size_of::<probe_abi::context::ContextRecord>(),
         // Short or long, by what was read through its pointers.
         Ok(Record::Told(told)) => {
             assert!(told.entry.len() + told.exit.len() <= bytes.len(), "no more is told than came");

@@ -19,7 +19,7 @@ use component::Data;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_conformance_tests::{CollectorConfig, Protocol, python_server, real_collector};
-use stubs::oracle::{Line, StepLine, read};
+use simulator::oracle::{Line, StepLine, read};
 
 use crate::live::agent::{Agent, player, turn};
 use crate::live::binary::binary;

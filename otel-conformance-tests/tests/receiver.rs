@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{batches, json};
 use component::{ComponentId, Consumer, Receiver, Signal};
 use otel_conformance_tests::{CollectorConfig, Exporting, Sink, normalised, real_collector};
-use otlp::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocol, Protocols};
+use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocol, Protocols};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -1,10 +1,10 @@
-//! The trace that a thread works for, where its process publishes it ([`table::context`]).
+//! The trace that a thread works for, where its process publishes it ([`probe_abi::context`]).
 //!
 //! Asked where a wait ends that closes something, and then only of a process with a place: any other pays a look into
 //! an array. The thread that waits is the one that runs, so what it publishes stands still.
 
-use table::atomic::Relaxed;
-use table::context::{Published, Says, Variable};
+use probe_abi::atomic::Relaxed;
+use probe_abi::context::{Published, Says, Variable};
 
 use crate::emit::{self, Returned};
 use crate::maps::{self, VARIABLES};

@@ -1,9 +1,9 @@
-//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`table::cover`]).
+//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`probe_abi::cover`]).
 
-use table::atomic::Relaxed;
-use table::cover::{Cover, Place, WAITED, Waited};
-use table::fold::Cut;
-use table::record::{EventKey, StreamKey};
+use probe_abi::atomic::Relaxed;
+use probe_abi::cover::{Cover, Place, WAITED, Waited};
+use probe_abi::fold::Cut;
+use probe_abi::record::{EventKey, StreamKey};
 
 use crate::enter::active_key;
 use crate::maps::{self, EVENTS};
@@ -18,7 +18,7 @@ pub fn event(pid: u32, event: u64) -> Option<&'static Cover> {
     EVENTS.get_ptr(&EventKey { pid, pad: 0, event }).map(|cover| unsafe { &*cover })
 }
 
-/// How far the stream has come, and what it waited for; `ns` as for [`table::fold::StreamFold::cut`].
+/// How far the stream has come, and what it waited for; `ns` as for [`probe_abi::fold::StreamFold::cut`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn take(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {

@@ -1,13 +1,13 @@
 //! Records into the ring. Nobody is woken: user space drains on its own clock, since a wake-up per record costs
 //! four times the probe itself.
 
-use table::atomic::Relaxed;
+use probe_abi::atomic::Relaxed;
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE};
 use aya_ebpf::helpers::bpf_get_current_comm;
-use table::context::{ContextRecord, Published};
-use table::fold::{Cut, Stamp};
-use table::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
+use probe_abi::context::{ContextRecord, Published};
+use probe_abi::fold::{Cut, Stamp};
+use probe_abi::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
 
 use crate::maps::{self, RING};
 use crate::stream::Stream;

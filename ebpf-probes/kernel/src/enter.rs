@@ -1,16 +1,16 @@
 //! A timed call begins: filter it, count the hit, fold what it enqueues, and remember it until it returns.
 //! Launches that are not timed are [`crate::launch`]'s.
 
-use table::atomic::{AtomicU64, Relaxed};
+use probe_abi::atomic::{AtomicU64, Relaxed};
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
-use table::counters::Drop;
-use table::cover::Cover;
-use table::fold::{Cut, Enqueue, StreamFold};
-use table::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
-use table::{Action, Cookie, Grid, Slot, cookie};
+use probe_abi::counters::Drop;
+use probe_abi::cover::Cover;
+use probe_abi::fold::{Cut, Enqueue, StreamFold};
+use probe_abi::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
+use probe_abi::{Action, Cookie, Grid, Slot, cookie};
 
 use crate::cover;
 use crate::graph;
@@ -129,7 +129,7 @@ impl Call {
     }
 
     #[inline(always)]
-    fn direction(&self) -> table::Direction {
+    fn direction(&self) -> probe_abi::Direction {
         self.cookie.direction(self.args.at(Slot(self.cookie.way() as u8)))
     }
 
@@ -227,7 +227,7 @@ impl Call {
         let (cookie, pid) = (self.cookie, self.task.pid);
         let copies_back = cookie.is(Action::Copy)
             && cookie.is_blocking()
-            && self.direction() as u8 == table::Direction::DeviceToHost as u8;
+            && self.direction() as u8 == probe_abi::Direction::DeviceToHost as u8;
         let asks_stream = cookie.is(Action::Query) && cookie.stream().0 != 0;
         if cookie.is(Action::StreamDestroy) {
             frame.closing = u64::from(cover::take_last(&self.key(frame.stream), cover, scratch));

@@ -1,11 +1,11 @@
-//! Graphs: what is captured, and what each of them holds ([`table::graph`]).
+//! Graphs: what is captured, and what each of them holds ([`probe_abi::graph`]).
 //!
 //! All of it out of line and rare, but for the look-up that a graph launch makes.
 
-use table::atomic::{AtomicU64, Relaxed};
-use table::fold::{Enqueue, StreamFold};
-use table::graph::{Contents, GraphKey, OPERATIONS};
-use table::record::{ProcessFold, ROWS, StreamKey};
+use probe_abi::atomic::{AtomicU64, Relaxed};
+use probe_abi::fold::{Enqueue, StreamFold};
+use probe_abi::graph::{Contents, GraphKey, OPERATIONS};
+use probe_abi::record::{ProcessFold, ROWS, StreamKey};
 
 use crate::maps::{self, GRAPHS};
 use crate::process;

@@ -1,6 +1,6 @@
 //! A kernel launch begins: the hot path, a program of its own.
 //!
-//! Almost every launch only adds to sums that are at hand ([`table::hot`]); the others (the first of a step, a stream
+//! Almost every launch only adds to sums that are at hand ([`probe_abi::hot`]); the others (the first of a step, a stream
 //! without a place, a process seen for the first time, a capture) do what [`crate::enter`] does for every other
 //! call, out of line, and see to it that the next finds its sums.
 //!
@@ -14,12 +14,12 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
-use table::atomic::Relaxed;
-use table::counters::Drop;
-use table::fold::{Enqueue, StreamFold};
-use table::hot::HotProcess;
-use table::record::{ROWS, StreamKey};
-use table::{Cookie, Grid, Slot};
+use probe_abi::atomic::Relaxed;
+use probe_abi::counters::Drop;
+use probe_abi::fold::{Enqueue, StreamFold};
+use probe_abi::hot::HotProcess;
+use probe_abi::record::{ROWS, StreamKey};
+use probe_abi::{Cookie, Grid, Slot};
 
 use crate::graph;
 use crate::maps;

@@ -1,18 +1,18 @@
 //! A call returns: time it, close what it waited for, report what is worth a record, and settle its account.
 
-use table::atomic::Relaxed;
+use probe_abi::atomic::Relaxed;
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
-use table::counters::{Counters, Drop};
-use table::cover::Cover;
-use table::detail::Detail;
-use table::fold::{Cut, Stamp};
-use table::record::{
+use probe_abi::counters::{Counters, Drop};
+use probe_abi::cover::Cover;
+use probe_abi::detail::Detail;
+use probe_abi::fold::{Cut, Stamp};
+use probe_abi::record::{
     ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
 };
-use table::{Action, Cookie, NON_BLOCKING, WRONG_THREAD};
+use probe_abi::{Action, Cookie, NON_BLOCKING, WRONG_THREAD};
 
 use crate::context;
 use crate::emit::{self, Returned};

@@ -1,9 +1,9 @@
 //! Threads and processes come and go: what they leave behind is settled here, so that pids can be used again.
 
-use table::atomic::Relaxed;
+use probe_abi::atomic::Relaxed;
 
-use table::counters::Drop;
-use table::record::{FRAMES, Kind, NOT_SEEN};
+use probe_abi::counters::Drop;
+use probe_abi::record::{FRAMES, Kind, NOT_SEEN};
 
 use crate::context;
 use crate::emit;

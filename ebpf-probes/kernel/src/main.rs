@@ -1,10 +1,10 @@
 //! The kernel programs: seven of them, and none knows CUDA.
 //!
 //! `enter` and `leave` run at the entry and return of every probed function, `launch` at the entry of the one kind
-//! that is called thousands of times a second; the attach cookie ([`table::Cookie`]) tells them what the call means.
+//! that is called thousands of times a second; the attach cookie ([`probe_abi::Cookie`]) tells them what the call means.
 //! `told_enter` and `told_leave` run at both ends of those functions of which each call is told whole.
 //! `exec` and `exit` keep threads and processes honest.
-//! Work is folded into maps ([`table::fold`]); a record leaves only for a step, an allocation, an error, a
+//! Work is folded into maps ([`probe_abi::fold`]); a record leaves only for a step, an allocation, an error, a
 //! process. Every call that is seen ends in exactly one of folded, delivered, sampled out or dropped.
 
 #![no_std]

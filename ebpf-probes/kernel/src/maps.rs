@@ -1,24 +1,24 @@
 //! The maps: all state of the programs, each with its bound. What happens when one is full is counted by a
-//! [`table::counters::Drop`]; user space may choose other bounds when it loads the object.
+//! [`probe_abi::counters::Drop`]; user space may choose other bounds when it loads the object.
 
-use table::atomic::Relaxed;
+use probe_abi::atomic::Relaxed;
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
-use table::context::{VARIABLES as VARIABLES_MAX, Variable};
-use table::counters::Counters;
-use table::cover::Cover;
-use table::detail::DETAILS as DETAILS_MAX;
-use table::fold::StreamFold;
-use table::graph::{Contents, GRAPHS as GRAPHS_MAX, GraphKey};
-use table::hot::{
+use probe_abi::context::{VARIABLES as VARIABLES_MAX, Variable};
+use probe_abi::counters::Counters;
+use probe_abi::cover::Cover;
+use probe_abi::detail::DETAILS as DETAILS_MAX;
+use probe_abi::fold::StreamFold;
+use probe_abi::graph::{Contents, GRAPHS as GRAPHS_MAX, GraphKey};
+use probe_abi::hot::{
     HOT_CALLS as HOT_CALLS_MAX, HOT_DEVICES as HOT_DEVICES_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX,
     HOT_PROCESSES as HOT_PROCESSES_MAX, HotDevice,
 };
-use table::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
-use table::ordinal::{Counted, ORDINALS as ORDINALS_MAX, Ordinals};
-use table::record::{
+use probe_abi::hot::{HOT_STREAMS as HOT_STREAMS_MAX, HotDurations, HotProcess, HotStream};
+use probe_abi::ordinal::{Counted, ORDINALS as ORDINALS_MAX, Ordinals};
+use probe_abi::record::{
     Caller, Calls, EventKey, OperationFold, OperationKey, ProcessFold, RuntimeCode, Settings, StreamKey,
     ThreadFold,
 };

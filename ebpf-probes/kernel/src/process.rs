@@ -1,13 +1,13 @@
 //! The process filter, and what each traced process is known by.
 
-use table::atomic::{Relaxed, SeqCst};
+use probe_abi::atomic::{Relaxed, SeqCst};
 
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
-use table::Cookie;
-use table::counters::{Counters, Drop};
-use table::detail::Detail;
-use table::hot::{HotDevice, HotProcess};
-use table::record::{ActiveStream, FRAMES, Kind, NOT_SEEN, ProcessFold, ROWS, StreamKey};
+use probe_abi::Cookie;
+use probe_abi::counters::{Counters, Drop};
+use probe_abi::detail::Detail;
+use probe_abi::hot::{HotDevice, HotProcess};
+use probe_abi::record::{ActiveStream, FRAMES, Kind, NOT_SEEN, ProcessFold, ROWS, StreamKey};
 
 use crate::enter::active_key;
 use crate::maps::{DETAILS, FILTER, NEW_PROCESS, PROCESSES, RUNTIME};

@@ -3,8 +3,8 @@
 
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
-use table::record::ARGUMENTS;
-use table::{Cookie, Slot};
+use probe_abi::record::ARGUMENTS;
+use probe_abi::{Cookie, Slot};
 
 /// Arguments in registers.
 #[cfg(bpf_target_arch = "x86_64")]
@@ -74,8 +74,8 @@ fn forget_beyond(cookie: Cookie, arguments: &mut [u64; ARGUMENTS]) {
 #[cfg(bpf_target_arch = "x86_64")]
 mod arch {
     use aya_ebpf::bindings::pt_regs;
-    use table::Cookie;
-    use table::record::ARGUMENTS;
+    use probe_abi::Cookie;
+    use probe_abi::record::ARGUMENTS;
 
     /// The registers of the traced thread.
     pub struct Regs(*mut pt_regs);
@@ -191,8 +191,8 @@ mod arch {
 #[cfg(bpf_target_arch = "aarch64")]
 mod arch {
     use aya_ebpf::bindings::{pt_regs, user_pt_regs};
-    use table::Cookie;
-    use table::record::ARGUMENTS;
+    use probe_abi::Cookie;
+    use probe_abi::record::ARGUMENTS;
 
     /// The registers of the traced thread.
     pub struct Regs(*mut user_pt_regs);

@@ -1,12 +1,12 @@
-//! A stream as closers see it: its fold, and the launches that wait beside it ([`table::hot`]).
+//! A stream as closers see it: its fold, and the launches that wait beside it ([`probe_abi::hot`]).
 //!
 //! Whatever reads the fold's counters absorbs those launches first; whatever gives the next launch more to say than a
 //! sum disarms the stream's place *after* it did so, since a launch arms it first and then looks again.
 
-use table::cover::Waited;
-use table::fold::{Cut, Stamp, StreamFold};
-use table::hot::HotStream;
-use table::record::{StepRecord, StreamKey};
+use probe_abi::cover::Waited;
+use probe_abi::fold::{Cut, Stamp, StreamFold};
+use probe_abi::hot::HotStream;
+use probe_abi::record::{StepRecord, StreamKey};
 
 use crate::maps;
 

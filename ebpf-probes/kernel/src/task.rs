@@ -1,13 +1,13 @@
 //! The current task: who it is, how long it has waited for a CPU, when its process began.
 //!
-//! Field offsets come from the running kernel's BTF through [`table::record::Settings`]; where one is missing the
+//! Field offsets come from the running kernel's BTF through [`probe_abi::record::Settings`]; where one is missing the
 //! fact is not known, and says so.
 
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns, bpf_probe_read_kernel,
 };
-use table::fold::Stamp;
-use table::record::{NOT_SEEN, Settings};
+use probe_abi::fold::Stamp;
+use probe_abi::record::{NOT_SEEN, Settings};
 
 use crate::maps::SETTINGS;
 

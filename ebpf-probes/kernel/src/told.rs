@@ -5,23 +5,23 @@
 //! calls which the library makes of others are seen there as before.
 //!
 //! Cost of a call that moves data: the record is written at the entry where it waits for the return, and copied to the
-//! ring as it lies. Two pids, two clocks, a read of the stack and the ring: no look-up ([`table::hot`]). As in
+//! ring as it lies. Two pids, two clocks, a read of the stack and the ring: no look-up ([`probe_abi::hot`]). As in
 //! [`crate::launch`], user space puts the cookie in as a constant where it can.
 
-use table::atomic::Relaxed;
+use probe_abi::atomic::Relaxed;
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use table::counters::Drop;
-use table::ordinal::Counted;
-use table::record::{
+use probe_abi::counters::Drop;
+use probe_abi::ordinal::Counted;
+use probe_abi::record::{
     ARGUMENTS, Caller, Calls, FRAMES, Kind, LOOKS, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN,
     OUTS, ROWS, ToldFrame, ToldRecord,
 };
-use table::{Cookie, Memory, Slot};
+use probe_abi::{Cookie, Memory, Slot};
 
 use crate::emit;
 use crate::maps::{self, CALLERS, RING};

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
-use stubs::oracle::{Line, read};
+use simulator::oracle::{Line, read};
 
 /// So many labels are not asked for their phase: nothing is known of a program that just began.
 const FIRST: usize = 16;

@@ -24,7 +24,7 @@ use labels::{Agreement, Label};
 use live::agent;
 use live::binary::binary;
 use recorded::Recorded;
-use stubs::player::Player;
+use simulator::player::Player;
 
 /// Steps of each mode.
 const STEPS: &str = "400";
@@ -61,7 +61,7 @@ fn player(name: &str) {
     let dir = tempfile::tempdir().unwrap();
     // Another test's processes would take the CPUs of this one, and its probes.
     let _turn = agent::turn();
-    let player = agent::player(&warptap, dir.path(), name, stubs::scripts::find(name).unwrap());
+    let player = agent::player(&warptap, dir.path(), name, simulator::scripts::find(name).unwrap());
     let recorded = Recorded::of(&warptap, player, dir.path());
     check(name, &labels::of_player(&dir.path().join(name).with_extension("oracle")), &recorded);
 }

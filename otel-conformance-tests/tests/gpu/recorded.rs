@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use semconv::{attribute, metric};
 use serde_json::Value;
-use stubs::player::Player;
+use simulator::player::Player;
 
 use crate::labels::{Seen, lines};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use stubs::player::Player;
+use simulator::player::Player;
 
 /// How long anything that is waited for may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_conformance_tests::Sink;
-use otlp::{GrpcConfig, OtlpConfig, OtlpReceiver, Protocols};
+use otlp_receiver::{GrpcConfig, OtlpConfig, OtlpReceiver, Protocols};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nccl::operation::{datatype_name, reduction_name};
-use stubs::oracle::NcclLine;
+use simulator::oracle::NcclLine;
 
 use crate::job::Job;
 use crate::live::agent::Agent;

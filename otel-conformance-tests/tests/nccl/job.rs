@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stubs::oracle::{Line, NcclLine, WaitLine, read};
-use stubs::player::Player;
+use simulator::oracle::{Line, NcclLine, WaitLine, read};
+use simulator::player::Player;
 use tempfile::TempDir;
 
 use crate::live::agent::{PATIENCE, player, turn};

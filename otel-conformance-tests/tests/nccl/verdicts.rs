@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stubs::oracle::NcclLine;
+use simulator::oracle::NcclLine;
 
 use crate::job::Job;
 use crate::live::agent::Agent;

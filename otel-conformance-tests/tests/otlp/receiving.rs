@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use component::config::Optional;
 use component::{ComponentId, Consumer, Data, Host, Receiver as _, Running, Signal};
 use otel_conformance_tests::Sink;
-use otlp::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocols};
+use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocols};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use stubs::player::Player;
+use simulator::player::Player;
 
 use super::{Log, outliers_in};
 use crate::live::agent::{Agent, Setup, turn};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use stubs::oracle::{CallLine, StepLine};
+use simulator::oracle::{CallLine, StepLine};
 
 use super::{Log, outliers_in, unix};
 use crate::live::agent::{Agent, Setup, player, turn};
@@ -41,7 +41,7 @@ const OFF_NS: u64 = MS;
 
 /// A call of the player as the script names it, not a launch: of those no return is seen.
 fn is_timed(call: &&CallLine) -> bool {
-    table::row(call.row).is_some_and(table::Probe::is_timed)
+    probe_abi::row(call.row).is_some_and(probe_abi::Probe::is_timed)
 }
 
 /// The children of a span that are calls, in their order.
@@ -168,7 +168,7 @@ fn goes_up_and_down(inbox: &Inbox, spans: &[Said], last: &StepLine) {
 fn same_counts(inbox: &Inbox, log: &Log, pid: u32) {
     let mut made = BTreeMap::<String, [f64; 2]>::new();
     for call in log.calls.iter().filter(|c| c.row != 0 && c.pid == pid) {
-        let counts = made.entry(table::row(call.row).unwrap().symbol.to_owned()).or_default();
+        let counts = made.entry(probe_abi::row(call.row).unwrap().symbol.to_owned()).or_default();
         counts[0] += 1.0;
         counts[1] += if is_timed(&call) { 1.0 } else { 0.0 };
     }

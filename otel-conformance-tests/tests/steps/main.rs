@@ -19,7 +19,7 @@ mod throttle;
 use std::path::Path;
 
 use live::inbox::Said;
-use stubs::oracle::{CallLine, Line, StepLine, read};
+use simulator::oracle::{CallLine, Line, StepLine, read};
 
 /// What a player wrote.
 struct Log {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use stubs::oracle::StepLine;
+use simulator::oracle::StepLine;
 
 use super::{Log, outliers_in, unix};
 use crate::live::agent::{Agent, PATIENCE, Setup, player, turn};
@@ -90,7 +90,7 @@ fn a_brake_is_told_of_the_step_on_its_gpu_and_of_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let mut players = ["braked", "free"].map(|name| player(&binary, dir.path(), name, SCRIPT));
     let pids = [players[0].pid(), players[1].pid()];
-    let (library, script) = (stubs::install_nvml(dir.path()).unwrap(), dir.path().join("driver"));
+    let (library, script) = (simulator::install_nvml(dir.path()).unwrap(), dir.path().join("driver"));
     fs::write(&script, driver(pids)).unwrap();
     let inbox = Inbox::open();
     let library = library.display();
@@ -101,7 +101,7 @@ fn a_brake_is_told_of_the_step_on_its_gpu_and_of_no_other() {
         ),
         exporter: &inbox.exporter,
         other: &format!("nvml: {{collection_interval: 100ms, library: '{library}'}}"),
-        variables: &[(stubs::smi::driver::SCRIPT, &script)],
+        variables: &[(simulator::smi::driver::SCRIPT, &script)],
         ..Setup::default()
     };
     let _agent = Agent::set_up(&binary, dir.path(), &setup);

@@ -6,12 +6,12 @@ use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
 use http::StatusCode;
-use net::listen::Transport;
-use net::unused::{self, Unused};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
+use transport::listen::Transport;
+use transport::unused::{self, Unused};
 
-use net::keys::{CorsConfig, DialerConfig};
+use transport::keys::{CorsConfig, DialerConfig};
 
 use crate::server::{Asked, Bound, JSON, Page, Pages, TEXT, served_section, warn_unused};
 use crate::time::rfc3339;

@@ -12,13 +12,13 @@ use component::{ComponentId, Host, StartResult};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use net::auth::metadata;
-use net::keys::{self, Middleware};
-use net::listen::{Listener, Transport};
-use net::serve::{Handler, ServerSettings};
-use net::tls::{ServerTls, ServerTlsConfig};
-use net::unused::{self, Unused};
 use tokio_util::sync::CancellationToken;
+use transport::auth::metadata;
+use transport::keys::{self, Middleware};
+use transport::listen::{Listener, Transport};
+use transport::serve::{Handler, ServerSettings};
+use transport::tls::{ServerTls, ServerTlsConfig};
+use transport::unused::{self, Unused};
 
 /// Defines the section of an extension that serves pages: its own keys and those of every server. serde's
 /// `flatten` would lose the strictness of the decoder.
@@ -32,15 +32,15 @@ macro_rules! served_section {
             /// The host and the port to listen at; of the transport `unix`, a socket file.
             pub endpoint: String,
             /// What to listen at.
-            pub transport: net::listen::Transport,
+            pub transport: transport::listen::Transport,
             /// Unused: it is a client's.
-            pub dialer: net::keys::DialerConfig,
+            pub dialer: transport::keys::DialerConfig,
             /// Protection of the connections.
-            pub tls: component::config::Optional<net::tls::ServerTlsConfig, component::config::NullIsNone>,
+            pub tls: component::config::Optional<transport::tls::ServerTlsConfig, component::config::NullIsNone>,
             /// Unused: no page here is for other sites.
-            pub cors: component::config::Optional<net::keys::CorsConfig, component::config::NullIsNone>,
+            pub cors: component::config::Optional<transport::keys::CorsConfig, component::config::NullIsNone>,
             /// Who may ask.
-            pub auth: component::config::Optional<net::auth::HttpAuthConfig, component::config::NullIsNone>,
+            pub auth: component::config::Optional<transport::auth::HttpAuthConfig, component::config::NullIsNone>,
             /// Unused: no body is read.
             pub max_request_body_size: i64,
             /// Unused: requests go no further.
@@ -60,7 +60,7 @@ macro_rules! served_section {
             /// False: a connection serves one request.
             pub keep_alives_enabled: bool,
             /// Refused where there are any.
-            pub middlewares: Vec<net::keys::Middleware>,
+            pub middlewares: Vec<transport::keys::Middleware>,
         }
 
         impl $section {
@@ -125,7 +125,7 @@ impl ServerConfig<'_> {
             tls.check("tls", problems);
         }
         if let Some(authenticator) = self.authenticator {
-            net::auth::authenticator("auth", authenticator, problems);
+            transport::auth::authenticator("auth", authenticator, problems);
         }
         for (name, value) in self.response_headers.iter() {
             let told = format!("header {name:?} cannot be sent");
@@ -223,7 +223,7 @@ impl Bound {
     /// Answers until `stop`.
     pub(crate) async fn run(self, pages: impl Pages, stop: CancellationToken) {
         let answering = Answering(Arc::new((pages, self.door)));
-        net::serve::run(self.listener, self.tls, self.settings, answering, stop).await;
+        transport::serve::run(self.listener, self.tls, self.settings, answering, stop).await;
     }
 }
 

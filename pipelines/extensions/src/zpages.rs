@@ -15,11 +15,11 @@ use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
 use http::StatusCode;
-use net::listen::Transport;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
+use transport::listen::Transport;
 
-use net::keys::{CorsConfig, DialerConfig};
+use transport::keys::{CorsConfig, DialerConfig};
 
 use crate::server::{Asked, Bound, HTML, JSON, Page, Pages, served_section, warn_unused};
 

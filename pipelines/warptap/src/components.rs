@@ -18,7 +18,8 @@ pub const EXTENSIONS: &[ExtensionFactory] = &[
 ];
 
 /// Sources.
-pub const RECEIVERS: &[ReceiverFactory] = &[amdsmi::FACTORY, gpu::FACTORY, nvml::FACTORY, otlp::FACTORY];
+pub const RECEIVERS: &[ReceiverFactory] =
+    &[amdsmi::FACTORY, gpu::FACTORY, nvml::FACTORY, otlp_receiver::FACTORY];
 
 /// What stands between.
 pub const PROCESSORS: &[ProcessorFactory] = &[

@@ -41,7 +41,7 @@ pub enum TelemetryError {
         /// Where they should.
         endpoint: String,
         /// Why not.
-        reason: net::listen::ListenError,
+        reason: transport::listen::ListenError,
     },
     /// Something that pushes.
     #[error("failed to create exporter of {signal}: {reason}")]

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
-use table::{Action, Cookie};
+use probe_abi::{Action, Cookie};
 
 use crate::kernel::{Kernel, chain};
 

@@ -9,9 +9,9 @@ mod looks;
 use std::collections::BTreeMap;
 
 use event::{Account, Event, EventSource, ProcessId};
-use table::counters::Drop;
-use table::detail::Detail;
-use table::record::{Kind, RuntimeCode};
+use probe_abi::counters::Drop;
+use probe_abi::detail::Detail;
+use probe_abi::record::{Kind, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
@@ -107,7 +107,7 @@ impl Capture {
     }
 
     /// Which of the calls of a process that are folded get a record of their own from here on; `None`: as the settings
-    /// say. Records say so ([`table::record::Header::is_detail`]); launches, of which no return is seen, and queries get
+    /// say. Records say so ([`probe_abi::record::Header::is_detail`]); launches, of which no return is seen, and queries get
     /// none. False where the process has ended, or another has its place: then nothing changes.
     pub fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
         let is_alive = self.processes.get_mut(process.pid).is_some_and(|f| f.traced == Some(process));

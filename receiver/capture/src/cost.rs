@@ -13,9 +13,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use aya_obj::generated::bpf_insn;
-use table::detail::Detail;
-use table::graph::GraphKey;
-use table::{Cookie, PROBES};
+use probe_abi::detail::Detail;
+use probe_abi::graph::GraphKey;
+use probe_abi::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
 use crate::kernel::{GRAPH_WORDS, Kernel, MapSizes};

@@ -10,7 +10,7 @@ use std::fs::File;
 use object::elf::{self, FileHeader64, SectionType};
 use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _, SectionTable};
 use object::{Endianness, Object as _, ObjectSegment as _, ObjectSymbol as _, ReadCache};
-use table::Cookie;
+use probe_abi::Cookie;
 
 use crate::attach::Point;
 

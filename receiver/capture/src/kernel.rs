@@ -6,12 +6,12 @@
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{RawTracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
-use table::counters::Counters;
-use table::detail::Detail;
-use table::fold::StreamFold;
-use table::graph::Contents;
-use table::hot::{HotDurations, HotProcess, HotStream};
-use table::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
+use probe_abi::counters::Counters;
+use probe_abi::detail::Detail;
+use probe_abi::fold::StreamFold;
+use probe_abi::graph::Contents;
+use probe_abi::hot::{HotDurations, HotProcess, HotStream};
+use probe_abi::record::{Caller, Calls, OperationFold, ProcessFold, RuntimeCode, Settings, ThreadFold};
 
 use crate::CaptureError;
 use crate::btf::Btf;
@@ -67,7 +67,7 @@ pub struct Kernel {
     pub durations: HashMap<MapData, [u32; 2], Words<OPERATION_WORDS>>,
     /// Streams' keys; the values are the kernel's own business.
     pub streams: HashMap<MapData, [u32; 4], Words<STREAM_WORDS>>,
-    /// [`Contents`] by [`GraphKey`](table::graph::GraphKey).
+    /// [`Contents`] by [`GraphKey`](probe_abi::graph::GraphKey).
     pub graphs: HashMap<MapData, [u32; 4], Words<GRAPH_WORDS>>,
     /// [`HotStream`]s by [`HotStream::place`].
     pub hot_streams: Array<MapData, Words<HOT_STREAM_WORDS>>,
@@ -85,7 +85,7 @@ pub struct Kernel {
     pub filter: HashMap<MapData, u32, u64>,
     /// Where the runtime lies in each process.
     pub runtime: HashMap<MapData, u32, RuntimeCode>,
-    /// Where processes publish trace contexts, by [`table::context::Variable::place`].
+    /// Where processes publish trace contexts, by [`probe_abi::context::Variable::place`].
     pub variables: Array<MapData, publishers::Words>,
     /// Details of processes, as [`Detail::word`]s by [`Detail::place`].
     pub details: Array<MapData, u64>,
@@ -257,7 +257,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
 
 #[cfg(test)]
 mod tests {
-    use table::cover::Cover;
+    use probe_abi::cover::Cover;
 
     use super::*;
 
@@ -289,9 +289,10 @@ mod tests {
     fn every_row_of_nccl_is_told_through_perf_uprobes_too() {
         let Some(mut kernel) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
-        let rows: Vec<_> = table::PROBES.iter().filter(|p| p.library == table::Library::Nccl).collect();
+        let rows: Vec<_> =
+            probe_abi::PROBES.iter().filter(|p| p.library == probe_abi::Library::Nccl).collect();
         for row in &rows {
-            crate::cost::call_as(&mut kernel, attach.as_ref(), table::Cookie::pack(row, false, true));
+            crate::cost::call_as(&mut kernel, attach.as_ref(), probe_abi::Cookie::pack(row, false, true));
         }
         let mut told = Vec::new();
         while let Some(item) = kernel.ring.next() {
@@ -299,7 +300,7 @@ mod tests {
                 told.push(call);
             }
         }
-        let of = |p: &&&table::Probe| (p.id, p.wiring.told.counted != table::Slot::NONE);
+        let of = |p: &&&probe_abi::Probe| (p.id, p.wiring.told.counted != probe_abi::Slot::NONE);
         let expected: Vec<_> = rows.iter().map(|p| of(&p)).collect();
         let seen: Vec<_> = told.iter().map(|t| (t.header.row, t.ordinal.is_some())).collect();
         assert_eq!(seen, expected);
@@ -328,7 +329,7 @@ mod tests {
             ("SETTINGS", size_of::<Settings>()),
             ("STREAMS", size_of::<StreamFold>()),
             ("THREADS", size_of::<ThreadFold>()),
-            ("VARIABLES", size_of::<table::context::Variable>()),
+            ("VARIABLES", size_of::<probe_abi::context::Variable>()),
         ];
         for (name, size) in sizes {
             assert_eq!(object.maps[name].value_size() as usize, size, "{name}: run cargo xtask bpf");

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use table::{Library, attach_points};
+use probe_abi::{Library, attach_points};
 
 use crate::attach::{Attach, Attached};
 use crate::elf;

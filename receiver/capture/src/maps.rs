@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use table::Library;
+use probe_abi::Library;
 
 /// A file on this machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -14,7 +14,7 @@ use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::generated::bpf_func_id::BPF_FUNC_get_attach_cookie;
 use aya_obj::generated::bpf_insn;
-use table::Cookie;
+use probe_abi::Cookie;
 
 use crate::CaptureError;
 use crate::attach::{Point, timed, told, untimed};

@@ -1,4 +1,4 @@
-//! Which processes publish the traces that their threads work for, and where ([`table::context`]).
+//! Which processes publish the traces that their threads work for, and where ([`probe_abi::context`]).
 //!
 //! The one idea: a file is looked into once, whatever the number of processes that map it; what the loader worked out
 //! for one process is read from that process's memory. All of it is the process's own word, and can mislead about
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use table::context::{SYMBOL, Variable};
+use probe_abi::context::{SYMBOL, Variable};
 
 use self::elf::{Exports, Slot, Way};
 use crate::kernel::Kernel;

@@ -1,6 +1,6 @@
 //! What to capture, and how much room to take: what a caller decides before the first probe.
 
-use table::detail::Detail;
+use probe_abi::detail::Detail;
 
 use crate::kernel::MapSizes;
 

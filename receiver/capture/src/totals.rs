@@ -5,11 +5,11 @@
 use std::mem::offset_of;
 
 use event::{Account, Event, OperationTotal, ProcessId};
-use table::counters::{Counters, Drop};
-use table::histogram::{BUCKETS, Durations, OFFSET};
-use table::hot::{HotDurations, HotProcess};
-use table::record::{OperationKey, ProcessFold};
-use table::{PROBES, Probe};
+use probe_abi::counters::{Counters, Drop};
+use probe_abi::histogram::{BUCKETS, Durations, OFFSET};
+use probe_abi::hot::{HotDurations, HotProcess};
+use probe_abi::record::{OperationKey, ProcessFold};
+use probe_abi::{PROBES, Probe};
 
 use crate::kernel::{
     COUNTER_WORDS, HOT_DURATION_WORDS, HOT_PROCESS_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words,

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use event::{Event, ProcessId, UnderWay};
-use table::Cookie;
-use table::record::{Caller, Calls, FRAMES, Frame, Header, ThreadFold, ToldFrame, ToldRecord};
+use probe_abi::Cookie;
+use probe_abi::record::{Caller, Calls, FRAMES, Frame, Header, ThreadFold, ToldFrame, ToldRecord};
 
 use crate::kernel::{CALLER_WORDS, CALLS_WORDS, Kernel, Words};
 

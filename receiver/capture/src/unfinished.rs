@@ -1,9 +1,9 @@
 //! Steps that nothing will close any more: what a stream's fold still holds when its process is gone.
 
 use event::{ProcessId, StepRecord};
-use table::fold::{Cut, Stamp, StreamFold};
-use table::hot::HotStream;
-use table::record::{Kind, NOT_SEEN, StreamKey, flag};
+use probe_abi::fold::{Cut, Stamp, StreamFold};
+use probe_abi::hot::HotStream;
+use probe_abi::record::{Kind, NOT_SEEN, StreamKey, flag};
 
 use crate::kernel::{HOT_STREAM_WORDS, Kernel, STREAM_WORDS, Words};
 

@@ -4,8 +4,8 @@
 //! type, and [`crate::fold::Folder`] makes of them what the kernel programs would have made. What a row's wiring
 //! would read from registers stands here by name.
 
-use table::record::StreamKey;
-use table::{Action, Direction, Probe};
+use probe_abi::record::StreamKey;
+use probe_abi::{Action, Direction, Probe};
 
 use crate::ProcessId;
 
@@ -16,7 +16,7 @@ pub struct Call {
     pub process: ProcessId,
     /// The calling thread.
     pub tid: u32,
-    /// The row's id in [`table::PROBES`].
+    /// The row's id in [`probe_abi::PROBES`].
     pub row: u16,
     /// True for the row's per-thread twin (`_ptsz`, `_ptds`, `_spt`).
     pub is_twin: bool,
@@ -66,7 +66,7 @@ impl Default for Call {
 impl Call {
     /// Its row; `None` where this build knows none of that number.
     pub fn probe(&self) -> Option<&'static Probe> {
-        table::row(self.row)
+        probe_abi::row(self.row)
     }
 
     /// When it returned, ns.
@@ -87,7 +87,7 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
-    use table::NOT_READY;
+    use probe_abi::NOT_READY;
 
     use super::*;
 

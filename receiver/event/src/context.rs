@@ -1,6 +1,6 @@
 //! The trace that a thread works for, as its process publishes it.
 
-use table::record::Header;
+use probe_abi::record::Header;
 
 /// The span that was active on a thread when it waited for a step: the application's own.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,11 +1,11 @@
 //! Ring records: the bytes that the kernel programs wrote, back into the structs they were.
 //!
-//! The layout is `repr(C)` of [`table::record`], native endian: object and agent run on one machine. Bytes are read
+//! The layout is `repr(C)` of [`probe_abi::record`], native endian: object and agent run on one machine. Bytes are read
 //! field by field, so nothing about them is trusted; about ten nanoseconds a record.
 
-use table::context::ContextRecord;
-use table::fold::COUNTERS;
-use table::record::{
+use probe_abi::context::ContextRecord;
+use probe_abi::fold::COUNTERS;
+use probe_abi::record::{
     CallRecord, Header, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN, ProcessRecord,
     StepRecord, ToldRecord,
 };
@@ -111,7 +111,7 @@ impl Fields<'_> {
         u64::from_ne_bytes(self.take())
     }
 
-    // Struct literals below list fields in the order of `table::record`, and Rust evaluates them in that order.
+    // Struct literals below list fields in the order of `probe_abi::record`, and Rust evaluates them in that order.
     fn header(&mut self) -> Header {
         Header {
             kind: self.u16(),

@@ -1,7 +1,7 @@
 //! The user-space twin of the kernel programs: [`Call`]s in, the events that the kernel would have sent out.
 //!
 //! The one idea: calls come in the order of their entries; the [`Folder`] lets each return happen at its time, in
-//! between, and keeps the maps that the kernel keeps ([`table::fold::StreamFold`], [`table::histogram`]). So a
+//! between, and keeps the maps that the kernel keeps ([`probe_abi::fold::StreamFold`], [`probe_abi::histogram`]). So a
 //! trace replayed here and the same calls made under live probes give the same steps.
 //!
 //! Beyond the kernel it has one rule, for sources that do not tell which event a call means: a wait for an untold
@@ -18,8 +18,8 @@ mod state;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use table::counters::Drop;
-use table::record::{FRAMES, StreamKey};
+use probe_abi::counters::Drop;
+use probe_abi::record::{FRAMES, StreamKey};
 
 use self::graphs::Graphs;
 use self::leave::Frame;
@@ -47,7 +47,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        let graphs = table::graph::GRAPHS as usize;
+        let graphs = probe_abi::graph::GRAPHS as usize;
         Bounds { processes: 1024, streams: 16384, events: 8192, threads: 32768, graphs, durations: 8192 }
     }
 }

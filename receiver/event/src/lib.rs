@@ -33,12 +33,12 @@ pub use context::TraceContext;
 pub use exit::ExitStatus;
 
 pub use hardware::{Clocks, Device, Held, ThrottleReason};
+pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
-pub use table::record::{CallRecord, StepRecord};
 pub use told::Told;
 
-use table::counters::Drop;
-use table::detail::Detail;
+use probe_abi::counters::Drop;
+use probe_abi::detail::Detail;
 
 /// One thing that happened. Times are CLOCK_MONOTONIC nanoseconds of the traced machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +101,7 @@ pub struct UnderWay {
     pub process: ProcessId,
     /// Which thread.
     pub tid: u32,
-    /// The row's id in [`table::PROBES`].
+    /// The row's id in [`probe_abi::PROBES`].
     pub row: u16,
     /// When the call began.
     pub entry_ns: u64,
@@ -144,7 +144,7 @@ pub struct OperationTotal {
     pub at_ns: u64,
     /// Which process.
     pub process: ProcessId,
-    /// The row's id in [`table::PROBES`].
+    /// The row's id in [`probe_abi::PROBES`].
     pub row: u16,
     /// Calls seen to begin.
     pub calls: u64,
@@ -156,9 +156,9 @@ pub struct OperationTotal {
     pub sum_ns: u64,
     /// Longest duration, ns.
     pub max_ns: u64,
-    /// Durations of at most [`table::histogram::ZERO_NS`].
+    /// Durations of at most [`probe_abi::histogram::ZERO_NS`].
     pub zero_count: u64,
-    /// Counts of the buckets that are not empty: OTLP index at [`table::histogram::SCALE`], count; sorted.
+    /// Counts of the buckets that are not empty: OTLP index at [`probe_abi::histogram::SCALE`], count; sorted.
     pub buckets: Vec<(i32, u64)>,
 }
 

@@ -1,6 +1,6 @@
 //! Who a process is: an identity that survives pid reuse, and what a backend may know of it.
 
-use table::record::Header;
+use probe_abi::record::Header;
 
 /// A process: its pid, and when it began, since pids come back.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -9,7 +9,7 @@ mod frames;
 mod reader;
 mod writer;
 
-use table::PROBES;
+use probe_abi::PROBES;
 
 pub use self::reader::{Reader, RecordingError};
 pub use self::writer::Writer;

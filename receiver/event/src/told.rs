@@ -3,9 +3,9 @@
 //! The one idea: the source says what was there, not what it means. What the n-th argument of a row is, whoever
 //! analyses that library knows.
 
-use table::record::{ARGUMENTS, Header};
+use probe_abi::record::{ARGUMENTS, Header};
 
-/// A call of a row whose action is [`table::Action::Tell`].
+/// A call of a row whose action is [`probe_abi::Action::Tell`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
     /// `entry_ns` and `duration_ns` are those of the call.

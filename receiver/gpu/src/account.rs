@@ -3,17 +3,17 @@
 //! The one idea: whatever does not appear in the figures of a process appears here, by reason.
 
 use event::Account as Probes;
+use instrumentation::{Undelivered, Window};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
-use sdk::{Undelivered, Window};
+use probe_abi::counters::Drop;
 use semconv::value::{
     WarptapAnalysisMemory, WarptapCollectiveFate, WarptapCollectiveFlaw, WarptapCollectivePart,
     WarptapKeepLoss, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide, WarptapSignal,
 };
 use semconv::{attribute, metric};
 use steps::Tally;
-use table::counters::Drop;
 
 use crate::keep::Unkept;
 use crate::points::{count, gauges, seconds, sums, text};

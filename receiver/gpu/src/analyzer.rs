@@ -21,11 +21,11 @@ mod settings;
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, TraceContext};
+use instrumentation::{Records, Undelivered};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use sdk::{Records, Undelivered};
+use probe_abi::Probe;
+use probe_abi::detail::Detail;
 use steps::{Engine, Finding, Outlier, Step};
-use table::Probe;
-use table::detail::Detail;
 
 use crate::account::Account;
 use crate::batch::Sink;
@@ -72,7 +72,7 @@ impl Analyzer {
         Analyzer {
             engine: Engine::new(settings.steps),
             collectives: settings.collectives.is_enabled.then(|| Collectives::new(&settings.collectives)),
-            receiver: sdk::encoded(&sdk::receiver(&settings.host)),
+            receiver: instrumentation::encoded(&instrumentation::receiver(&settings.host)),
             trouble: Trouble::new(settings.detail),
             settings,
             clock: Clock::default(),
@@ -172,7 +172,7 @@ impl Analyzer {
     }
 
     fn call(&mut self, record: &CallRecord, sink: Sink<'_>) {
-        let Some(row) = table::row(record.header.row) else { return };
+        let Some(row) = probe_abi::row(record.header.row) else { return };
         let process = (&record.header).into();
         let calls_max = self.trouble.calls_max(process);
         let Some(traced) = self.traced(process, sink) else { return };

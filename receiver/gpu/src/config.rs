@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use component::ComponentId;
 use component::config::{ConfigError, GoDuration, Section};
+use probe_abi::detail::Detail;
 use serde::Deserialize;
 use steps::{BaselineSettings, Rules};
-use table::detail::Detail;
 
 pub use self::hardware::HardwareConfig;
 pub use self::nccl::{NcclConfig, StragglersConfig, TracesConfig};

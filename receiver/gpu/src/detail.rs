@@ -14,8 +14,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{CallRecord, ProcessId};
+use probe_abi::detail::Detail;
 use steps::Outlier;
-use table::detail::Detail;
 
 /// Processes told in detail at a time.
 const TROUBLED_MAX: usize = 32;

@@ -2,7 +2,7 @@
 
 mod names;
 
-use table::{Library, Probe};
+use probe_abi::{Library, Probe};
 
 /// OpenTelemetry's value for an error that has no name of its own.
 const OTHER: &str = "_OTHER";
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     fn check(symbol: &str, result: u32, want: Option<&str>) {
-        let row = table::PROBES.iter().find(|p| p.symbol == symbol).unwrap();
+        let row = probe_abi::PROBES.iter().find(|p| p.symbol == symbol).unwrap();
         assert_eq!(error_type(row, result), want, "{symbol} {result}");
     }
 

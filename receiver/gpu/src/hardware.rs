@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use event::{Clocks, Device, Event, Held, ProcessId, ThrottleReason};
 use hardware::{Driver, Fault, Reading, Reasons, Session, counted_by};
-use table::detail::Detail;
+use probe_abi::detail::Detail;
 
 use crate::source::{AnySource, SourceError};
 use crate::words;

@@ -1,7 +1,7 @@
 //! The instruments of one process, as this receiver has them: their scope, and how many values their attributes may have.
 
+use instrumentation::Instruments;
 use opentelemetry::InstrumentationScope;
-use sdk::Instruments;
 use semconv::attribute;
 
 /// The name of the scope of everything that this receiver emits.
@@ -14,7 +14,7 @@ pub(crate) fn instruments() -> Instruments {
 
 /// The scope of everything that this receiver emits.
 pub(crate) fn scope() -> InstrumentationScope {
-    sdk::scope(SCOPE)
+    instrumentation::scope(SCOPE)
 }
 
 /// Values that one process is expected to give to an attribute without a fixed set. Further ones share a series.

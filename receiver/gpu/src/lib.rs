@@ -41,8 +41,8 @@ pub use config::{
 pub use contexts::Relation;
 pub use detail::DetailSettings;
 pub use hardware::{Hardware, HardwareSettings};
+pub use instrumentation::{Batch, Pace, Sink, Undelivered};
 pub use keep::{Change, Kept, Left, Unkept};
 pub use receiver::{FACTORY, receiver, receiver_with_storage};
 pub use replay::replay;
-pub use sdk::{Batch, Pace, Sink, Undelivered};
 pub use source::{AnySource, Open, SourceError};

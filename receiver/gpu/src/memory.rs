@@ -11,8 +11,8 @@ pub(crate) mod tell;
 
 use std::collections::{BTreeSet, HashMap};
 
-use sdk::Limit;
-use table::{Action, Probe};
+use instrumentation::Limit;
+use probe_abi::{Action, Probe};
 
 use self::envelope::{Envelope, Sizes};
 
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_row_says_what_its_calls_do() {
-        let of = |symbol: &str| Effect::of(table::PROBES.iter().find(|p| p.symbol == symbol).unwrap());
+        let of = |symbol: &str| Effect::of(probe_abi::PROBES.iter().find(|p| p.symbol == symbol).unwrap());
         let rows = [
             ("cudaMalloc", Some(Effect::Allocates(Space::Addresses))),
             ("cudaMallocAsync", Some(Effect::Allocates(Space::Addresses))),

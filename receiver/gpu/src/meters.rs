@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use instrumentation::Instruments;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
-use sdk::Instruments;
+use probe_abi::fold::Counter as Work;
+use probe_abi::record::StepRecord;
 use semconv::value::{CudaMemcpyKind, GpuApiVendor, GpuStepOutlier, GpuStepPhase, GpuStepStatistic};
 use semconv::{attribute, metric};
 use steps::{Level, Outlier, Step};
-use table::fold::Counter as Work;
-use table::record::StepRecord;
 
 use crate::instruments::instruments;
 use crate::points::seconds;

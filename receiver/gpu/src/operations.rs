@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use event::OperationTotal;
+use instrumentation::Window;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
-use sdk::Window;
+use probe_abi::{Action, Api, Library, Probe};
 use semconv::{attribute, metric, value};
-use table::{Action, Api, Library, Probe};
 
 use crate::points::{self, Durations, text};
 
@@ -70,7 +70,7 @@ impl Operations {
 
     /// The metrics that are made of totals.
     pub(crate) fn metrics(&self, window: Window) -> Vec<Metric> {
-        let known = self.rows.iter().filter_map(|(id, o)| Some((table::row(*id)?, o)));
+        let known = self.rows.iter().filter_map(|(id, o)| Some((probe_abi::row(*id)?, o)));
         // Collectives have metrics of their own.
         let known = known.filter(|(row, _)| row.api != Api::Collective);
         let known: Vec<(&Probe, &Operation)> = known.collect();

@@ -6,6 +6,7 @@
 
 mod calls;
 
+use instrumentation::{Hash, Records, instant};
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceId, Tracer,
@@ -13,11 +14,10 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::logs::SdkLogRecord;
 use opentelemetry_sdk::trace::SdkTracer;
-use sdk::{Hash, Records, instant};
+use probe_abi::fold::Counter;
 use semconv::value::{GpuApiVendor, GpuStepPhase};
 use semconv::{attribute, event, span};
 use steps::{Level, Phase, Step};
-use table::fold::Counter;
 
 use crate::contexts::Place;
 use crate::memory::Piece;

@@ -2,6 +2,7 @@
 //!
 //! The one idea: a point belongs to a metric of the registry, and the metric's kind decides what points it takes.
 
+use instrumentation::Window;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -9,8 +10,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, Sum, metric,
 };
-use sdk::Window;
-use table::histogram::{BUCKETS, OFFSET, SCALE, ZERO_NS};
+use probe_abi::histogram::{BUCKETS, OFFSET, SCALE, ZERO_NS};
 
 /// An attribute with a text.
 pub(crate) fn text(key: &str, value: impl Into<String>) -> KeyValue {
@@ -84,7 +84,7 @@ fn number(window: Window, attributes: Vec<KeyValue>, value: Value) -> NumberData
     }
 }
 
-/// Durations as the kernel counts them: buckets of [`table::histogram`], by OTLP's index.
+/// Durations as the kernel counts them: buckets of [`probe_abi::histogram`], by OTLP's index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Durations {
     pub(crate) sum_ns: u64,
@@ -127,7 +127,7 @@ impl Durations {
     pub(crate) fn add(&mut self, ns: u64) {
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = Some(self.max_ns.map_or(ns, |max| max.max(ns)));
-        match table::histogram::place(ns) {
+        match probe_abi::histogram::place(ns) {
             0 => self.zero_count += 1,
             place => self.add_to(OFFSET + place as i32 - 1, 1),
         }

@@ -1,6 +1,6 @@
 //! The `gpu` component: a thread that reads and analyses, a task that hands on, a bounded channel between them.
 //!
-//! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`sdk::Outlet`] and [`sdk::Delivery`] stand
+//! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`instrumentation::Outlet`] and [`instrumentation::Delivery`] stand
 //! between them. What they could not deliver is told in [`crate::account`].
 //!
 //! ```text
@@ -15,7 +15,7 @@ use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
     Stability, StartResult,
 };
-use sdk::{Outlet, Pace};
+use instrumentation::{Outlet, Pace};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -78,9 +78,9 @@ impl Receiver for GpuReceiver {
         Box::pin(async move {
             let GpuReceiver { mut settings, origin, keeping } = *self;
             if matches!(origin, Origin::Kernel(..)) {
-                settings.host.extend(sdk::host());
+                settings.host.extend(instrumentation::host());
             }
-            let (outlet, delivery) = sdk::channel(origin.pace(), next);
+            let (outlet, delivery) = instrumentation::channel(origin.pace(), next);
             let (opened, is_open) = oneshot::channel();
             let (keeper, storing) = keep::open(keeping, &host, &stop).await?;
             let pump = Pump { analyzer: Analyzer::new(settings), outlet, keeper };

@@ -5,8 +5,8 @@
 //! knows the host; a replay has none.
 
 use event::ProcessInfo;
+use instrumentation::{built, common, instance};
 use opentelemetry_sdk::Resource;
-use sdk::{built, common, instance};
 use semconv::attribute;
 
 use crate::service;
@@ -42,7 +42,7 @@ mod tests {
     use event::ProcessId;
     use opentelemetry_proto::tonic::common::v1::any_value;
 
-    use sdk::encoded;
+    use instrumentation::encoded;
 
     use super::*;
 

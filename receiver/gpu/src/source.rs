@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use event::replay::Replay;
 use event::trace::Limits;
 use event::{ClockOffsets, Event, EventSource, ProcessId};
-use sdk::Pace;
-use table::detail::Detail;
+use instrumentation::Pace;
+use probe_abi::detail::Detail;
 
 use crate::hardware::{Beside, Hardware, HardwareSettings};
 
@@ -101,7 +101,7 @@ pub(crate) struct Idle;
 
 impl AnySource for Idle {
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
-        let at_ns = sdk::unix_ns(SystemTime::now());
+        let at_ns = instrumentation::unix_ns(SystemTime::now());
         into.push(Event::Clock(ClockOffsets { at_ns, ..ClockOffsets::default() }));
         into.push(Event::Tick { at_ns });
         Ok(true)

@@ -1,9 +1,9 @@
 //! What is told at once, as spans and log records: outliers, new baselines, processes that come into sight.
 
 use event::ProcessInfo;
+use instrumentation::{Records, instant};
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use sdk::{Records, instant};
 use semconv::{attribute, event as event_name};
 use steps::{BaselineShift, Step};
 

@@ -1,17 +1,17 @@
 //! One traced process: its resource, everything recorded of it, and how that becomes points.
 
 use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
+use instrumentation::{Limit, Window, tidy};
 use nccl::observe::IN_PROGRESS;
 use opentelemetry_proto::tonic::metrics::v1::exemplar::Value;
 use opentelemetry_proto::tonic::metrics::v1::{
     Exemplar, ExponentialHistogramDataPoint, Metric, ResourceMetrics, metric::Data,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use sdk::{Limit, Window, tidy};
+use probe_abi::Probe;
 use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
 use semconv::{attribute, metric};
 use steps::{Level, Step};
-use table::Probe;
 
 use crate::batch::of_resource;
 use crate::clock::Clock;
@@ -116,7 +116,7 @@ impl Traced {
     /// Takes over what is known of the process.
     pub(crate) fn describe(&mut self, info: &ProcessInfo) {
         self.info = info.clone();
-        self.resource = sdk::encoded(&resource::process(info, &self.host));
+        self.resource = instrumentation::encoded(&resource::process(info, &self.host));
         let known = |key| resource::known(info, key).map(str::to_owned);
         self.provider = known(attribute::GEN_AI_PROVIDER_NAME);
         self.model = known(attribute::GEN_AI_REQUEST_MODEL).or(service::model(info).map(str::to_owned));
@@ -147,7 +147,7 @@ impl Traced {
 
     /// A function's total.
     pub(crate) fn operation(&mut self, total: &OperationTotal) {
-        self.vendor = table::row(total.row).map_or(self.vendor, vendor);
+        self.vendor = probe_abi::row(total.row).map_or(self.vendor, vendor);
         self.operations.replace(total);
     }
 
@@ -190,7 +190,7 @@ impl Traced {
 
     /// Work on a stream that was closed.
     pub(crate) fn segment(&mut self, record: &StepRecord) {
-        self.vendor = table::row(record.header.row).map_or(self.vendor, vendor);
+        self.vendor = probe_abi::row(record.header.row).map_or(self.vendor, vendor);
         let vendor = self.vendor;
         self.meters().work(vendor, record);
     }

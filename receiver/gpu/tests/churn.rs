@@ -11,7 +11,7 @@ use common::job::{Rank, UniqueId};
 use common::*;
 use event::{CallRecord, ClockOffsets, Event, ExitStatus};
 use gpu::{Analyzer, Settings};
-use table::record::Header;
+use probe_abi::record::Header;
 
 /// Far beyond what the SDK would remember of one instrument (2,000 sets of attributes).
 const MANY: u32 = 20_000;

@@ -9,7 +9,7 @@ use common::*;
 use event::{Event, ExitStatus};
 use gpu::Settings;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use table::counters::Drop;
+use probe_abi::counters::Drop;
 
 const ON_TIME: fn(u32) -> Option<u64> = |_| Some(0);
 

@@ -8,9 +8,9 @@ use event::{
     StepRecord, Told, UnderWay,
 };
 use gpu::Settings;
+use probe_abi::counters::Drop;
+use probe_abi::record::Header;
 use proptest::prelude::*;
-use table::counters::Drop;
-use table::record::Header;
 
 /// Numbers as they come, and at the ends.
 fn number() -> impl Strategy<Value = u64> {

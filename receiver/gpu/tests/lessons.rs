@@ -9,7 +9,7 @@ use common::*;
 use event::{Event, ExitStatus, ProcessId};
 use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::metric;
-use table::counters::Drop;
+use probe_abi::counters::Drop;
 
 const ON_TIME: fn(u32) -> Option<u64> = |_| Some(0);
 
@@ -187,7 +187,7 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     let (mut events, mut calls) = (told_of(&job), [0u64; 4]);
     for event in &mut events {
         if let Event::Told(told) = event
-            && table::row(told.header.row).is_some_and(|row| row.wiring.told.is_operation)
+            && probe_abi::row(told.header.row).is_some_and(|row| row.wiring.told.is_operation)
         {
             let next = &mut calls[(told.header.pid - 1_000) as usize];
             told.ordinal = Some(*next);

@@ -9,7 +9,7 @@ use common::registry::{Seen, is_of_hardware};
 use common::*;
 use event::{Account, Clocks, Device, Event, ExitStatus, Held, ThrottleReason};
 use gpu::Settings;
-use table::counters::Drop;
+use probe_abi::counters::Drop;
 
 /// A machine on which everything happens that is told of.
 fn everything() -> Vec<Event> {
@@ -32,8 +32,9 @@ fn everything() -> Vec<Event> {
         server.decode(5 * MS);
         server.wait(2 * SECOND);
     });
-    server
-        .call("cudaMemcpy", 50 * US, |c| (c.bytes, c.direction) = (1 << 20, table::Direction::DeviceToHost));
+    server.call("cudaMemcpy", 50 * US, |c| {
+        (c.bytes, c.direction) = (1 << 20, probe_abi::Direction::DeviceToHost)
+    });
     let mut events = events(&[server], false);
     let at_ns = events.iter().filter_map(Event::at_ns).max().expect("events have times");
     events.push(Event::Lost { at_ns, reason: Drop::RingFull, count: 3 });

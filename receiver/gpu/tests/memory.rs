@@ -179,7 +179,7 @@ fn copies_are_summed_by_direction_and_fills_by_themselves() {
 #[test]
 fn more_kinds_of_errors_than_expected_share_one_series_which_is_counted() {
     let mut program = Program::new(100);
-    let timed = table::PROBES.iter().filter(|p| p.is_timed() && p.library == table::Library::Cudart);
+    let timed = probe_abi::PROBES.iter().filter(|p| p.is_timed() && p.library == probe_abi::Library::Cudart);
     for row in timed.take(30) {
         for result in 1..40 {
             program.call(row.symbol, US, |c| (c.result, c.handle) = (result, Some(1)));

@@ -8,10 +8,10 @@ use common::*;
 use event::{CallRecord, Event, OperationTotal, TraceContext};
 use gpu::{Relation, Settings};
 use opentelemetry_proto::tonic::metrics::v1::exemplar;
+use probe_abi::detail::Detail;
+use probe_abi::fold::Counter;
+use probe_abi::record::Header;
 use steps::Finding;
-use table::detail::Detail;
-use table::fold::Counter;
-use table::record::Header;
 
 /// A server whose 41st token or so takes 40 ms instead of 5.
 fn slow_decode() -> Vec<Event> {

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use instrumentation::{Records, Sink, hand_over, metrics, of_resource};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use sdk::{Records, Sink, hand_over, metrics, of_resource};
 use semconv::{attribute, metric};
 
 use crate::device::device;
@@ -67,10 +67,10 @@ pub struct Monitor {
 impl Monitor {
     /// Nothing is known yet.
     pub fn new(vendor: Vendor, settings: Settings) -> Monitor {
-        let scope = sdk::scope(vendor.scope);
+        let scope = instrumentation::scope(vendor.scope);
         Monitor {
             vendor,
-            resource: sdk::encoded(&sdk::receiver(&settings.host)),
+            resource: instrumentation::encoded(&instrumentation::receiver(&settings.host)),
             settings,
             records: Records::new(scope.clone()),
             scope,
@@ -185,7 +185,7 @@ impl Monitor {
                 let start = self.devices.get(*id).map_or(pass.at_unix_ns, |known| known.since);
                 points.balance(metric::GPU_HARDWARE_PROCESS_MEMORY_USAGE, &attributes, *bytes, start);
             }
-            let resource = sdk::encoded(&users::resource(user.process, &self.settings.host));
+            let resource = instrumentation::encoded(&users::resource(user.process, &self.settings.host));
             of_resource(&self.scope, resource, points.collect(pass.at_unix_ns))
         };
         users.map(of_user).collect()

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use instrumentation::{Instruments, tidy_each};
 use opentelemetry::metrics::{Counter, Gauge, UpDownCounter};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::common::v1::{KeyValue as Encoded, any_value};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
-use sdk::{Instruments, tidy_each};
 use semconv::attribute;
 
 use crate::driver::{Identity, Vendor};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use component::status::Status;
 use component::{BoxFuture, Consumer, Host, Receiver, Running, Signal, StartResult};
-use sdk::Pace;
+use instrumentation::Pace;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -45,8 +45,8 @@ impl Receiver for HardwareReceiver {
         let host = host.clone();
         Box::pin(async move {
             let HardwareReceiver { vendor, mut settings, interval, driver } = *self;
-            settings.host.extend(sdk::host());
-            let (outlet, delivery) = sdk::channel(Pace::Live, next);
+            settings.host.extend(instrumentation::host());
+            let (outlet, delivery) = instrumentation::channel(Pace::Live, next);
             let pulse = Arc::new(Pulse::new());
             let watch = Watch {
                 vendor,

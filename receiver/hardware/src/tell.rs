@@ -1,8 +1,8 @@
 //! What happens to devices, as log records: each once, when it happens.
 
+use instrumentation::{Records, instant};
 use opentelemetry::KeyValue;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
-use sdk::{Records, instant};
 use semconv::{attribute, event};
 
 use crate::driver::{Identity, Incident, Vendor};

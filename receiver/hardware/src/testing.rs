@@ -7,7 +7,7 @@ mod machine;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sdk::testing::{Output, metrics, pid_of, show, values};
+use instrumentation::testing::{Output, metrics, pid_of, show, values};
 
 pub use bench::Bench;
 pub use hours::{DEVICES, Hours, INCIDENTS, sum};

@@ -35,12 +35,12 @@ pub(crate) fn users(pass: &Pass) -> Vec<User<'_>> {
 
 /// The resource of a process: pids are no attributes of points.
 pub(crate) fn resource(process: &Process, host: &[(String, String)]) -> opentelemetry_sdk::Resource {
-    let mut all = sdk::common(host);
+    let mut all = instrumentation::common(host);
     all.insert(attribute::PROCESS_PID.to_owned(), i64::from(process.pid).into());
     if !process.executable.is_empty() {
         for key in [attribute::PROCESS_EXECUTABLE_NAME, attribute::SERVICE_NAME] {
             all.insert(key.to_owned(), process.executable.clone().into());
         }
     }
-    sdk::built(all)
+    instrumentation::built(all)
 }

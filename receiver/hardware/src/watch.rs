@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use component::Host;
 use component::status::Status;
-use sdk::Outlet;
+use instrumentation::Outlet;
 
 use crate::driver::{Driver, Fault, Session, Vendor};
 use crate::monitor::{Monitor, Pass};
@@ -139,5 +139,5 @@ impl Watch {
 }
 
 fn now() -> u64 {
-    sdk::unix_ns(SystemTime::now())
+    instrumentation::unix_ns(SystemTime::now())
 }

@@ -20,7 +20,7 @@
 //! A call that NCCL makes itself (its `ncclBcast` calls `ncclBroadcast`) is best suppressed where the kernel
 //! programs suppress driver calls of the runtime; where it is not, the engine tells it by its time.
 
-use table::record::StreamKey;
+use probe_abi::record::StreamKey;
 
 use crate::hash::UniqueId;
 use crate::observe::{Arguments, Function, Out};

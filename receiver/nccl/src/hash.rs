@@ -4,7 +4,7 @@
 //! children this is, so every rank on every node comes to the same name without talking. Good for NCCL 2.20 to
 //! 2.32; where another library or version is in use, [`own`] names a communicator instead, and says so.
 
-use table::fold::mix;
+use probe_abi::fold::mix;
 
 /// The bytes of an `ncclUniqueId`.
 pub type UniqueId = [u8; 128];

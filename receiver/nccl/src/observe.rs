@@ -8,7 +8,7 @@
 //! as far as the source can: small disorder between threads is tolerated, within a thread there is none.
 
 use event::{ExitStatus, ProcessId};
-use table::record::StreamKey;
+use probe_abi::record::StreamKey;
 
 use crate::hash::UniqueId;
 use crate::operation::Operation;
@@ -257,7 +257,7 @@ pub enum StreamAction {
     /// Waited for an event (`cudaEventSynchronize`): a closer of what was enqueued before it was recorded.
     EventSync(u64),
     /// Waited for what was enqueued on a stream before this instant: a closer, told by a source that resolved the
-    /// event itself, as [`table::record::StepRecord::recorded_ns`].
+    /// event itself, as [`probe_abi::record::StepRecord::recorded_ns`].
     SyncUntil(StreamKey, u64),
     /// Waited for all streams of the process (`cudaDeviceSynchronize`): a closer.
     DeviceSync,

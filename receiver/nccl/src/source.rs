@@ -13,15 +13,15 @@
 //! | [`crate::observe::UnderWay`] | the kernel's map of threads, read about once a second |
 
 use event::{ProcessId, StepRecord};
-use table::Action;
-use table::record::{StreamKey, flag};
+use probe_abi::Action;
+use probe_abi::record::{StreamKey, flag};
 
 use crate::observe::{StreamAction, StreamCall};
 
 /// The closer that a step's record tells of; `None` where nobody waited.
 pub fn closer(record: &StepRecord) -> Option<StreamCall> {
     let header = &record.header;
-    let action = table::row(header.row)?.action;
+    let action = probe_abi::row(header.row)?.action;
     if header.flags & flag::UNFINISHED != 0 {
         return None;
     }
@@ -49,8 +49,8 @@ fn without_device(record: &StepRecord) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use table::PROBES;
-    use table::record::Header;
+    use probe_abi::PROBES;
+    use probe_abi::record::Header;
 
     use super::*;
 

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use table::record::StreamKey;
+use probe_abi::record::StreamKey;
 
 use crate::member::Member;
 use crate::op::Op;

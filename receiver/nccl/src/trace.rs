@@ -4,7 +4,7 @@
 //! number (of a message: its two ranks and its number between them), and so is the choice which collectives are traced at all. The choice is made of the trace id's last 56
 //! bits, as OpenTelemetry's consistent probability sampling makes it, so that a sampler downstream agrees with it.
 
-use table::fold::mix;
+use probe_abi::fold::mix;
 
 use crate::identity::CommunicatorId;
 

@@ -110,7 +110,7 @@ fn a_program_that_has_nothing_to_do_does_not_hang() {
     for n in 0..200 {
         let at_ns = job.now_ns + 701 * S + n * 200 * MS;
         for rank in &job.ranks {
-            let other = table::record::StreamKey { stream: 0x99, ..rank.key() };
+            let other = probe_abi::record::StreamKey { stream: 0x99, ..rank.key() };
             let action = nccl::observe::StreamAction::Sync(other);
             watch.see(rank.stream(at_ns, US, action));
         }

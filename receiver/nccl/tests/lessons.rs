@@ -6,8 +6,8 @@ use nccl::functions::{Memory, of_symbol};
 use nccl::hash::of_unique_id;
 use nccl::observe::{Arguments, Function};
 use nccl::{Finding, Observation, Operation, Settings};
+use probe_abi::record::StreamKey;
 use sim::{Job, MS, Rank, S, US, Watch, unique_id};
-use table::record::StreamKey;
 
 /// A published agent read `ncclUniqueId`, which C passes by value, as a pointer: rank, number of ranks and
 /// communicator were 0 for every collective.

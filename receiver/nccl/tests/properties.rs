@@ -6,10 +6,10 @@ mod sim;
 use event::{ExitStatus, ProcessId};
 use nccl::observe::{Arguments, Call, Environment, Function, Out, StreamAction, StreamCall, UnderWay};
 use nccl::{Finding, FlightRecord, Observation, Operation, Settings};
+use probe_abi::record::StreamKey;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sim::{S, US, Watch, unique_id};
-use table::record::StreamKey;
 
 fn process() -> impl Strategy<Value = ProcessId> {
     (1000u32..1004, 1u64..3).prop_map(|(pid, start_ns)| ProcessId { pid, start_ns })

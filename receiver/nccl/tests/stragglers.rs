@@ -183,7 +183,7 @@ fn a_rank_that_is_late_because_it_waited_says_so() {
         let mut round = job.round(|rank| Some(if rank == 6 { 20 * MS } else { 0 }));
         // It waits 19 ms for other work of its own GPU before it comes.
         let rank = job.ranks[6];
-        let other = table::record::StreamKey { stream: 0x99, ..rank.key() };
+        let other = probe_abi::record::StreamKey { stream: 0x99, ..rank.key() };
         round.push(rank.stream(begin_ns, 19 * MS, nccl::observe::StreamAction::Sync(other)));
         watch.see_all(round);
     }

@@ -6,8 +6,8 @@ mod sim;
 use event::ExitStatus;
 use nccl::observe::{Arguments, Call, Function, StreamAction};
 use nccl::{Observation, Operation, Settings};
+use probe_abi::record::StreamKey;
 use sim::{Job, MS, Rank, S, US, Watch, unique_id};
-use table::record::StreamKey;
 
 /// Rank 0 of a communicator of one.
 fn alone() -> (Watch, Rank) {

@@ -20,7 +20,7 @@ async fn devices_are_asked_and_told_until_the_stop() {
     let mut bodies = Vec::new();
     while !bodies.iter().any(|body: &String| body.contains("XID 48: double-bit ECC error")) {
         let data = bench.next(Signal::Logs).await;
-        let output = Output { batches: vec![sdk::Batch { data, is_repeated: false }] };
+        let output = Output { batches: vec![instrumentation::Batch { data, is_repeated: false }] };
         bodies.extend(told(&output).into_iter().map(|(_, body)| body));
     }
     bench.stop.cancel();
@@ -36,7 +36,7 @@ async fn a_driver_that_comes_later_is_found() {
     while bench.status().as_ref() != Some(&absent) {
         tokio::task::yield_now().await;
     }
-    let control = stubs::DriverControl::nvml(folder.path()).unwrap();
+    let control = simulator::DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(WHOLE));
     while !bench.points().await.keys().any(|key| key.contains("GPU-5a")) {}
     assert_eq!(bench.status(), Some(Status::Ok));

@@ -9,7 +9,7 @@
 //! Bounds: [`Joining::undecided_segments`] held back, [`PENDING`] steps. What comes out depends on the process's own
 //! segments and on time alone.
 
-use table::Action;
+use probe_abi::Action;
 
 use crate::mode::{Bursts, Mode};
 use crate::segment::{Group, Segment};
@@ -263,7 +263,9 @@ impl Assembler {
         // Profilers, checkpoints and evaluations wait for the device where the loop itself does not. That wait is
         // for many iterations' backlog and no part of the last.
         let is_unusual = self.iteration.last_row.is_some_and(|row| row != last.record.header.row);
-        if is_unusual && table::row(last.record.header.row).is_some_and(|r| r.action == Action::DeviceSync) {
+        if is_unusual
+            && probe_abi::row(last.record.header.row).is_some_and(|r| r.action == Action::DeviceSync)
+        {
             group.cut_last_wait(last);
         }
         group

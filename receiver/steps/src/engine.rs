@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use event::{CallRecord, Event, ProcessId, StepRecord};
-use table::Action;
+use probe_abi::Action;
 
 use crate::finding::{Finding, Tally};
 use crate::hardware::{Beside, Hardware};
@@ -153,7 +153,7 @@ impl Engine {
     }
 
     fn call(&mut self, call: &CallRecord, out: &mut Beside<'_>) {
-        let Some(row) = table::row(call.header.row).filter(|_| call.result == 0) else { return };
+        let Some(row) = probe_abi::row(call.header.row).filter(|_| call.result == 0) else { return };
         let is_stream_end = row.action == Action::StreamDestroy;
         if !is_stream_end && !changes_graph(row.symbol) {
             return;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use causes::{Cause, Kind, StepFacts, Usual};
 use event::{ProcessId, ThrottleReason};
-use table::fold::mix;
+use probe_abi::fold::mix;
 
 use crate::baseline::{Level, Outlier};
 use crate::phase::Phase;

@@ -12,7 +12,7 @@
 use std::fmt;
 
 use event::{Launched, ProcessInfo};
-use table::fold::mix;
+use probe_abi::fold::mix;
 
 /// Attributes that name a workload and outlive its processes.
 const NAMES: [&str; 10] = [

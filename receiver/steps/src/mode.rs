@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use table::fold::Counter;
+use probe_abi::fold::Counter;
 
 use crate::segment::{Closer, Segment};
 use crate::shape::{Form, Shape, Work};
@@ -200,7 +200,7 @@ fn repeats(fresh: &[u32], period: usize) -> bool {
 mod tests {
     use super::*;
     use crate::testing::Rng;
-    use table::record::StepRecord;
+    use probe_abi::record::StepRecord;
 
     /// tid, work closed, foreign share in percent, process_fresh.
     type Row = (u32, u64, u64, u64);

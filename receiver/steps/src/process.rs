@@ -1,8 +1,8 @@
 //! One process: its streams, its steps under way, its workload, and what was counted of it.
 
 use event::ProcessId;
-use table::fold::mix;
-use table::record::StepRecord;
+use probe_abi::fold::mix;
+use probe_abi::record::StepRecord;
 
 use crate::assemble::Assembler;
 use crate::finding::Tally;

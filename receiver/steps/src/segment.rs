@@ -3,8 +3,8 @@
 //! The one idea: the kernel closes a *segment*, the work on one stream up to one closer; what a workload calls a
 //! step is one segment or several. A [`Group`] adds them up so that `enqueue + wait` stays the whole duration.
 
-use table::fold::Counter;
-use table::record::{NOT_SEEN, StepRecord, flag};
+use probe_abi::fold::Counter;
+use probe_abi::record::{NOT_SEEN, StepRecord, flag};
 
 use crate::finding::RunQueue;
 use crate::shape::Work;

@@ -3,7 +3,7 @@
 //! The one idea: a shape is what would be the same if the GPU were ten times slower. Durations never enter it, or
 //! a slow decode would look like a prefill and hide.
 
-use table::fold::{COUNTERS, Counter};
+use probe_abi::fold::{COUNTERS, Counter};
 
 use crate::baseline::Class;
 

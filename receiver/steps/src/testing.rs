@@ -1,6 +1,6 @@
 //! Randomness for tests: seeded, so that a failure can be had again.
 
-use table::fold::mix;
+use probe_abi::fold::mix;
 
 /// SplitMix64 and what tests draw from it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 
 use causes::{StepFacts, Usual};
 use event::ProcessId;
-use table::fold::{Counter, mix};
+use probe_abi::fold::{Counter, mix};
 
 use crate::baseline::{BaselineKey, BaselineSettings, Class, Observed, Outlier, Verdict};
 use crate::finding::{BaselineShift, EventId, Finding, Step, Tally};

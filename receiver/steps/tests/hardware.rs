@@ -5,11 +5,11 @@
 mod traffic;
 
 use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
+use probe_abi::fold::Counter;
+use probe_abi::record::StepRecord;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steps::{CauseKind, Certainty, Engine, Finding, Outlier, Phase, Settings, Step};
-use table::fold::Counter;
-use table::record::StepRecord;
 use traffic::{Rng, Server, Shape};
 
 const MS: u64 = 1_000_000;

@@ -3,9 +3,9 @@
 
 use event::fold::{Bounds, Folder};
 use event::{Call, Event, ProcessId};
+use probe_abi::fold::Counter;
+use probe_abi::{Direction, PROBES};
 use steps::{Engine, Finding, Phase, Settings, Step};
-use table::fold::Counter;
-use table::{Direction, PROBES};
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;

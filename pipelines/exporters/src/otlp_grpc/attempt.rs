@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version};
-use net::client::{CallError, HttpClient};
-use net::{Parts, grpc};
 use prost::Message as _;
 use queue::Tallies;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
+use transport::client::{CallError, HttpClient};
+use transport::{Parts, grpc};
 
 use super::OtlpGrpc;
 use super::lanes::Lanes;

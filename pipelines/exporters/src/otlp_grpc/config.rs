@@ -2,14 +2,14 @@
 
 use component::config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use http::{HeaderMap, HeaderValue};
-use net::auth::AuthConfig;
-use net::compress::Compression;
-use net::grpc;
-use net::keys::{self, Middleware};
-use net::tls::ClientTlsConfig;
-use net::unused::{self, Unused};
 use queue::{QueueConfig, RetryConfig};
 use serde::Deserialize;
+use transport::auth::AuthConfig;
+use transport::compress::Compression;
+use transport::grpc;
+use transport::keys::{self, Middleware};
+use transport::tls::ClientTlsConfig;
+use transport::unused::{self, Unused};
 
 /// The section of the exporter.
 #[derive(Clone, Debug, Deserialize)]

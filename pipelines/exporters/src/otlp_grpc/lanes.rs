@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use net::client::{ClientSettings, HttpClient};
-use net::endpoint::split_host_port;
 use tokio::sync::RwLock;
+use transport::client::{ClientSettings, HttpClient};
+use transport::endpoint::split_host_port;
 
 /// How long an answer of the name service is believed.
 const LOOK_MAX: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ fn is_name(target: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use net::connect::Dial;
+    use transport::connect::Dial;
 
     use super::*;
 

@@ -17,16 +17,16 @@ use component::{
     Stability, StartResult,
 };
 use http::{HeaderMap, HeaderValue, Uri};
-use net::Proxy;
-use net::auth::authenticator;
-use net::client::{ClientSettings, KeepAlive};
-use net::compress::Compression;
-use net::connect::{Dial, UseTls};
-use net::endpoint::{GrpcEndpoint, split_host_port};
-use net::grpc;
-use net::tls::{ClientTls, ClientTlsConfig};
 use queue::{Server, Stages, Tallies};
 use tokio_util::sync::CancellationToken;
+use transport::Proxy;
+use transport::auth::authenticator;
+use transport::client::{ClientSettings, KeepAlive};
+use transport::compress::Compression;
+use transport::connect::{Dial, UseTls};
+use transport::endpoint::{GrpcEndpoint, split_host_port};
+use transport::grpc;
+use transport::tls::{ClientTls, ClientTlsConfig};
 
 pub use config::{KeepaliveConfig, OtlpGrpcConfig};
 

@@ -8,15 +8,15 @@ use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use net::Parts;
-use net::client::HttpClient;
-use net::compress::Compression;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
 use queue::Tallies;
+use transport::Parts;
+use transport::client::HttpClient;
+use transport::compress::Compression;
 
 use super::{Encoding, OtlpHttp};
 use crate::wire::{self, ExportResponse, PartialSuccess, Signer};

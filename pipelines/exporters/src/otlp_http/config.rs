@@ -3,14 +3,14 @@
 use component::Signal;
 use component::config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use http::{HeaderMap, HeaderValue, Uri, header};
-use net::auth::AuthConfig;
-use net::compress::{Compression, Level};
-use net::endpoint::HttpEndpoint;
-use net::keys::{self, Middleware};
-use net::tls::ClientTlsConfig;
-use net::unused::{self, Unused};
 use queue::{QueueConfig, RetryConfig};
 use serde::Deserialize;
+use transport::auth::AuthConfig;
+use transport::compress::{Compression, Level};
+use transport::endpoint::HttpEndpoint;
+use transport::keys::{self, Middleware};
+use transport::tls::ClientTlsConfig;
+use transport::unused::{self, Unused};
 
 use super::Encoding;
 

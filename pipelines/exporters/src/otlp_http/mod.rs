@@ -15,15 +15,15 @@ use component::{
     Stability, StartResult,
 };
 use http::{HeaderMap, Uri};
-use net::Proxy;
-use net::auth::authenticator;
-use net::client::{ClientSettings, HttpClient, KeepAlive};
-use net::compress::{Compression, Level};
-use net::connect::{Dial, UseTls};
-use net::tls::{ClientTls, ClientTlsConfig};
 use queue::{Server, Stages, Tallies};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
+use transport::Proxy;
+use transport::auth::authenticator;
+use transport::client::{ClientSettings, HttpClient, KeepAlive};
+use transport::compress::{Compression, Level};
+use transport::connect::{Dial, UseTls};
+use transport::tls::{ClientTls, ClientTlsConfig};
 
 pub use config::{CompressionParams, CookiesConfig, OtlpHttpConfig};
 

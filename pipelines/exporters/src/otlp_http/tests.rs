@@ -4,7 +4,7 @@ use component::Payload;
 
 use component::{Data, Refused, Signal};
 
-use net::compress::{Compression, Level};
+use transport::compress::{Compression, Level};
 
 use super::FACTORY;
 use crate::testing::{

@@ -28,7 +28,7 @@ const COLLECT_EVERY_NS: u64 = 5_000_000_000;
 
 /// Becomes the player. Its own exit code is lost, its message is not: it prints it itself.
 pub fn player(arguments: Vec<OsString>) -> anyhow::Result<()> {
-    match stubs::player::main(arguments) {
+    match simulator::player::main(arguments) {
         std::process::ExitCode::SUCCESS => Ok(()),
         _ => anyhow::bail!("the player could not play"),
     }

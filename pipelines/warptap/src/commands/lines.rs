@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use component::Data;
 use event::ProcessId;
+use probe_abi::fold::Counter;
 use serde::Serialize;
 use steps::Step;
-use table::fold::Counter;
 
 /// One file, or none where nobody asked for it.
 pub(crate) struct Lines {

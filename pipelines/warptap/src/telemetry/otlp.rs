@@ -8,12 +8,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Limited};
-use net::Parts;
-use net::Proxy;
-use net::client::{ClientSettings, HttpClient};
-use net::connect::{Connector, Dial, UseTls};
-use net::endpoint::HttpEndpoint;
-use net::tls::{ClientTls, ClientTlsConfig};
 use opentelemetry_http::HttpError;
 use opentelemetry_otlp::{
     Compression, ExporterBuildError, LogExporter, MetricExporter, SpanExporter, WithExportConfig as _,
@@ -22,6 +16,12 @@ use opentelemetry_otlp::{
 use opentelemetry_sdk::metrics::Temporality as SdkTemporality;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
+use transport::Parts;
+use transport::Proxy;
+use transport::client::{ClientSettings, HttpClient};
+use transport::connect::{Connector, Dial, UseTls};
+use transport::endpoint::HttpEndpoint;
+use transport::tls::{ClientTls, ClientTlsConfig};
 
 use crate::config::telemetry::{Otlp, Protocol, Temporality};
 
@@ -42,7 +42,7 @@ pub enum OtlpError {
     Header(String),
     /// Its certificates.
     #[error(transparent)]
-    Tls(#[from] net::tls::TlsError),
+    Tls(#[from] transport::tls::TlsError),
     /// Anything else.
     #[error(transparent)]
     Build(#[from] ExporterBuildError),

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use net::listen::{Address, Listener, Transport};
-use net::serve::{Handler, ServerSettings};
 use tokio_util::sync::CancellationToken;
+use transport::listen::{Address, Listener, Transport};
+use transport::serve::{Handler, ServerSettings};
 
 use super::TelemetryError;
 use super::meters::Source;
@@ -67,7 +67,7 @@ impl Server {
             idle_max: Some(IDLE_MAX),
             ..ServerSettings::named("service::telemetry::metrics")
         };
-        net::serve::run(self.listener, None, settings, self.answering, stop).await;
+        transport::serve::run(self.listener, None, settings, self.answering, stop).await;
     }
 }
 

@@ -1,9 +1,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use ::otlp::{OtlpReceiver, Protocol};
 use component::config::{Node, Section};
 use component::{BoxFuture, ComponentId, Consumer, Data, Receiver, Refused, Signal};
+use otlp_receiver::{OtlpReceiver, Protocol};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::*;

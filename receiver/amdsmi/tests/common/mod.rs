@@ -4,8 +4,8 @@
 
 use amdsmi::{Library, VENDOR};
 pub use hardware::testing::*;
-pub use sdk::testing::*;
-use stubs::DriverControl;
+pub use instrumentation::testing::*;
+use simulator::DriverControl;
 
 /// A machine with a stub of the vendor's library.
 pub fn machine_of(script: &str) -> Machine<Library> {

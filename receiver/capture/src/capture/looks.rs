@@ -1,7 +1,7 @@
 //! Looks at processes: which there are, which libraries they map, and what is told of them before their first record.
 
 use event::{Event, ExitStatus, Launched, ProcessId};
-use table::record::{RANGES, RuntimeCode};
+use probe_abi::record::{RANGES, RuntimeCode};
 
 use super::Capture;
 use crate::libraries::Sight;
@@ -63,11 +63,11 @@ impl Capture {
         }
         let mut code = RuntimeCode::default();
         let (mut seen, mut blind) = (Vec::new(), Vec::new());
-        let mut found: Vec<(&Mapping, table::Library, bool)> =
+        let mut found: Vec<(&Mapping, probe_abi::Library, bool)> =
             mappings.iter().filter_map(|m| Some((m, m.library()?, false))).collect();
         found.extend(inside(mappings));
         found.dedup_by_key(|(m, _, _)| m.file);
-        found.retain(|(_, library, _)| self.collectives || *library != table::Library::Nccl);
+        found.retain(|(_, library, _)| self.collectives || *library != probe_abi::Library::Nccl);
         for (mapping, library, inside) in found {
             let sight =
                 self.libraries.attach(&mut self.kernel, self.attach.as_ref(), pid, mapping, library, inside);
@@ -77,7 +77,7 @@ impl Capture {
                 Sight::Other => {}
             }
         }
-        let runtime = mappings.iter().filter(|m| m.library() == Some(table::Library::Cudart));
+        let runtime = mappings.iter().filter(|m| m.library() == Some(probe_abi::Library::Cudart));
         for (place, mapping) in code.iter_mut().zip(runtime.take(RANGES)) {
             *place = [mapping.start, mapping.end];
         }
@@ -140,12 +140,12 @@ impl Capture {
 }
 
 /// A program that carries the runtime inside itself: it uses the driver and has no runtime library.
-fn inside(mappings: &[Mapping]) -> Option<(&Mapping, table::Library, bool)> {
+fn inside(mappings: &[Mapping]) -> Option<(&Mapping, probe_abi::Library, bool)> {
     let has = |library| mappings.iter().any(|m| m.library() == Some(library));
     let main = mappings.first()?;
-    (has(table::Library::Cuda) && !has(table::Library::Cudart)).then_some((
+    (has(probe_abi::Library::Cuda) && !has(probe_abi::Library::Cudart)).then_some((
         main,
-        table::Library::Cudart,
+        probe_abi::Library::Cudart,
         true,
     ))
 }

@@ -184,12 +184,12 @@ fn own_distance(machine: elf::Machine, block: &ProgramHeader64<Endianness>, endi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use table::context::SYMBOL;
+    use probe_abi::context::SYMBOL;
 
     fn exports(name: &str) -> Exports {
-        let publisher = stubs::PUBLISHERS.iter().find(|(file, _)| file.contains(name)).unwrap();
+        let publisher = simulator::PUBLISHERS.iter().find(|(file, _)| file.contains(name)).unwrap();
         let dir = std::env::temp_dir().join(format!("warptap-publishers-{}", std::process::id()));
-        let path = stubs::install_publisher(&dir, *publisher).unwrap();
+        let path = simulator::install_publisher(&dir, *publisher).unwrap();
         let found = find(File::open(path).unwrap(), SYMBOL).unwrap().unwrap();
         std::fs::remove_dir_all(dir).unwrap();
         found
@@ -225,7 +225,7 @@ mod tests {
     fn a_file_without_the_variable_and_one_that_is_cut_off_export_nothing() {
         let own = std::env::current_exe().unwrap();
         assert_eq!(find(File::open(&own).unwrap(), SYMBOL).unwrap(), None);
-        let bytes = stubs::PUBLISHERS[0].1;
+        let bytes = simulator::PUBLISHERS[0].1;
         let path = std::env::temp_dir().join(format!("warptap-publisher-cut-{}", std::process::id()));
         for length in (0..bytes.len()).step_by(61) {
             std::fs::write(&path, &bytes[..length]).unwrap();

@@ -12,9 +12,9 @@ use std::process::Command;
 
 use event::{Event, TraceContext};
 use libloading::Library;
-use stubs::player::Player;
-use stubs::{PUBLISHERS, install, install_publisher};
-use table::context::Published;
+use probe_abi::context::Published;
+use simulator::player::Player;
+use simulator::{PUBLISHERS, install, install_publisher};
 
 use crate::rig::{Rig, rig, settings};
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use event::Event;
-use stubs::install;
-use stubs::player::Player;
+use simulator::install;
+use simulator::player::Player;
 
 use crate::rig::{rig, settings};
 

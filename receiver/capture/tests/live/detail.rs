@@ -3,9 +3,9 @@
 
 use capture::{MapSizes, Settings, now_ns};
 use event::{CallRecord, Event, ProcessId};
-use stubs::oracle::{CallLine, Line, read};
-use stubs::player::Player;
-use table::detail::{Detail, LONG_NS};
+use probe_abi::detail::{Detail, LONG_NS};
+use simulator::oracle::{CallLine, Line, read};
+use simulator::player::Player;
 
 use crate::rig::{Rig, rig, settings};
 

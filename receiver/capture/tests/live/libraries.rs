@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use event::Event;
-use stubs::player::Player;
+use simulator::player::Player;
 
 use crate::rig::{PLAYER, Rig, player_command, rig, settings};
 
@@ -83,7 +83,7 @@ fn one_path_in_two_mount_namespaces_is_two_libraries() {
     let Some(mut rig) = rig("mounts", &settings()) else { return };
     let script = script(&rig);
     let (here, there) = (rig.dir.join("stubs"), rig.dir.join("other"));
-    stubs::install(&there).unwrap();
+    simulator::install(&there).unwrap();
     let outside = rig.player_with(&[&script], &here);
     let Some(inside) = player_in_mount(&rig, &script, &here, &there) else { return };
     rig.look(&inside);

@@ -26,7 +26,7 @@ mod traces;
 /// Not a test: this is where a player's process begins.
 #[test]
 fn player_process() {
-    stubs::player::main_by_variable(rig::PLAYER);
+    simulator::player::main_by_variable(rig::PLAYER);
     if let Ok(code) = std::env::var(rig::EXIT) {
         std::process::exit(code.parse().unwrap());
     }

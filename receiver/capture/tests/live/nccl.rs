@@ -2,8 +2,8 @@
 
 use capture::Settings;
 use event::{Event, Told};
-use stubs::oracle::{Line, NcclLine, read};
-use table::{Library, PROBES, row};
+use probe_abi::{Library, PROBES, row};
+use simulator::oracle::{Line, NcclLine, read};
 
 use crate::rig::{Rig, rig, settings};
 
@@ -24,7 +24,7 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// What was written until the return; of the end of a group without the places that nothing stands in.
 fn exit(told: &Told) -> String {
-    let is_pairs = row(told.header.row).unwrap().wiring.told.exit.what == table::Memory::Written;
+    let is_pairs = row(told.header.row).unwrap().wiring.told.exit.what == probe_abi::Memory::Written;
     let has_handle = |pair: &&[u8]| !is_pairs || pair[8..].iter().any(|byte| *byte != 0);
     match is_pairs {
         true => told.exit.chunks(16).filter(has_handle).map(hex).collect(),

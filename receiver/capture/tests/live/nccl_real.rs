@@ -7,12 +7,12 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
-use stubs::nccl::abi::UniqueId;
-use stubs::nccl_calls::{Made, Nccl};
-use stubs::oracle::{Line, Log, NcclLine};
-use stubs::player::Player;
-use table::record::ARGUMENTS;
-use table::{Library, PROBES};
+use probe_abi::record::ARGUMENTS;
+use probe_abi::{Library, PROBES};
+use simulator::nccl::abi::UniqueId;
+use simulator::nccl_calls::{Made, Nccl};
+use simulator::oracle::{Line, Log, NcclLine};
+use simulator::player::Player;
 
 use crate::nccl::{compare, hex, made, told};
 use crate::nvidia::library;
@@ -114,7 +114,7 @@ pub fn call_everything(path: &str, oracle: &str) {
             symbol: symbol.into(),
             row: PROBES.iter().find(|p| p.symbol == symbol).unwrap().id,
             pid: std::process::id(),
-            tid: stubs::model::thread::tid(),
+            tid: simulator::model::thread::tid(),
             arguments: words,
             entry,
             exit,

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use event::Event;
-use stubs::player::Player;
-use table::fold::Counter;
-use table::{Action, Bytes, Grid, Library, Probe, Slot, attach_points, row};
+use probe_abi::fold::Counter;
+use probe_abi::{Action, Bytes, Grid, Library, Probe, Slot, attach_points, row};
+use simulator::player::Player;
 
 use crate::rig::{Rig, rig, settings};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use capture::{MapSizes, Settings};
 use event::{Event, StepRecord};
-use stubs::oracle::{Line, NcclLine, WaitLine, read};
+use simulator::oracle::{Line, NcclLine, WaitLine, read};
 
 use crate::nccl::{compare, made, told};
 use crate::rig::{Rig, rig, settings};
@@ -234,7 +234,7 @@ fn a_call_that_does_not_return_is_told_while_it_lasts() {
         "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=2\nallreduce world 8 float32 sum\nsync\nend\n";
     let (mut player, ranks) = rig.ranks(script);
     player.go().unwrap();
-    let wait = table::PROBES.iter().find(|p| p.symbol == "cudaStreamSynchronize").unwrap().id;
+    let wait = probe_abi::PROBES.iter().find(|p| p.symbol == "cudaStreamSynchronize").unwrap().id;
     let seen = |rig: &Rig| -> BTreeMap<u32, Vec<u64>> {
         let mut seen: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in &rig.events {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use capture::{Capture, Settings, Verdict, readiness};
 use event::{Event, EventSource as _};
-use stubs::player::Player;
+use simulator::player::Player;
 
 /// The arguments of a player, one a line, in the environment of the process that is to be one.
 pub const PLAYER: &str = "WARPTAP_TEST_PLAYER";

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use event::{CallRecord, Event, StepRecord};
-use stubs::oracle::{CallLine, Line, read};
-use table::fold::Counter;
-use table::{Action, Direction, PROBES, row};
+use probe_abi::fold::Counter;
+use probe_abi::{Action, Direction, PROBES, row};
+use simulator::oracle::{CallLine, Line, read};
 
 use crate::rig::{Rig, rig, settings};
 
@@ -57,7 +57,7 @@ fn every_row_and_twin_hits_as_often_as_it_was_called() {
     let made = sentinels(&mut rig);
     let mut expected = BTreeMap::new();
     made.iter().for_each(|c| *expected.entry(c.row).or_insert(0) += 1);
-    let device = PROBES.iter().filter(|p| p.library != table::Library::Nccl).count();
+    let device = PROBES.iter().filter(|p| p.library != probe_abi::Library::Nccl).count();
     assert_eq!(expected.len(), device, "the sentinels call every row of a device");
     assert_eq!(hits(&rig.events), expected);
     let account = rig.capture.account();
@@ -83,7 +83,7 @@ fn every_reported_row_has_its_handle_bytes_and_stream_where_the_table_says() {
             )
         });
         let record = seen.remove(at);
-        let has_stream = row(call.row).is_some_and(|p| p.wiring.stream != table::Slot::NONE);
+        let has_stream = row(call.row).is_some_and(|p| p.wiring.stream != probe_abi::Slot::NONE);
         assert!(!has_stream || record.stream == call.stream, "{}: {record:?}", call.symbol);
         assert_eq!((record.result, record.header.tid), (call.result, call.tid), "{}", call.symbol);
         let took = call.exit_ns - call.entry_ns;

@@ -10,13 +10,13 @@ use std::path::Path;
 
 use event::fold::{Bounds, Folder};
 use event::{Call, Event, ProcessId, StepRecord};
+use probe_abi::Direction;
+use probe_abi::fold::Counter;
+use probe_abi::record::flag;
+use simulator::oracle::{CallLine, Line, StepLine, read};
+use simulator::ranks::is_ranks;
+use simulator::scripts::SCRIPTS;
 use steps::{Engine, Finding};
-use stubs::oracle::{CallLine, Line, StepLine, read};
-use stubs::ranks::is_ranks;
-use stubs::scripts::SCRIPTS;
-use table::Direction;
-use table::fold::Counter;
-use table::record::flag;
 
 use crate::rig::{Rig, player_command, rig, settings};
 
@@ -50,7 +50,7 @@ fn of_record(step: &StepRecord) -> Seen {
         Counter::GraphBytes,
     ];
     let header = &step.header;
-    let symbol = table::row(header.row).map_or("", |row| row.symbol);
+    let symbol = probe_abi::row(header.row).map_or("", |row| row.symbol);
     let work = columns.map(|c| step.work[c as usize]);
     Seen {
         shape: (header.pid, step.stream, work, [header.tid, step.first_tid], symbol.to_string()),
@@ -80,7 +80,7 @@ fn of_line(step: &StepLine) -> Seen {
         g.bytes,
     ];
     let row =
-        table::PROBES.iter().find(|p| p.symbol == step.closer || p.twin == Some(&*step.closer)).unwrap();
+        probe_abi::PROBES.iter().find(|p| p.symbol == step.closer || p.twin == Some(&*step.closer)).unwrap();
     Seen {
         shape: (step.pid, step.stream, work, [step.tid, step.first_tid], row.symbol.to_string()),
         times: [step.first_ns, step.enter_ns, step.exit_ns],

@@ -1,9 +1,9 @@
 //! Steps as the kernel closes them against steps as the player made them.
 
 use event::{Event, StepRecord};
-use stubs::oracle::{Line, StepLine, read};
-use table::fold::Counter;
-use table::record::flag;
+use probe_abi::fold::Counter;
+use probe_abi::record::flag;
+use simulator::oracle::{Line, StepLine, read};
 
 use crate::rig::{Rig, rig, settings};
 

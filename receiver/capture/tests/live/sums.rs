@@ -1,12 +1,12 @@
-//! Launches count beside the folds of their streams ([`table::hot`]): none may be lost on the way back, or come twice.
+//! Launches count beside the folds of their streams ([`probe_abi::hot`]): none may be lost on the way back, or come twice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use event::Event;
-use stubs::oracle::{Line, read};
-use table::fold::Counter;
-use table::{Action, row};
+use probe_abi::fold::Counter;
+use probe_abi::{Action, row};
+use simulator::oracle::{Line, read};
 
 use crate::rig::{rig, settings};
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use event::replay::Replay;
 use event::trace::Limits;
 use event::{Event, EventSource as _};
+use probe_abi::fold::Counter;
 use steps::{Engine, Finding};
-use table::fold::Counter;
 
 use crate::rig::{rig, settings};
 

@@ -1,10 +1,10 @@
-//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`table::cover`]).
+//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`probe_abi::cover`]).
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use table::cover::{Cover, Place};
-use table::fold::{Cut, StreamFold};
-use table::record::StreamKey;
+use probe_abi::cover::{Cover, Place};
+use probe_abi::fold::{Cut, StreamFold};
+use probe_abi::record::StreamKey;
 
 use super::Folder;
 use crate::call::Call;

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use table::counters::Drop;
-use table::fold::{Cut, Enqueue, Stamp, StreamFold};
-use table::graph::GraphKey;
-use table::record::{FRAMES, NOT_SEEN, StreamKey};
-use table::{Action, Api, Direction, Probe, Slot};
+use probe_abi::counters::Drop;
+use probe_abi::fold::{Cut, Enqueue, Stamp, StreamFold};
+use probe_abi::graph::GraphKey;
+use probe_abi::record::{FRAMES, NOT_SEEN, StreamKey};
+use probe_abi::{Action, Api, Direction, Probe, Slot};
 
 use super::Folder;
 use super::graphs::exec_key;

@@ -1,11 +1,11 @@
 //! What graphs and executable graphs hold: the map that the kernel keeps, and the calls that change it
-//! ([`table::graph`]).
+//! ([`probe_abi::graph`]).
 
 use std::collections::BTreeMap;
 
-use table::fold::StreamFold;
-use table::graph::{Contents, GraphKey};
-use table::record::StreamKey;
+use probe_abi::fold::StreamFold;
+use probe_abi::graph::{Contents, GraphKey};
+use probe_abi::record::StreamKey;
 
 use super::Folder;
 use crate::call::Call;

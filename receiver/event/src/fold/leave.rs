@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use table::fold::{Cut, Stamp};
-use table::record::{CallRecord, Header, Kind, NOT_SEEN, StepRecord, StreamKey, flag};
-use table::{Action, NON_BLOCKING, Probe, WRONG_THREAD};
+use probe_abi::fold::{Cut, Stamp};
+use probe_abi::record::{CallRecord, Header, Kind, NOT_SEEN, StepRecord, StreamKey, flag};
+use probe_abi::{Action, NON_BLOCKING, Probe, WRONG_THREAD};
 
 use super::Folder;
 use super::enter::entry_stamp;

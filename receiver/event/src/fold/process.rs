@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use table::graph::OPERATIONS;
-use table::histogram::{Durations, OFFSET};
-use table::record::{ACTIVE, StreamKey};
+use probe_abi::graph::OPERATIONS;
+use probe_abi::histogram::{Durations, OFFSET};
+use probe_abi::record::{ACTIVE, StreamKey};
 
 use crate::{Event, OperationTotal, ProcessId};
 

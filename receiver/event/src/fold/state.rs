@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use table::cover::Cover;
-use table::fold::{Cut, StreamFold};
-use table::record::Poll;
+use probe_abi::cover::Cover;
+use probe_abi::fold::{Cut, StreamFold};
+use probe_abi::record::Poll;
 
 /// A stream, and what it was when an event was last recorded on it.
 #[derive(Debug, Default)]

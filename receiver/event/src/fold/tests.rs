@@ -1,9 +1,9 @@
 //! The folder against schedules of calls: what steps they come to, and where every call went.
 
+use probe_abi::fold::Counter;
+use probe_abi::record::{NOT_SEEN, StepRecord, flag};
+use probe_abi::{Direction, PROBES};
 use proptest::prelude::*;
-use table::fold::Counter;
-use table::record::{NOT_SEEN, StepRecord, flag};
-use table::{Direction, PROBES};
 
 use super::*;
 
@@ -310,7 +310,7 @@ fn a_thread_that_asks_until_an_event_is_done_waits_from_its_first_question_on() 
 /// PyTorch's memory pools ask for events whenever they are asked for memory, and its watchdog now and then.
 #[test]
 fn who_asks_between_other_work_or_seldom_or_once_does_not_wait() {
-    let seldom = 30 + table::record::Poll::PAUSE_NS;
+    let seldom = 30 + probe_abi::record::Poll::PAUSE_NS;
     let between = [ask(1, 20, 600), launch(7, 25), ask(1, 30, 0)];
     let once = [ask(1, 30, 0)];
     let rarely = [ask(1, 20, 600), ask(1, seldom, 0)];

@@ -2,9 +2,9 @@
 //!
 //! Little endian, no padding. Texts and lists carry their length and are bounded.
 
-use table::counters::Drop;
-use table::fold::COUNTERS;
-use table::record::{ARGUMENTS, CallRecord, Header, StepRecord};
+use probe_abi::counters::Drop;
+use probe_abi::fold::COUNTERS;
+use probe_abi::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
 use crate::{

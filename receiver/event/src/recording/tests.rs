@@ -4,10 +4,10 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use probe_abi::counters::Drop;
+use probe_abi::fold::COUNTERS;
+use probe_abi::record::{CallRecord, Header, StepRecord};
 use proptest::prelude::*;
-use table::counters::Drop;
-use table::fold::COUNTERS;
-use table::record::{CallRecord, Header, StepRecord};
 
 use super::fields::{Field as _, Out};
 use super::frames::kind;

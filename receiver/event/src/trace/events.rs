@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use table::Action;
+use probe_abi::Action;
 
 use super::Trace;
 use crate::fold::{Bounds, Folder};

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use table::fold::mix;
-use table::{Action, Direction, Grid, Library, Probe, Way};
+use probe_abi::fold::mix;
+use probe_abi::{Action, Direction, Grid, Library, Probe, Way};
 
 use super::row::{Args, Category, Row, fnv1a, named_direction};
 use super::streams::Streams;
@@ -389,7 +389,7 @@ fn library_name(library: Library) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use table::{PROBES, Slot};
+    use probe_abi::{PROBES, Slot};
 
     use super::*;
 

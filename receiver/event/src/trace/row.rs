@@ -3,7 +3,7 @@
 //! Fields of entries that are of no interest are skipped as soon as their category tells so, which in Kineto's own
 //! order is at once.
 
-use table::Direction;
+use probe_abi::Direction;
 
 use super::TraceError;
 use super::json::{Json, Kind};
@@ -223,7 +223,7 @@ fn identifier(text: &[u8]) -> Option<u32> {
     let id = integer(text)?;
     let folded = match i32::try_from(id) {
         Ok(small) => small as u32,
-        Err(_) => u32::try_from(id).unwrap_or_else(|_| table::fold::mix(id as u64) as u32 | 1 << 31),
+        Err(_) => u32::try_from(id).unwrap_or_else(|_| probe_abi::fold::mix(id as u64) as u32 | 1 << 31),
     };
     Some(folded)
 }

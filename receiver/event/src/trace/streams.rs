@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use table::Library;
+use probe_abi::Library;
 
 use super::join::Draft;
 use crate::call::Call;

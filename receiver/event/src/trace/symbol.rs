@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use table::{PROBES, Probe};
+use probe_abi::{PROBES, Probe};
 
 /// Every symbol that a row or its twin names.
 static SYMBOLS: LazyLock<BTreeMap<&'static str, (&'static Probe, bool)>> = LazyLock::new(|| {

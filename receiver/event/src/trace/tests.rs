@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use probe_abi::fold::Counter;
+use probe_abi::record::{StepRecord, flag};
+use probe_abi::{Action, Direction, PROBES};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use table::fold::Counter;
-use table::record::{StepRecord, flag};
-use table::{Action, Direction, PROBES};
 
 use super::*;
 use crate::{Event, EventSource};

@@ -3,8 +3,8 @@
 //! The one idea: collections happen where event time passes their instants; nothing here asks a clock.
 
 use event::Event;
+use instrumentation::{Window, overflowing, tidy};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
-use sdk::{Window, overflowing, tidy};
 
 use super::{Analyzer, Look};
 use crate::account::State;

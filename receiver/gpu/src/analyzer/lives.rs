@@ -1,7 +1,7 @@
 //! Processes come and go: whose events these are, who makes room for whom, and what an ended one leaves.
 
 use event::{ProcessId, ProcessInfo};
-use sdk::Limit;
+use instrumentation::Limit;
 
 use super::Analyzer;
 use super::collecting::series_overflowing;

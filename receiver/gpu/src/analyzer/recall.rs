@@ -4,8 +4,8 @@
 //! told now and then, and at the end.
 
 use event::{ProcessId, ProcessInfo};
+use instrumentation::{encoded, instant};
 use nccl::FlightRecord;
-use sdk::{encoded, instant};
 use steps::BaselineRecord;
 
 use super::Analyzer;

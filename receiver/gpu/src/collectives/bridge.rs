@@ -11,9 +11,9 @@ use nccl::functions::{Memory, Role, Row, of_symbol};
 use nccl::hash::UniqueId;
 use nccl::observe::{Call, Function, Out, StreamAction, StreamCall, UnderWay};
 use nccl::{Observation, source};
-use table::counters::Drop;
-use table::record::{Header, ROWS, StreamKey};
-use table::{Action, Probe};
+use probe_abi::counters::Drop;
+use probe_abi::record::{Header, ROWS, StreamKey};
+use probe_abi::{Action, Probe};
 
 use crate::collectives::launcher::environment;
 
@@ -44,7 +44,7 @@ impl Bridge {
     /// A bridge for this build's rows.
     pub(crate) fn new() -> Bridge {
         let mut meanings = vec![Meaning::Nothing; ROWS].into_boxed_slice();
-        table::PROBES.iter().for_each(|probe| meanings[usize::from(probe.id)] = meaning(probe));
+        probe_abi::PROBES.iter().for_each(|probe| meanings[usize::from(probe.id)] = meaning(probe));
         Bridge { meanings }
     }
 

@@ -6,13 +6,13 @@
 
 use std::time::SystemTime;
 
+use instrumentation::Records;
 use nccl::finding::Ended;
 use nccl::observe::StepNote;
 use nccl::operation::{datatype_name, reduction_name};
 use nccl::record::RankRecord;
 use nccl::{End, FlightRecord, Op, Operation, Who};
 use opentelemetry::logs::{AnyValue, Severity};
-use sdk::Records;
 use semconv::{attribute, event};
 
 use super::says::{log, who};

@@ -6,7 +6,7 @@
 use event::Launched;
 use nccl::observe::Environment;
 
-use sdk::Hash;
+use instrumentation::Hash;
 
 /// Rank and number of ranks, by the launcher that says so.
 const RANKS: [(&str, &str); 4] = [

@@ -12,11 +12,11 @@ mod metrics;
 
 use std::collections::BTreeMap;
 
+use instrumentation::Window;
 use nccl::finding::{Arrived, Completed, Enqueued, Hang, HangKind, Straggler};
 use nccl::operation::{DATATYPES, REDUCTIONS};
 use nccl::{Op, Operation, RankState, Who};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
-use sdk::Window;
 
 use crate::points::Durations;
 

@@ -7,7 +7,7 @@ use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{SpanId, TraceId};
 use semconv::attribute;
 
-use sdk::Records;
+use instrumentation::Records;
 
 /// Emits a log record.
 pub(crate) fn log(

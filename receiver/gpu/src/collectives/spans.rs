@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 
+use instrumentation::{Limit, Records, instant};
 use nccl::finding::{Completed, Traced};
 use nccl::operation::{Peer, datatype_name, reduction_name};
 use nccl::trace::Chosen;
@@ -24,7 +25,6 @@ use opentelemetry::trace::{
     Span as _, SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
 };
 use opentelemetry::{Context, KeyValue, Value};
-use sdk::{Limit, Records, instant};
 use semconv::{attribute, span};
 
 use crate::clock::Clock;

@@ -1,10 +1,10 @@
 //! A rank that is late again and again: a span as long as it comes behind, a log record, and what is known of its host.
 
+use instrumentation::Hash;
 use nccl::finding::Straggler;
 use opentelemetry::logs::{AnyValue, Severity};
 use opentelemetry::trace::{Span as _, SpanKind, Status, Tracer};
 use opentelemetry::{Context, KeyValue, Value};
-use sdk::Hash;
 use semconv::value::NcclStragglerCause;
 use semconv::{attribute, event, span};
 use steps::Step;

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use event::ProcessId;
+use instrumentation::{Limit, Records, Sink, hand_over, instant};
 use nccl::finding::{Absent, Completed, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
 use nccl::{Engine, Finding, Who};
 use opentelemetry::logs::{AnyValue, Severity};
-use sdk::{Limit, Records, Sink, hand_over, instant};
 use semconv::{attribute, event as event_name};
 
 use super::dump::{Dump, called};

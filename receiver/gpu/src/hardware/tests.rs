@@ -1,7 +1,7 @@
 //! Looks at a driver that answers by a script, as events.
 
 use event::{ExitStatus, ProcessInfo};
-use stubs::DriverControl;
+use simulator::DriverControl;
 
 use super::*;
 

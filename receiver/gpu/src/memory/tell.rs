@@ -1,11 +1,11 @@
 //! What is told at once of memory: allocations that failed with the state around them, and leaks.
 
 use event::CallRecord;
+use instrumentation::{Records, Sink, hand_over, instant};
 use opentelemetry::logs::{AnyValue, Severity};
-use sdk::{Records, Sink, hand_over, instant};
+use probe_abi::Probe;
 use semconv::value::GpuMemoryLeakState;
 use semconv::{attribute, event as event_name};
-use table::Probe;
 
 use super::{Leak, Memory, Piece};
 use crate::clock::Clock;

@@ -7,7 +7,7 @@ use super::*;
 const WINDOW: Window = Window { start: 1, time: 2 };
 
 fn row(symbol: &str) -> u16 {
-    table::PROBES.iter().find(|p| p.symbol == symbol).unwrap().id
+    probe_abi::PROBES.iter().find(|p| p.symbol == symbol).unwrap().id
 }
 
 fn total(symbol: &str, at_ns: u64, durations: &[u64]) -> OperationTotal {

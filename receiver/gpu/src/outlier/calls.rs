@@ -32,7 +32,7 @@ impl Inside {
     }
 
     fn sentence(&self) -> Option<String> {
-        let symbol = table::row(self.call.row)?.symbol;
+        let symbol = probe_abi::row(self.call.row)?.symbol;
         let took = format!("{symbol} took {}", ms(self.duration_s()));
         Some(match self.usual_s {
             Some(usual_s) => format!("{took}, usually {}", ms(usual_s)),
@@ -63,7 +63,7 @@ impl Outlier<'_> {
     /// Its span.
     pub(super) fn call(&self, tracer: &SdkTracer, parent: &Context, inside: &Inside) {
         let Inside { call, usual_s } = inside;
-        let Some(row) = table::row(call.row) else { return };
+        let Some(row) = probe_abi::row(call.row) else { return };
         let unix = |ns: u64| self.unix.first.saturating_add(ns.saturating_sub(self.step.start_ns));
         let usual = usual_s.map(|usual_s| KeyValue::new(attribute::GPU_CALL_BASELINE_MEDIAN, usual_s));
         let own = [

@@ -1,7 +1,7 @@
 //! A job of ranks in processes of their own, as probes would tell of it: calls of NCCL, waits, and what goes wrong.
 
 use event::{CallRecord, ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord, Told};
-use table::record::Header;
+use probe_abi::record::Header;
 
 use super::{MS, SECOND, UNIX, US, row};
 
@@ -156,7 +156,7 @@ impl Job {
     /// says nothing of nothing is seen, and nobody's wait ends.
     pub fn round(&mut self, late_ns: impl Fn(u32) -> Option<u64>) {
         let (base_ns, mut last_ns, mut is_whole) = (self.now_ns, self.now_ns, true);
-        let jitter = |number: u32| table::fold::mix(base_ns ^ u64::from(number)) % (200 * US);
+        let jitter = |number: u32| probe_abi::fold::mix(base_ns ^ u64::from(number)) % (200 * US);
         let came: Vec<Option<u64>> = (self.ranks.iter())
             .map(|r| late_ns(r.number).map(|ns| base_ns + 5 * MS + ns + jitter(r.number)))
             .collect();

@@ -7,11 +7,11 @@ pub mod job;
 use event::fold::{Bounds, Folder};
 use event::{Call, CallRecord, ClockOffsets, Event, EventSource, ProcessId, ProcessInfo};
 use gpu::Settings;
+pub use instrumentation::testing::*;
 use opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
-pub use sdk::testing::*;
-use table::Direction;
-use table::record::Header;
+use probe_abi::Direction;
+use probe_abi::record::Header;
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -21,7 +21,7 @@ pub const UNIX: u64 = 1_700_000_000 * SECOND;
 
 /// The row's id.
 pub fn row(symbol: &str) -> u16 {
-    table::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id
+    probe_abi::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id
 }
 
 /// One process that calls.
@@ -222,7 +222,7 @@ pub fn in_detail(events: Vec<Event>) -> Vec<Event> {
     let mut with = Vec::new();
     for (n, event) in events.into_iter().enumerate() {
         if let Event::Step(step) = &event {
-            let flags = table::detail::Detail::flags(1);
+            let flags = probe_abi::detail::Detail::flags(1);
             let (row, duration_ns) = (row("cudaMemcpyAsync"), n as u64 % 1_000 * 4 * US);
             let header = Header { kind: 2, row, flags, entry_ns: step.first_ns, duration_ns, ..step.header };
             with.push(Event::Call(CallRecord { header, ..CallRecord::default() }));

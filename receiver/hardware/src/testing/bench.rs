@@ -8,9 +8,9 @@ use component::status::{State, Status};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, ReceiverFactory, Refused, Running, Signal,
 };
+use instrumentation::testing::Output;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry::metrics::noop::NoopMeterProvider;
-use sdk::testing::Output;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +68,7 @@ impl Bench {
     /// The points of the next batch of metrics, as [`super::points`] writes them.
     pub async fn points(&mut self) -> BTreeMap<String, f64> {
         let data = self.next(Signal::Metrics).await;
-        super::points(&Output { batches: vec![sdk::Batch { data, is_repeated: true }] })
+        super::points(&Output { batches: vec![instrumentation::Batch { data, is_repeated: true }] })
     }
 
     /// What it says of itself.

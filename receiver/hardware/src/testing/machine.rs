@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use sdk::testing::Output;
-use stubs::DriverControl;
+use instrumentation::testing::Output;
+use simulator::DriverControl;
 
 use super::{each_pass, points, told};
 use crate::{Driver, Vendor};

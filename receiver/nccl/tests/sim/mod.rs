@@ -8,8 +8,8 @@ use event::ProcessId;
 use nccl::hash::UniqueId;
 use nccl::observe::{Arguments, Call, Function, Observation, Out, StreamAction, StreamCall};
 use nccl::{Engine, Finding, Operation, Settings};
-use table::fold::mix;
-use table::record::StreamKey;
+use probe_abi::fold::mix;
+use probe_abi::record::StreamKey;
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;

@@ -3,9 +3,9 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 pub use hardware::testing::*;
+pub use instrumentation::testing::*;
 use nvml::{Library, VENDOR};
-pub use sdk::testing::*;
-use stubs::DriverControl;
+use simulator::DriverControl;
 
 /// A machine with a stub of the vendor's library.
 pub fn machine_of(script: &str) -> Machine<Library> {

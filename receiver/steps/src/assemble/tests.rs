@@ -1,7 +1,7 @@
 //! Segments in, groups out: what joins, what does not, and when it goes out.
 
-use table::fold::Counter;
-use table::record::{NOT_SEEN, StepRecord, flag};
+use probe_abi::fold::Counter;
+use probe_abi::record::{NOT_SEEN, StepRecord, flag};
 
 use super::*;
 

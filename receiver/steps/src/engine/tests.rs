@@ -1,9 +1,9 @@
 //! The engine against servers whose every step is known, and against records that no kernel would send.
 
 use event::ExitStatus;
+use probe_abi::fold::{COUNTERS, Counter};
+use probe_abi::record::{NOT_SEEN, flag};
 use proptest::prelude::*;
-use table::fold::{COUNTERS, Counter};
-use table::record::{NOT_SEEN, flag};
 
 use super::*;
 use crate::baseline::{Baseline, Outlier};
@@ -166,14 +166,14 @@ fn slow_steps_of_either_phase_are_found_in_their_bucket() {
 #[test]
 fn a_graph_updated_between_launches_is_no_sign_of_a_decode() {
     let handle = 0x7000;
-    let update = table::PROBES.iter().find(|p| p.symbol == "cudaGraphExecUpdate").unwrap().id;
+    let update = probe_abi::PROBES.iter().find(|p| p.symbol == "cudaGraphExecUpdate").unwrap().id;
     for (is_updated, expected) in [(false, Phase::Decode), (true, Phase::Unknown)] {
         let (mut server, mut events) = (Server::new(1), Vec::new());
         for _ in 0..100 {
             let mut call = CallRecord { handle, ..CallRecord::default() };
             (call.header.row, call.header.pid, call.header.process_start_ns) = (update, 1, 5);
             events.extend(is_updated.then_some(Event::Call(call)));
-            let graph = [(Counter::GraphLaunches, 1), (Counter::Graphs, table::fold::mix(handle))];
+            let graph = [(Counter::GraphLaunches, 1), (Counter::Graphs, probe_abi::fold::mix(handle))];
             events.push(Event::Step(server.step(&graph, MS, 7 * MS)));
         }
         let found = run(&mut Engine::new(Settings::default()), &events);
@@ -337,7 +337,7 @@ fn a_stream_handle_that_comes_back_after_its_destruction_is_another_stream() {
     let mut events: Vec<Event> = (0..20).map(|_| Event::Step(server.decode(32, 10e6))).collect();
     let mut destroy = CallRecord { stream: server.stream, ..CallRecord::default() };
     destroy.header =
-        table::record::Header { row: STREAM_DESTROY, pid: 1, process_start_ns: 5, ..destroy.header };
+        probe_abi::record::Header { row: STREAM_DESTROY, pid: 1, process_start_ns: 5, ..destroy.header };
     destroy.header.entry_ns = server.now_ns;
     events.push(Event::Call(destroy));
     server.sequence = 0;

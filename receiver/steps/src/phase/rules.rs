@@ -90,7 +90,7 @@ impl Rules {
 mod tests {
     use super::*;
     use crate::shape::Work;
-    use table::fold::Counter;
+    use probe_abi::fold::Counter;
 
     #[track_caller]
     fn check(launches: u64, graphs: u64, threads_per_launch: u64, expected: Phase) {

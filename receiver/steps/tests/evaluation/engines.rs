@@ -1,7 +1,7 @@
 //! How an engine runs a turn: kernel by kernel, by whole graphs, by pieces; with drafts, with adapters.
 
+use probe_abi::fold::Counter;
 use steps::{Phase, Work};
-use table::fold::Counter;
 
 use crate::machine::{Kernels, Machine, Model, Pass, copies};
 use crate::program::{Program, Segment, Truth};

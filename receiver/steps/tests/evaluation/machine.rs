@@ -5,8 +5,8 @@
 //! for each token, tiles of a matrix product, heads by query blocks); the trace of MI300X, for instance, has
 //! `reshape_and_cache` at 512 threads for each of 8,192 tokens and attention at 8 x (8,192/16 + 46) blocks of 256.
 
+use probe_abi::fold::{Counter, mix};
 use steps::Work;
-use table::fold::{Counter, mix};
 
 use crate::testing::Rng;
 

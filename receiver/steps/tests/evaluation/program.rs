@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use event::{Event, ProcessId, StepRecord};
+use probe_abi::PROBES;
+use probe_abi::fold::Counter;
 use steps::{Phase, Work};
-use table::PROBES;
-use table::fold::Counter;
 
 use crate::testing::Rng;
 

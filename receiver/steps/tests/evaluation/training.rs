@@ -1,7 +1,7 @@
 //! Loops of training, as the kernel sees them: a thread for the backward pass, waits where the loop looks at its loss.
 
+use probe_abi::fold::Counter;
 use steps::{Phase, Work};
-use table::fold::Counter;
 
 use crate::machine::{Kernels, Machine, Model, Pass, copies};
 use crate::program::{Program, Segment};

@@ -4,7 +4,7 @@
 //! measure; in [`Set::Hard`] steps of different phases look alike, or nearly, and the honest answer is that it
 //! cannot be told.
 
-use table::fold::Counter;
+use probe_abi::fold::Counter;
 
 use crate::engines::{Drafts, Engine, Graphs};
 use crate::machine::{Kernels, Machine, Model};

@@ -10,7 +10,7 @@ mod testing;
 pub mod load;
 
 use event::{Event, ProcessId, ProcessInfo, StepRecord};
-use table::fold::Counter;
+use probe_abi::fold::Counter;
 
 pub(crate) use testing::Rng;
 

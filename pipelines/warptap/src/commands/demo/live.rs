@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use capture::{Capture, Settings};
 use event::{Event, EventSource as _};
-use stubs::player::{Player, ProtocolError};
+use simulator::player::{Player, ProtocolError};
 
 use super::Stage;
 

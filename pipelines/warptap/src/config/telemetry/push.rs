@@ -200,7 +200,7 @@ fn otlp(keys: &OtlpKeys, path: &str, noun: &str, reading: &mut Reading<'_>) -> O
         reading.wrong(path, "client_certificate and client_key are needed together");
     }
     let endpoint = endpoint(keys, protocol);
-    if let Err(e) = net::endpoint::HttpEndpoint::parse(&endpoint) {
+    if let Err(e) = transport::endpoint::HttpEndpoint::parse(&endpoint) {
         reading.wrong(&format!("{path}::endpoint"), e);
     }
     let named = |path: &Option<String>| path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);

@@ -1,7 +1,7 @@
 //! Launches of graphs say what their captures held, and that they do not know where they do not.
 
-use table::PROBES;
-use table::fold::Counter;
+use probe_abi::PROBES;
+use probe_abi::fold::Counter;
 
 use super::super::{Bounds, Folder};
 use crate::{Call, Event, ProcessId};

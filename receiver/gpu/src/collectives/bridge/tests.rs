@@ -3,14 +3,14 @@
 use event::{ExitStatus, StepRecord};
 use nccl::Operation;
 use nccl::observe::Arguments;
-use table::Library;
+use probe_abi::Library;
 
 use super::*;
 
 const PROCESS: ProcessId = ProcessId { pid: 7, start_ns: 5 };
 
 fn header(symbol: &str) -> Header {
-    let row = table::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id;
+    let row = probe_abi::PROBES.iter().find(|p| p.symbol == symbol).expect("a probed function").id;
     Header {
         row,
         pid: PROCESS.pid,
@@ -49,7 +49,7 @@ fn key(stream: u64) -> StreamKey {
 
 #[test]
 fn every_row_of_nccl_is_observed() {
-    for row in table::PROBES.iter().filter(|p| p.library == Library::Nccl) {
+    for row in probe_abi::PROBES.iter().filter(|p| p.library == Library::Nccl) {
         let written = vec![0; row.wiring.told.exit.what.bytes(2) as usize];
         let told = Told { header: header(row.symbol), entry: vec![0; 128], exit: written, ..Told::default() };
         assert_eq!(observed(&Event::Told(told)).len(), 1, "{}", row.symbol);

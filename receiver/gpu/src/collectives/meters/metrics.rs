@@ -1,11 +1,11 @@
 //! What was recorded of collectives, as points.
 
+use instrumentation::{OVERFLOW, Window};
 use nccl::RankState;
 use nccl::operation::{datatype_name, reduction_name};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
-use sdk::{OVERFLOW, Window};
 use semconv::{attribute, metric};
 
 use super::{HANGS, Kind, Meters, Moved, NO_REDUCTION, Rank, Series, Times};

@@ -1,7 +1,7 @@
 //! The adaptive classifier against engines whose steps are known because the test made them, in the proportions
 //! measured on real traces: threads per launch, launches, graphs, copies.
 
-use table::fold::{Counter, mix};
+use probe_abi::fold::{Counter, mix};
 
 use super::*;
 use crate::shape::Work;

@@ -1,0 +1,113 @@
+//! OTLP over gRPC. A request is decoded straight into the batch that travels on: the messages of both have
+//! the same bytes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use component::{Data, Refused, Signal};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use transport::auth::metadata;
+use transport::grpc::{self, AnswerBody};
+use transport::serve::{Handler, ServerSettings};
+
+use crate::config::{GrpcConfig, ServerParameters};
+use crate::sink::Sink;
+
+/// What gRPC has by default for a server that asks silent callers whether they are there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(2 * 60 * 60);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The method of a signal.
+fn path(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+        Signal::Profiles => "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+    }
+}
+
+/// What connections are served by.
+pub(crate) fn settings(name: String, config: &GrpcConfig) -> ServerSettings {
+    let parameters = config.keepalive.get().and_then(|k| k.server_parameters.get()).cloned();
+    let ServerParameters { max_connection_idle, max_connection_age, max_connection_age_grace, time, timeout } =
+        parameters.unwrap_or_default();
+    let set = |duration: Duration| Some(duration).filter(|d| !d.is_zero());
+    let ask = (set(*time).unwrap_or(KEEPALIVE_TIME), set(*timeout).unwrap_or(KEEPALIVE_TIMEOUT));
+    ServerSettings {
+        is_http2: true,
+        streams_max: Some(config.max_concurrent_streams).filter(|n| *n > 0),
+        keep_alive: Some(ask),
+        idle_max: set(*max_connection_idle),
+        age_max: set(*max_connection_age),
+        age_grace: set(*max_connection_age_grace),
+        ..ServerSettings::named(name)
+    }
+}
+
+/// Answers calls.
+#[derive(Clone)]
+pub(crate) struct Service {
+    sink: Arc<Sink>,
+    message_bytes_max: usize,
+}
+
+impl Service {
+    pub(crate) fn new(config: &GrpcConfig, sink: Sink) -> Self {
+        Service { sink: Arc::new(sink), message_bytes_max: config.message_bytes_max() }
+    }
+
+    async fn export(&self, request: Request<Incoming>) -> Result<(), Status> {
+        let (parts, body) = request.into_parts();
+        let path_asked = parts.uri.path();
+        let signal = Signal::ALL.into_iter().find(|s| path(*s) == path_asked && self.sink.wants(*s));
+        let unknown = || Status::unimplemented(format!("unknown method {path_asked}"));
+        let signal = signal.ok_or_else(unknown)?;
+        let context = self.sink.admit(|| metadata(&parts.headers));
+        let context = context.map_err(|e| Status::unauthenticated(e.to_string()))?;
+        let (message, _) = grpc::read(&parts.headers, body, self.message_bytes_max).await?;
+        let data = Data::decode(signal, message)
+            .map_err(|e| Status::internal(format!("the message is no export request: {e}")))?;
+        self.sink.take(context, data).await.map_err(status)
+    }
+}
+
+impl Handler for Service {
+    type Body = AnswerBody;
+
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        _: Option<SocketAddr>,
+    ) -> io::Result<Response<AnswerBody>> {
+        if request.method() != Method::POST || !is_grpc(request.headers()) {
+            let mut no = Response::new(AnswerBody::default());
+            *no.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Ok(no);
+        }
+        let outcome = self.export(request).await;
+        Ok(outcome.map_or_else(|no| grpc::refusal(&no), |()| grpc::answer(b"")))
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).map(|v| v.as_bytes()).unwrap_or_default();
+    let rest = value.strip_prefix(b"application/grpc");
+    matches!(rest, Some([] | [b';' | b'+', ..]))
+}
+
+/// A refusal as a status.
+fn status(refused: Refused) -> Status {
+    match refused {
+        Refused::Permanent { reason } => Status::internal(reason),
+        Refused::Retryable { reason, after: None } => Status::unavailable(reason),
+        Refused::Retryable { reason, after } => {
+            Status::with_error_details(Code::Unavailable, reason, ErrorDetails::with_retry_info(after))
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! OTLP over HTTP: a POST per batch, in protobuf or in JSON, answered in the same.
+
+mod answer;
+mod cors;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use component::config::{GoDuration, Headers};
+use component::context::{Context, Metadata};
+use component::{Data, Signal};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use transport::auth::metadata;
+use transport::compress::{Compression, DecompressError};
+use transport::serve::{Handler, ServerSettings};
+
+use crate::config::HttpConfig;
+use crate::sink::Sink;
+use answer::{No, taken, text};
+use cors::Cors;
+
+/// What connections are served by.
+pub(crate) fn settings(name: String, config: &HttpConfig) -> ServerSettings {
+    ServerSettings {
+        head_max: set(config.read_header_timeout).or(set(config.read_timeout)),
+        idle_max: set(config.idle_timeout),
+        keeps_connections: config.keep_alives_enabled,
+        ..ServerSettings::named(name)
+    }
+}
+
+fn set(duration: GoDuration) -> Option<Duration> {
+    Some(*duration).filter(|d| !d.is_zero())
+}
+
+/// Answers requests.
+#[derive(Clone)]
+pub(crate) struct Service(Arc<Inner>);
+
+struct Inner {
+    sink: Sink,
+    /// The path of each signal, in the order of [`Signal::ALL`].
+    paths: [String; Signal::ALL.len()],
+    body_bytes_max: usize,
+    compressions: Vec<Compression>,
+    cors: Option<Cors>,
+    response_headers: HeaderMap,
+    request_params: Vec<String>,
+    read_max: Option<Duration>,
+    write_max: Option<Duration>,
+}
+
+impl Service {
+    pub(crate) fn new(config: &HttpConfig, sink: Sink) -> Self {
+        Service(Arc::new(Inner {
+            sink,
+            paths: Signal::ALL.map(|signal| config.path(signal)),
+            body_bytes_max: config.body_bytes_max(),
+            compressions: config.compressions(),
+            cors: config.cors.get().and_then(Cors::new),
+            response_headers: response_headers(&config.response_headers),
+            request_params: config.auth.get().map(|auth| auth.request_params.clone()).unwrap_or_default(),
+            read_max: set(config.read_timeout),
+            write_max: set(config.write_timeout),
+        }))
+    }
+}
+
+fn response_headers(configured: &Headers) -> HeaderMap {
+    let headers = configured.iter().filter_map(|(name, value)| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+    });
+    headers.collect()
+}
+
+impl Handler for Service {
+    type Body = Full<Bytes>;
+
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        _: Option<SocketAddr>,
+    ) -> io::Result<Response<Full<Bytes>>> {
+        let answer = self.0.answer_cors(request);
+        match self.0.write_max {
+            None => Ok(answer.await),
+            Some(max) => tokio::time::timeout(max, answer).await.map_err(|_| io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl Inner {
+    async fn answer_cors(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let Some(cors) = &self.cors else { return self.answer_headers(request).await };
+        if let Some(answer) = cors.preflight(request.method(), request.headers()) {
+            return self.with_headers(answer);
+        }
+        let allowed = cors.headers(request.headers());
+        let mut answer = self.answer_headers(request).await;
+        answer.headers_mut().extend(allowed);
+        answer
+    }
+
+    async fn answer_headers(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        self.with_headers(self.answer(request).await)
+    }
+
+    fn with_headers(&self, mut answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+        for (name, value) in &self.response_headers {
+            answer.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+        answer
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let signal = Signal::ALL.into_iter().find(|s| self.paths[*s as usize] == request.uri().path());
+        let Some(signal) = signal.filter(|s| self.sink.wants(*s)) else {
+            return text(StatusCode::NOT_FOUND, "404 page not found");
+        };
+        let encoding = Encoding::of(request.headers());
+        let (parts, body) = request.into_parts();
+        let context = match self.admit(&parts.uri, &parts.headers) {
+            Ok(context) => context,
+            Err(no) => return no.response(encoding.unwrap_or(Encoding::Json)),
+        };
+        if parts.method != Method::POST {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]");
+        }
+        let Some(encoding) = encoding else {
+            let why = "415 unsupported media type, supported: [application/json, application/x-protobuf]";
+            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        };
+        let outcome = self.export(signal, encoding, &parts.headers, body, context).await;
+        outcome.map_or_else(|no| no.response(encoding), |()| taken(encoding))
+    }
+
+    fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Context, No> {
+        let all = || {
+            let mut all = Metadata::default();
+            // What is found in the query wins over a header of that name.
+            let of_query: Vec<_> =
+                query(uri).filter(|(name, _)| self.request_params.iter().any(|p| p == name)).collect();
+            for (name, value) in &of_query {
+                all.add(name, *value);
+            }
+            for (name, values) in metadata(headers).iter() {
+                if !of_query.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(name)) {
+                    values.iter().for_each(|value| all.add(name, value));
+                }
+            }
+            all
+        };
+        self.sink.admit(all).map_err(No::unauthenticated)
+    }
+
+    async fn export(
+        &self,
+        signal: Signal,
+        encoding: Encoding,
+        headers: &HeaderMap,
+        body: Incoming,
+        context: Context,
+    ) -> Result<(), No> {
+        let compression = self.compression(headers)?;
+        let body = match self.read_max {
+            None => self.body(body).await,
+            Some(max) => tokio::time::timeout(max, self.body(body))
+                .await
+                .unwrap_or_else(|_| Err(No::bad(format!("the body did not arrive within {max:?}")))),
+        }?;
+        let body = match compression {
+            Compression::None => body,
+            compression => compression.decompress(&body, self.body_bytes_max).map_err(No::decompress)?.into(),
+        };
+        let data = encoding.decode(signal, body)?;
+        self.sink.take(context, data).await.map_err(No::refused)
+    }
+
+    fn compression(&self, headers: &HeaderMap) -> Result<Compression, No> {
+        let name = headers.get(header::CONTENT_ENCODING).map_or(Ok(""), HeaderValue::to_str).unwrap_or("?");
+        let known = Compression::by_name(name).filter(|c| self.compressions.contains(c));
+        known.ok_or_else(|| {
+            let names: Vec<_> = self.compressions.iter().map(|c| c.name()).collect();
+            No::bad(format!("unsupported \"Content-Encoding\": {name}: expected one of {names:?}"))
+        })
+    }
+
+    async fn body(&self, body: Incoming) -> Result<Bytes, No> {
+        let body = Limited::new(body, self.body_bytes_max).collect().await;
+        body.map(|body| body.to_bytes()).map_err(|e| match e.downcast_ref::<LengthLimitError>() {
+            Some(_) => No::too_large(format!("the body is larger than {} bytes", self.body_bytes_max)),
+            None => No::bad(format!("cannot read the body: {e}")),
+        })
+    }
+}
+
+/// The parameters in the query of a URI, as they stand there.
+fn query(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).filter(|(name, _)| !name.is_empty())
+}
+
+/// How a request is written, and its answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Encoding {
+    Proto,
+    Json,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let media_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
+        let known = [Encoding::Proto, Encoding::Json];
+        known.into_iter().find(|e| e.media_type().eq_ignore_ascii_case(media_type))
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Encoding::Proto => "application/x-protobuf",
+            Encoding::Json => "application/json",
+        }
+    }
+
+    fn decode(self, signal: Signal, body: Bytes) -> Result<Data, No> {
+        let name = signal.name();
+        match self {
+            Encoding::Json => otlp_json::decode(signal, &body)
+                .map_err(|e| No::bad(format!("the body is no OTLP JSON of {name}: {e}"))),
+            Encoding::Proto => Data::decode(signal, body)
+                .map_err(|e| No::bad(format!("the body is no OTLP protobuf of {name}: {e}"))),
+        }
+    }
+}
+
+impl No {
+    fn decompress(error: DecompressError) -> Self {
+        match error {
+            DecompressError::TooLarge { .. } => No::too_large(error.to_string()),
+            DecompressError::Broken { .. } => No::bad(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The player as a program; everything is in [`simulator::player`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    simulator::player::main(std::env::args_os().skip(1))
+}

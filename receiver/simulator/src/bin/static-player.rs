@@ -1,0 +1,49 @@
+//! The player with libcudart's functions in its own text, as a program linked with the static CUDA runtime has
+//! them: no libcudart is mapped, the symbols stand in the executable's symbol table alone. The driver is loaded
+//! as ever, since the static runtime loads it too.
+//!
+//! Every thread of it publishes one trace context, the same for all: the thread-local variable begins so.
+
+#![allow(unsafe_code, reason = "the functions of a C library stand in this program")]
+#![allow(non_snake_case, reason = "they have their C names")]
+
+use std::arch::global_asm;
+use std::process::ExitCode;
+
+use simulator::functions::Own;
+use simulator::{stub_controls, stub_function};
+
+// The variable, exported by build.rs, and the record that it points to: trace, span, valid, sampled, no attributes.
+global_asm!(
+    ".section .tdata,\"awT\",@progbits",
+    ".globl otel_thread_ctx_v1",
+    ".size otel_thread_ctx_v1, 8",
+    ".p2align 3",
+    "otel_thread_ctx_v1:",
+    ".quad .Lwarptap_stub_record",
+    ".section .data.warptap_stub_record,\"aw\",@progbits",
+    ".p2align 1",
+    ".Lwarptap_stub_record:",
+    ".fill 16, 1, 0x5a",
+    ".fill 8, 1, 0xa5",
+    ".byte 1, 1, 0, 0",
+    ".text",
+);
+
+stub_controls!();
+include!(concat!(env!("OUT_DIR"), "/cudart_functions.rs"));
+
+/// The control functions; the others are in the generated `functions`.
+fn controls() -> Own {
+    vec![
+        ("warptap_stub_lenient", warptap_stub_lenient as *const () as usize),
+        ("warptap_stub_nested", warptap_stub_nested as *const () as usize),
+        ("warptap_stub_next", warptap_stub_next as *const () as usize),
+        ("warptap_stub_seen", warptap_stub_seen as *const () as usize),
+    ]
+}
+
+fn main() -> ExitCode {
+    let own = functions().into_iter().chain(controls()).collect();
+    simulator::player::main_with_own(std::env::args_os().skip(1), own)
+}

@@ -1,0 +1,191 @@
+//! The stub functions of this process: loaded from files, or linked into the program itself.
+
+#![allow(unsafe_code, reason = "C libraries are loaded and called; each block says what must hold")]
+
+use std::ffi::{CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libloading::os::unix::{Library as Handle, RTLD_NOW};
+use probe_abi::{Action, Library};
+
+use crate::install::Paths;
+use crate::invoke::{Outcome, Request, invoke};
+use crate::model::call::{Call, Effect, Function};
+use crate::model::order::Order;
+
+/// Functions that stand in the program itself: symbol and address, as `static-player` holds libcudart's.
+pub type Own = Vec<(&'static str, usize)>;
+
+/// Cannot load a library.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot load {path}: {source}")]
+pub struct LoadError {
+    pub(crate) path: String,
+    pub(crate) source: libloading::Error,
+}
+
+/// A library's control functions, see [`crate::model::control`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    next: usize,
+    seen: usize,
+    lenient: usize,
+    nested: usize,
+    share: usize,
+}
+
+impl Control {
+    fn find(address: impl Fn(&str) -> usize) -> Control {
+        Control {
+            next: address("warptap_stub_next"),
+            seen: address("warptap_stub_seen"),
+            lenient: address("warptap_stub_lenient"),
+            nested: address("warptap_stub_nested"),
+            share: address("warptap_stub_share"),
+        }
+    }
+}
+
+/// The functions that can be called. Libraries stay loaded until the process ends, as GPU libraries do.
+#[derive(Debug)]
+pub struct Functions {
+    /// By [`Function::at`]'s index; 0 where its library is not here.
+    addresses: Vec<usize>,
+    controls: [Control; 4],
+}
+
+impl Functions {
+    /// Loads these libraries from `paths`, the driver first, so that the runtime finds it.
+    pub fn load(paths: &Paths, libraries: &[Library]) -> Result<Functions, LoadError> {
+        let mut functions = Functions::none();
+        for library in libraries {
+            let path = paths.of(*library);
+            // SAFETY: the stub libraries have no initialisers beyond those of Rust's standard library.
+            let opened = unsafe { Handle::open(Some(path), RTLD_NOW) };
+            let handle = opened.map_err(|source| LoadError { path: path.display().to_string(), source })?;
+            functions.add(*library, |symbol| address(&handle, symbol));
+            std::mem::forget(handle);
+        }
+        Ok(functions)
+    }
+
+    /// Takes the functions of `library` from the program itself instead.
+    pub fn with_own(mut self, library: Library, own: &Own) -> Functions {
+        self.add(library, |symbol| own.iter().find(|(s, _)| *s == symbol).map_or(0, |(_, at)| *at));
+        self
+    }
+
+    fn none() -> Functions {
+        let count = Function::all().map(|(index, _)| index + 1).max().unwrap_or(0);
+        Functions { addresses: vec![0; count], controls: Default::default() }
+    }
+
+    fn add(&mut self, library: Library, address: impl Fn(&str) -> usize) {
+        for (index, function) in Function::all().filter(|(_, f)| f.probe.library == library) {
+            self.addresses[index] = address(function.symbol());
+        }
+        self.controls[place(library)] = Control::find(address);
+    }
+
+    /// True where the function can be called.
+    pub fn has(&self, index: usize) -> bool {
+        self.addresses.get(index).is_some_and(|address| *address != 0)
+    }
+
+    /// Makes a call under `order`; a function that is not here returns 35, as without a driver.
+    pub fn call(&self, request: &Request, order: &Order) -> Outcome {
+        let address = self.addresses.get(request.index).copied().unwrap_or(0);
+        if address == 0 {
+            return Outcome { result: 35, ..Outcome::default() };
+        }
+        if *order != Order::NONE {
+            let next = self.controls[place(request.function.probe.library)].next;
+            // SAFETY: the stub's `warptap_stub_next` copies the order it is pointed to.
+            unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const Order)>(next)(order) };
+        }
+        // SAFETY: the address was found under this function's symbol in a stub library, which follows no handle.
+        unsafe { invoke(address, request) }
+    }
+
+    /// An order by which a call of `outer` calls `inner`, of the same library, inside itself, `depth` deep.
+    pub fn nest(&self, inner: usize, depth: u32) -> Order {
+        let row = Function::at(inner).map_or(0, |f| f.probe.id);
+        let address = self.addresses.get(inner).copied().unwrap_or(0);
+        Order { inner: address as u64, inner_row: row.into(), inner_depth: depth, ..Order::NONE }
+    }
+
+    /// The call that a stub of this library last decoded on this thread.
+    pub fn seen(&self, library: Library) -> Option<Call> {
+        let seen = self.controls[place(library)].seen;
+        let mut call = Call::default();
+        // SAFETY: the stub's `warptap_stub_seen` writes a call where it is pointed to.
+        let found = seen != 0
+            && unsafe {
+                std::mem::transmute::<usize, unsafe extern "C" fn(*mut Call) -> u32>(seen)(&mut call) != 0
+            };
+        found.then_some(call)
+    }
+
+    /// Unknown handles are taken for objects made elsewhere.
+    pub fn set_lenient(&self, lenient: bool) {
+        self.tell(|control| control.lenient, lenient);
+    }
+
+    /// libcudart calls libcuda's exported functions, as it does from the start, or does not.
+    pub fn set_nested(&self, nested: bool) {
+        self.tell(|control| control.nested, nested);
+    }
+
+    /// The device is shared with every process that names the same file. False where it cannot be.
+    pub fn share_device(&self, file: &Path) -> bool {
+        let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
+        let all = self.controls.iter().map(|c| c.share).filter(|address| *address != 0);
+        all.map(|address| {
+            // SAFETY: the stub's `warptap_stub_share` reads the string it is pointed to, which outlives the call.
+            unsafe {
+                std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> u32>(address)(
+                    path.as_ptr(),
+                )
+            }
+        })
+        .all(|failed| failed == 0)
+    }
+
+    fn tell(&self, which: impl Fn(&Control) -> usize, on: bool) {
+        for address in self.controls.iter().map(which).filter(|address| *address != 0) {
+            // SAFETY: these control functions of the stubs take one integer.
+            unsafe { std::mem::transmute::<usize, extern "C" fn(u32)>(address)(u32::from(on)) };
+        }
+    }
+}
+
+pub(crate) fn address(handle: &Handle, symbol: &str) -> usize {
+    // SAFETY: the symbol is only asked for here, as an address; whoever calls it casts it to its type.
+    let found = unsafe { handle.get::<unsafe extern "C" fn()>(symbol) };
+    found.map_or(0, |f| *f as *const () as usize)
+}
+
+fn place(library: Library) -> usize {
+    match library {
+        Library::Amdhip => 0,
+        Library::Cuda => 1,
+        Library::Cudart => 2,
+        Library::Nccl => 3,
+    }
+}
+
+/// The index of the function of this name.
+pub fn by_symbol(symbol: &str) -> Option<(usize, Function)> {
+    Function::all().find(|(_, f)| f.symbol() == symbol)
+}
+
+/// True for a call that enqueues work on a stream.
+pub fn is_enqueue(effect: Effect) -> bool {
+    matches!(effect, Effect::Launch | Effect::GraphLaunch | Effect::Copy | Effect::Fill)
+}
+
+/// True for a call after which a step may be over: a wait, or a copy from the device that blocks.
+pub fn is_closer(function: &Function) -> bool {
+    matches!(function.probe.action, Action::StreamSync | Action::EventSync | Action::DeviceSync)
+}

@@ -1,0 +1,27 @@
+//! Functions that nobody probes and that a program still needs: the makers of driver and HIP objects.
+//!
+//! They are written as rows so that the same generator and the same decoder serve them. Their id is 0, which is
+//! no row's: nothing of them can end up among the probed.
+
+use probe_abi::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Told, Way, Wiring};
+
+/// Exported by the stubs beside [`probe_abi::PROBES`].
+pub static EXTRA: &[Probe] = &[
+    maker(Library::Cuda, Api::Driver, "cuEventCreate"),
+    maker(Library::Amdhip, Api::Runtime, "hipEventCreate"),
+    maker(Library::Amdhip, Api::Runtime, "hipEventCreateWithFlags"),
+];
+
+const fn maker(library: Library, api: Api, symbol: &'static str) -> Probe {
+    let wiring = Wiring {
+        stream: Slot::NONE,
+        handle: Slot(1),
+        graph: Slot::NONE,
+        bytes: Bytes::None,
+        way: Way::Fixed(Direction::Unknown),
+        grid: Grid::None,
+        blocking: false,
+        told: Told::NOTHING,
+    };
+    Probe { id: 0, library, api, symbol, twin: None, action: Action::Time, wiring }
+}

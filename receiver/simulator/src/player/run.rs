@@ -1,0 +1,301 @@
+//! Plays a script: its threads, its blocks, its time. The calls themselves are made in `calls`.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Scope, ScopedJoinHandle};
+
+use probe_abi::NON_BLOCKING;
+
+use super::PlayError;
+use super::calls::Caller;
+use super::spin::Contention;
+use super::world::World;
+use crate::functions::by_symbol;
+use crate::model::clock;
+use crate::script::value::Span;
+use crate::script::{Action, CallSpec, Object, Statement, Thread, Times};
+
+/// How long `poll` asks before the script is taken for broken, ns.
+const POLL_MAX_NS: u64 = 30_000_000_000;
+
+/// Whether to go on with the next statement.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Flow {
+    On,
+    Over,
+}
+
+/// Plays the whole script, and gives the number of calls made.
+pub(super) fn run(world: World) -> Result<u64, PlayError> {
+    let mut children = match world.options.process {
+        None => others(&world)?,
+        Some(_) => Vec::new(),
+    };
+    std::thread::scope(|scope| {
+        let mut first = Runner::new(&world, scope, "main", 0);
+        let setup = first.all(&world.script.setup);
+        first.caller.flush();
+        if setup == Flow::On {
+            start_all(&world, scope);
+        }
+    });
+    for child in &mut children {
+        let _ = child.wait();
+    }
+    Ok(world.calls.load(Relaxed))
+}
+
+/// Starts the script's other processes: this program again, playing another part.
+fn others(world: &World) -> Result<Vec<Child>, PlayError> {
+    let mut names: Vec<_> = world.script.threads.iter().filter_map(|t| t.process.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+        .iter()
+        .map(|name| {
+            let mut command = again(world, &world.options.source.name(), &["--process", name]);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            command.spawn().map_err(PlayError::file(format!("start process {name}")))
+        })
+        .collect()
+}
+
+/// This program as a player of `script`, with this run's libraries, log and speed, and these arguments besides.
+fn again(world: &World, script: &str, more: &[&str]) -> Command {
+    let mut arguments = world.options.again(&script.into());
+    arguments.extend(["--stubs".into(), world.stubs.clone().into()]);
+    arguments.extend(more.iter().map(Into::into));
+    world.options.told.again(&arguments)
+}
+
+fn start_all<'scope>(world: &'scope World, scope: &'scope Scope<'scope, '_>) {
+    let ours = |t: &&Thread| !t.is_later && t.process == world.options.process;
+    for thread in world.script.threads.iter().filter(ours) {
+        for copy in 0..thread.copies {
+            start(world, scope, thread, copy);
+        }
+    }
+}
+
+fn start<'scope>(
+    world: &'scope World,
+    scope: &'scope Scope<'scope, '_>,
+    thread: &'scope Thread,
+    copy: u64,
+) -> Option<ScopedJoinHandle<'scope, ()>> {
+    let name = thread.name.chars().take(15).collect();
+    let run = move || {
+        let mut runner = Runner::new(world, scope, &thread.name, copy);
+        runner.all(&thread.body);
+        runner.caller.flush();
+    };
+    std::thread::Builder::new().name(name).spawn_scoped(scope, run).ok()
+}
+
+/// One thread of the script.
+struct Runner<'scope, 'env> {
+    world: &'scope World,
+    scope: &'scope Scope<'scope, 'env>,
+    caller: Caller<'scope>,
+    /// Turn of the innermost repeat.
+    turn: u64,
+    spawned: Vec<(usize, ScopedJoinHandle<'scope, ()>)>,
+    contention: Option<Contention>,
+}
+
+impl<'scope, 'env> Runner<'scope, 'env> {
+    fn new(world: &'scope World, scope: &'scope Scope<'scope, 'env>, name: &str, copy: u64) -> Self {
+        let caller = Caller::new(world, name, copy);
+        Runner { world, scope, caller, turn: 0, spawned: Vec::new(), contention: None }
+    }
+
+    fn all(&mut self, body: &[Statement]) -> Flow {
+        for statement in body.iter().filter(|s| s.when.holds(self.turn)).collect::<Vec<_>>() {
+            if self.one(&statement.action) == Flow::Over {
+                return Flow::Over;
+            }
+        }
+        Flow::On
+    }
+
+    fn one(&mut self, action: &Action) -> Flow {
+        match action {
+            Action::Call(spec) => self.caller.call(spec, self.turn),
+            Action::Poll(spec, pause) => return self.poll(spec, pause),
+            Action::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
+            Action::MakeEvent(at) => self.each_event(*at, "event"),
+            Action::MakeGraph { graph, node } => self.make_graph(*graph, node),
+            Action::EndCapture { graph, stream, word } => self.end_capture(*graph, *stream, word),
+            Action::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
+            Action::Destroy(object) => self.destroy(*object),
+            Action::Burn(span) => {
+                let ns = self.caller.host_ns(span);
+                clock::burn(ns);
+            }
+            Action::Sleep(span) => {
+                let ns = self.caller.sample_ns(span);
+                clock::sleep_until(clock::now_ns().saturating_add(ns).min(self.world.ends_ns));
+            }
+            Action::Group(body) => return self.all(body),
+            Action::Repeat(times, body) => return self.repeat(*times, body),
+            Action::Step { phase, size, body } => {
+                let before = self.caller.begin_step(phase, size);
+                let flow = self.all(body);
+                self.caller.end_step(before);
+                return flow;
+            }
+            Action::Fault { name, gpu, host } => self.caller.fault(name, *gpu, *host),
+            Action::Spin { threads, for_ns } => {
+                self.contention = None;
+                self.contention = Some(Contention::begin(*threads, self.world.scaled(*for_ns)));
+            }
+            Action::Spawn(at) => self.spawn(*at),
+            Action::Join(at) => self.join(*at),
+            Action::Signal(at) => self.world.signals[*at].send(),
+            Action::Await(at) => {
+                if !self.world.signals[*at].wait(|| self.world.is_over()) {
+                    return Flow::Over;
+                }
+            }
+            Action::Exec(script) => self.exec(script),
+        }
+        Flow::On
+    }
+
+    fn repeat(&mut self, times: Times, body: &[Statement]) -> Flow {
+        let outer = self.turn;
+        let began_ns = clock::now_ns();
+        self.turn = 0;
+        let mut flow = Flow::On;
+        while flow == Flow::On && self.goes_on(times, began_ns) {
+            flow = self.all(body);
+            self.turn += 1;
+            self.caller.flush_if_full();
+            if self.contention.as_ref().is_some_and(|c| clock::now_ns() >= c.until_ns) {
+                self.contention = None;
+            }
+        }
+        self.turn = outer;
+        if self.world.is_over() { Flow::Over } else { flow }
+    }
+
+    fn goes_on(&self, times: Times, began_ns: u64) -> bool {
+        let more = match times {
+            Times::Count(count) => self.turn < count,
+            Times::For(_) if self.world.options.turns.is_some_and(|turns| self.turn >= turns) => false,
+            Times::For(ns) => clock::now_ns() < began_ns.saturating_add(self.world.scaled(ns)),
+        };
+        more && !self.world.is_over()
+    }
+
+    /// A call of the function that `word` means in this script's API.
+    fn spec(&self, word: &str) -> Option<CallSpec> {
+        let symbol = crate::script::symbol(self.world.script.api, word)?;
+        by_symbol(symbol).map(|(index, function)| CallSpec::new(index, function))
+    }
+
+    fn make(&mut self, word: &str, object: Object) {
+        if let Some(mut spec) = self.spec(word) {
+            spec.object = object;
+            self.caller.call(&spec, self.turn);
+        }
+    }
+
+    fn make_stream(&mut self, stream: usize, is_blocking: bool) {
+        if let Some(mut spec) = self.spec("stream") {
+            spec.object = Object::Stream(stream);
+            spec.bytes = Span::just(if is_blocking { 0 } else { NON_BLOCKING });
+            self.caller.call(&spec, self.turn);
+        }
+    }
+
+    /// Asks until the answer is yes.
+    fn poll(&mut self, spec: &CallSpec, pause: &Span) -> Flow {
+        let gives_up_ns = clock::now_ns() + POLL_MAX_NS;
+        while !self.caller.asks(spec, self.turn) {
+            let now_ns = clock::now_ns();
+            if self.world.is_over() || now_ns > gives_up_ns {
+                return Flow::Over;
+            }
+            clock::sleep_until(now_ns + self.caller.sample_ns(pause));
+        }
+        Flow::On
+    }
+
+    /// Makes or ends every event of a ring.
+    fn each_event(&mut self, at: usize, word: &str) {
+        let ring = &self.world.events[at];
+        for handle in &ring.handles {
+            let Some(mut spec) = self.spec(word) else { return };
+            spec.object = Object::Number(handle.load(Relaxed));
+            let made = self.caller.call_for(&spec, self.turn);
+            handle.store(made, Relaxed);
+        }
+        ring.records.store(0, Relaxed);
+    }
+
+    fn destroy(&mut self, object: Object) {
+        match object {
+            Object::Stream(at) => {
+                let Some(mut spec) = self.spec("destroy stream") else { return };
+                spec.stream = at;
+                self.caller.call(&spec, self.turn);
+            }
+            _ => self.make("destroy graph", object),
+        }
+    }
+
+    /// As an engine captures a graph: begin, launches that are not run, end, instantiate.
+    fn make_graph(&mut self, graph: usize, node: &CallSpec) {
+        let specs = ["capture begin", "capture end", "instantiate"].map(|word| self.spec(word));
+        let [Some(mut begin), Some(mut end), Some(mut make)] = specs else { return };
+        (begin.stream, end.stream) = (node.stream, node.stream);
+        self.caller.call(&begin, self.turn);
+        for kernel in 0..node.kernels {
+            self.caller.call(node, kernel);
+        }
+        let captured = self.caller.call_for(&end, self.turn);
+        make.object = Object::Graph(graph);
+        self.caller.call_on(&make, captured);
+    }
+
+    /// The capture on the stream ends. The executable graph is made of it, or updated with it, which is `word`.
+    fn end_capture(&mut self, graph: usize, stream: usize, word: &str) {
+        let specs = ["capture end", word, "destroy captured"].map(|word| self.spec(word));
+        let [Some(mut end), Some(mut make), Some(destroy)] = specs else { return };
+        end.stream = stream;
+        make.object = Object::Graph(graph);
+        let captured = self.caller.call_for(&end, self.turn);
+        self.caller.call_on(&make, captured);
+        self.caller.call_on(&destroy, captured);
+    }
+
+    fn spawn(&mut self, at: usize) {
+        let Some(thread) = self.world.script.threads.get(at) else { return };
+        for copy in 0..thread.copies {
+            if let Some(handle) = start(self.world, self.scope, thread, copy) {
+                self.spawned.push((at, handle));
+            }
+        }
+    }
+
+    fn join(&mut self, at: usize) {
+        let (ended, others): (Vec<_>, Vec<_>) = self.spawned.drain(..).partition(|(of, _)| *of == at);
+        self.spawned = others;
+        for (_, handle) in ended {
+            let _ = handle.join();
+        }
+    }
+
+    /// Becomes a player of another script. Threads that still run end without a word.
+    fn exec(&mut self, script: &str) {
+        use std::os::unix::process::CommandExt;
+        self.caller.flush();
+        let options = &self.world.options;
+        let removes = options.stubs.is_none() || options.remove_stubs;
+        let more = [(options.wait_go, "--wait-go"), (removes, "--remove-stubs")];
+        let more: Vec<&str> = more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name).collect();
+        let failed = again(self.world, script, &more).exec();
+        self.caller.complain(&format!("cannot exec a player of {script}: {failed}"));
+    }
+}
