@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 
-use crate::{bpf, root};
+use crate::{bpf, root, tidy};
 
 /// A step that runs a program in the repository's root.
 struct Step {
@@ -53,9 +53,11 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     };
     let mut failures: Vec<&str> =
         STEPS.iter().chain(tests).filter(|s| !s.succeeds()).map(|s| s.name).collect();
-    if !timed("kernel objects", || bpf::check().inspect_err(|e| println!("{e:#}")).is_ok()) {
-        failures.push("kernel objects");
-    }
+    let own: [(&str, fn() -> anyhow::Result<()>); 2] =
+        [("kernel objects", bpf::check), ("tidy", || tidy::run(&[]))];
+    let fails = |act: fn() -> anyhow::Result<()>| act().inspect_err(|e| println!("{e:#}")).is_err();
+    failures
+        .extend(own.into_iter().filter(|(name, act)| !timed(name, || !fails(*act))).map(|(name, _)| name));
     ensure!(failures.is_empty(), "failed: {}", failures.join(", "));
     Ok(())
 }

@@ -6,6 +6,7 @@ mod bpf;
 mod check;
 mod docs;
 mod semconv;
+mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -19,6 +20,7 @@ const COMMANDS: &[Command] = &[
     ("check", "the whole gate: format, lints, licences, generated files, tests", check::run),
     ("docs", "makes docs/components.md from the tables of components", docs::run),
     ("semconv", "makes the code and the documentation of semconv from its registry", semconv::run),
+    ("tidy", "checks the words, doc comments and type names of the sources", tidy::run),
 ];
 
 fn main() -> anyhow::Result<()> {
