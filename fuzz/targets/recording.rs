@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use event::recording::{Info, Reader, Writer};
+use recording::{Info, Reader, Writer};
 use event::{Event, EventSource};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use event::trace::{Limits, Trace};
+use trace::{Limits, Trace};
 use event::{Event, EventSource};
 use libfuzzer_sys::fuzz_target;
 

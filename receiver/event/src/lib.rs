@@ -4,31 +4,20 @@
 //! recording gives, byte for byte, what it gave live. Nothing here reads a clock, a file or a socket: sources are
 //! iterators over bytes or records that somebody else obtained.
 //!
-//! | module | turns | into |
+//! | module or crate | turns | into |
 //! |---|---|---|
 //! | [`decode`] | the bytes of one ring record | a [`decode::Record`] |
-//! | [`fold`] | [`Call`]s in order of entry | the [`Event`]s that the kernel would have sent |
-//! | [`trace`] | a PyTorch profiler trace | [`Call`]s, annotations, and events |
-//! | [`recording`] | events | bytes, and back |
-//! | [`replay`] | a recording or a trace, whichever it is | events |
-//!
-//! Beside events, [`kept`] is what records share that analyses leave behind for their next run.
+//! | `trace::fold` | calls in order of entry | the [`Event`]s that the kernel would have sent |
+//! | `trace` | a PyTorch profiler trace | calls, annotations, and events |
+//! | `recording` | events | bytes, and back |
 
-pub mod call;
 mod context;
 pub mod decode;
 mod exit;
-pub mod fold;
 mod hardware;
-mod input;
-pub mod kept;
 mod process;
-pub mod recording;
-pub mod replay;
 mod told;
-pub mod trace;
 
-pub use call::Call;
 pub use context::TraceContext;
 pub use exit::ExitStatus;
 

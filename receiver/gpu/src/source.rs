@@ -8,11 +8,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use event::replay::Replay;
-use event::trace::Limits;
 use event::{ClockOffsets, Event, EventSource, ProcessId};
 use instrumentation::Pace;
 use probe_abi::detail::Detail;
+use trace::Limits;
+use trace::replay::Replay;
 
 use crate::hardware::{Beside, Hardware, HardwareSettings};
 
@@ -110,7 +110,7 @@ impl AnySource for Idle {
 
 #[cfg(test)]
 mod tests {
-    use event::recording::{Info, Writer};
+    use recording::{Info, Writer};
 
     use super::*;
 

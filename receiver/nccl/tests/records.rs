@@ -3,9 +3,9 @@
 mod sim;
 
 use event::ExitStatus;
-use event::kept::RecordError;
 use nccl::trace::{Chosen, TraceIds};
 use nccl::{End, Finding, FlightRecord, Observation, Settings, Source, TraceSettings};
+use recording::kept::RecordError;
 use sim::{Job, MS, S, Watch};
 
 fn job_in_mid_collective(count: usize) -> (Watch, Job) {

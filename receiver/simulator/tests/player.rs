@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use event::trace::{Limits, Trace};
 use event::{Event, EventSource};
 use probe_abi::fold::Counter;
 use simulator::model::call::Function;
@@ -14,6 +13,7 @@ use simulator::oracle::{self, CallLine, Line, StepLine};
 use simulator::player::Player;
 use simulator::ranks::is_ranks;
 use simulator::scripts::SCRIPTS;
+use trace::{Limits, Trace};
 
 const PLAYER: &str = env!("CARGO_BIN_EXE_player");
 const STATIC_PLAYER: &str = env!("CARGO_BIN_EXE_static-player");

@@ -5,8 +5,8 @@
 //! room, counted. Four phases are all that an inference server has; 16 KiB hold them.
 
 use causes::Usual;
-use event::kept::Field;
-use event::kept_fields;
+use recording::kept::Field;
+use recording::kept_fields;
 
 use crate::baseline::{Baseline, BaselineKey, BaselineSettings, Level};
 use crate::phase::Phase;

@@ -1,11 +1,12 @@
 //! The call orders of today's engines, made with the calls themselves: calls are folded as the kernel folds them,
 //! and the steps must be those of the schedule.
 
-use event::fold::{Bounds, Folder};
-use event::{Call, Event, ProcessId};
+use event::{Event, ProcessId};
 use probe_abi::fold::Counter;
 use probe_abi::{Direction, PROBES};
 use steps::{Engine, Finding, Phase, Settings, Step};
+use trace::Call;
+use trace::fold::{Bounds, Folder};
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;

@@ -5,8 +5,8 @@
 mod real;
 
 use event::Event;
-use event::trace::Annotation;
 use steps::{Engine, Finding, Phase, Settings, Step};
+use trace::Annotation;
 
 use crate::real::{TRUTHS, Truth, events, read};
 

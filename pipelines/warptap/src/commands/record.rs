@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use capture::{Capture, Settings};
-use event::recording::{Info, Writer};
 use event::{Event, EventSource as _};
 use gpu::{Hardware, HardwareSettings};
+use recording::{Info, Writer};
 
 use crate::cli::RecordArgs;
 use crate::commands::terminal::Terminal;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use component::Data;
-use event::replay::{Replay, ReplayError};
-use event::trace::Limits;
 use gpu::{Found, Look, Settings};
 use steps::Finding;
+use trace::Limits;
+use trace::replay::{Replay, ReplayError};
 
 use crate::cli::ReplayArgs;
 use crate::commands::lines::Lines;

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use event::fold::{Bounds, Folder};
-use event::{Call, Event, ProcessId, StepRecord};
+use event::{Event, ProcessId, StepRecord};
 use probe_abi::Direction;
 use probe_abi::fold::Counter;
 use probe_abi::record::flag;
@@ -17,6 +16,8 @@ use simulator::oracle::{CallLine, Line, StepLine, read};
 use simulator::ranks::is_ranks;
 use simulator::scripts::SCRIPTS;
 use steps::{Engine, Finding};
+use trace::Call;
+use trace::fold::{Bounds, Folder};
 
 use crate::rig::{Rig, player_command, rig, settings};
 

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use event::replay::Replay;
-use event::trace::Limits;
 use event::{Event, EventSource as _};
 use probe_abi::fold::Counter;
 use steps::{Engine, Finding};
+use trace::Limits;
+use trace::replay::Replay;
 
 use crate::rig::{rig, settings};
 

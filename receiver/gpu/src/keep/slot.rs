@@ -1,6 +1,6 @@
 //! A record as bytes: what stands in a slot of the storage.
 //!
-//! The frame is [`event::kept`]'s; in it, little endian:
+//! The frame is [`recording::kept`]'s; in it, little endian:
 //!
 //! ```text
 //!  0             16             24             32             34       34 + length
@@ -12,7 +12,7 @@
 //! `written` is in ns since 1970, the key is UTF-8. The clock stands beside every record, since times inside are CLOCK_MONOTONIC, which a restart of
 //! the machine begins anew.
 
-use event::kept::{Field, Format};
+use recording::kept::{Field, Format};
 
 use super::{Change, Kept};
 

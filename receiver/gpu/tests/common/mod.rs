@@ -4,14 +4,15 @@
 
 pub mod job;
 
-use event::fold::{Bounds, Folder};
-use event::{Call, CallRecord, ClockOffsets, Event, EventSource, ProcessId, ProcessInfo};
+use event::{CallRecord, ClockOffsets, Event, EventSource, ProcessId, ProcessInfo};
 use gpu::Settings;
 pub use instrumentation::testing::*;
 use opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use probe_abi::Direction;
 use probe_abi::record::Header;
+use trace::Call;
+use trace::fold::{Bounds, Folder};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;

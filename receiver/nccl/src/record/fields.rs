@@ -1,7 +1,7 @@
 //! Fields of a flight record as bytes: one list of fields per struct, from which both directions come.
 
-use event::kept::Field;
-use event::kept_fields;
+use recording::kept::Field;
+use recording::kept_fields;
 
 use super::{FlightRecord, RankRecord};
 use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};

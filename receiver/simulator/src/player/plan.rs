@@ -2,7 +2,7 @@
 //!
 //! The one idea: handles are the trace's own numbers, which the stubs take as they are, so that what a probe sees
 //! can be compared with the trace number by number. What the trace leaves open is settled here, once, as
-//! [`event::fold`] settles it: a wait for an event it does not name is for the latest record on each stream, and
+//! [`trace::fold`] settles it: a wait for an event it does not name is for the latest record on each stream, and
 //! where a stream shows none, an event is recorded right before the wait.
 //!
 //! Times, arguments and the order in which calls are entered are the trace's. Not played: functions that nobody probes, and driver calls that the
@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
-use event::Call;
-use event::trace::{Limits, Trace};
 use probe_abi::{Action, Api, Direction, Library};
+use trace::Call;
+use trace::{Limits, Trace};
 
 use super::PlayError;
 use crate::functions::{by_symbol, is_enqueue};

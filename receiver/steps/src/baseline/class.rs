@@ -7,8 +7,8 @@
 //! everything has drifted, which a rare class would miss, and how much longer more work takes within a class.
 //! Bounded: of [`CLASSES`] the one unused longest makes room, counted.
 
-use event::kept::Field;
-use event::kept_fields;
+use recording::kept::Field;
+use recording::kept_fields;
 
 /// Classes remembered for one baseline.
 const CLASSES: usize = 24;

@@ -9,8 +9,8 @@
 //! Older values weigh less, by half every so many values. A value is kept to one part in ten million. Cost: a stable
 //! sort of nearly sorted centroids every [`BUFFER`] values.
 
-use event::kept::Field;
-use event::kept_fields;
+use recording::kept::Field;
+use recording::kept_fields;
 
 /// The quantile that is asked for.
 const RANK: f64 = 0.95;

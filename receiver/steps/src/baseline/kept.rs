@@ -3,7 +3,7 @@
 //! The one idea: a warm-up, runs of strange or disturbed steps and the window of a change belong to the moment;
 //! after a restart they begin again.
 
-use event::kept::Field;
+use recording::kept::Field;
 
 use super::class::Classes;
 use super::digest::Digest;

@@ -6,9 +6,9 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use event::trace::{Limits, Trace};
 use event::{Event, EventSource};
 use steps::Phase;
+use trace::{Limits, Trace};
 
 /// What a program says of a trace: its labelled steps, and what they are.
 pub struct Truth {

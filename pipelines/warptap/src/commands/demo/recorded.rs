@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use event::replay::Replay;
-use event::trace::Limits;
 use event::{Event, EventSource as _};
+use trace::Limits;
+use trace::replay::Replay;
 
 use super::Stage;
 

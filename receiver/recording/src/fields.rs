@@ -7,7 +7,7 @@ use probe_abi::fold::COUNTERS;
 use probe_abi::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
-use crate::{
+use event::{
     Account, ClockOffsets, Clocks, Device, ExitStatus, Held, Launched, OperationTotal, ProcessId,
     ProcessInfo, ThrottleReason, Told, TraceContext, UnderWay,
 };

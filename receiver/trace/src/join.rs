@@ -11,7 +11,7 @@ use super::streams::Streams;
 use super::symbol::probe_of;
 use super::{Annotation, Limits, Stats, Trace, TraceError};
 use crate::call::Call;
-use crate::{ClockOffsets, ProcessId, ProcessInfo};
+use event::{ClockOffsets, ProcessId, ProcessInfo};
 
 /// Times at or above this many ns, without a base, count from 1970: it is the year 2001.
 const UNIX_FROM_NS: u64 = 1_000_000_000_000_000_000;

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use crate::recording::{MAGIC, Reader, RecordingError};
-use crate::trace::{Limits, Trace, TraceError, TraceEvents};
-use crate::{Event, EventSource, input};
+use crate::{Limits, Trace, TraceError, TraceEvents};
+use event::{Event, EventSource};
+use recording::{MAGIC, Reader, RecordingError, input};
 
 /// A source of recorded events.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
-    use crate::recording::{Info, Writer};
+    use recording::{Info, Writer};
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());

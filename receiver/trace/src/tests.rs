@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Event, EventSource};
+use event::{Event, EventSource};
 
 const REAL: [&str; 5] = [
     "a100_ddp_nccl.json.gz",

@@ -10,10 +10,13 @@
 //! Stream handles are the profiler's stream numbers, but 7, CUPTI's number of the default stream, is 0. Memory is
 //! bounded by [`Limits`]; opening files, and showing progress, is left to the caller.
 
+pub mod call;
 mod events;
+pub mod fold;
 mod join;
 mod json;
 mod number;
+pub mod replay;
 mod row;
 mod streams;
 mod symbol;
@@ -21,11 +24,13 @@ mod symbol;
 use std::collections::BTreeMap;
 use std::io::Read;
 
+pub use self::call::Call;
 pub use self::events::TraceEvents;
 use self::join::Collector;
 use self::json::{Json, Kind};
 use self::row::Row;
-use crate::{Call, ClockOffsets, ProcessInfo, input};
+use event::{ClockOffsets, ProcessInfo};
+use recording::input;
 
 /// How much of a trace is taken. Beyond it reading fails: a part of a trace would give wrong figures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

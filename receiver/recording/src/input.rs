@@ -8,10 +8,10 @@ use flate2::read::MultiGzDecoder;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The longest magic that [`peek`] can be asked about.
-pub(crate) const HEAD: usize = 8;
+pub const HEAD: usize = 8;
 
 /// The decompressed bytes of `input`.
-pub(crate) fn plain<'a>(input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+pub fn plain<'a>(input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let (head, input) = peek(input)?;
     match head.starts_with(&GZIP) {
         true => Ok(Box::new(MultiGzDecoder::new(input))),
@@ -20,7 +20,7 @@ pub(crate) fn plain<'a>(input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>>
 }
 
 /// The first bytes of `input`, [`HEAD`] of them where there are so many, and all of `input` still to read.
-pub(crate) fn peek<'a>(mut input: impl Read + 'a) -> io::Result<(Vec<u8>, impl Read + 'a)> {
+pub fn peek<'a>(mut input: impl Read + 'a) -> io::Result<(Vec<u8>, impl Read + 'a)> {
     let mut head = Vec::with_capacity(HEAD);
     input.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
     Ok((head.clone(), Cursor::new(head).chain(input)))

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::fields::{Field, Out};
 use super::frames::{self, Counts, kind};
 use super::{Info, MAGIC, VERSION};
-use crate::Event;
+use event::Event;
 
 /// Writes events as they come. Give it something buffered. Dropped without [`Writer::finish`], the recording has no
 /// end, which a reader will say.

@@ -7,7 +7,7 @@ use probe_abi::graph::OPERATIONS;
 use probe_abi::histogram::{Durations, OFFSET};
 use probe_abi::record::{ACTIVE, StreamKey};
 
-use crate::{Event, OperationTotal, ProcessId};
+use event::{Event, OperationTotal, ProcessId};
 
 #[derive(Debug)]
 pub(super) struct Process {

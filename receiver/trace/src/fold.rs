@@ -6,7 +6,7 @@
 //!
 //! Beyond the kernel it has one rule, for sources that do not tell which event a call means: a wait for an untold
 //! event ends, on every stream of the process, what was enqueued before that stream's latest record; on a stream
-//! that records no event, all of it. Reading traces is left to [`crate::trace`].
+//! that records no event, all of it. Reading traces is left to [`crate::Trace`].
 
 mod cover;
 mod enter;
@@ -26,7 +26,7 @@ use self::leave::Frame;
 use self::process::Process;
 use self::state::{Recorded, Stream, Thread};
 use crate::call::Call;
-use crate::{Account, Event, ExitStatus, ProcessId};
+use event::{Account, Event, ExitStatus, ProcessId};
 
 /// How much is remembered. The kernel's maps have the same bounds; beyond them calls are dropped and counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

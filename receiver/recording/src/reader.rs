@@ -2,10 +2,12 @@
 
 use std::io::{self, BufReader, Read};
 
+use event::{Event, EventSource};
+
 use super::fields::Field;
 use super::frames::{self, Counts, Payload, kind};
 use super::{FRAME_MAX, Info, MAGIC, VERSION};
-use crate::{Event, EventSource, input};
+use crate::input;
 
 /// Frames read at a time.
 const BATCH: usize = 1024;

@@ -4,7 +4,8 @@ use probe_abi::PROBES;
 use probe_abi::fold::Counter;
 
 use super::super::{Bounds, Folder};
-use crate::{Call, Event, ProcessId};
+use crate::Call;
+use event::{Event, ProcessId};
 
 const MAIN: u64 = 7;
 const SIDE: u64 = 9;

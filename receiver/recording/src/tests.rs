@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::fields::{Field as _, Out};
 use super::frames::kind;
 use super::*;
-use crate::{
+use event::{
     Account, Clocks, Device, Event, EventSource, ExitStatus, Held, Launched, OperationTotal, ProcessId,
     ProcessInfo, ThrottleReason, Told, TraceContext, UnderWay,
 };

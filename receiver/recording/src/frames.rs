@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Out};
-use crate::{Event, ExitStatus, ProcessId};
+use event::{Event, ExitStatus, ProcessId};
 
 /// Which frame is which. Never reuse a number.
 pub(super) mod kind {

@@ -1,19 +1,21 @@
 //! Recordings: events written down so that replaying them gives, byte for byte, what they gave live.
 //!
 //! The one idea: a file of checked frames that is written and read front to back, with no seek and no index, so a
-//! recording cut anywhere is whole up to there. docs/recording-format.md has the picture. Opening files, and when
+//! recording cut anywhere is whole up to there. FORMAT.md has the picture. Opening files, and when
 //! to flush, is left to the caller.
 
 mod fields;
 mod frames;
+pub mod input;
+pub mod kept;
 mod reader;
 mod writer;
 
+use event::ClockOffsets;
 use probe_abi::PROBES;
 
 pub use self::reader::{Reader, RecordingError};
 pub use self::writer::Writer;
-use crate::ClockOffsets;
 
 /// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"\x89WTAP\r\n\x1a";

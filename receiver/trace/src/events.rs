@@ -6,7 +6,7 @@ use probe_abi::Action;
 
 use super::Trace;
 use crate::fold::{Bounds, Folder};
-use crate::{Event, EventSource};
+use event::{Event, EventSource};
 
 /// Events appended by one read, at least, before it returns; one call adds few.
 const BATCH: usize = 1024;

@@ -7,7 +7,7 @@
 use probe_abi::record::StreamKey;
 use probe_abi::{Action, Direction, Probe};
 
-use crate::ProcessId;
+use event::ProcessId;
 
 /// One call, from its entry to its return.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -9,8 +9,8 @@ use probe_abi::{Action, NON_BLOCKING, Probe, WRONG_THREAD};
 use super::Folder;
 use super::enter::entry_stamp;
 use super::process::Timed;
-use crate::Event;
 use crate::call::Call;
+use event::Event;
 
 /// A call under way.
 #[derive(Debug)]

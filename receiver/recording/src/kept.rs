@@ -18,7 +18,7 @@
 //!
 //! [`kept_fields!`]: crate::kept_fields
 
-use crate::ProcessId;
+use event::ProcessId;
 
 /// Longer lists are cut.
 pub const LIST_MAX: usize = 1024;
