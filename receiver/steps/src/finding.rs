@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use causes::{Cause, Kind, StepFacts, Usual};
+use crate::causes::{Cause, Kind, StepFacts, Usual};
 use event::{ProcessId, ThrottleReason};
 use probe_abi::fold::mix;
 

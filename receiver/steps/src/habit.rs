@@ -4,11 +4,11 @@
 //! The one idea: bounded by how many, whatever they are keyed by: of [`Habits::most`] the one unused longest makes
 //! room, counted. Four phases are all that an inference server has; 16 KiB hold them.
 
-use causes::Usual;
 use recording::kept::Field;
 use recording::kept_fields;
 
 use crate::baseline::{Baseline, BaselineKey, BaselineSettings, Level};
+use crate::causes::Usual;
 use crate::phase::Phase;
 use crate::throttling::UsualShares;
 

@@ -11,7 +11,7 @@ mod looks;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use causes::{StepFacts, Throttle};
+use crate::causes::{StepFacts, Throttle};
 use event::{Clocks, Device, Event, Launched, ProcessId};
 
 use self::looks::Looks;
@@ -222,7 +222,7 @@ impl Hardware {
         step.throttled = known.looks.held(step.start_ns, step.end_ns);
         let Some(throttle) = furthest(&step) else { return step };
         let facts = StepFacts { throttle: Some(throttle), ..step.facts() };
-        step.causes = causes::explain(&facts, &step.usual);
+        step.causes = crate::causes::explain(&facts, &step.usual);
         step
     }
 }

@@ -32,6 +32,7 @@
 
 mod assemble;
 pub mod baseline;
+mod causes;
 mod engine;
 mod finding;
 mod habit;
@@ -53,6 +54,7 @@ mod throttling;
 mod workload;
 
 pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier};
+pub use crate::causes::{Cause, Kind as CauseKind, Severity};
 pub use crate::engine::{Engine, WorkloadState};
 pub use crate::finding::{BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, Tally, Throttled};
 pub use crate::identity::WorkloadId;
@@ -62,4 +64,3 @@ pub use crate::record::BaselineRecord;
 pub use crate::settings::{Joining, STREAMS_MAX, Settings};
 pub use crate::shape::Work;
 pub use crate::throttling::Shares;
-pub use causes::{Cause, Kind as CauseKind, Severity};

@@ -3,7 +3,7 @@
 //! The one idea: the verdict is a comparison with the past, so it is made before the step becomes part of it.
 //! A workload is a process; what outlives it stands in its [`Habits`].
 
-use causes::{StepFacts, Usual};
+use crate::causes::{StepFacts, Usual};
 use event::ProcessId;
 use probe_abi::fold::{Counter, mix};
 
@@ -87,7 +87,7 @@ impl Workload {
         if verdict.outlier != Outlier::None {
             step.usual = habit.usual;
             step.usually_throttled = habit.throttling.mean;
-            step.causes = causes::explain(&facts, &habit.usual);
+            step.causes = crate::causes::explain(&facts, &habit.usual);
         }
         if verdict.shift.is_some() {
             (habit.usual, habit.throttling) = Default::default();

@@ -237,7 +237,7 @@ fn a_slow_step_says_what_it_was_compared_with_and_why_it_was_slow() {
     let level = slow.baseline.unwrap();
     assert_eq!((level.p95_ns, level.mean_ns, level.count), (10e6, 10e6, 200));
     assert_eq!((slow.outlier, slow.ratio, slow.phase), (Outlier::X3, 3.4, Phase::Decode));
-    assert_eq!((slow.cause(), slow.causes.len()), (causes::Kind::Host, 2));
+    assert_eq!((slow.cause(), slow.causes.len()), (crate::causes::Kind::Host, 2));
     assert!((slow.causes[0].share - 20.0 / 24.0).abs() < 1e-6, "{:?}", slow.causes);
     assert!((slow.host_bound_share() - 25.0 / 34.0).abs() < 1e-6);
     assert!(found.steps[..200].iter().all(|s| s.causes.is_empty()));
@@ -259,7 +259,7 @@ fn contention_for_the_cpu_is_flagged_while_it_lasts_and_never_normal() {
     let found = check((0..1_000).map(&mut step).collect());
     let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::X2).collect();
     assert_eq!(flagged, (0..1_000).map(|k| (200..800).contains(&k)).collect::<Vec<_>>());
-    assert!(found.steps[200..800].iter().all(|s| s.cause() == causes::Kind::Host));
+    assert!(found.steps[200..800].iter().all(|s| s.cause() == crate::causes::Kind::Host));
     assert_eq!(found.shifts, []);
 }
 
@@ -278,7 +278,7 @@ fn waiting_for_other_ranks_is_flagged_while_it_lasts_and_never_normal() {
     engine.finish(&mut |f| found.take(f));
     let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::X2).collect();
     assert_eq!(flagged, (0..1_000).map(|k| (200..800).contains(&k)).collect::<Vec<_>>());
-    assert!(found.steps[200..800].iter().all(|s| s.cause() == causes::Kind::Collective));
+    assert!(found.steps[200..800].iter().all(|s| s.cause() == crate::causes::Kind::Collective));
     assert_eq!(found.shifts, []);
 }
 

@@ -5,7 +5,7 @@
 //! which is counted or seen; bytes are measured but their time is estimated; what remains of the host's part is the
 //! host's own; what remains of the wait happened outside the host.
 
-use crate::{Cause, Kind, Severity, StepFacts, Throttle, Usual};
+use super::{Cause, Kind, Severity, StepFacts, Throttle, Usual};
 
 /// A smaller share of the excess is noise, not a cause.
 const SHARE_MIN: f64 = 0.1;
