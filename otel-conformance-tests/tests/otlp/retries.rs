@@ -110,7 +110,7 @@ const AFTER: Duration = Duration::from_millis(300);
 #[tokio::test(flavor = "multi_thread")]
 async fn b01_b02_a_collector_tries_again_what_we_refuse_for_now_and_nothing_else() {
     for way in ["otlp_grpc", "otlp_http", "otlp_http json"] {
-        let later = Refused::Retryable { reason: "busy".to_owned(), after: Some(AFTER) };
+        let later = Refused::retryable("busy").with_retry_after(AFTER);
         let answers = [Err(Refused::retryable("full")), Err(later), Ok(()), Err(Refused::permanent("never"))];
         let sink = Arc::new(Sink::answering(answers));
         let receiving = Receiving::before(&sink).await;
@@ -151,7 +151,7 @@ fn once(to: std::net::SocketAddr) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b01_b02_pythons_sdk_tries_again_what_we_refuse_for_now_and_nothing_else() {
-    let later = || Err(Refused::Retryable { reason: "busy".to_owned(), after: Some(AFTER) });
+    let later = || Err(Refused::retryable("busy").with_retry_after(AFTER));
     let never = || Err(Refused::permanent("never"));
     // Each of its exporters is refused once, then taken.
     let (ways, rounds) = (5, [(vec![later(), Ok(())], true), (vec![never()], false)]);

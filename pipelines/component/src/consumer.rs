@@ -1,61 +1,89 @@
-//! Taking data: the one call every component downstream of a receiver answers.
+//! The call by which every component downstream of a receiver takes data, and its refusals.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BoxFuture, Data};
+use crate::{BoxFuture, Code, Data};
 
-/// Why data was not taken, and whether trying again can help.
-#[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
-pub enum Refused {
-    /// The same data will be refused again: it is wrong, or larger than ever fits.
-    #[error("permanent: {reason}")]
-    Permanent {
-        /// What is wrong, for the log and for the sender.
-        reason: String,
-    },
-    /// The same data may be taken later: a full queue, a backend that is down.
-    #[error("{reason}")]
-    Retryable {
-        /// What is in the way.
-        reason: String,
-        /// The earliest moment to try again, where the refuser named one.
-        after: Option<Duration>,
-    },
+/// A refusal of data: a status code, the reason, and when to try again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refused {
+    /// The class of the refusal, passed on to the sender.
+    pub code: Code,
+    /// The reason, for the log and for the sender.
+    pub reason: String,
+    /// The shortest delay before the next attempt. A zero delay leaves the choice to the sender, and
+    /// distinguishes a retryable `ResourceExhausted` from a permanent one.
+    pub retry_after: Option<Duration>,
 }
 
 impl Refused {
-    /// A refusal that no retry can mend.
+    /// Returns a refusal with a code and no delay.
+    pub fn new(code: Code, reason: impl Into<String>) -> Self {
+        Refused { code, reason: reason.into(), retry_after: None }
+    }
+
+    /// Returns a refusal (`Internal`) that a retry does not change: the data is invalid or too large.
     pub fn permanent(reason: impl Into<String>) -> Self {
-        Refused::Permanent { reason: reason.into() }
+        Refused::new(Code::Internal, reason)
     }
 
-    /// A refusal that a later try may get past.
+    /// Returns a refusal (`Unavailable`) that a later attempt may get past, such as a full queue.
     pub fn retryable(reason: impl Into<String>) -> Self {
-        Refused::Retryable { reason: reason.into(), after: None }
+        Refused::new(Code::Unavailable, reason)
     }
 
-    /// True where the same data may be taken later.
+    /// Adds the shortest delay before the next attempt.
+    #[must_use]
+    pub fn with_retry_after(self, delay: Duration) -> Self {
+        Refused { retry_after: Some(delay), ..self }
+    }
+
+    /// Returns true if the same data may be accepted later, by the table of OTLP: a retryable code, or
+    /// `ResourceExhausted` with a delay.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Refused::Retryable { .. })
+        self.code.is_retryable() || (self.code == Code::ResourceExhausted && self.retry_after.is_some())
+    }
+
+    /// Combines two refusals of the same data. The result is retryable if either is.
+    fn and(self, other: Refused) -> Refused {
+        let reason = format!("{}; {}", self.reason, other.reason);
+        let retry_after = match (self.is_retryable(), other.is_retryable()) {
+            (true, true) => self.retry_after.max(other.retry_after),
+            (true, false) => self.retry_after,
+            (false, true) => other.retry_after,
+            (false, false) => None,
+        };
+        let code = if other.is_retryable() && !self.is_retryable() { other.code } else { self.code };
+        Refused { code, reason, retry_after }
     }
 }
 
-/// Something that takes data. `Ok` means taken: delivered, queued, or dropped on purpose and counted.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_retryable() { "" } else { "permanent: " })?;
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// A component that takes data. `Ok` means taken: delivered, queued, or dropped on purpose and counted.
 pub trait Consumer: Send + Sync {
-    /// Takes one batch, or says why not. The caller still owns nothing after `Ok`.
+    /// Takes one batch, or returns why it was refused.
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>>;
 }
 
-/// Hands the same data to several consumers, each in turn, whatever the others say; the last takes the
-/// original, so that it may change the data without a copy where the others kept none. What was refused is
-/// told together, and may be retried while any of the refusals may.
+/// Sends the same data to several consumers in turn, regardless of refusals. The last takes the original and
+/// may change it without a copy if the others stored none. Refusals are combined into one, which is retryable
+/// if any of them is.
 pub struct FanOut {
     consumers: Vec<Arc<dyn Consumer>>,
 }
 
 impl FanOut {
-    /// One consumer for all of `consumers`; a single one is returned as it is.
+    /// Returns one consumer for all of `consumers`; a single one is returned unchanged.
     pub fn over(mut consumers: Vec<Arc<dyn Consumer>>) -> Arc<dyn Consumer> {
         match consumers.len() {
             1 => consumers.remove(0),
@@ -78,24 +106,6 @@ impl Consumer for FanOut {
     }
 }
 
-impl Refused {
-    /// Both refusals as one.
-    fn and(self, other: Refused) -> Refused {
-        match (self, other) {
-            (Refused::Permanent { reason: a }, Refused::Permanent { reason: b }) => {
-                Refused::permanent(format!("{a}; {b}"))
-            }
-            (Refused::Permanent { reason: a }, Refused::Retryable { reason: b, after })
-            | (Refused::Retryable { reason: a, after }, Refused::Permanent { reason: b }) => {
-                Refused::Retryable { reason: format!("{a}; {b}"), after }
-            }
-            (Refused::Retryable { reason: a, after: x }, Refused::Retryable { reason: b, after: y }) => {
-                Refused::Retryable { reason: format!("{a}; {b}"), after: x.max(y) }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -105,7 +115,7 @@ mod tests {
     use super::*;
     use crate::Payload;
 
-    /// Answers as told, and remembers whether the data was its own.
+    /// A consumer with a fixed answer that records whether it owned the data.
     struct Fake(Result<(), Refused>, Mutex<Vec<bool>>);
 
     impl Consumer for Fake {
@@ -117,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Sends one batch through consumers that answer so; returns the answer and who owned the data.
+    /// Sends one batch to consumers with these answers; returns the answer and which of them owned the data.
     fn check(answers: &[Result<(), Refused>]) -> (Result<(), Refused>, Vec<bool>) {
         let fakes: Vec<Arc<Fake>> =
             answers.iter().map(|a| Arc::new(Fake(a.clone(), Mutex::default()))).collect();
@@ -129,23 +139,32 @@ mod tests {
     }
 
     #[test]
-    fn every_consumer_gets_the_data_and_the_last_one_owns_it() {
+    fn every_consumer_gets_the_data_and_the_last_owns_it() {
         assert_eq!(check(&[Ok(()), Ok(()), Ok(())]), (Ok(()), vec![false, false, true]));
         assert_eq!(check(&[Ok(())]), (Ok(()), vec![true]));
         assert_eq!(check(&[]), (Ok(()), vec![]));
     }
 
     #[test]
-    fn a_refusal_does_not_keep_the_data_from_the_others() {
+    fn a_refusal_does_not_stop_the_other_consumers() {
         let refused = || Err(Refused::permanent("a"));
         assert_eq!(check(&[refused(), Ok(())]), (refused(), vec![false, true]));
     }
 
     #[test]
-    fn refusals_are_told_together_and_one_retryable_makes_all_retryable() {
-        let later = Refused::Retryable { reason: "b".to_owned(), after: Some(Duration::from_secs(1)) };
+    fn combined_refusals_are_retryable_if_one_is() {
+        let later = Refused::new(Code::ResourceExhausted, "b").with_retry_after(Duration::from_secs(1));
         let (answer, _) = check(&[Err(Refused::permanent("a")), Err(later), Err(Refused::retryable("c"))]);
-        let want = Refused::Retryable { reason: "a; b; c".to_owned(), after: Some(Duration::from_secs(1)) };
+        let want = Refused::new(Code::ResourceExhausted, "a; b; c").with_retry_after(Duration::from_secs(1));
         assert_eq!(answer, Err(want));
+    }
+
+    #[test]
+    fn combined_permanent_refusals_stay_permanent() {
+        let late = Refused::permanent("b").with_retry_after(Duration::ZERO);
+        let (answer, _) = check(&[Err(Refused::new(Code::ResourceExhausted, "a")), Err(late)]);
+        let answer = answer.unwrap_err();
+        assert!(!answer.is_retryable(), "{answer:?}");
+        assert_eq!(answer.to_string(), "permanent: a; b");
     }
 }

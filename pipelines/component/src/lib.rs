@@ -6,6 +6,7 @@
 //! message types (they *are* the data) and nothing of YAML, sockets, files or graphs.
 
 pub mod auth;
+mod code;
 pub mod config;
 mod consumer;
 pub mod context;
@@ -19,6 +20,7 @@ pub mod status;
 pub mod storage;
 mod wire;
 
+pub use code::Code;
 pub use consumer::{Consumer, FanOut, Refused};
 pub use data::{Data, DataError, Signal};
 pub use factory::{

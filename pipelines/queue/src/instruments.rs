@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use component::{ComponentId, Host, Refused, Signal};
+use component::{ComponentId, Host, Signal};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
 
@@ -66,10 +66,10 @@ impl Instruments {
         self.sent.add(items, &self.sending);
     }
 
-    pub(crate) fn send_failed(&self, items: u64, why: &str, is_permanent: bool) {
+    pub(crate) fn send_failed(&self, items: u64, why: &'static str, is_permanent: bool) {
         // Shown from the first failure on, as in the Collector, so that a rate of it begins at zero.
         self.sent(0);
-        let why = KeyValue::new("error.type", why.to_owned());
+        let why = KeyValue::new("error.type", why);
         let attributes = [&self.sending[..], &[why, KeyValue::new("error.permanent", is_permanent)]].concat();
         self.send_failed.add(items, &attributes);
     }
@@ -122,52 +122,5 @@ fn items_of(signal: Signal) -> &'static str {
         Signal::Metrics => "metric_points",
         Signal::Traces => "spans",
         Signal::Profiles => "profile_samples",
-    }
-}
-
-/// The words for a refusal that may be an attribute: the codes of gRPC, as the exporters tell them.
-const ERROR_TYPES: [&str; 16] = [
-    "Canceled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-];
-
-/// The attribute `error.type` of a refusal: the code in its text, of a closed list.
-pub(crate) fn error_type(refused: &Refused) -> &'static str {
-    let text = refused.to_string();
-    let code = text.split_once("code = ").map(|(_, rest)| rest);
-    let word =
-        code.and_then(|rest| rest.split(|c: char| !c.is_ascii_alphabetic()).next()).unwrap_or_default();
-    let word = if word == "Cancelled" { "Canceled" } else { word };
-    ERROR_TYPES.into_iter().find(|known| *known == word).unwrap_or("_OTHER")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_type_of_an_error_is_its_code_or_other() {
-        for (text, want) in [
-            ("rpc error: code = Unavailable desc = down", "Unavailable"),
-            ("no more retries left: rpc error: code = Cancelled desc = x", "Canceled"),
-            ("rpc error: code = Made(7) desc = x", "_OTHER"),
-            ("connection refused", "_OTHER"),
-        ] {
-            assert_eq!(error_type(&Refused::retryable(text)), want);
-        }
     }
 }

@@ -91,16 +91,16 @@ impl Retry {
         let begin = Instant::now();
         loop {
             let Err(refused) = self.next.consume(data.clone()).await else { return Ok(()) };
-            let Refused::Retryable { reason, after } = &refused else { return Err(refused) };
-            if self.stop.is_cancelled() {
+            if !refused.is_retryable() || self.stop.is_cancelled() {
                 return Err(refused);
             }
-            let delay = backoff.next_delay(chance()).max(after.unwrap_or_default());
+            let delay = backoff.next_delay(chance()).max(refused.retry_after.unwrap_or_default());
             let longest = *self.config.max_elapsed_time;
             if !longest.is_zero() && begin.elapsed().saturating_add(delay) > longest {
-                return Err(Refused::retryable(format!("no more retries left: {reason}")));
+                let reason = format!("no more retries left: {}", refused.reason);
+                return Err(Refused { reason, ..refused });
             }
-            tracing::debug!(%reason, ?delay, "exporting failed, will be tried again");
+            tracing::debug!(%refused, ?delay, "exporting failed, will be tried again");
             let _ = tokio::time::timeout(delay, self.stop.cancelled()).await;
         }
     }

@@ -8,7 +8,7 @@ use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
-use crate::instruments::{Instruments, error_type};
+use crate::instruments::Instruments;
 
 /// The counts of one exporter.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Tally {
         self.queue_size.fetch_sub(size, Ordering::Relaxed);
     }
 
-    fn send_failed(&self, items: usize, why: &str, is_permanent: bool) {
+    fn send_failed(&self, items: usize, why: &'static str, is_permanent: bool) {
         self.send_failed.fetch_add(items as u64, Ordering::Relaxed);
         self.measure(|to| to.send_failed(items as u64, why, is_permanent));
     }
@@ -225,7 +225,7 @@ impl Counted {
     }
 
     fn given_up(&self, signal: Signal, items: usize, refused: &Refused) {
-        self.tally.send_failed(items, error_type(refused), !refused.is_retryable());
+        self.tally.send_failed(items, refused.code.name(), !refused.is_retryable());
         if !self.tally.failing.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 exporter = %self.id, signal = signal.name(), dropped_items = items, error = %refused,

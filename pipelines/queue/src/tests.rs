@@ -119,7 +119,7 @@ async fn what_is_refused_for_now_is_tried_again_after_growing_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_that_the_other_side_asks_for_is_the_least_that_is_waited() {
-    let after = |secs| Refused::Retryable { reason: "busy".into(), after: Some(Duration::from_secs(secs)) };
+    let after = |secs| Refused::retryable("busy").with_retry_after(Duration::from_secs(secs));
     let peer = Peer::answering([after(60), after(1)]);
     let stack = Stack::on(&peer, None, Some(retry())).await;
     stack.front.consume(spans(1)).await.unwrap();

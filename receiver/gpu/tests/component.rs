@@ -181,7 +181,7 @@ fn an_outlier_reaches_its_pipelines_without_waiting_for_a_collection() {
 #[test]
 fn refused_spans_are_tried_again_until_they_are_taken() {
     run(async {
-        let later = Refused::Retryable { reason: "queue full".to_owned(), after: Some(Duration::ZERO) };
+        let later = Refused::retryable("queue full").with_retry_after(Duration::ZERO);
         let mut bench = Bench::new(|signal| match signal {
             Signal::Traces => vec![later.clone(); 3],
             _ => Vec::new(),
@@ -236,7 +236,7 @@ fn refused_collections_are_not_kept_since_the_next_says_the_same() {
     run(async {
         let mut program = Program::new(100);
         program.serve(60, 5 * MS);
-        let later = Refused::Retryable { reason: "down".to_owned(), after: Some(Duration::ZERO) };
+        let later = Refused::retryable("down").with_retry_after(Duration::ZERO);
         let mut bench = Bench::new(|signal| match signal {
             Signal::Metrics => vec![later.clone(); 2],
             _ => Vec::new(),

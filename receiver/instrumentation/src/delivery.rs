@@ -221,17 +221,17 @@ impl Delivery {
     }
 
     fn keep(&mut self, data: Data, refused: &Refused) {
-        let Refused::Retryable { after, .. } = refused else {
+        if !refused.is_retryable() {
             tracing::warn!(signal = data.signal().name(), items = data.items(), %refused, "telemetry is lost");
             return self.shared.lose(&data);
-        };
+        }
         if self.refused.len() == REFUSED_MAX
             && let Some(oldest) = self.refused.pop_front()
         {
             self.shared.lose(&oldest);
         }
         self.refused.push_back(data);
-        self.retry_at = Some(Instant::now() + after.unwrap_or(RETRY));
+        self.retry_at = Some(Instant::now() + refused.retry_after.unwrap_or(RETRY));
     }
 
     /// Tries everything again, until the first refusal.

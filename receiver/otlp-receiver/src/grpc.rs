@@ -101,13 +101,11 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     matches!(rest, Some([] | [b';' | b'+', ..]))
 }
 
-/// A refusal as a status.
+/// Converts a refusal to a status with the same code, and `RetryInfo` if a delay is known.
 fn status(refused: Refused) -> Status {
-    match refused {
-        Refused::Permanent { reason } => Status::internal(reason),
-        Refused::Retryable { reason, after: None } => Status::unavailable(reason),
-        Refused::Retryable { reason, after } => {
-            Status::with_error_details(Code::Unavailable, reason, ErrorDetails::with_retry_info(after))
-        }
+    let code = Code::from_i32(refused.code as i32);
+    match refused.retry_after {
+        None => Status::new(code, refused.reason),
+        after => Status::with_error_details(code, refused.reason, ErrorDetails::with_retry_info(after)),
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use component::auth::{Identity, ServerAuth, Unauthenticated};
 use component::config::{Node, Section};
 use component::context::{self, Context, Metadata};
-use component::{BoxFuture, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal};
+use component::{BoxFuture, Code, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -328,12 +328,19 @@ async fn every_signal_arrives_over_http_in_either_encoding_and_any_compression()
 }
 
 #[tokio::test]
-async fn a_refusal_says_whether_to_try_again() {
-    let after = Some(Duration::from_millis(2500));
+async fn a_refusal_keeps_its_code_in_both_protocols() {
+    let after = Duration::from_millis(2500);
     for (refused, grpc_code, http_status, retry_after) in [
+        (Refused::new(Code::Canceled, "closed"), 1, 503, None),
+        (Refused::new(Code::Unknown, "what"), 2, 500, None),
+        (Refused::new(Code::InvalidArgument, "bad id"), 3, 400, None),
+        (Refused::new(Code::PermissionDenied, "no"), 7, 403, None),
+        (Refused::new(Code::ResourceExhausted, "quota"), 8, 429, None),
+        (Refused::new(Code::ResourceExhausted, "slow down").with_retry_after(after), 8, 429, Some("3")),
+        (Refused::new(Code::Unauthenticated, "who"), 16, 401, None),
         (Refused::permanent("no such field"), 13, 500, None),
         (Refused::retryable("queue is full"), 14, 503, None),
-        (Refused::Retryable { reason: "slow down".to_owned(), after }, 14, 503, Some("3")),
+        (Refused::retryable("slow down").with_retry_after(after), 14, 503, Some("3")),
     ] {
         let receiver = Started::answering(Err(refused.clone())).await;
         let reason = refused.to_string().trim_start_matches("permanent: ").to_owned();
@@ -341,7 +348,7 @@ async fn a_refusal_says_whether_to_try_again() {
         let status = receiver.traces().await.export(request).await.unwrap_err();
         assert_eq!((status.code() as i32, status.message()), (grpc_code, &reason[..]));
         let told = status.get_details_retry_info().and_then(|info| info.retry_delay);
-        assert_eq!(told, after.filter(|_| retry_after.is_some()));
+        assert_eq!(told, refused.retry_after);
 
         for (content_type, body) in [(PROTO, proto(Signal::Traces)), (JSON, TRACES.as_bytes().to_vec())] {
             let answer = receiver.post("/v1/traces", &[content_type], body).await;

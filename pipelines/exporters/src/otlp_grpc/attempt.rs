@@ -26,17 +26,6 @@ pub(super) fn path(signal: Signal) -> &'static str {
     }
 }
 
-/// The codes after which the same request may be sent again, by OTLP's table. `ResourceExhausted` is one of
-/// them only where the other side says when.
-const RETRYABLE: [Code; 6] = [
-    Code::Cancelled,
-    Code::DeadlineExceeded,
-    Code::Aborted,
-    Code::OutOfRange,
-    Code::Unavailable,
-    Code::DataLoss,
-];
-
 /// How much of an answer is read, in bytes; what is longer is refused for good, as OTLP asks.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -148,15 +137,12 @@ fn late(timeout: Duration) -> Status {
     Status::deadline_exceeded(format!("no answer within {timeout:?}"))
 }
 
-/// What a status that is not OK says about sending the same data again.
+/// Converts a status other than OK. Only the status itself decides, not its message.
 fn refused(status: &Status) -> Refused {
-    let reason = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
-    let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
-    let told_when = status.code() == Code::ResourceExhausted && after.is_some();
-    match RETRYABLE.contains(&status.code()) || told_when {
-        true => Refused::Retryable { reason, after },
-        false => Refused::Permanent { reason },
-    }
+    let code = component::Code::from_grpc(status.code() as i32);
+    let reason = format!("rpc error: code = {} desc = {}", code.name(), status.message());
+    let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    Refused { code, reason, retry_after }
 }
 
 #[cfg(test)]
@@ -174,19 +160,24 @@ mod tests {
     }
 
     #[test]
-    fn only_the_codes_of_the_table_are_tried_again() {
-        for code in (0..=16).map(Code::from_i32) {
-            let is_retryable = RETRYABLE.contains(&code);
-            let status = Status::new(code, "x");
-            assert_eq!(refused(&status).is_retryable(), is_retryable, "{code:?}");
+    fn only_the_codes_of_the_table_are_retried() {
+        const RETRYABLE: [i32; 6] = [1, 4, 10, 11, 14, 15];
+        for number in 1..=16 {
+            let (code, is_retryable) = (Code::from_i32(number), RETRYABLE.contains(&number));
+            let plain = refused(&Status::new(code, "x"));
+            assert_eq!((plain.code as i32, plain.is_retryable()), (number, is_retryable));
 
-            let when = Duration::from_millis(1500);
-            let told = Status::with_error_details(code, "x", ErrorDetails::with_retry_info(Some(when)));
-            let told = refused(&told);
-            assert_eq!(told.is_retryable(), is_retryable || code == Code::ResourceExhausted, "{code:?}");
-            if let Refused::Retryable { after, .. } = told {
-                assert_eq!(after, Some(when), "{code:?}");
-            }
+            let delay = Some(Duration::from_millis(1500));
+            let status = Status::with_error_details(code, "x", ErrorDetails::with_retry_info(delay));
+            let delayed = refused(&status);
+            assert_eq!(delayed.is_retryable(), is_retryable || code == Code::ResourceExhausted, "{code:?}");
+            assert_eq!(delayed.retry_after, delay, "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_code_in_the_peers_message_is_ignored() {
+        let refused = refused(&Status::internal("rpc error: code = Unavailable desc = down"));
+        assert_eq!((refused.code, refused.is_retryable()), (component::Code::Internal, false));
     }
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use component::Payload;
-use component::{Data, Refused, Signal};
+use component::{Code, Data, Refused, Signal};
 use prost::Message as _;
 use queue::Server;
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -72,7 +72,9 @@ async fn what_is_refused_for_good_is_sent_once() {
         let server = TestServer::answering(vec![Answer::grpc_status(code, "no", ""), taken()]).await;
         let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
         let refused = exporter.front.consume(span("step")).await.unwrap_err();
-        assert_eq!(refused, Refused::permanent(format!("rpc error: code = {name} desc = no")));
+        let reason = format!("rpc error: code = {name} desc = no");
+        assert_eq!(refused, Refused::new(Code::from_grpc(code), reason));
+        assert!(!refused.is_retryable());
         assert_eq!(server.seen().len(), 1);
     }
 }
@@ -83,7 +85,7 @@ async fn a_proxy_that_refuses_for_good_is_believed() {
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
     let refused = exporter.front.consume(span("step")).await.unwrap_err();
     let want = "rpc error: code = PermissionDenied desc = unexpected HTTP status 403 Forbidden without a gRPC status";
-    assert_eq!(refused, Refused::permanent(want));
+    assert_eq!(refused, Refused::new(Code::PermissionDenied, want));
 }
 
 #[tokio::test]
@@ -107,7 +109,7 @@ async fn silence_is_a_refusal_for_now() {
     let exporter = Started::by(&FACTORY, &settings).await;
     let refused = exporter.front.consume(span("step")).await.unwrap_err();
     let want = "rpc error: code = DeadlineExceeded desc = no answer within 50ms";
-    assert_eq!(refused, Refused::retryable(want));
+    assert_eq!(refused, Refused::new(Code::DeadlineExceeded, want));
 }
 
 #[tokio::test]

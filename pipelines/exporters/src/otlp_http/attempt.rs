@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
+use component::{BoxFuture, Code, Consumer, Data, Refused, Signal, StartResult};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -20,14 +20,6 @@ use transport::compress::Compression;
 
 use super::{Encoding, OtlpHttp};
 use crate::wire::{self, ExportResponse, PartialSuccess, Signer};
-
-/// The statuses after which the same request may be sent again, by OTLP's table.
-const RETRYABLE: [StatusCode; 4] = [
-    StatusCode::TOO_MANY_REQUESTS,
-    StatusCode::BAD_GATEWAY,
-    StatusCode::SERVICE_UNAVAILABLE,
-    StatusCode::GATEWAY_TIMEOUT,
-];
 
 /// The statuses whose `Retry-After` counts.
 const THROTTLING: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
@@ -58,7 +50,8 @@ impl Attempt {
         let response = match self.exporter.timeout {
             Duration::ZERO => posted.await,
             timeout => tokio::time::timeout(timeout, posted).await.unwrap_or_else(|_| {
-                Err(Refused::retryable(format!("no answer from {uri} within {timeout:?}")))
+                let reason = format!("no answer from {uri} within {timeout:?}");
+                Err(Refused::new(Code::DeadlineExceeded, reason))
             }),
         }?;
         wire::note_partial_success(&self.exporter.id, self.tallies.of(signal), signal, &response);
@@ -172,17 +165,15 @@ fn message(encoding: Option<Encoding>, bytes: &[u8]) -> Option<String> {
     Some(message).filter(|m| !m.is_empty())
 }
 
+/// Converts a response without success. A 429 without `Retry-After` gets a zero delay, which makes it retryable.
 fn refused(uri: &Uri, status: StatusCode, headers: &HeaderMap, message: &str) -> Refused {
-    let mut reason = format!("request to {uri} responded with HTTP status {status}");
-    if !message.is_empty() {
-        reason = format!("{reason}: {message}");
-    }
-    if !RETRYABLE.contains(&status) {
-        return Refused::Permanent { reason };
-    }
-    let after = headers.get(header::RETRY_AFTER).filter(|_| THROTTLING.contains(&status));
-    let after = after.and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
-    Refused::Retryable { reason, after }
+    let colon = if message.is_empty() { "" } else { ": " };
+    let reason = format!("request to {uri} responded with HTTP status {status}{colon}{message}");
+    let value = headers.get(header::RETRY_AFTER).filter(|_| THROTTLING.contains(&status));
+    let delay = value.and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
+    let is_throttled = status == StatusCode::TOO_MANY_REQUESTS;
+    let retry_after = delay.or_else(|| is_throttled.then_some(Duration::ZERO));
+    Refused { code: Code::from_http(status.as_u16()), reason, retry_after }
 }
 
 /// `Retry-After`: seconds, or a date, which may have passed.
@@ -203,17 +194,35 @@ mod tests {
     }
 
     #[test]
-    fn only_the_statuses_of_the_table_are_tried_again() {
+    fn only_the_statuses_of_the_table_are_retried() {
         let uri = Uri::from_static("http://h:1/v1/traces");
-        let after = headers(header::RETRY_AFTER, "7");
-        for code in (100..600).filter(|c| !(200..300).contains(c)) {
-            let status = StatusCode::from_u16(code).unwrap();
-            let refused = refused(&uri, status, &after, "");
-            assert_eq!(refused.is_retryable(), [429, 502, 503, 504].contains(&code), "{refused}");
-            if let Refused::Retryable { after, .. } = refused {
-                let want = [429, 503].contains(&code).then_some(Duration::from_secs(7));
-                assert_eq!(after, want, "{code}");
+        for (delay, seconds) in [(HeaderMap::new(), None), (headers(header::RETRY_AFTER, "7"), Some(7))] {
+            for code in (100..600).filter(|c| !(200..300).contains(c)) {
+                let refused = refused(&uri, StatusCode::from_u16(code).unwrap(), &delay, "");
+                assert_eq!(refused.is_retryable(), [429, 502, 503, 504].contains(&code), "{refused}");
+                let want = match code {
+                    429 => seconds.or(Some(0)),
+                    503 => seconds,
+                    _ => None,
+                };
+                assert_eq!(refused.retry_after, want.map(Duration::from_secs), "{code}");
             }
+        }
+    }
+
+    #[test]
+    fn a_status_becomes_the_collectors_code() {
+        let uri = Uri::from_static("http://h:1/v1/traces");
+        for (status, code) in [
+            (400, Code::InvalidArgument),
+            (413, Code::Unknown),
+            (429, Code::ResourceExhausted),
+            (500, Code::Unknown),
+            (503, Code::Unavailable),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let refused = refused(&uri, status, &HeaderMap::new(), "rpc error: code = Aborted");
+            assert_eq!(refused.code, code, "{status}");
         }
     }
 

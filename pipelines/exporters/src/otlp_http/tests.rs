@@ -2,7 +2,7 @@
 
 use component::Payload;
 
-use component::{Data, Refused, Signal};
+use component::{Code, Data, Refused, Signal};
 
 use transport::compress::{Compression, Level};
 
@@ -102,7 +102,8 @@ async fn what_is_refused_for_good_is_sent_once_and_says_why() {
         let refused = exporter.front.consume(span("step")).await.unwrap_err();
         let address = server.address;
         let want = format!("request to http://{address}/v1/traces responded with HTTP status {why}");
-        assert_eq!(refused, Refused::permanent(want));
+        assert_eq!(refused, Refused::new(Code::from_http(status), want));
+        assert!(!refused.is_retryable());
         assert_eq!(server.seen().len(), 1);
     }
 }
@@ -131,14 +132,17 @@ async fn a_success_is_a_success_unless_its_answer_is_nonsense() {
 async fn silence_and_nobody_there_are_refusals_for_now() {
     let silent = TestServer::answering(vec![]).await;
     let gone = nobody();
-    for (address, why) in [(silent.address, "within 50ms"), (gone, "refused")] {
+    for (address, why, code) in
+        [(silent.address, "within 50ms", Code::DeadlineExceeded), (gone, "refused", Code::Unavailable)]
+    {
         let settings = format!(
             r#"{{"endpoint": "http://{address}", "timeout": "50ms", "sending_queue": {{"enabled": false}},
                 "retry_on_failure": {{"enabled": false}}}}"#
         );
         let exporter = Started::by(&FACTORY, &settings).await;
         let refused = exporter.front.consume(span("step")).await.unwrap_err();
-        assert!(refused.is_retryable() && refused.to_string().contains(why), "{refused}");
+        assert_eq!((refused.code, refused.is_retryable()), (code, true));
+        assert!(refused.to_string().contains(why), "{refused}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The collector's own metrics of a queue have the Collector's names and attributes.
 
+use component::Code;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::data::{
     AggregatedMetrics, GaugeDataPoint, HistogramDataPoint, MetricData, ResourceMetrics, SumDataPoint,
@@ -52,7 +53,7 @@ async fn what_a_queue_counts_has_the_collectors_names() {
     let exporter = InMemoryMetricExporter::default();
     let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
     let host = Host::new(provider.meter("test"), Arc::default());
-    let peer = Peer::answering([Refused::permanent("rpc error: code = InvalidArgument desc = no")]);
+    let peer = Peer::answering([Refused::new(Code::InvalidArgument, "code = Unavailable")]);
     let queue = QueueConfig {
         queue_size: 12,
         sizer: Some(Sizer::Items),

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use component::Refused;
 use component::auth::Unauthenticated;
+use component::{Code, Refused};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use prost::Message as _;
-use tonic::Code;
 
 use super::Encoding;
 
@@ -39,14 +38,12 @@ impl No {
     }
 
     pub(super) fn refused(refused: Refused) -> Self {
-        match refused {
-            Refused::Permanent { reason } => {
-                No::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, reason)
-            }
-            Refused::Retryable { reason, after } => {
-                No { after, ..No::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, reason) }
-            }
-        }
+        let is_retryable = refused.is_retryable();
+        let Refused { code, reason, retry_after } = refused;
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // A zero delay leaves the choice to the sender.
+        let after = retry_after.filter(|delay| is_retryable && !delay.is_zero());
+        No { status, code, message: reason, after }
     }
 
     pub(super) fn response(self, encoding: Encoding) -> Response<Full<Bytes>> {
