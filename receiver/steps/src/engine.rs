@@ -154,14 +154,14 @@ impl Engine {
 
     fn call(&mut self, call: &CallRecord, out: &mut Beside<'_>) {
         let Some(row) = probe_abi::row(call.header.row).filter(|_| call.result == 0) else { return };
-        let is_stream_end = row.action == Action::StreamDestroy;
-        if !is_stream_end && !changes_graph(row.symbol) {
-            return;
-        }
-        match self.processes.get_mut(&ProcessId::from(&call.header)) {
-            Some(process) if is_stream_end => process.destroy_stream(call.stream, out),
-            Some(process) => process.change_graph(call.handle),
-            None => {}
+        let Some(process) = self.processes.get_mut(&ProcessId::from(&call.header)) else { return };
+        match row.action {
+            Action::StreamDestroy => process.destroy_stream(call.stream, out),
+            // Without a handle it is the graph that is destroyed, not an executable one.
+            Action::GraphUpdate | Action::GraphDestroy if call.handle != 0 => {
+                process.change_graph(call.handle)
+            }
+            _ => {}
         }
     }
 
@@ -187,11 +187,6 @@ impl Engine {
         self.shelve(id, &mut process);
         self.ended.add(&process.tally());
     }
-}
-
-/// True for calls after which a handle stands for another executable graph.
-fn changes_graph(symbol: &str) -> bool {
-    symbol.ends_with("GraphExecUpdate") || symbol.ends_with("GraphExecDestroy")
 }
 
 #[cfg(test)]

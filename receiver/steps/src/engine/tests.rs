@@ -1,6 +1,7 @@
 //! The engine against servers whose every step is known, and against records that no kernel would send.
 
 use event::ExitStatus;
+use probe_abi::Probe;
 use probe_abi::fold::{COUNTERS, Counter};
 use probe_abi::record::{NOT_SEEN, flag};
 use proptest::prelude::*;
@@ -163,21 +164,31 @@ fn slow_steps_of_either_phase_are_found_in_their_bucket() {
     }
 }
 
+/// The phase of a stream that only launches one graph, with a call of this row before each launch.
+fn phase_with_calls_of(row: &Probe) -> Option<Phase> {
+    let graph = 0x7000;
+    let handle = if row.wiring.handle.0 == 0 { 0 } else { graph };
+    let (mut server, mut events) = (Server::new(1), Vec::new());
+    for _ in 0..100 {
+        let mut call = CallRecord { handle, ..CallRecord::default() };
+        (call.header.row, call.header.pid, call.header.process_start_ns) = (row.id, 1, 5);
+        let launch = [(Counter::GraphLaunches, 1), (Counter::Graphs, probe_abi::fold::mix(graph))];
+        events.extend([Event::Call(call), Event::Step(server.step(&launch, MS, 7 * MS))]);
+    }
+    let found = run(&mut Engine::new(Settings::default()), &events);
+    found.steps.last().map(|s| s.phase)
+}
+
+/// Graph updates were recognised by the end of their symbol, which `cuGraphExecUpdate_v2` does not have: the CUDA 12
+/// driver's name, and the only one in a program that is linked to the runtime statically. Graphs updated by it between
+/// launches still counted as repeated, so prefills by graph were labelled decode.
 #[test]
-fn a_graph_updated_between_launches_is_no_sign_of_a_decode() {
-    let handle = 0x7000;
-    let update = probe_abi::PROBES.iter().find(|p| p.symbol == "cudaGraphExecUpdate").unwrap().id;
-    for (is_updated, expected) in [(false, Phase::Decode), (true, Phase::Unknown)] {
-        let (mut server, mut events) = (Server::new(1), Vec::new());
-        for _ in 0..100 {
-            let mut call = CallRecord { handle, ..CallRecord::default() };
-            (call.header.row, call.header.pid, call.header.process_start_ns) = (update, 1, 5);
-            events.extend(is_updated.then_some(Event::Call(call)));
-            let graph = [(Counter::GraphLaunches, 1), (Counter::Graphs, probe_abi::fold::mix(handle))];
-            events.push(Event::Step(server.step(&graph, MS, 7 * MS)));
-        }
-        let found = run(&mut Engine::new(Settings::default()), &events);
-        assert_eq!(found.steps.last().map(|s| s.phase), Some(expected), "updated: {is_updated}");
+fn graphs_updated_or_destroyed_between_launches_are_not_decodes() {
+    for row in probe_abi::PROBES {
+        let changes_graph =
+            ["GraphExecUpdate", "GraphExecDestroy"].iter().any(|part| row.symbol.contains(part));
+        let expected = if changes_graph { Phase::Unknown } else { Phase::Decode };
+        assert_eq!(phase_with_calls_of(row), Some(expected), "{}", row.symbol);
     }
 }
 
