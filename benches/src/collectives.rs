@@ -34,11 +34,13 @@ impl Node {
         for rank in 0..RANKS {
             let info = ProcessInfo { process: process(rank), at_ns: 1, ..ProcessInfo::default() };
             events.push(Event::Process(Box::new(info)));
-            let mut told =
-                event::Told { header: header("ncclCommInitRank", rank, 1_000, 1_000), ..Default::default() };
+            let mut told = event::CallArgs {
+                header: header("ncclCommInitRank", rank, 1_000, 1_000),
+                ..Default::default()
+            };
             told.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
             (told.entry, told.exit) = (vec![7; 128], COMM.to_le_bytes().to_vec());
-            events.push(Event::Told(told));
+            events.push(Event::CallArgs(told));
         }
         events
     }
@@ -48,22 +50,22 @@ impl Node {
         let at_ns = 2_000_000_000 + number * 10_000_000;
         let comm = COMM + (1 + number % 64) * 0x1000;
         let id: Vec<u8> = (0..128).map(|at| (number >> (8 * (at % 8))) as u8).collect();
-        let told = |symbol: &str, rank: u32, after_ns: u64| event::Told {
+        let told = |symbol: &str, rank: u32, after_ns: u64| event::CallArgs {
             header: header(symbol, rank, at_ns + after_ns, 1_000),
-            ..event::Told::default()
+            ..event::CallArgs::default()
         };
         let mut events = Vec::new();
         for rank in 0..RANKS {
             let mut init = told("ncclCommInitRank", rank, 0);
             init.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
             (init.entry, init.exit) = (id.clone(), comm.to_le_bytes().to_vec());
-            events.push(Event::Told(init));
+            events.push(Event::CallArgs(init));
         }
         for n in 1..4 {
             for rank in 0..RANKS {
                 let mut reduce = told("ncclAllReduce", rank, n * 1_000_000);
                 reduce.arguments = [0x10, 0x20, 1 << 20, 7, 0, comm, STREAM, 0];
-                events.push(Event::Told(reduce));
+                events.push(Event::CallArgs(reduce));
             }
         }
         let (first_ns, end_ns) = (at_ns + 1_000_000, at_ns + 5_000_000);
@@ -72,7 +74,7 @@ impl Node {
         for rank in 0..RANKS {
             let mut destroy = told("ncclCommDestroy", rank, 6_000_000);
             destroy.arguments[0] = comm;
-            events.push(Event::Told(destroy));
+            events.push(Event::CallArgs(destroy));
         }
         events
     }
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn every_record_of_a_node_decodes() {
         let ring = Node::new(BUCKET).ring(0);
-        let told = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::Told(_)))).count();
+        let told = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::CallArgs(_)))).count();
         let steps = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::Step(_)))).count();
         assert_eq!((told, steps), (BUCKET as usize * RANKS as usize, RANKS as usize));
     }

@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(Record::Process(_)) => size_of::<probe_abi::record::ProcessRecord>(),
         Ok(Record::Context(_)) => size_of::<probe_abi::context::ContextRecord>(),
         // Short or long, by what was read through its pointers.
-        Ok(Record::Told(told)) => {
+        Ok(Record::CallArgs(told)) => {
             assert!(told.entry.len() + told.exit.len() <= bytes.len(), "no more is told than came");
             return;
         }

@@ -37,7 +37,7 @@ fn round(node: &Node, ring: &[Vec<u8>]) -> f64 {
     let began = Instant::now();
     for bytes in ring {
         match decode(bytes) {
-            Ok(Record::Told(told)) => analyzer.observe(&Event::Told(told), &mut sink),
+            Ok(Record::CallArgs(told)) => analyzer.observe(&Event::CallArgs(told), &mut sink),
             Ok(Record::Step(step)) => analyzer.observe(&Event::Step(step), &mut sink),
             other => panic!("the ring holds what the kernel writes: {other:?}"),
         }

@@ -189,9 +189,9 @@ impl Capture {
                 self.know((&call.header).into(), call.header.entry_ns, into);
                 into.push(Event::Call(call));
             }
-            Record::Told(told) => {
+            Record::CallArgs(told) => {
                 self.know((&told.header).into(), told.header.entry_ns, into);
-                into.push(Event::Told(told));
+                into.push(Event::CallArgs(told));
             }
             Record::Process(process) => {
                 let (kind, header) = (process.kind, &process.header);

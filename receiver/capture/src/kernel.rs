@@ -296,7 +296,7 @@ mod tests {
         }
         let mut told = Vec::new();
         while let Some(item) = kernel.ring.next() {
-            if let Ok(event::decode::Record::Told(call)) = event::decode::decode(&item) {
+            if let Ok(event::decode::Record::CallArgs(call)) = event::decode::decode(&item) {
                 told.push(call);
             }
         }

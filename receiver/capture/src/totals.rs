@@ -178,8 +178,8 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         unknown_events: c[offset_of!(Counters, unknown_events) / 8],
         unclosed_streams: c[offset_of!(Counters, unclosed_streams) / 8],
         untimed: c[offset_of!(Counters, untimed) / 8],
-        unkept_graphs: c[offset_of!(Counters, unkept_graphs) / 8],
-        untold_contexts: c[offset_of!(Counters, untold_contexts) / 8],
+        untracked_graphs: c[offset_of!(Counters, unkept_graphs) / 8],
+        dropped_contexts: c[offset_of!(Counters, untold_contexts) / 8],
         records: c[offset_of!(Counters, records) / 8] + told,
         runs: hits + suppressed + filtered + told + c[offset_of!(Counters, returns) / 8],
         ..Account::default()

@@ -10,7 +10,7 @@ use probe_abi::record::{
     StepRecord, ToldRecord,
 };
 
-use crate::{ExitStatus, Told, TraceContext};
+use crate::{CallArgs, ExitStatus, TraceContext};
 
 /// A process began to be seen, ran another program, or ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,7 +35,7 @@ pub enum Record {
     /// A process's beginning, exec or end.
     Process(ProcessChange),
     /// A call told whole.
-    Told(Told),
+    CallArgs(CallArgs),
     /// The trace that a step's thread worked for.
     Context(TraceContext),
 }
@@ -68,7 +68,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
         3 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessSeen)),
         4 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExec)),
         5 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExit)),
-        6 => (size_of::<ToldRecord>(), |f| Record::Told(told(f))),
+        6 => (size_of::<ToldRecord>(), |f| Record::CallArgs(told(f))),
         7 => (size_of::<LongRecord>(), told_at_length),
         8 => (size_of::<ContextRecord>(), context),
         _ => return Err(DecodeError::Kind(kind)),
@@ -156,7 +156,7 @@ fn call(f: &mut Fields<'_>) -> Record {
     })
 }
 
-fn told(f: &mut Fields<'_>) -> Told {
+fn told(f: &mut Fields<'_>) -> CallArgs {
     let (mut told, _, exit_bytes) = told_head(f);
     told.exit = f.part::<8>(exit_bytes);
     told.ordinal = ordinal(f);
@@ -169,7 +169,7 @@ fn told_at_length(f: &mut Fields<'_>) -> Record {
     told.ordinal = ordinal(f);
     told.entry = f.part::<MEMORY_AT_ENTRY>(entry_bytes);
     told.exit = f.part::<MEMORY_AT_EXIT>(exit_bytes);
-    Record::Told(told)
+    Record::CallArgs(told)
 }
 
 fn ordinal(f: &mut Fields<'_>) -> Option<u64> {
@@ -177,8 +177,8 @@ fn ordinal(f: &mut Fields<'_>) -> Option<u64> {
 }
 
 /// The fields before `out`, and how many bytes of memory follow.
-fn told_head(f: &mut Fields<'_>) -> (Told, usize, usize) {
-    let told = Told {
+fn told_head(f: &mut Fields<'_>) -> (CallArgs, usize, usize) {
+    let told = CallArgs {
         header: f.header(),
         result: f.u32(),
         device: f.i32(),
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(c.stream as u32 as usize, std::mem::offset_of!(CallRecord, stream) / 4);
         let mut told = words(size_of::<ToldRecord>() / 4, 6);
         told[std::mem::offset_of!(ToldRecord, exit_bytes)..][..4].copy_from_slice(&4u32.to_ne_bytes());
-        let Ok(Record::Told(t)) = decode(&told) else { panic!("not told") };
+        let Ok(Record::CallArgs(t)) = decode(&told) else { panic!("not told") };
         assert_eq!(t.arguments[7] as u32 as usize, std::mem::offset_of!(ToldRecord, arguments) / 4 + 14);
         let out = std::mem::offset_of!(ToldRecord, out) as u32 / 4;
         assert_eq!((t.entry, t.exit), (Vec::new(), out.to_ne_bytes().to_vec()));
@@ -252,7 +252,7 @@ mod tests {
             for (place, claim) in claimed.iter().enumerate() {
                 bytes[at + 4 * place..][..4].copy_from_slice(&claim.to_ne_bytes());
             }
-            let Ok(Record::Told(t)) = decode(&bytes) else { panic!("not told") };
+            let Ok(Record::CallArgs(t)) = decode(&bytes) else { panic!("not told") };
             assert_eq!((t.entry.len(), t.exit.len()), (entry, exit));
         }
     }

@@ -11,20 +11,20 @@
 //! | `trace` | a PyTorch profiler trace | calls, annotations, and events |
 //! | `recording` | events | bytes, and back |
 
+mod call_args;
 mod context;
 pub mod decode;
 mod exit;
 mod hardware;
 mod process;
-mod told;
 
 pub use context::TraceContext;
 pub use exit::ExitStatus;
 
-pub use hardware::{Clocks, Device, Held, ThrottleReason};
+pub use call_args::CallArgs;
+pub use hardware::{Clocks, Device, ThrottleReason, ThrottleTime};
 pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
-pub use told::Told;
 
 use probe_abi::counters::Drop;
 use probe_abi::detail::Detail;
@@ -37,7 +37,7 @@ pub enum Event {
     /// A process is seen, or is described anew. Comes before anything else of that process.
     Process(Box<ProcessInfo>),
     /// What the launcher of a distributed job told a process. Comes behind its [`Event::Process`].
-    Launched(Box<Launched>),
+    LauncherEnv(Box<LauncherEnv>),
     /// A process ended, or runs another program from here on; its last [`Event::Operation`]s came before.
     Exit {
         /// Which process.
@@ -54,7 +54,7 @@ pub enum Event {
     /// One call that the kernel reports by itself: an allocation, a free, an error, a graph.
     Call(CallRecord),
     /// One call with its arguments, of a library whose calls are told whole: NCCL.
-    Told(Told),
+    CallArgs(CallArgs),
     /// A call that is under way, and was when it was looked for before.
     UnderWay(UnderWay),
     /// A GPU is seen, or something of it is new: who uses it.
@@ -98,7 +98,7 @@ pub struct UnderWay {
 
 /// Variables of a process's environment by which a launcher (torchrun, mpirun, srun) tells it who it is in its job.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Launched {
+pub struct LauncherEnv {
     /// Which process.
     pub process: ProcessId,
     /// When they were read.
@@ -107,7 +107,7 @@ pub struct Launched {
     pub variables: Vec<(String, String)>,
 }
 
-impl Launched {
+impl LauncherEnv {
     /// The value of the first of these variables that is there.
     pub fn first(&self, names: &[&str]) -> Option<&str> {
         let find = |name: &&str| self.variables.iter().find(|(n, _)| n == name);
@@ -191,9 +191,9 @@ pub struct Account {
     /// Functions attached now.
     pub functions: u64,
     /// Graphs of which what they hold was not kept because their map was full: launches of them are unknown.
-    pub unkept_graphs: u64,
+    pub untracked_graphs: u64,
     /// Waits whose thread publishes a trace context that was not told.
-    pub untold_contexts: u64,
+    pub dropped_contexts: u64,
 }
 
 impl Account {
@@ -218,9 +218,9 @@ impl Event {
             Event::Step(s) => Some(s.header.entry_ns.saturating_add(s.header.duration_ns)),
             Event::Context(c) => Some(c.exit_ns()),
             Event::Call(c) => Some(c.header.entry_ns.saturating_add(c.header.duration_ns)),
-            Event::Told(t) => Some(t.exit_ns()),
+            Event::CallArgs(t) => Some(t.exit_ns()),
             Event::UnderWay(u) => Some(u.at_ns),
-            Event::Launched(l) => Some(l.at_ns),
+            Event::LauncherEnv(l) => Some(l.at_ns),
             Event::Device(d) => Some(d.at_ns),
             Event::Clocks(c) => Some(c.to_ns),
             Event::Operation(o) => Some(o.at_ns),

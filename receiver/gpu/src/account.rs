@@ -200,9 +200,9 @@ fn of_probes(probes: &Probes, window: Window) -> Vec<Metric> {
         (WarptapProbeFlaw::UnclosedStream, probes.unclosed_streams),
         (WarptapProbeFlaw::UnknownEvent, probes.unknown_events),
         (WarptapProbeFlaw::UnmatchedReturn, probes.unmatched),
-        (WarptapProbeFlaw::UnkeptGraph, probes.unkept_graphs),
+        (WarptapProbeFlaw::UnkeptGraph, probes.untracked_graphs),
         (WarptapProbeFlaw::Untimed, probes.untimed),
-        (WarptapProbeFlaw::UntoldContext, probes.untold_contexts),
+        (WarptapProbeFlaw::UntoldContext, probes.dropped_contexts),
     ];
     let passes =
         [(WarptapProbePass::Filtered, probes.filtered), (WarptapProbePass::Suppressed, probes.suppressed)];

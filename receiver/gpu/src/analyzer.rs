@@ -114,9 +114,9 @@ impl Analyzer {
             }
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
-            Event::Told(told) => self.told(told, sink),
+            Event::CallArgs(told) => self.told(told, sink),
             Event::UnderWay(_)
-            | Event::Launched(_)
+            | Event::LauncherEnv(_)
             | Event::Device(_)
             | Event::Clocks(_)
             | Event::Clock(_)

@@ -16,12 +16,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use event::{Clocks, Device, Event, Held, ProcessId, ThrottleReason};
+use event::{Clocks, Device, Event, ProcessId, ThrottleReason, ThrottleTime};
 use hardware::{Driver, Fault, Reading, Reasons, Session, counted_by};
 use probe_abi::detail::Detail;
 
 use crate::source::{AnySource, SourceError};
-use crate::words;
 
 /// Events on their way to the analysis. Full: the thread waits, and its next look is later.
 const CHANNEL: usize = 1024;
@@ -263,7 +262,7 @@ fn is_new(before: &Device, now: &Device) -> bool {
 
 fn counted(reading: &Reading) -> [Option<u64>; ThrottleReason::ALL.len()] {
     let ns = |question| reading.answer(question).ok();
-    ThrottleReason::ALL.map(|reason| counted_by(words::reason(reason)).and_then(ns))
+    ThrottleReason::ALL.map(|reason| counted_by(reason).and_then(ns))
 }
 
 /// What held the clocks down between two looks.
@@ -273,13 +272,13 @@ fn between(device: u32, before: &Last, now: &Last) -> Clocks {
         let (ns, is_counted) = match (before.counted_ns[at], now.counted_ns[at]) {
             // A count that began again says what came since, no more than the time between.
             (Some(before), Some(now)) => (now.checked_sub(before).unwrap_or(now), true),
-            _ if before.reasons.has(words::reason(reason)) => (length_ns, false),
+            _ if before.reasons.has(reason) => (length_ns, false),
             _ => return None,
         };
         let ns = ns.min(length_ns);
-        (ns > 0).then_some(Held { reason, ns, is_counted })
+        (ns > 0).then_some(ThrottleTime { reason, ns, is_counted })
     });
-    Clocks { from_ns: before.at_ns, to_ns: now.at_ns, device, held: held.collect() }
+    Clocks { from_ns: before.at_ns, to_ns: now.at_ns, device, throttled: held.collect() }
 }
 
 #[cfg(test)]

@@ -218,7 +218,7 @@ fn certainty(step: &Step) -> Option<&'static str> {
 
 /// What held the clocks of its GPU down, longest first.
 fn reasons(step: &Step) -> Option<Vec<String>> {
-    let all = step.throttled.iter().map(|throttled| words::reason(throttled.reason).as_str().to_owned());
+    let all = step.throttled.iter().map(|throttled| throttled.reason.as_str().to_owned());
     (!step.throttled.is_empty()).then(|| all.collect())
 }
 

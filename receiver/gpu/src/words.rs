@@ -1,9 +1,6 @@
 //! The engine's values in the registry's words. Matches without a rest: a new value does not compile unnamed.
 
-use event::ThrottleReason;
-use semconv::value::{
-    GpuHardwareThrottleReason, GpuStepCause, GpuStepGpuCertainty, GpuStepOutlier, GpuStepPhase,
-};
+use semconv::value::{GpuStepCause, GpuStepGpuCertainty, GpuStepOutlier, GpuStepPhase};
 use steps::{CauseKind, Certainty, Outlier, Phase};
 
 /// The phase.
@@ -49,24 +46,6 @@ pub(crate) fn certainty(certainty: Certainty) -> GpuStepGpuCertainty {
     }
 }
 
-/// What held clocks down.
-pub(crate) fn reason(reason: ThrottleReason) -> GpuHardwareThrottleReason {
-    use GpuHardwareThrottleReason as Registry;
-    match reason {
-        ThrottleReason::ApplicationsClocks => Registry::ApplicationsClocks,
-        ThrottleReason::DisplayClock => Registry::DisplayClock,
-        ThrottleReason::Hw => Registry::Hw,
-        ThrottleReason::HwPowerBrake => Registry::HwPowerBrake,
-        ThrottleReason::HwSlowdown => Registry::HwSlowdown,
-        ThrottleReason::HwThermal => Registry::HwThermal,
-        ThrottleReason::SwPowerCap => Registry::SwPowerCap,
-        ThrottleReason::SwThermal => Registry::SwThermal,
-        ThrottleReason::SyncBoost => Registry::SyncBoost,
-        ThrottleReason::MemoryThermal => Registry::MemoryThermal,
-        ThrottleReason::VrThermal => Registry::VrThermal,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,8 +56,6 @@ mod tests {
         assert!(Outlier::ALL.iter().all(|o| outlier(*o).as_str() == o.name()));
         assert!(CauseKind::ALL.iter().all(|k| cause(*k).as_str() == k.name()));
         assert!(Certainty::ALL.iter().all(|c| certainty(*c).as_str() == c.name()));
-        assert!(ThrottleReason::ALL.iter().all(|r| reason(*r).as_str() == r.name()));
-        assert_eq!(ThrottleReason::ALL.len(), GpuHardwareThrottleReason::ALL.len());
         assert_eq!(Phase::ALL.len(), GpuStepPhase::ALL.len());
         assert_eq!(Outlier::ALL.len(), GpuStepOutlier::ALL.len());
         assert_eq!(CauseKind::ALL.len(), GpuStepCause::ALL.len());

@@ -315,7 +315,7 @@ fn agents_that_see_some_ranks_each_come_to_the_same_traces() {
     let mut together: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
     for part in 0..3 {
         let is_seen = |event: &Event| match event {
-            Event::Told(t) => (t.header.pid - 1_000) / 2 == part,
+            Event::CallArgs(t) => (t.header.pid - 1_000) / 2 == part,
             Event::Step(s) => (s.header.pid - 1_000) / 2 == part,
             Event::Process(p) => (p.process.pid - 1_000) / 2 == part,
             _ => true,
@@ -376,7 +376,7 @@ fn agents_that_see_one_side_of_a_message_each_come_to_the_same_trace() {
     let job = talking(200);
     let side = |pid: u32| {
         let is_seen = |event: &Event| match event {
-            Event::Told(t) => t.header.pid == pid,
+            Event::CallArgs(t) => t.header.pid == pid,
             Event::Step(s) => s.header.pid == pid,
             Event::Process(p) => p.process.pid == pid,
             _ => true,

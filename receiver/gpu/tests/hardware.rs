@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use event::{Clocks, Device, Event, Held, ThrottleReason};
+use event::{Clocks, Device, Event, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 
 /// A decode of 400 ms instead of 5, and looks every 10 ms at two GPUs; the brake lasts for 300 ms of it on this one.
@@ -27,9 +27,9 @@ fn braked(device: u32) -> Output {
         let (from_ns, to_ns) = (first + at * 10 * MS, first + (at + 1) * 10 * MS);
         let brake = (begins_ns + 50 * MS, begins_ns + 350 * MS);
         let ns = to_ns.min(brake.1).saturating_sub(from_ns.max(brake.0));
-        let held = Held { reason: ThrottleReason::HwPowerBrake, ns, is_counted: true };
+        let held = ThrottleTime { reason: ThrottleReason::HwPowerBrake, ns, is_counted: true };
         let held = (ns > 0 && index == device).then_some(held).into_iter().collect();
-        Event::Clocks(Clocks { from_ns, to_ns, device: index, held })
+        Event::Clocks(Clocks { from_ns, to_ns, device: index, throttled: held })
     };
     let looks = (0..2).flat_map(|index| (0..=(last - first) / (10 * MS)).map(move |at| look(index, at)));
     all.extend([seen(0), seen(1)].into_iter().chain(looks.collect::<Vec<_>>()));

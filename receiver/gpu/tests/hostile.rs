@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use event::{
-    Account, CallRecord, ClockOffsets, Event, ExitStatus, Launched, OperationTotal, ProcessId, ProcessInfo,
-    StepRecord, Told, UnderWay,
+    Account, CallArgs, CallRecord, ClockOffsets, Event, ExitStatus, LauncherEnv, OperationTotal, ProcessId,
+    ProcessInfo, StepRecord, UnderWay,
 };
 use gpu::Settings;
 use probe_abi::counters::Drop;
@@ -71,10 +71,10 @@ fn told() -> impl Strategy<Value = Event> {
     };
     let parts = (header(), 190..234u16, proptest::collection::vec(word(), 8), 0..9u32, any::<i32>());
     (parts, memory(), memory()).prop_map(|((header, row, words, result, device), entry, exit)| {
-        let mut told = Told { header, result: result / 8, device, entry, exit, ..Told::default() };
+        let mut told = CallArgs { header, result: result / 8, device, entry, exit, ..CallArgs::default() };
         told.header.row = row;
         told.arguments.iter_mut().zip(words).for_each(|(argument, word)| *argument = word);
-        Event::Told(told)
+        Event::CallArgs(told)
     })
 }
 
@@ -112,7 +112,7 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         1 => (process(), number(), ".{0,9}").prop_map(|(process, at_ns, value)| {
             let variables = ["MASTER_ADDR", "RANK", "WORLD_SIZE"].map(|name| (name.to_owned(), value.clone()));
-            Event::Launched(Box::new(Launched { process, at_ns, variables: variables.to_vec() }))
+            Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns, variables: variables.to_vec() }))
         }),
         3 => total(),
         1 => (process(), number(), any::<u32>()).prop_map(|(process, at_ns, status)| {

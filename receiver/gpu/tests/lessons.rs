@@ -161,7 +161,7 @@ fn after_a_loss_nobody_is_blamed_for_what_was_not_seen() {
     // Two collectives of rank 2 never reach us.
     let mut gone = 0;
     events.retain(|e| {
-        let is_it = matches!(e, Event::Told(t) if t.header.pid == 1_002 && t.header.entry_ns > lost_ns);
+        let is_it = matches!(e, Event::CallArgs(t) if t.header.pid == 1_002 && t.header.entry_ns > lost_ns);
         gone += u32::from(is_it);
         !is_it || gone > 2
     });
@@ -186,7 +186,7 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     job.rounds(60, ON_TIME);
     let (mut events, mut calls) = (told_of(&job), [0u64; 4]);
     for event in &mut events {
-        if let Event::Told(told) = event
+        if let Event::CallArgs(told) = event
             && probe_abi::row(told.header.row).is_some_and(|row| row.wiring.told.is_operation)
         {
             let next = &mut calls[(told.header.pid - 1_000) as usize];
@@ -196,7 +196,7 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     }
     let mut gone = 0;
     events.retain(|e| {
-        let is_it = matches!(e, Event::Told(t) if t.header.pid == 1_002 && t.header.entry_ns > lost_ns);
+        let is_it = matches!(e, Event::CallArgs(t) if t.header.pid == 1_002 && t.header.entry_ns > lost_ns);
         gone += u32::from(is_it);
         !is_it || gone > 2
     });

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::job::{Job, Rank, told};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
-use event::{Account, Clocks, Device, Event, ExitStatus, Held, ThrottleReason};
+use event::{Account, Clocks, Device, Event, ExitStatus, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 use probe_abi::counters::Drop;
 
@@ -50,9 +50,9 @@ fn with_hardware(events: Vec<Event>) -> Vec<Event> {
     let (first, last) = (times().min().expect("a time"), times().max().expect("a time"));
     let device = Device { at_ns: first, index: 0, id: "GPU-1".to_owned(), ..Device::default() };
     let look = |at: u64| {
-        let held = Held { reason: ThrottleReason::HwPowerBrake, ns: 20 * MS, is_counted: true };
+        let held = ThrottleTime { reason: ThrottleReason::HwPowerBrake, ns: 20 * MS, is_counted: true };
         let from_ns = first + at * LOOK_NS;
-        Event::Clocks(Clocks { from_ns, to_ns: from_ns + LOOK_NS, device: 0, held: vec![held] })
+        Event::Clocks(Clocks { from_ns, to_ns: from_ns + LOOK_NS, device: 0, throttled: vec![held] })
     };
     let looks = (0..=(last - first) / LOOK_NS).map(look);
     let mut all = vec![Event::Device(Box::new(device))];

@@ -8,8 +8,8 @@ use probe_abi::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
 use super::{Architecture, Info, LIST_MAX, TEXT_MAX};
 use event::{
-    Account, ClockOffsets, Clocks, Device, ExitStatus, Held, Launched, OperationTotal, ProcessId,
-    ProcessInfo, ThrottleReason, Told, TraceContext, UnderWay,
+    Account, CallArgs, ClockOffsets, Clocks, Device, ExitStatus, LauncherEnv, OperationTotal, ProcessId,
+    ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 
 /// Bytes being written.
@@ -91,17 +91,17 @@ structs! {
         fresh, process_fresh, first_tid, device, work
     }
     CallRecord { header, result, device, handle, bytes, stream }
-    Told { header, result, device, arguments, entry, exit, ordinal }
+    CallArgs { header, result, device, arguments, entry, exit, ordinal }
     UnderWay { at_ns, process, tid, row, entry_ns }
-    Launched { process, at_ns, variables }
+    LauncherEnv { process, at_ns, variables }
     Device { at_ns, index, id, pci, processes }
-    Clocks { from_ns, to_ns, device, held }
-    Held { reason, ns, is_counted }
+    Clocks { from_ns, to_ns, device, throttled }
+    ThrottleTime { reason, ns, is_counted }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
     Account {
         at_ns, hits, folded, delivered, sampled_out, dropped, suppressed, filtered, unmatched, unknown_events,
         unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions;
-        unkept_graphs; untold_contexts
+        untracked_graphs; dropped_contexts
     }
 }
 
@@ -245,15 +245,31 @@ impl Field for Architecture {
     }
 }
 
+/// Reasons of throttling by their number in recordings: append, never insert.
+const THROTTLE_REASONS: [ThrottleReason; ThrottleReason::ALL.len()] = [
+    ThrottleReason::ApplicationsClocks,
+    ThrottleReason::DisplayClock,
+    ThrottleReason::Hw,
+    ThrottleReason::HwPowerBrake,
+    ThrottleReason::HwSlowdown,
+    ThrottleReason::HwThermal,
+    ThrottleReason::SwPowerCap,
+    ThrottleReason::SwThermal,
+    ThrottleReason::SyncBoost,
+    ThrottleReason::MemoryThermal,
+    ThrottleReason::VrThermal,
+];
+
 impl Field for ThrottleReason {
     fn put(&self, out: &mut Out) {
-        (*self as u16).put(out);
+        let number = THROTTLE_REASONS.iter().position(|reason| reason == self);
+        number.map_or(u16::MAX, |number| number as u16).put(out);
     }
 
-    /// A reason of a later version is one of the hardware's.
+    /// A reason that only a later version knows is read as [`ThrottleReason::Hw`].
     fn take(from: &mut &[u8]) -> Option<Self> {
-        let at = usize::from(u16::take(from)?);
-        Some(ThrottleReason::ALL.get(at).copied().unwrap_or_default())
+        let number = usize::from(u16::take(from)?);
+        Some(THROTTLE_REASONS.get(number).copied().unwrap_or(ThrottleReason::Hw))
     }
 }
 

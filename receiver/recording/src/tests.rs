@@ -13,8 +13,8 @@ use super::fields::{Field as _, Out};
 use super::frames::kind;
 use super::*;
 use event::{
-    Account, Clocks, Device, Event, EventSource, ExitStatus, Held, Launched, OperationTotal, ProcessId,
-    ProcessInfo, ThrottleReason, Told, TraceContext, UnderWay,
+    Account, CallArgs, Clocks, Device, Event, EventSource, ExitStatus, LauncherEnv, OperationTotal,
+    ProcessId, ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
 
 fn info() -> Info {
@@ -84,7 +84,7 @@ fn told() -> impl Strategy<Value = Event> {
     let memory = || prop::collection::vec(any::<u8>(), 0..600);
     (header(), any::<(u32, i32, [u64; 8], Option<u64>)>(), memory(), memory()).prop_map(
         |(header, (result, device, arguments, ordinal), entry, exit)| {
-            Event::Told(Told { header, result, device, arguments, entry, exit, ordinal })
+            Event::CallArgs(CallArgs { header, result, device, arguments, entry, exit, ordinal })
         },
     )
 }
@@ -98,7 +98,7 @@ fn context() -> impl Strategy<Value = Event> {
 fn launched() -> impl Strategy<Value = Event> {
     let variables = prop::collection::vec(("[A-Z_]{1,9}", ".{0,9}"), 0..4);
     (process(), any::<u64>(), variables).prop_map(|(process, at_ns, variables)| {
-        Event::Launched(Box::new(Launched { process, at_ns, variables }))
+        Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns, variables }))
     })
 }
 
@@ -119,10 +119,14 @@ fn device() -> impl Strategy<Value = Event> {
 
 fn clocks() -> impl Strategy<Value = Event> {
     let held = (0..ThrottleReason::ALL.len(), any::<(u64, bool)>());
-    let held =
-        held.prop_map(|(at, (ns, is_counted))| Held { reason: ThrottleReason::ALL[at], ns, is_counted });
-    (any::<(u64, u64, u32)>(), prop::collection::vec(held, 0..9))
-        .prop_map(|((from_ns, to_ns, device), held)| Event::Clocks(Clocks { from_ns, to_ns, device, held }))
+    let held = held.prop_map(|(at, (ns, is_counted))| ThrottleTime {
+        reason: ThrottleReason::ALL[at],
+        ns,
+        is_counted,
+    });
+    (any::<(u64, u64, u32)>(), prop::collection::vec(held, 0..9)).prop_map(
+        |((from_ns, to_ns, device), held)| Event::Clocks(Clocks { from_ns, to_ns, device, throttled: held }),
+    )
 }
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
@@ -190,14 +194,14 @@ fn account() -> impl Strategy<Value = Event> {
             unknown_events: n[8],
             unclosed_streams: n[9],
             untimed: n[10],
-            untold_contexts: n[17],
+            dropped_contexts: n[17],
             records: n[11],
             received: n[12],
             runs: n[13],
             run_cost_ns: n[14],
             libraries: n[15],
             functions: n[16],
-            unkept_graphs: n[17],
+            untracked_graphs: n[17],
         }))
     })
 }
@@ -299,11 +303,11 @@ fn every_flipped_bit_is_noticed() {
 
 #[test]
 fn an_account_of_an_earlier_version_has_nothing_of_what_was_not_counted_yet() {
-    let mut account = Account { untold_contexts: 3, ..Account::default() };
+    let mut account = Account { dropped_contexts: 3, ..Account::default() };
     let mut out = Out::default();
     account.put(&mut out);
     let earlier = &out.bytes[..out.bytes.len() - 8];
-    account.untold_contexts = 0;
+    account.dropped_contexts = 0;
     assert_eq!(Account::take(&mut &*earlier), Some(account));
 }
 

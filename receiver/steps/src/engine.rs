@@ -81,7 +81,7 @@ impl Engine {
             Event::Step(record) => self.step(record, out),
             Event::Call(call) => self.call(call, out),
             Event::Process(info) => self.describe(info, out),
-            Event::Launched(launched) => self.launched(launched),
+            Event::LauncherEnv(launched) => self.launched(launched),
             Event::Exit { process, .. } => self.exit(*process, out),
             _ => {}
         }

@@ -12,7 +12,7 @@ mod looks;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::causes::{StepFacts, Throttle};
-use event::{Clocks, Device, Event, Launched, ProcessId};
+use event::{Clocks, Device, Event, LauncherEnv, ProcessId};
 
 use self::looks::Looks;
 use crate::baseline::Outlier;
@@ -95,7 +95,7 @@ impl Hardware {
         match event {
             Event::Device(device) => self.describe(device),
             Event::Clocks(clocks) => self.look(clocks),
-            Event::Launched(launched) => self.launch(launched),
+            Event::LauncherEnv(launched) => self.launch(launched),
             Event::Exit { process, .. } => {
                 self.give(out, |_, step| step.process == *process);
                 self.sights.remove(process);
@@ -154,7 +154,7 @@ impl Hardware {
         }
     }
 
-    fn launch(&mut self, launched: &Launched) {
+    fn launch(&mut self, launched: &LauncherEnv) {
         let list = |names: &[&str]| {
             let text = launched.first(names).filter(|text| !NO_LIST.contains(text))?;
             Some(text.split(',').map(|entry| entry.trim().to_owned()).take(DEVICES_MAX).collect())
@@ -248,7 +248,7 @@ impl Known {
 /// What held its clocks down furthest beyond the usual.
 fn furthest(step: &Step) -> Option<Throttle> {
     let throttle = |most: &Throttled| Throttle {
-        reason: most.reason.name(),
+        reason: most.reason.as_str(),
         ns: most.ns as f64,
         at_least_ns: most.at_least_ns as f64,
         at_most_ns: most.at_most_ns as f64,

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use event::{Launched, ProcessInfo};
+use event::{LauncherEnv, ProcessInfo};
 use probe_abi::fold::mix;
 
 /// Attributes that name a workload and outlive its processes.
@@ -44,7 +44,7 @@ pub struct WorkloadId(pub u64);
 
 impl WorkloadId {
     /// The workload of this process, given what its launcher told it, if there is one.
-    pub fn of(info: &ProcessInfo, launched: Option<&Launched>) -> WorkloadId {
+    pub fn of(info: &ProcessInfo, launched: Option<&LauncherEnv>) -> WorkloadId {
         let mut identity = Identity::default();
         identity.describe(info);
         launched.into_iter().for_each(|launched| identity.launched(launched));
@@ -72,7 +72,7 @@ impl Identity {
     }
 
     /// Its launcher told it who it is.
-    pub(crate) fn launched(&mut self, launched: &Launched) {
+    pub(crate) fn launched(&mut self, launched: &LauncherEnv) {
         let mut hash = Hash::default();
         hash.list(launched.first(&RANKS));
         self.rank = hash.0;
@@ -199,9 +199,9 @@ mod tests {
         check("serve --port 1 --verbose", "serve --port 1", false);
         check("a b", "ab", false);
         let info = process(1, "train.py");
-        let launched = |rank: &str| Launched {
+        let launched = |rank: &str| LauncherEnv {
             variables: vec![("LOCAL_RANK".to_owned(), rank.to_owned()), ("RANK".to_owned(), "9".to_owned())],
-            ..Launched::default()
+            ..LauncherEnv::default()
         };
         let ids = ["0", "1"].map(|rank| WorkloadId::of(&info, Some(&launched(rank))));
         assert_ne!(ids[0], ids[1]);

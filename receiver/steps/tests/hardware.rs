@@ -4,7 +4,7 @@
 
 mod traffic;
 
-use event::{Clocks, Device, Event, Held, Launched, ProcessId, ThrottleReason};
+use event::{Clocks, Device, Event, LauncherEnv, ProcessId, ThrottleReason, ThrottleTime};
 use probe_abi::fold::Counter;
 use probe_abi::record::StepRecord;
 use proptest::collection::vec;
@@ -62,8 +62,8 @@ fn looks(device: u32, reason: ThrottleReason, from_ns: u64, to_ns: u64) -> Vec<E
     let look = |at: u64| {
         let (begin_ns, end_ns) = (BEGIN_NS + at * LOOK_NS, BEGIN_NS + (at + 1) * LOOK_NS);
         let ns = end_ns.min(to_ns).saturating_sub(begin_ns.max(from_ns));
-        let held = (ns > 0).then_some(Held { reason, ns, is_counted: true }).into_iter().collect();
-        Event::Clocks(Clocks { from_ns: begin_ns, to_ns: end_ns, device, held })
+        let held = (ns > 0).then_some(ThrottleTime { reason, ns, is_counted: true }).into_iter().collect();
+        Event::Clocks(Clocks { from_ns: begin_ns, to_ns: end_ns, device, throttled: held })
     };
     (0..60).map(look).collect()
 }
@@ -168,7 +168,7 @@ fn resolved(number: i32, variables: &[(&str, &str)], listed: &[u32]) -> Option<(
     let looked: Vec<Event> = (0..4).flat_map(|index| looks(index, ThrottleReason::Hw, 0, 0)).collect();
     let process = ProcessId { pid: PID, start_ns: 5 };
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let told = Event::Launched(Box::new(Launched { process, at_ns: BEGIN_NS, variables }));
+    let told = Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns: BEGIN_NS, variables }));
     let (step, _) = found([vec![told], devices, looked, steps(number, 400 * MS)].concat());
     step.gpu.map(|gpu| (gpu.index, gpu.certainty))
 }
@@ -217,9 +217,9 @@ fn braked_for_a_minute(sees_brake: bool) -> (Vec<Step>, Vec<steps::BaselineShift
     }
     for at in 0..1_500 {
         let (from_ns, to_ns) = (BEGIN_NS + at * LOOK_NS, BEGIN_NS + (at + 1) * LOOK_NS);
-        let held = Held { reason: ThrottleReason::HwPowerBrake, ns: LOOK_NS, is_counted: true };
+        let held = ThrottleTime { reason: ThrottleReason::HwPowerBrake, ns: LOOK_NS, is_counted: true };
         let held = (sees_brake && BRAKE.contains(&from_ns)).then_some(held).into_iter().collect();
-        all.push(Event::Clocks(Clocks { from_ns, to_ns, device: 0, held }));
+        all.push(Event::Clocks(Clocks { from_ns, to_ns, device: 0, throttled: held }));
     }
     all.sort_by_key(|event| event.at_ns().unwrap_or(BEGIN_NS));
     let (mut engine, mut steps, mut shifts) = (Engine::new(Settings::default()), Vec::new(), Vec::new());
@@ -277,7 +277,11 @@ fn the_same_minute_without_a_look_at_the_clocks_is_learnt_as_a_lasting_change() 
 fn a_brake_of_a_gpu_at_its_power_limit_is_the_cause_and_the_limit_is_not() {
     let both = looks(0, ThrottleReason::HwPowerBrake, SLOW_NS, SLOW_NS + 390 * MS).into_iter().map(|look| {
         let Event::Clocks(mut clocks) = look else { panic!("a look") };
-        clocks.held.push(Held { reason: ThrottleReason::SwPowerCap, ns: LOOK_NS, is_counted: true });
+        clocks.throttled.push(ThrottleTime {
+            reason: ThrottleReason::SwPowerCap,
+            ns: LOOK_NS,
+            is_counted: true,
+        });
         Event::Clocks(clocks)
     });
     let (step, _) = found(all([steps(0, 400 * MS), [vec![device(0, &[PID])], both.collect()].concat()]));
@@ -292,8 +296,8 @@ fn any_look() -> impl Strategy<Value = Event> {
     (times, 0..3u32, 0..ThrottleReason::ALL.len(), any::<u64>()).prop_map(|(times, device, reason, ns)| {
         let from_ns = BEGIN_NS + times.0 * LOOK_NS;
         let to_ns = if times.2 { from_ns + LOOK_NS } else { times.1 };
-        let held = vec![Held { reason: ThrottleReason::ALL[reason], ns, is_counted: true }];
-        Event::Clocks(Clocks { from_ns, to_ns, device, held })
+        let held = vec![ThrottleTime { reason: ThrottleReason::ALL[reason], ns, is_counted: true }];
+        Event::Clocks(Clocks { from_ns, to_ns, device, throttled: held })
     })
 }
 

@@ -39,7 +39,7 @@ pub struct Bounds {
     pub events: usize,
     /// Threads, each with [`FRAMES`] calls under way. Full: [`Drop::ThreadsFull`], [`Drop::TooDeep`].
     pub threads: usize,
-    /// Graphs and executable graphs. Full: [`Account::unkept_graphs`].
+    /// Graphs and executable graphs. Full: [`Account::untracked_graphs`].
     pub graphs: usize,
     /// Durations by process and row. Full: [`Account::untimed`].
     pub durations: usize,
@@ -152,7 +152,7 @@ impl Folder {
             }
         }
         self.account.at_ns = at_ns;
-        self.account.unkept_graphs = self.graphs.unkept;
+        self.account.untracked_graphs = self.graphs.unkept;
         out.push(Event::Account(Box::new(self.account.clone())));
     }
 

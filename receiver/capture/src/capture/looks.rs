@@ -1,6 +1,6 @@
 //! Looks at processes: which there are, which libraries they map, and what is told of them before their first record.
 
-use event::{Event, ExitStatus, Launched, ProcessId};
+use event::{Event, ExitStatus, LauncherEnv, ProcessId};
 use probe_abi::record::{RANGES, RuntimeCode};
 
 use super::Capture;
@@ -109,7 +109,7 @@ impl Capture {
         into.push(Event::Process(Box::new(info)));
         let variables = proc::launched(process.pid);
         if !variables.is_empty() {
-            into.push(Event::Launched(Box::new(Launched { process, at_ns, variables })));
+            into.push(Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns, variables })));
         }
     }
 

@@ -178,7 +178,7 @@ fn check(publisher: (&str, &[u8])) {
     }
     let account = rig.capture.account();
     let strange: u64 = STEPS.iter().map(|(.., strange)| 2 * strange).sum();
-    assert_eq!((account.hits, account.lost(), account.untold_contexts), (calls, 0, strange), "{account:?}");
+    assert_eq!((account.hits, account.lost(), account.dropped_contexts), (calls, 0, strange), "{account:?}");
     assert!(account.is_balanced(), "{account:?}");
 }
 

@@ -104,5 +104,5 @@ fn a_step_comes_with_the_span_that_a_real_tracer_publishes() {
         }
     }
     assert_eq!(seen, std::fs::read_to_string(told).unwrap());
-    assert_eq!(rig.capture.account().untold_contexts, 0);
+    assert_eq!(rig.capture.account().dropped_contexts, 0);
 }

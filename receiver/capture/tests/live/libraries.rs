@@ -163,7 +163,7 @@ fn a_program_that_publishes_traces_does_so_behind_an_exec_too() {
     let contexts = rig.events.iter().filter(|e| matches!(e, Event::Context(_))).count();
     assert!(before > 0 && before < contexts, "{before} of {contexts} before the exec");
     assert_eq!(contexts, steps_of(&rig, pid));
-    assert_eq!(rig.capture.account().untold_contexts, 0);
+    assert_eq!(rig.capture.account().dropped_contexts, 0);
 }
 
 #[test]

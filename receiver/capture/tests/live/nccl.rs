@@ -1,15 +1,18 @@
 //! NCCL's rows: every function called once with arguments no two of which are alike, and told as it was called.
 
 use capture::Settings;
-use event::{Event, Told};
+use event::{CallArgs, Event};
 use probe_abi::{Library, PROBES, row};
 use simulator::oracle::{Line, NcclLine, read};
 
 use crate::rig::{Rig, rig, settings};
 
 /// What the kernel told of NCCL.
-pub fn told(rig: &Rig) -> Vec<Told> {
-    rig.events.iter().filter_map(|e| if let Event::Told(t) = e { Some(t.clone()) } else { None }).collect()
+pub fn told(rig: &Rig) -> Vec<CallArgs> {
+    rig.events
+        .iter()
+        .filter_map(|e| if let Event::CallArgs(t) = e { Some(t.clone()) } else { None })
+        .collect()
 }
 
 /// What players say that they called.
@@ -23,7 +26,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// What was written until the return; of the end of a group without the places that nothing stands in.
-fn exit(told: &Told) -> String {
+fn exit(told: &CallArgs) -> String {
     let is_pairs = row(told.header.row).unwrap().wiring.told.exit.what == probe_abi::Memory::Written;
     let has_handle = |pair: &&[u8]| !is_pairs || pair[8..].iter().any(|byte| *byte != 0);
     match is_pairs {
@@ -34,7 +37,7 @@ fn exit(told: &Told) -> String {
 
 /// A record is of the call that the line tells of: everything that it says is true.
 #[track_caller]
-pub fn compare(told: &Told, made: &NcclLine) {
+pub fn compare(told: &CallArgs, made: &NcclLine) {
     let symbol = &made.symbol;
     assert_eq!((told.header.row, told.result), (made.row, made.result), "{symbol}");
     assert_eq!((told.header.pid, told.header.tid), (made.pid, made.tid), "{symbol}");

@@ -151,7 +151,7 @@ fn nvidias_libnccl_fires_the_same_rows() {
     let (told, made) = (told(&rig), made(&rig));
     assert!(made.len() >= 20, "{} functions were called", made.len());
     for call in &made {
-        let of_call = |t: &&event::Told| {
+        let of_call = |t: &&event::CallArgs| {
             t.header.row == call.row && t.header.entry_ns >= call.entry_ns && t.exit_ns() <= call.exit_ns
         };
         let mut of_call = told.iter().filter(of_call);

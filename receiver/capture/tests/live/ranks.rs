@@ -92,7 +92,7 @@ fn every_collective_has_the_number_of_those_before_it_on_its_communicator() {
     let Some((rig, _)) = play("ordinals", JOB) else { return };
     let told = told(&rig);
     for call in made(&rig) {
-        let is_it = |t: &&event::Told| {
+        let is_it = |t: &&event::CallArgs| {
             (t.header.pid, t.header.row) == (call.pid, call.row)
                 && t.header.entry_ns >= call.entry_ns
                 && t.exit_ns() <= call.exit_ns
@@ -146,7 +146,7 @@ fn each_rank_is_told_with_what_its_launcher_told_it() {
     // While they live: of a process that is gone nothing can be read any more.
     let launched = |rig: &Rig, pid: u32| {
         rig.events.iter().find_map(|e| match e {
-            Event::Launched(l) if l.process.pid == pid => Some(l.clone()),
+            Event::LauncherEnv(l) if l.process.pid == pid => Some(l.clone()),
             _ => None,
         })
     };
@@ -192,7 +192,7 @@ fn arrivals(rig: &Rig) -> BTreeMap<(String, u64), Vec<(u64, NcclLine)>> {
     let told = told(rig);
     let mut arrivals: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for call in made(rig).into_iter().filter(|c| c.seq.is_some() && !c.captured) {
-        let of_call = |t: &&event::Told| t.header.pid == call.pid && t.header.entry_ns >= call.entry_ns;
+        let of_call = |t: &&event::CallArgs| t.header.pid == call.pid && t.header.entry_ns >= call.entry_ns;
         let entry_ns = told.iter().filter(of_call).map(|t| t.header.entry_ns).min().unwrap();
         let key = (call.communicator.clone(), call.seq.unwrap());
         arrivals.entry(key).or_default().push((entry_ns, call));

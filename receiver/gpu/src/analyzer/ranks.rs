@@ -1,6 +1,6 @@
 //! Where calls of NCCL, and what is found of collectives, meet the processes that they are about.
 
-use event::Told;
+use event::CallArgs;
 use instrumentation::Sink;
 
 use super::Analyzer;
@@ -9,7 +9,7 @@ use crate::collectives::tell::Teller;
 
 impl Analyzer {
     /// A call of NCCL: its process is seen, and its failure counted.
-    pub(super) fn told(&mut self, told: &Told, sink: Sink<'_>) {
+    pub(super) fn told(&mut self, told: &CallArgs, sink: Sink<'_>) {
         let row = probe_abi::row(told.header.row).filter(|_| self.collectives.is_some());
         let Some(row) = row else { return };
         if let Some(traced) = self.traced((&told.header).into(), sink) {

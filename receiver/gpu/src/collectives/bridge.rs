@@ -6,7 +6,7 @@
 //! Waits come from step records, each with the stream and how far it waited. What orders streams comes call by call, of
 //! processes that call NCCL alone. A call that waited for a stream without work of its own is told by neither.
 
-use event::{CallRecord, Event, ProcessId, Told};
+use event::{CallArgs, CallRecord, Event, ProcessId};
 use nccl::functions::{Memory, Role, Row, of_symbol};
 use nccl::hash::UniqueId;
 use nccl::observe::{Call, Function, Out, StreamAction, StreamCall, UnderWay};
@@ -51,7 +51,7 @@ impl Bridge {
     /// Gives `give` what the event says.
     pub(crate) fn cross(&self, event: &Event, give: &mut impl FnMut(Observation)) {
         match event {
-            Event::Told(told) => self.told(told, give),
+            Event::CallArgs(told) => self.told(told, give),
             Event::Step(record) => source::closer(record).into_iter().map(Observation::Stream).for_each(give),
             Event::Call(record) => self.call(record).into_iter().map(Observation::Stream).for_each(give),
             Event::UnderWay(call) => give(Observation::UnderWay(UnderWay {
@@ -60,7 +60,7 @@ impl Bridge {
                 entry_ns: call.entry_ns,
                 at_ns: call.at_ns,
             })),
-            Event::Launched(launched) => give(Observation::Environment(environment(launched))),
+            Event::LauncherEnv(launched) => give(Observation::Environment(environment(launched))),
             Event::Exit { process, at_ns, status } => {
                 give(Observation::Exit { process: *process, at_ns: *at_ns, status: *status });
             }
@@ -83,7 +83,7 @@ impl Bridge {
         self.meanings.get(usize::from(row)).copied().unwrap_or(Meaning::Nothing)
     }
 
-    fn told(&self, told: &Told, give: &mut impl FnMut(Observation)) {
+    fn told(&self, told: &CallArgs, give: &mut impl FnMut(Observation)) {
         match self.meaning(told.header.row) {
             Meaning::Function(row) => function(row, told, give),
             Meaning::Version if told.result == 0 => {
@@ -109,7 +109,7 @@ impl Bridge {
 }
 
 /// A call of NCCL, and before the end of a group what the calls inside it have written by then.
-fn function(row: &Row, told: &Told, give: &mut impl FnMut(Observation)) {
+fn function(row: &Row, told: &CallArgs, give: &mut impl FnMut(Observation)) {
     if row.role == Role::GroupEnd {
         let pairs = told.exit.as_chunks::<16>().0.iter();
         let written = pairs.map(|pair| {
@@ -123,7 +123,7 @@ fn function(row: &Row, told: &Told, give: &mut impl FnMut(Observation)) {
     function.into_iter().for_each(|function| give(call(told, function)));
 }
 
-fn call(told: &Told, function: Function) -> Observation {
+fn call(told: &CallArgs, function: Function) -> Observation {
     let header = &told.header;
     Observation::Call(Call {
         process: header.into(),
@@ -137,7 +137,7 @@ fn call(told: &Told, function: Function) -> Observation {
 }
 
 /// What stood behind the call's pointers. An operation has none, and allocates nothing.
-fn memory(row: &Row, told: &Told) -> Memory {
+fn memory(row: &Row, told: &CallArgs) -> Memory {
     match row.role {
         Role::GetUniqueId => Memory { id: id(&told.exit), ..Memory::default() },
         Role::GroupEnd => Memory::default(),

@@ -3,7 +3,7 @@
 //! A row for each launcher; the first that names a rank is believed. Values come from the process's environment and
 //! are at best a hint, which `nccl` takes for one.
 
-use event::Launched;
+use event::LauncherEnv;
 use nccl::observe::Environment;
 
 use instrumentation::Hash;
@@ -20,7 +20,7 @@ const JOB: [&str; 5] =
     ["MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"];
 
 /// What the variables say.
-pub(super) fn environment(launched: &Launched) -> Environment {
+pub(super) fn environment(launched: &LauncherEnv) -> Environment {
     let number = |name: &str| launched.first(&[name]).and_then(|value| value.trim().parse().ok());
     let told = RANKS.into_iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
     Environment {
@@ -32,7 +32,7 @@ pub(super) fn environment(launched: &Launched) -> Environment {
 }
 
 /// A hash of what names the job; 0 where nothing does.
-fn job(launched: &Launched) -> u64 {
+fn job(launched: &LauncherEnv) -> u64 {
     let named = JOB.into_iter().filter_map(|name| Some((name, launched.first(&[name])?)));
     let hash = named.fold(None, |hash: Option<Hash>, (name, value)| {
         let hash = hash.unwrap_or_else(|| Hash::of("job"));
@@ -47,7 +47,7 @@ mod tests {
 
     fn launched(variables: &[(&str, &str)]) -> Environment {
         let variables = variables.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        environment(&Launched { variables, ..Launched::default() })
+        environment(&LauncherEnv { variables, ..LauncherEnv::default() })
     }
 
     #[track_caller]

@@ -34,12 +34,12 @@ fn looked(script: &str, times: &[u64]) -> Vec<Event> {
 }
 
 fn clocks(from_ms: u64, to_ms: u64, held: &[(ThrottleReason, u64, bool)]) -> Event {
-    let held = held.iter().map(|(reason, ms, is_counted)| Held {
+    let held = held.iter().map(|(reason, ms, is_counted)| ThrottleTime {
         reason: *reason,
         ns: ms * MS,
         is_counted: *is_counted,
     });
-    Event::Clocks(Clocks { from_ns: from_ms * MS, to_ns: to_ms * MS, device: 0, held: held.collect() })
+    Event::Clocks(Clocks { from_ns: from_ms * MS, to_ns: to_ms * MS, device: 0, throttled: held.collect() })
 }
 
 fn device(at_ms: u64, processes: &[u32]) -> Event {

@@ -1,6 +1,6 @@
 //! A job of ranks in processes of their own, as probes would tell of it: calls of NCCL, waits, and what goes wrong.
 
-use event::{CallRecord, ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord, Told};
+use event::{CallArgs, CallRecord, ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::record::Header;
 
 use super::{MS, SECOND, UNIX, US, row};
@@ -60,12 +60,12 @@ impl Rank {
         symbol: &str,
         entry_ns: u64,
         duration_ns: u64,
-        change: impl FnOnce(&mut Told),
+        change: impl FnOnce(&mut CallArgs),
     ) -> Event {
         let header = self.header(symbol, entry_ns, duration_ns);
-        let mut told = Told { header, device: -1, ..Told::default() };
+        let mut told = CallArgs { header, device: -1, ..CallArgs::default() };
         change(&mut told);
-        Event::Told(told)
+        Event::CallArgs(told)
     }
 
     /// Makes the communicator.

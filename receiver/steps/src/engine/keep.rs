@@ -4,7 +4,7 @@
 //! what he has ([`Engine::restore`]) at any time: before a process is seen, or while it runs. A process that ends
 //! leaves its record here for the next one of its workload.
 
-use event::{Launched, ProcessId, ProcessInfo};
+use event::{LauncherEnv, ProcessId, ProcessInfo};
 
 use super::Engine;
 use crate::hardware::Beside;
@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// A launcher told a process who it is.
-    pub(super) fn launched(&mut self, launched: &Launched) {
+    pub(super) fn launched(&mut self, launched: &LauncherEnv) {
         self.identify(launched.process, |identity| identity.launched(launched));
     }
 

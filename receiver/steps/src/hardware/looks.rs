@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use event::{Clocks, Held, ThrottleReason};
+use event::{Clocks, ThrottleReason, ThrottleTime};
 
 use crate::finding::Throttled;
 use crate::throttling::Shares;
@@ -34,7 +34,7 @@ pub(super) struct Looks {
 struct Span {
     from_ns: u64,
     to_ns: u64,
-    held: Vec<Held>,
+    held: Vec<ThrottleTime>,
 }
 
 impl Looks {
@@ -45,11 +45,13 @@ impl Looks {
             return;
         }
         match last {
-            Some(last) if last.held.is_empty() && clocks.held.is_empty() && last.to_ns == clocks.from_ns => {
+            Some(last)
+                if last.held.is_empty() && clocks.throttled.is_empty() && last.to_ns == clocks.from_ns =>
+            {
                 last.to_ns = clocks.to_ns;
             }
             _ => {
-                let Clocks { from_ns, to_ns, held, .. } = clocks.clone();
+                let Clocks { from_ns, to_ns, throttled: held, .. } = clocks.clone();
                 self.spans.push_back(Span { from_ns, to_ns, held });
             }
         }
@@ -91,7 +93,7 @@ impl Looks {
         let whole_ns = to_ns.saturating_sub(from_ns).max(1) as f64;
         for (span, part_ns) in self.spans_in(from_ns, to_ns).chain([(last, unseen_ns)]) {
             let length_ns = span.to_ns - span.from_ns;
-            let share = |held: &Held| held.ns.min(length_ns) as f64 / length_ns as f64;
+            let share = |held: &ThrottleTime| held.ns.min(length_ns) as f64 / length_ns as f64;
             let part = part_ns as f64 / whole_ns;
             span.held.iter().for_each(|held| shares.add(held.reason, part * share(held)));
         }

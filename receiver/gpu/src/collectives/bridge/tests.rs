@@ -28,11 +28,11 @@ fn observed(event: &Event) -> Vec<Observation> {
     all
 }
 
-fn functions(symbol: &str, change: impl FnOnce(&mut Told)) -> Vec<Function> {
-    let mut told = Told { header: header(symbol), device: -1, ..Told::default() };
+fn functions(symbol: &str, change: impl FnOnce(&mut CallArgs)) -> Vec<Function> {
+    let mut told = CallArgs { header: header(symbol), device: -1, ..CallArgs::default() };
     told.arguments = [11, 12, 13, 14, 15, 16, 17, 18];
     change(&mut told);
-    let functions = observed(&Event::Told(told)).into_iter().map(|o| match o {
+    let functions = observed(&Event::CallArgs(told)).into_iter().map(|o| match o {
         Observation::Call(call) => {
             let times = (call.tid, call.entry_ns, call.exit_ns());
             assert_eq!((call.process, times), (PROCESS, (8, 100, 105)));
@@ -51,8 +51,13 @@ fn key(stream: u64) -> StreamKey {
 fn every_row_of_nccl_is_observed() {
     for row in probe_abi::PROBES.iter().filter(|p| p.library == Library::Nccl) {
         let written = vec![0; row.wiring.told.exit.what.bytes(2) as usize];
-        let told = Told { header: header(row.symbol), entry: vec![0; 128], exit: written, ..Told::default() };
-        assert_eq!(observed(&Event::Told(told)).len(), 1, "{}", row.symbol);
+        let told = CallArgs {
+            header: header(row.symbol),
+            entry: vec![0; 128],
+            exit: written,
+            ..CallArgs::default()
+        };
+        assert_eq!(observed(&Event::CallArgs(told)).len(), 1, "{}", row.symbol);
     }
 }
 
@@ -76,7 +81,7 @@ fn an_operation_brings_its_arguments() {
 #[test]
 fn the_rank_stands_behind_the_id_that_goes_by_value() {
     let id: UniqueId = std::array::from_fn(|at| at as u8);
-    let of = |t: &mut Told| (t.entry, t.exit) = (id.to_vec(), vec![0, 0x50, 0, 0, 0, 0, 0, 0]);
+    let of = |t: &mut CallArgs| (t.entry, t.exit) = (id.to_vec(), vec![0, 0x50, 0, 0, 0, 0, 0, 0]);
     let out = Out { at: 11, handle: 0x5000 };
     let made = Function::Init { out, nranks: 12, rank: 14, id: Some(Box::new(id)) };
     assert_eq!(functions("ncclCommInitRank", of), [made]);
@@ -119,15 +124,15 @@ fn handles_written_until_the_end_of_a_group_come_before_it() {
 
 #[test]
 fn the_library_s_version_is_observed() {
-    let version = |result| Told {
+    let version = |result| CallArgs {
         header: header("ncclGetVersion"),
         result,
         exit: 22_304u32.to_le_bytes().to_vec(),
-        ..Told::default()
+        ..CallArgs::default()
     };
     let library = Observation::Library { process: PROCESS, version: 22_304 };
-    assert_eq!(observed(&Event::Told(version(0))), [library]);
-    assert_eq!(observed(&Event::Told(version(1))), []);
+    assert_eq!(observed(&Event::CallArgs(version(0))), [library]);
+    assert_eq!(observed(&Event::CallArgs(version(1))), []);
 }
 
 #[track_caller]

@@ -186,7 +186,7 @@ fn a_graph_for_which_there_is_no_room_is_unknown_and_counted() {
     ];
     let bounds = Bounds { graphs: 1, ..Bounds::default() };
     let folder = check_bounded(&calls.concat(), bounds, [1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(folder.account().unkept_graphs, 2, "a graph, and an executable one of the other");
+    assert_eq!(folder.account().untracked_graphs, 2, "a graph, and an executable one of the other");
 }
 
 #[test]

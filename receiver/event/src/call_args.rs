@@ -7,7 +7,7 @@ use probe_abi::record::{ARGUMENTS, Header};
 
 /// A call of a row whose action is [`probe_abi::Action::Tell`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct CallArgs {
     /// `entry_ns` and `duration_ns` are those of the call.
     pub header: Header,
     /// What it returned: 0 or the library's error number.
@@ -26,7 +26,7 @@ pub struct Told {
     pub ordinal: Option<u64>,
 }
 
-impl Told {
+impl CallArgs {
     /// The n-th C argument, n from 1; 0 for none.
     pub fn argument(&self, n: u8) -> u64 {
         usize::from(n).checked_sub(1).and_then(|at| self.arguments.get(at)).copied().unwrap_or(0)
@@ -37,12 +37,12 @@ impl Told {
         self.header.entry_ns.saturating_add(self.header.duration_ns)
     }
 
-    /// [`Told::entry`] as `int`s.
+    /// [`CallArgs::entry`] as `int`s.
     pub fn ints_at_entry(&self) -> impl Iterator<Item = i32> {
         self.entry.as_chunks().0.iter().map(|chunk| i32::from_le_bytes(*chunk))
     }
 
-    /// [`Told::exit`] as handles; as one number where it is a single `int`.
+    /// [`CallArgs::exit`] as handles; as one number where it is a single `int`.
     pub fn words_at_exit(&self) -> impl Iterator<Item = u64> {
         let int = <[u8; 4]>::try_from(self.exit.as_slice()).ok().map(|b| u64::from(u32::from_le_bytes(b)));
         let words = self.exit.as_chunks().0.iter().map(|chunk| u64::from_le_bytes(*chunk));
@@ -56,20 +56,20 @@ mod tests {
 
     #[test]
     fn arguments_count_from_one_and_what_is_not_there_is_nothing() {
-        let told = Told { arguments: [11, 12, 13, 14, 15, 16, 17, 18], ..Told::default() };
+        let told = CallArgs { arguments: [11, 12, 13, 14, 15, 16, 17, 18], ..CallArgs::default() };
         assert_eq!([0, 1, 8, 9].map(|n| told.argument(n)), [0, 11, 18, 0]);
     }
 
     #[test]
     fn memory_is_read_as_what_it_is() {
         let check = |exit: &[u8], words: &[u64]| {
-            let told = Told { exit: exit.to_vec(), ..Told::default() };
+            let told = CallArgs { exit: exit.to_vec(), ..CallArgs::default() };
             assert_eq!(told.words_at_exit().collect::<Vec<_>>(), words);
         };
         check(&[], &[]);
         check(&[7, 1, 0, 0], &[263]);
         check(&[7, 0, 0, 0, 0, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0], &[7 | 1 << 56, 9]);
-        let told = Told { entry: vec![255, 255, 255, 255, 3, 0, 0, 0], ..Told::default() };
+        let told = CallArgs { entry: vec![255, 255, 255, 255, 3, 0, 0, 0], ..CallArgs::default() };
         assert_eq!(told.ints_at_entry().collect::<Vec<_>>(), [-1, 3]);
     }
 }
