@@ -3,7 +3,7 @@
 //! The one idea: whatever does not appear in the figures of a process appears here, by reason.
 
 use event::Account as Probes;
-use instrumentation::{Undelivered, Window};
+use instrumentation::{DroppedItems, TimeRange};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -40,7 +40,7 @@ pub(crate) struct Account {
     /// Steps without durations.
     pub(crate) unmeasured: u64,
     /// What no pipeline took.
-    pub(crate) undelivered: Undelivered,
+    pub(crate) dropped_items: DroppedItems,
     /// Records that were to outlive the receiver and are not kept.
     pub(crate) unkept: Unkept,
     /// Records of an earlier run that cannot be read.
@@ -78,7 +78,7 @@ impl Account {
     }
 
     /// Everything, as metrics.
-    pub(crate) fn metrics(&self, window: Window, state: State) -> Vec<Metric> {
+    pub(crate) fn metrics(&self, window: TimeRange, state: State) -> Vec<Metric> {
         let mut all = self.own(window, state);
         if let Some(probes) = &self.probes {
             all.extend(of_probes(probes, window));
@@ -86,14 +86,14 @@ impl Account {
         all
     }
 
-    fn own(&self, window: Window, state: State) -> Vec<Metric> {
+    fn own(&self, window: TimeRange, state: State) -> Vec<Metric> {
         let alone = |value| vec![(Vec::new(), count(value))];
-        let undelivered = [
-            (WarptapSignal::Logs, self.undelivered.logs),
-            (WarptapSignal::Metrics, self.undelivered.metrics),
-            (WarptapSignal::Traces, self.undelivered.traces),
+        let dropped_items = [
+            (WarptapSignal::Logs, self.dropped_items.logs),
+            (WarptapSignal::Metrics, self.dropped_items.metrics),
+            (WarptapSignal::Traces, self.dropped_items.traces),
         ];
-        let undelivered = by(attribute::WARPTAP_SIGNAL, undelivered.map(|(s, n)| (s.as_str(), n)));
+        let dropped_items = by(attribute::WARPTAP_SIGNAL, dropped_items.map(|(s, n)| (s.as_str(), n)));
         let unkept = self.unkept.with(WarptapKeepLoss::Damaged, self.damaged);
         let unkept = WarptapKeepLoss::ALL.map(|loss| (loss.as_str(), unkept.of(loss)));
         let unkept = by(attribute::WARPTAP_KEEP_LOSS, unkept);
@@ -109,7 +109,7 @@ impl Account {
             sums(metric::WARPTAP_COLLECTIVE_LEFT_OUT, window, self.collectives.points()),
             sums(metric::WARPTAP_COLLECTIVE_OPERATIONS, window, fates(&of_collectives)),
             gauges(metric::WARPTAP_COLLECTIVE_OUTSTANDING, window, alone(outstanding)),
-            sums(metric::WARPTAP_DELIVERY_LOST, window, undelivered),
+            sums(metric::WARPTAP_DELIVERY_LOST, window, dropped_items),
             sums(metric::WARPTAP_EVENT_LOST, window, by_reason(self.lost)),
             sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
             sums(metric::WARPTAP_KEEP_LOST, window, unkept),
@@ -189,7 +189,7 @@ fn flaws(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
     by(attribute::WARPTAP_COLLECTIVE_FLAW, rows.map(|(flaw, n)| (flaw.as_str(), n)))
 }
 
-fn of_probes(probes: &Probes, window: Window) -> Vec<Metric> {
+fn of_probes(probes: &Probes, window: TimeRange) -> Vec<Metric> {
     let alone = |value| vec![(Vec::new(), count(value))];
     let fates = [
         (WarptapProbeFate::Delivered, probes.delivered),

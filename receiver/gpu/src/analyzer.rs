@@ -21,7 +21,7 @@ mod settings;
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, TraceContext};
-use instrumentation::{Records, Undelivered};
+use instrumentation::{DroppedItems, Records};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use probe_abi::Probe;
 use probe_abi::detail::Detail;
@@ -138,8 +138,8 @@ impl Analyzer {
     }
 
     /// What whoever delivers could not deliver, since the beginning.
-    pub fn set_undelivered(&mut self, undelivered: Undelivered) {
-        self.account.undelivered = undelivered;
+    pub fn set_dropped_items(&mut self, dropped_items: DroppedItems) {
+        self.account.dropped_items = dropped_items;
     }
 
     /// What could not be kept of what is to outlive the receiver, since the beginning.

@@ -41,7 +41,7 @@ pub use config::{
 pub use contexts::Relation;
 pub use detail::DetailSettings;
 pub use hardware::{Hardware, HardwareSettings};
-pub use instrumentation::{Batch, Pace, Sink, Undelivered};
+pub use instrumentation::{Backpressure, Batch, DroppedItems, Sink};
 pub use keep::{Change, Kept, Left, Unkept};
 pub use receiver::{FACTORY, receiver, receiver_with_storage};
 pub use replay::replay;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use event::OperationTotal;
-use instrumentation::Window;
+use instrumentation::TimeRange;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -69,7 +69,7 @@ impl Operations {
     }
 
     /// The metrics that are made of totals.
-    pub(crate) fn metrics(&self, window: Window) -> Vec<Metric> {
+    pub(crate) fn metrics(&self, window: TimeRange) -> Vec<Metric> {
         let known = self.rows.iter().filter_map(|(id, o)| Some((probe_abi::row(*id)?, o)));
         // Collectives have metrics of their own.
         let known = known.filter(|(row, _)| row.api != Api::Collective);

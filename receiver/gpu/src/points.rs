@@ -2,7 +2,7 @@
 //!
 //! The one idea: a point belongs to a metric of the registry, and the metric's kind decides what points it takes.
 
-use instrumentation::Window;
+use instrumentation::TimeRange;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -31,7 +31,11 @@ pub(crate) fn truth(key: &str) -> KeyValue {
 }
 
 /// A sum of each set of attributes.
-pub(crate) fn sums(metric: semconv::Counter, window: Window, values: Vec<(Vec<KeyValue>, Value)>) -> Metric {
+pub(crate) fn sums(
+    metric: semconv::Counter,
+    window: TimeRange,
+    values: Vec<(Vec<KeyValue>, Value)>,
+) -> Metric {
     let data_points =
         values.into_iter().map(|(attributes, value)| number(window, attributes, value)).collect();
     let sum = Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true };
@@ -39,8 +43,12 @@ pub(crate) fn sums(metric: semconv::Counter, window: Window, values: Vec<(Vec<Ke
 }
 
 /// A value of each set of attributes.
-pub(crate) fn gauges(metric: semconv::Gauge, window: Window, values: Vec<(Vec<KeyValue>, Value)>) -> Metric {
-    let now = Window { start: 0, ..window };
+pub(crate) fn gauges(
+    metric: semconv::Gauge,
+    window: TimeRange,
+    values: Vec<(Vec<KeyValue>, Value)>,
+) -> Metric {
+    let now = TimeRange { start: 0, ..window };
     let data_points = values.into_iter().map(|(attributes, value)| number(now, attributes, value)).collect();
     described(&metric, metric::Data::Gauge(Gauge { data_points }))
 }
@@ -48,7 +56,7 @@ pub(crate) fn gauges(metric: semconv::Gauge, window: Window, values: Vec<(Vec<Ke
 /// A distribution of each set of attributes.
 pub(crate) fn histograms(
     metric: semconv::Histogram,
-    window: Window,
+    window: TimeRange,
     values: Vec<(Vec<KeyValue>, Durations)>,
 ) -> Metric {
     let data_points = values.into_iter().map(|(attributes, value)| value.point(window, attributes)).collect();
@@ -73,7 +81,7 @@ fn described(metric: &semconv::Metric, data: metric::Data) -> Metric {
     }
 }
 
-fn number(window: Window, attributes: Vec<KeyValue>, value: Value) -> NumberDataPoint {
+fn number(window: TimeRange, attributes: Vec<KeyValue>, value: Value) -> NumberDataPoint {
     NumberDataPoint {
         attributes,
         start_time_unix_nano: window.start,
@@ -162,7 +170,7 @@ impl Durations {
         }
     }
 
-    fn point(self, window: Window, attributes: Vec<KeyValue>) -> ExponentialHistogramDataPoint {
+    fn point(self, window: TimeRange, attributes: Vec<KeyValue>) -> ExponentialHistogramDataPoint {
         ExponentialHistogramDataPoint {
             attributes,
             start_time_unix_nano: window.start,
@@ -225,7 +233,7 @@ mod tests {
     #[test]
     fn a_point_counts_each_duration_between_its_buckets_bounds() {
         let durations: Vec<u64> = (0..400).map(|i| 20 + i * i * 7_919).collect();
-        let point = of(&durations).point(Window { start: 1, time: 2 }, Vec::new());
+        let point = of(&durations).point(TimeRange { start: 1, time: 2 }, Vec::new());
         let zeros = durations.iter().filter(|ns| seconds(**ns) <= point.zero_threshold).count();
         assert_eq!((point.count, point.zero_count), (400, zeros as u64));
         for (at, count) in point.positive.clone().unwrap().bucket_counts.into_iter().enumerate() {

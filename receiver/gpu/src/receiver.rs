@@ -1,10 +1,10 @@
 //! The `gpu` component: a thread that reads and analyses, a task that hands on, a bounded channel between them.
 //!
-//! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`instrumentation::Outlet`] and [`instrumentation::Delivery`] stand
+//! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`instrumentation::BatchSender`] and [`instrumentation::Delivery`] stand
 //! between them. What they could not deliver is told in [`crate::account`].
 //!
 //! ```text
-//!  thread `gpu`: source -> Analyzer -> Outlet --- channel --> task: Delivery -> pipelines
+//!  thread `gpu`: source -> Analyzer -> BatchSender --- channel --> task: Delivery -> pipelines
 //! ```
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
     Stability, StartResult,
 };
-use instrumentation::{Outlet, Pace};
+use instrumentation::{Backpressure, BatchSender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -45,19 +45,19 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receive
 }
 
 /// A receiver of the events of a source of one's own.
-pub fn receiver(settings: Settings, pace: Pace, open: Open) -> Box<dyn Receiver> {
-    Box::new(GpuReceiver { settings, origin: Origin::Given(pace, open), keeping: None })
+pub fn receiver(settings: Settings, backpressure: Backpressure, open: Open) -> Box<dyn Receiver> {
+    Box::new(GpuReceiver { settings, origin: Origin::Given(backpressure, open), keeping: None })
 }
 
 /// The same, called `id`, which keeps what is to outlive it in the extension `storage`.
 pub fn receiver_with_storage(
     settings: Settings,
-    (pace, open): (Pace, Open),
+    (backpressure, open): (Backpressure, Open),
     id: ComponentId,
     storage: ComponentId,
 ) -> Box<dyn Receiver> {
     let keeping = Some(Keeping { receiver: id, storage });
-    Box::new(GpuReceiver { settings, origin: Origin::Given(pace, open), keeping })
+    Box::new(GpuReceiver { settings, origin: Origin::Given(backpressure, open), keeping })
 }
 
 struct GpuReceiver {
@@ -80,10 +80,10 @@ impl Receiver for GpuReceiver {
             if matches!(origin, Origin::Kernel(..)) {
                 settings.host.extend(instrumentation::host());
             }
-            let (outlet, delivery) = instrumentation::channel(origin.pace(), next);
+            let (sender, delivery) = instrumentation::channel(origin.backpressure(), next);
             let (opened, is_open) = oneshot::channel();
             let (keeper, storing) = keep::open(keeping, &host, &stop).await?;
-            let pump = Pump { analyzer: Analyzer::new(settings), outlet, keeper };
+            let pump = Pump { analyzer: Analyzer::new(settings), sender, keeper };
             let thread = std::thread::Builder::new().name("gpu".to_owned());
             let thread = thread.spawn(move || pump.run(origin, opened))?;
             is_open.await??;
@@ -99,7 +99,7 @@ impl Receiver for GpuReceiver {
 /// The thread's side.
 struct Pump {
     analyzer: Analyzer,
-    outlet: Outlet,
+    sender: BatchSender,
     keeper: Option<Keeper>,
 }
 
@@ -114,47 +114,47 @@ impl Pump {
             self.recall();
             self.read_all(source.as_mut());
         }
-        let Pump { analyzer, outlet, keeper } = &mut self;
-        analyzer.finish(&mut |batch| outlet.push(batch));
+        let Pump { analyzer, sender, keeper } = &mut self;
+        analyzer.finish(&mut |batch| sender.push(batch));
         if let Some(keeper) = keeper.take() {
             keeper.close(analyzer);
         }
-        self.outlet.close();
+        self.sender.close();
     }
 
     fn recall(&mut self) {
-        let Pump { analyzer, outlet, keeper } = self;
+        let Pump { analyzer, sender, keeper } = self;
         if let Some(keeper) = keeper {
-            keeper.recall(analyzer, &mut |batch| outlet.push(batch));
+            keeper.recall(analyzer, &mut |batch| sender.push(batch));
         }
     }
 
     fn read_all(&mut self, source: &mut dyn AnySource) {
         let mut events = Vec::new();
-        let Pump { analyzer, outlet, keeper } = self;
-        while !outlet.is_stopping() {
+        let Pump { analyzer, sender, keeper } = self;
+        while !sender.is_stopping() {
             let is_more = source.read(&mut events).unwrap_or_else(|error| {
                 tracing::error!(%error, "the source of GPU events cannot be read any further");
                 false
             });
-            analyzer.set_undelivered(outlet.undelivered());
+            analyzer.set_dropped_items(sender.dropped_items());
             let was_idle = events.is_empty();
             for event in events.drain(..) {
-                analyzer.observe(&event, &mut |batch| outlet.push(batch));
+                analyzer.observe(&event, &mut |batch| sender.push(batch));
             }
             for (process, detail) in analyzer.take_details() {
                 // Where the source cannot, its outliers have no calls.
                 let _ = source.set_detail(process, detail);
             }
             if let Some(keeper) = keeper {
-                keeper.look(analyzer, &mut |batch| outlet.push(batch));
+                keeper.look(analyzer, &mut |batch| sender.push(batch));
             }
-            outlet.flush();
+            sender.flush();
             if !is_more {
                 return;
             }
             // What is recorded is read as fast as it is taken.
-            if was_idle || outlet.pace() == Pace::Live {
+            if was_idle || sender.backpressure() == Backpressure::DropOldest {
                 std::thread::park_timeout(POLL);
             }
         }

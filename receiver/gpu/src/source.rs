@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use event::{ClockOffsets, Event, EventSource, ProcessId};
-use instrumentation::Pace;
+use instrumentation::Backpressure;
 use probe_abi::detail::Detail;
 use trace::Limits;
 use trace::replay::Replay;
@@ -50,7 +50,7 @@ pub(crate) enum Origin {
     /// A recording or a profiler trace.
     File(PathBuf),
     /// Whatever it was given.
-    Given(Pace, Open),
+    Given(Backpressure, Open),
 }
 
 impl Origin {
@@ -64,11 +64,11 @@ impl Origin {
     }
 
     /// Whether it can wait.
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn backpressure(&self) -> Backpressure {
         match self {
-            Origin::Kernel(..) => Pace::Live,
-            Origin::File(_) => Pace::Recorded,
-            Origin::Given(pace, _) => *pace,
+            Origin::Kernel(..) => Backpressure::DropOldest,
+            Origin::File(_) => Backpressure::Wait,
+            Origin::Given(backpressure, _) => *backpressure,
         }
     }
 }

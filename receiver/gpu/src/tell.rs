@@ -8,7 +8,7 @@ use semconv::{attribute, event as event_name};
 use steps::{BaselineShift, Step};
 
 use crate::account::Account;
-use crate::batch::{Sink, hand_over};
+use crate::batch::{Sink, take_records};
 use crate::clock::Clock;
 use crate::outlier::{Outlier, Times, texts};
 use crate::traced::Traced;
@@ -48,7 +48,7 @@ pub(crate) fn outlier(
     };
     let ids = outlier.emit(records);
     traced.point_to(step, ids, times[2]);
-    hand_over(traced.resource(), records, sink);
+    take_records(traced.resource(), records, sink);
 }
 
 /// A baseline was learnt anew.
@@ -80,7 +80,7 @@ pub(crate) fn shift(
             (attribute::GPU_STEP_PHASE, phase.into()),
         ]);
     });
-    hand_over(traced.resource(), records, sink);
+    take_records(traced.resource(), records, sink);
 }
 
 /// What an earlier run left cannot be read.
@@ -95,7 +95,7 @@ pub(crate) fn damaged(resource: &Resource, count: u64, at_unix: u64, records: &R
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         log.add_attribute(attribute::WARPTAP_KEEP_RECORDS, count);
     });
-    hand_over(resource, records, sink);
+    take_records(resource, records, sink);
 }
 
 /// What can be seen of a process, and what cannot.
@@ -110,7 +110,7 @@ pub(crate) fn seen(traced: &Traced, info: &ProcessInfo, records: &Records, clock
         log.add_attribute(attribute::WARPTAP_PROCESS_BLIND, texts(&info.blind));
         log.add_attribute(attribute::WARPTAP_PROCESS_VISIBLE, texts(&info.visible));
     });
-    hand_over(traced.resource(), records, sink);
+    take_records(traced.resource(), records, sink);
 }
 
 fn sight(info: &ProcessInfo) -> String {

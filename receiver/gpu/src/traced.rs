@@ -1,7 +1,7 @@
 //! One traced process: its resource, everything recorded of it, and how that becomes points.
 
 use event::{CallRecord, OperationTotal, ProcessInfo, StepRecord};
-use instrumentation::{Limit, Window, tidy};
+use instrumentation::{Limit, TimeRange, normalize};
 use nccl::observe::IN_PROGRESS;
 use opentelemetry_proto::tonic::metrics::v1::exemplar::Value;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -13,7 +13,7 @@ use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
 use semconv::{attribute, metric};
 use steps::{Level, Step};
 
-use crate::batch::of_resource;
+use crate::batch::resource_metrics;
 use crate::clock::Clock;
 use crate::collectives::meters::Meters as CollectiveMeters;
 use crate::collectives::tell::Limits;
@@ -244,15 +244,15 @@ impl Traced {
     /// Everything recorded of it so far, and whether some of it is said for the last time.
     pub(crate) fn collect(&mut self, clock: &Clock, at_ns: u64) -> (ResourceMetrics, bool) {
         let start = *self.start_unix.get_or_insert_with(|| clock.unix(self.first_seen_ns));
-        let window = Window { start, time: clock.unix(at_ns).max(start) };
+        let window = TimeRange { start, time: clock.unix(at_ns).max(start) };
         let mut metrics = self.recorded(at_ns);
         metrics.extend(self.operations.metrics(window));
         let (of_collectives, is_last) =
             self.collectives.as_mut().map(|meters| meters.collect(window)).unwrap_or_default();
         metrics.extend(of_collectives);
-        tidy(&mut metrics, window);
+        normalize(&mut metrics, window);
         self.attach_exemplars(&mut metrics);
-        (of_resource(self.resource.clone(), metrics), is_last)
+        (resource_metrics(self.resource.clone(), metrics), is_last)
     }
 
     fn recorded(&mut self, at_ns: u64) -> Vec<Metric> {

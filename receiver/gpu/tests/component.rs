@@ -13,7 +13,7 @@ use component::{
     StartResult,
 };
 use event::Event;
-use gpu::{AnySource, Batch, Open, Pace, Settings, SourceError};
+use gpu::{AnySource, Backpressure, Batch, Open, Settings, SourceError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -121,7 +121,7 @@ fn a_recording_waits_for_pipelines_and_loses_nothing() {
     let got = run(async {
         let mut bench = Bench::new(|_| Vec::new());
         let source: Open = Box::new(move || Ok(Box::new(Given { events, at: 0, batch: 1_000 })));
-        let running = bench.start(gpu::receiver(often, Pace::Recorded, source)).await.unwrap();
+        let running = bench.start(gpu::receiver(often, Backpressure::Wait, source)).await.unwrap();
         let running = tokio::spawn(running);
         let mut taken = Vec::new();
         while taken.len() < want.batches.len() {
@@ -151,7 +151,8 @@ fn pipelines_get_what_a_replay_gives() {
     let got = run(async {
         let mut bench = Bench::new(|_| Vec::new());
         let source: Open = Box::new(move || Ok(Box::new(Given { events, at: 0, batch: 100 })));
-        let running = bench.start(gpu::receiver(Settings::default(), Pace::Recorded, source)).await.unwrap();
+        let running =
+            bench.start(gpu::receiver(Settings::default(), Backpressure::Wait, source)).await.unwrap();
         let running = tokio::spawn(running);
         let mut taken = Vec::new();
         bench.until(&mut taken, is_account).await;
@@ -167,8 +168,10 @@ fn pipelines_get_what_a_replay_gives() {
 fn an_outlier_reaches_its_pipelines_without_waiting_for_a_collection() {
     run(async {
         let mut bench = Bench::new(|_| Vec::new());
-        let running =
-            bench.start(gpu::receiver(Settings::default(), Pace::Live, open(outlier(), true))).await.unwrap();
+        let running = bench
+            .start(gpu::receiver(Settings::default(), Backpressure::DropOldest, open(outlier(), true)))
+            .await
+            .unwrap();
         let running = tokio::spawn(running);
         let mut before = Vec::new();
         bench.until(&mut before, |data| matches!(data, Data::Traces(_))).await;
@@ -186,8 +189,10 @@ fn refused_spans_are_tried_again_until_they_are_taken() {
             Signal::Traces => vec![later.clone(); 3],
             _ => Vec::new(),
         });
-        let running =
-            bench.start(gpu::receiver(Settings::default(), Pace::Live, open(outlier(), true))).await.unwrap();
+        let running = bench
+            .start(gpu::receiver(Settings::default(), Backpressure::DropOldest, open(outlier(), true)))
+            .await
+            .unwrap();
         let running = tokio::spawn(running);
         let mut before = Vec::new();
         bench.until(&mut before, |data| matches!(data, Data::Traces(_))).await;
@@ -210,8 +215,10 @@ fn spans_refused_for_good_are_counted_in_the_receivers_account() {
             Signal::Traces => vec![Refused::permanent("no"); 1],
             _ => Vec::new(),
         });
-        let running =
-            bench.start(gpu::receiver(Settings::default(), Pace::Live, open(outlier(), true))).await.unwrap();
+        let running = bench
+            .start(gpu::receiver(Settings::default(), Backpressure::DropOldest, open(outlier(), true)))
+            .await
+            .unwrap();
         let running = tokio::spawn(running);
         let mut before = Vec::new();
         let counted = |data: &Data| {
@@ -242,7 +249,8 @@ fn refused_collections_are_not_kept_since_the_next_says_the_same() {
             _ => Vec::new(),
         });
         let source = open(events(&[program], false), true);
-        let running = bench.start(gpu::receiver(Settings::default(), Pace::Live, source)).await.unwrap();
+        let running =
+            bench.start(gpu::receiver(Settings::default(), Backpressure::DropOldest, source)).await.unwrap();
         let running = tokio::spawn(running);
         let mut before = Vec::new();
         bench.until(&mut before, is_account).await;
@@ -263,7 +271,7 @@ fn stopping_collects_for_the_last_time() {
         let mut bench = Bench::new(|_| Vec::new());
         let never = Settings { collection_interval_ns: u64::MAX, ..Settings::default() };
         let source = open(events(&[program], false), true);
-        let running = bench.start(gpu::receiver(never, Pace::Live, source)).await.unwrap();
+        let running = bench.start(gpu::receiver(never, Backpressure::DropOldest, source)).await.unwrap();
         let running = tokio::spawn(running);
         let mut before = Vec::new();
         bench.until(&mut before, |data| matches!(data, Data::Logs(_))).await;
@@ -278,7 +286,11 @@ fn a_source_that_cannot_be_opened_stops_the_start_with_its_sentence() {
     run(async {
         let bench = Bench::new(|_| Vec::new());
         let open: Open = Box::new(|| Err("cannot replay x: it is damaged".into()));
-        let error = bench.start(gpu::receiver(Settings::default(), Pace::Live, open)).await.err().unwrap();
+        let error = bench
+            .start(gpu::receiver(Settings::default(), Backpressure::DropOldest, open))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(error.to_string(), "cannot replay x: it is damaged");
     });
 }

@@ -11,7 +11,7 @@ use component::config::{Node, Section};
 use component::storage::{Namespace, Operation};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Refused, Signal};
 use event::{Event, ExitStatus, ProcessId};
-use gpu::{Analyzer, Batch, Change, Kept, Left, Open, Pace, Settings};
+use gpu::{Analyzer, Backpressure, Batch, Change, Kept, Left, Open, Settings};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +48,7 @@ async fn one_run(directory: &Path, events: Vec<Event>) -> Output {
     let next = Signal::STABLE.map(|signal| (signal, Arc::clone(&pipeline))).to_vec();
     let source: Open = Box::new(move || Ok(Box::new(Given { events, at: 0, batch: 100 })));
     let never = Settings { collection_interval_ns: u64::MAX, ..Settings::default() };
-    let of = (Pace::Recorded, source);
+    let of = (Backpressure::Wait, source);
     let receiver = gpu::receiver_with_storage(never, of, id("gpu"), id("file_storage"));
     let running = tokio::spawn(receiver.start(next, &host, stop.clone()).await.expect("it starts"));
     let mut batches = Vec::new();
@@ -142,7 +142,7 @@ fn a_storage_that_does_not_run_stops_the_start_with_its_sentence() {
         let source: Open = Box::new(|| Ok(Box::new(Given { events: Vec::new(), at: 0, batch: 1 })));
         let receiver = gpu::receiver_with_storage(
             Settings::default(),
-            (Pace::Live, source),
+            (Backpressure::DropOldest, source),
             id("gpu"),
             id("file_storage"),
         );

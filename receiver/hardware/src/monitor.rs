@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use instrumentation::{Records, Sink, hand_over, metrics, of_resource};
+use instrumentation::{Records, Sink, metrics, resource_metrics, take_records};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -87,7 +87,7 @@ impl Monitor {
             self.take(reading, pass.at_unix_ns);
         }
         self.miss(pass);
-        hand_over(&self.resource, &self.records, sink);
+        take_records(&self.resource, &self.records, sink);
         let mut all = vec![self.of_devices(pass)];
         all.extend(self.of_processes(pass));
         all.retain(|one| one.scope_metrics.iter().any(|scope| !scope.metrics.is_empty()));
@@ -102,7 +102,7 @@ impl Monitor {
             let identity = known.identity.clone();
             self.tell(&identity, &told, at_unix_ns);
         }
-        hand_over(&self.resource, &self.records, sink);
+        take_records(&self.resource, &self.records, sink);
     }
 
     fn tell(&self, device: &Identity, told: &Told, at: u64) {
@@ -161,7 +161,7 @@ impl Monitor {
             }
         }
         self.about_itself(pass, &mut points);
-        of_resource(&self.scope, self.resource.clone(), points.collect(pass.at_unix_ns))
+        resource_metrics(&self.scope, self.resource.clone(), points.collect(pass.at_unix_ns))
     }
 
     fn about_itself(&self, pass: &Pass, points: &mut Points) {
@@ -186,7 +186,7 @@ impl Monitor {
                 points.balance(metric::GPU_HARDWARE_PROCESS_MEMORY_USAGE, &attributes, *bytes, start);
             }
             let resource = instrumentation::encoded(&users::resource(user.process, &self.settings.host));
-            of_resource(&self.scope, resource, points.collect(pass.at_unix_ns))
+            resource_metrics(&self.scope, resource, points.collect(pass.at_unix_ns))
         };
         users.map(of_user).collect()
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use instrumentation::{Instruments, tidy_each};
+use instrumentation::{Instruments, normalize_with_start};
 use opentelemetry::metrics::{Counter, Gauge, UpDownCounter};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::common::v1::{KeyValue as Encoded, any_value};
@@ -74,7 +74,7 @@ impl Points {
 
     /// A value now.
     pub(crate) fn gauge(&mut self, metric: semconv::Gauge, attributes: &[KeyValue], value: f64) {
-        let make = || self.instruments.gauge(metric);
+        let make = || self.instruments.f64_gauge(metric);
         self.gauges.entry(metric.name()).or_insert_with(make).record(value, attributes);
     }
 
@@ -87,7 +87,7 @@ impl Points {
         start: u64,
     ) {
         self.starts.insert(series(metric.name(), attributes), start);
-        let make = || self.instruments.amount(metric);
+        let make = || self.instruments.f64_counter(metric);
         self.amounts.entry(metric.name()).or_insert_with(make).add(value, attributes);
     }
 
@@ -100,7 +100,7 @@ impl Points {
         start: u64,
     ) {
         self.starts.insert(series(metric.name(), attributes), start);
-        let make = || self.instruments.counter(metric);
+        let make = || self.instruments.u64_counter(metric);
         self.counts.entry(metric.name()).or_insert_with(make).add(value, attributes);
     }
 
@@ -113,7 +113,7 @@ impl Points {
         start: u64,
     ) {
         self.starts.insert(series(metric.name(), attributes), start);
-        let make = || self.instruments.balance(metric);
+        let make = || self.instruments.up_down_counter(metric);
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         self.balances.entry(metric.name()).or_insert_with(make).add(value, attributes);
     }
@@ -122,7 +122,7 @@ impl Points {
     pub(crate) fn collect(mut self, time: u64) -> Vec<Metric> {
         let mut metrics = self.instruments.collect();
         let starts = self.starts;
-        tidy_each(&mut metrics, time, &|name, attributes| {
+        normalize_with_start(&mut metrics, time, &|name, attributes| {
             starts.get(&(name.to_owned(), attributes.iter().map(pair).collect())).copied().unwrap_or(time)
         });
         metrics

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use component::status::Status;
 use component::{BoxFuture, Consumer, Host, Receiver, Running, Signal, StartResult};
-use instrumentation::Pace;
+use instrumentation::Backpressure;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -46,13 +46,13 @@ impl Receiver for HardwareReceiver {
         Box::pin(async move {
             let HardwareReceiver { vendor, mut settings, interval, driver } = *self;
             settings.host.extend(instrumentation::host());
-            let (outlet, delivery) = instrumentation::channel(Pace::Live, next);
+            let (sender, delivery) = instrumentation::channel(Backpressure::DropOldest, next);
             let pulse = Arc::new(Pulse::new());
             let watch = Watch {
                 vendor,
                 interval,
                 monitor: Monitor::new(vendor, settings),
-                outlet,
+                sender,
                 pulse: Arc::clone(&pulse),
                 host: host.clone(),
                 absent: None,

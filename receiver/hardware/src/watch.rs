@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use component::Host;
 use component::status::Status;
-use instrumentation::Outlet;
+use instrumentation::BatchSender;
 
 use crate::driver::{Driver, Fault, Session, Vendor};
 use crate::monitor::{Monitor, Pass};
@@ -53,7 +53,7 @@ pub(crate) struct Watch {
     pub(crate) vendor: Vendor,
     pub(crate) interval: Duration,
     pub(crate) monitor: Monitor,
-    pub(crate) outlet: Outlet,
+    pub(crate) sender: BatchSender,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) host: Host,
     /// Why there is no driver, as it was told last.
@@ -63,7 +63,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Runs until it is told to stop.
     pub(crate) fn run(mut self, mut driver: Box<dyn Driver>) {
-        while !self.outlet.is_stopping() {
+        while !self.sender.is_stopping() {
             self.pulse.ask();
             if let Err(fault) = driver.open(&mut |session| self.attend(session)) {
                 self.miss(fault);
@@ -71,13 +71,13 @@ impl Watch {
             self.pulse.answered();
             self.rest();
         }
-        self.outlet.close();
+        self.sender.close();
     }
 
     /// As long as the driver is there.
     fn attend(&mut self, session: &mut dyn Session) {
         let mut due = Instant::now();
-        while !self.outlet.is_stopping() {
+        while !self.sender.is_stopping() {
             let began = Instant::now();
             self.pulse.ask();
             let readings = session.read();
@@ -86,8 +86,8 @@ impl Watch {
                 Ok(readings) => {
                     self.find();
                     let pass = Pass { at_unix_ns: now(), took: began.elapsed(), readings };
-                    let Watch { monitor, outlet, .. } = self;
-                    monitor.pass(&pass, &mut |batch| outlet.push(batch));
+                    let Watch { monitor, sender, .. } = self;
+                    monitor.pass(&pass, &mut |batch| sender.push(batch));
                 }
                 Err(fault) => return self.miss(fault),
             }
@@ -100,24 +100,24 @@ impl Watch {
     fn wait(&mut self, session: &mut dyn Session, due: Instant) {
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.outlet.is_stopping() {
+            if left.is_zero() || self.sender.is_stopping() {
                 return;
             }
-            let Watch { monitor, outlet, pulse, .. } = self;
+            let Watch { monitor, sender, pulse, .. } = self;
             pulse.ask();
             let incident = session.wait(left.min(WAIT));
             pulse.answered();
             if let Some(incident) = incident {
-                monitor.incident(now(), &incident, &mut |batch| outlet.push(batch));
+                monitor.incident(now(), &incident, &mut |batch| sender.push(batch));
             }
-            outlet.flush();
+            sender.flush();
         }
     }
 
     /// Until the driver is looked for again.
     fn rest(&mut self) {
         let due = Instant::now() + self.interval;
-        while !self.outlet.is_stopping() && Instant::now() < due {
+        while !self.sender.is_stopping() && Instant::now() < due {
             std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
         }
     }

@@ -1,4 +1,4 @@
-//! Telemetry that is ready, as pipelines take it.
+//! Batches of telemetry, ready for a pipeline.
 
 use component::{Data, Payload};
 use opentelemetry::InstrumentationScope;
@@ -10,25 +10,25 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Tra
 
 use crate::records::Records;
 
-/// Telemetry that is ready.
+/// Telemetry of one signal, ready for a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// What to hand on.
+    /// The telemetry.
     pub data: Data,
-    /// True where a later batch says the same again, and this one may be dropped.
+    /// True if a later batch repeats the points, so that this one may be dropped.
     pub is_repeated: bool,
 }
 
-/// Where batches go.
+/// Receives the batches of an analysis.
 pub type Sink<'a> = &'a mut dyn FnMut(Batch);
 
-/// Points of several resources; `is_repeated` where the next collection says the same again.
+/// Returns a batch of metrics; `is_repeated` says that the next collection repeats the points.
 pub fn metrics(resource_metrics: Vec<ResourceMetrics>, is_repeated: bool) -> Batch {
     Batch { data: Data::Metrics(Payload::new(MetricsData { resource_metrics })), is_repeated }
 }
 
-/// Metrics of one scope and resource.
-pub fn of_resource(
+/// Returns the OTLP message for the metrics of one scope and resource.
+pub fn resource_metrics(
     scope: &InstrumentationScope,
     resource: Resource,
     metrics: Vec<Metric>,
@@ -41,8 +41,8 @@ pub fn of_resource(
     }
 }
 
-/// Hands over what the SDK finished, as the telemetry of `resource`.
-pub fn hand_over(resource: &Resource, records: &Records, sink: Sink<'_>) {
+/// Takes the finished spans and log records and sends them to `sink` as telemetry of `resource`.
+pub fn take_records(resource: &Resource, records: &Records, sink: Sink<'_>) {
     let (spans, logs) = (records.take_spans(), records.take_logs());
     if !spans.is_empty() {
         sink(Batch { data: traces(records.scope(), resource, spans), is_repeated: false });
@@ -72,7 +72,7 @@ fn log_records(scope: &InstrumentationScope, resource: &Resource, log_records: V
     Data::Logs(Payload::new(LogsData { resource_logs: vec![resource_logs] }))
 }
 
-/// A scope as OTLP has it.
+/// Converts a scope to OTLP.
 fn encoded(scope: &InstrumentationScope) -> EncodedScope {
     (scope.clone(), None).into()
 }

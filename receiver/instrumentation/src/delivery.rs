@@ -1,16 +1,16 @@
-//! From the thread that reads to the task that hands on: a bounded channel, and what waits on either side of it.
+//! Delivery of batches from the thread of a receiver to its pipelines: a bounded channel with a buffer on either side.
 //!
-//! The one idea: a pipeline that is slow or refuses must not hold up whoever reads. What the next collection says
-//! again is dropped; spans, log records and the last points of what has ended are joined until the reader says that it
-//! has read, wait in bounded buffers, are tried again, and are counted where they have to go ([`Undelivered`]). A
-//! recording has time, and waits.
+//! A pipeline that is slow or refuses must not block the thread that reads events. Cumulative points are dropped, since
+//! the next collection repeats them. Spans, log records and the last points of ended processes are appended to each
+//! other until the thread flushes, wait in bounded buffers, are retried, and are counted when they are dropped
+//! ([`DroppedItems`]). A recording can wait for its pipelines.
 //!
 //! ```text
-//!  a thread: Outlet, 64 batches --- channel, 16 --> a task: Delivery --> pipelines --- refused, 64 --> again, later
+//!  a thread: BatchSender, 64 batches --- channel, 16 --> a task: Delivery --> pipelines --- refused, 64 --> retried
 //! ```
 //!
-//! Each bound is in batches of up to [`ITEMS_MAX`](crate::join::ITEMS_MAX) items of some 1 KiB: where nobody takes
-//! anything, they come to 16, 4 and 16 MiB.
+//! Each bound is in batches of up to [`ITEMS_MAX`](crate::append::ITEMS_MAX) items of about 1 KiB: while no pipeline
+//! accepts anything, the three take up to 16, 4 and 16 MiB.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,154 +23,157 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::append::append;
 use crate::batch::Batch;
-use crate::join::join;
 
 /// Batches between the thread and the task.
 const CHANNEL: usize = 16;
-/// Batches that wait on the thread's side while the channel is full: 16,384 spans, which is a rank's for 40 s at 100
-/// traced collectives a second. Full: the oldest goes.
-const WAITING_MAX: usize = 64;
-/// Batches that a pipeline refused and that are tried again: as many as may wait. Full: the oldest goes.
+/// Batches buffered by the thread while the channel is full: 16,384 spans, a rank's spans of 40 s at 100 traced
+/// collectives per second. When full, the oldest is dropped.
+const BUFFERED_MAX: usize = 64;
+/// Refused batches that are retried. When full, the oldest is dropped.
 const REFUSED_MAX: usize = 64;
-/// When a refused batch is tried again, where the refuser named no time.
+/// Delay before a refused batch is retried, unless the refusal names one.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whether a source can wait.
+/// What a sender does while its pipelines are busy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Pace {
-    /// It fills while nobody reads: what pipelines do not take in time is dropped and counted.
-    Live,
-    /// It has time: pipelines are waited for.
-    Recorded,
+pub enum Backpressure {
+    /// It drops the oldest batches and counts them: a live source cannot wait.
+    DropOldest,
+    /// It blocks: a recording can wait.
+    Wait,
 }
 
-/// Items that no pipeline took, by signal.
+/// Numbers of items that were dropped because no pipeline accepted them, by signal.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Undelivered {
+pub struct DroppedItems {
     /// Log records.
     pub logs: u64,
-    /// Last points of what has ended.
+    /// Last points of processes that have ended.
     pub metrics: u64,
     /// Spans.
     pub traces: u64,
 }
 
-/// The two ends: one for the thread that reads, one for the task that hands on to `next`.
-pub fn channel(pace: Pace, next: Vec<(Signal, Arc<dyn Consumer>)>) -> (Outlet, Delivery) {
+/// Returns the two ends of a delivery to `next`: one for the thread that reads, one for the task that delivers.
+pub fn channel(
+    backpressure: Backpressure,
+    next: Vec<(Signal, Arc<dyn Consumer>)>,
+) -> (BatchSender, Delivery) {
     let shared = Arc::new(Shared::default());
     let (sender, batches) = mpsc::channel(CHANNEL);
-    let outlet = Outlet { pace, sender, waiting: VecDeque::new(), shared: Arc::clone(&shared) };
-    (outlet, Delivery { next, batches, refused: VecDeque::new(), retry_at: None, shared })
+    let sender = BatchSender { backpressure, sender, buffered: VecDeque::new(), shared: Arc::clone(&shared) };
+    (sender, Delivery { next, batches, refused: VecDeque::new(), retry_at: None, shared })
 }
 
-/// What both ends share.
+/// State of both ends.
 #[derive(Debug, Default)]
 struct Shared {
     is_stopping: AtomicBool,
-    lost: [AtomicU64; 3],
+    dropped: [AtomicU64; 3],
 }
 
 impl Shared {
-    fn lose(&self, data: &Data) {
+    fn count_dropped(&self, data: &Data) {
         let items = u64::try_from(data.items()).unwrap_or(u64::MAX);
-        self.lost[data.signal() as usize].fetch_add(items, Ordering::Relaxed);
+        self.dropped[data.signal() as usize].fetch_add(items, Ordering::Relaxed);
     }
 
-    fn undelivered(&self) -> Undelivered {
-        let of = |signal: Signal| self.lost[signal as usize].load(Ordering::Relaxed);
-        Undelivered { logs: of(Signal::Logs), metrics: of(Signal::Metrics), traces: of(Signal::Traces) }
+    fn dropped_items(&self) -> DroppedItems {
+        let of = |signal: Signal| self.dropped[signal as usize].load(Ordering::Relaxed);
+        DroppedItems { logs: of(Signal::Logs), metrics: of(Signal::Metrics), traces: of(Signal::Traces) }
     }
 }
 
-/// The thread's end: batches on their way to the task.
+/// The thread's end of a delivery.
 #[derive(Debug)]
-pub struct Outlet {
-    pace: Pace,
+pub struct BatchSender {
+    backpressure: Backpressure,
     sender: mpsc::Sender<Batch>,
-    waiting: VecDeque<Batch>,
+    buffered: VecDeque<Batch>,
     shared: Arc<Shared>,
 }
 
-impl Outlet {
-    /// True once the task was told to stop.
+impl BatchSender {
+    /// Returns true once the task has been asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// What could not be delivered, since the beginning.
-    pub fn undelivered(&self) -> Undelivered {
-        self.shared.undelivered()
+    /// Returns the items dropped since the start.
+    pub fn dropped_items(&self) -> DroppedItems {
+        self.shared.dropped_items()
     }
 
-    /// Whether whatever is read can wait.
-    pub fn pace(&self) -> Pace {
-        self.pace
+    /// Returns what this sender does while its pipelines are busy.
+    pub fn backpressure(&self) -> Backpressure {
+        self.backpressure
     }
 
-    /// Takes a batch, which may wait for [`Outlet::flush`]. Live, this never waits for the task.
+    /// Adds a batch, which may be buffered until [`BatchSender::flush`]. Blocks only with [`Backpressure::Wait`].
     pub fn push(&mut self, batch: Batch) {
         if batch.is_repeated {
             return self.repeat(batch);
         }
         let signal = batch.data.signal();
-        let last = self.waiting.iter_mut().rfind(|waiting| waiting.data.signal() == signal);
+        let last = self.buffered.iter_mut().rfind(|buffered| buffered.data.signal() == signal);
         let left = match last {
-            Some(last) => join(last, batch),
+            Some(last) => append(last, batch),
             None => Err(batch),
         };
         let Err(batch) = left else { return };
-        self.waiting.push_back(batch);
-        if self.waiting.len() > WAITING_MAX {
+        self.buffered.push_back(batch);
+        if self.buffered.len() > BUFFERED_MAX {
             self.flush();
         }
-        if self.waiting.len() > WAITING_MAX
-            && let Some(oldest) = self.waiting.pop_front()
+        if self.buffered.len() > BUFFERED_MAX
+            && let Some(oldest) = self.buffered.pop_front()
         {
-            self.shared.lose(&oldest.data);
+            self.shared.count_dropped(&oldest.data);
         }
     }
 
-    /// Sends what was read so far: all of a recording, and of what is live what the channel has room for.
+    /// Sends the buffered batches: all of them with [`Backpressure::Wait`], otherwise as many as the channel accepts.
     pub fn flush(&mut self) {
-        while let Some(batch) = self.waiting.pop_front() {
-            if self.pace == Pace::Recorded {
+        while let Some(batch) = self.buffered.pop_front() {
+            if self.backpressure == Backpressure::Wait {
                 self.send(batch);
                 continue;
             }
             match self.sender.try_send(batch) {
                 Ok(()) => {}
-                Err(mpsc::error::TrySendError::Full(batch)) => return self.waiting.push_front(batch),
-                Err(mpsc::error::TrySendError::Closed(batch)) => self.shared.lose(&batch.data),
+                Err(mpsc::error::TrySendError::Full(batch)) => return self.buffered.push_front(batch),
+                Err(mpsc::error::TrySendError::Closed(batch)) => self.shared.count_dropped(&batch.data),
             }
         }
     }
 
-    /// What will be said again goes at once, behind what waits, or not at all.
+    /// Sends a batch that will be repeated, behind the buffered ones, or drops it.
     fn repeat(&mut self, batch: Batch) {
         self.flush();
-        if self.waiting.is_empty() {
-            self.waiting.push_back(batch);
+        if self.buffered.is_empty() {
+            self.buffered.push_back(batch);
             self.flush();
         }
     }
 
-    /// Sends, however long that takes.
+    /// Sends a batch, blocking until the channel accepts it.
     fn send(&self, batch: Batch) {
         if let Err(mpsc::error::SendError(batch)) = self.sender.blocking_send(batch) {
-            self.shared.lose(&batch.data);
+            self.shared.count_dropped(&batch.data);
         }
     }
 
-    /// Sends everything that waits, however long that takes.
+    /// Sends every buffered batch, blocking until the channel accepts it.
     pub fn close(mut self) {
-        for batch in std::mem::take(&mut self.waiting) {
+        for batch in std::mem::take(&mut self.buffered) {
             self.send(batch);
         }
     }
 }
 
-/// The task's end.
+/// The task's end of a delivery.
 pub struct Delivery {
     next: Vec<(Signal, Arc<dyn Consumer>)>,
     batches: mpsc::Receiver<Batch>,
@@ -180,8 +183,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Hands on until `thread`, which is told of the stop, has nothing more and the program stops. A source that ends
-    /// leaves it waiting: what was refused may still be taken.
+    /// Delivers batches until `stop` is cancelled and the sender is closed. Wakes `thread` on cancellation. A source that
+    /// ends before does not end the task, since refused batches may still be accepted.
     pub async fn run(mut self, thread: Thread, stop: CancellationToken) {
         let (mut is_drained, mut is_stopping) = (false, false);
         while !(is_drained && is_stopping) {
@@ -200,41 +203,41 @@ impl Delivery {
             }
         }
         self.retry().await;
-        self.refused.iter().for_each(|data| self.shared.lose(data));
+        self.refused.iter().for_each(|data| self.shared.count_dropped(data));
     }
 
     async fn take(&mut self, batch: Batch) {
         if batch.is_repeated {
-            // The next one says it again: whoever takes this one may have it to himself.
-            let _ = self.hand_on(batch.data).await;
-        } else if let Err(refused) = self.hand_on(batch.data.clone()).await {
-            self.keep(batch.data, &refused);
+            // The next cumulative batch repeats these points, so no copy is retained for a retry.
+            let _ = self.consume(batch.data).await;
+        } else if let Err(refused) = self.consume(batch.data.clone()).await {
+            self.retain(batch.data, &refused);
         }
     }
 
-    async fn hand_on(&self, data: Data) -> Result<(), Refused> {
+    async fn consume(&self, data: Data) -> Result<(), Refused> {
         match self.next.iter().find(|(signal, _)| *signal == data.signal()) {
             Some((_, consumer)) => consumer.consume(data).await,
-            // No pipeline asks for this signal.
+            // The receiver is in no pipeline of this signal.
             None => Ok(()),
         }
     }
 
-    fn keep(&mut self, data: Data, refused: &Refused) {
+    fn retain(&mut self, data: Data, refused: &Refused) {
         if !refused.is_retryable() {
-            tracing::warn!(signal = data.signal().name(), items = data.items(), %refused, "telemetry is lost");
-            return self.shared.lose(&data);
+            tracing::warn!(signal = data.signal().name(), items = data.items(), %refused, "telemetry was dropped");
+            return self.shared.count_dropped(&data);
         }
         if self.refused.len() == REFUSED_MAX
             && let Some(oldest) = self.refused.pop_front()
         {
-            self.shared.lose(&oldest);
+            self.shared.count_dropped(&oldest);
         }
         self.refused.push_back(data);
         self.retry_at = Some(Instant::now() + refused.retry_after.unwrap_or(RETRY));
     }
 
-    /// Tries everything again, until the first refusal.
+    /// Retries refused batches in order, until one is refused again.
     async fn retry(&mut self) {
         self.retry_at = None;
         for data in std::mem::take(&mut self.refused) {
@@ -254,7 +257,7 @@ mod tests {
     use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
 
     use super::*;
-    use crate::join::ITEMS_MAX;
+    use crate::append::ITEMS_MAX;
 
     fn batch_of(items: usize, is_repeated: bool) -> Batch {
         let scope_logs = ScopeLogs { log_records: vec![LogRecord::default(); items], ..ScopeLogs::default() };
@@ -267,59 +270,59 @@ mod tests {
         batch_of(1, is_repeated)
     }
 
-    fn outlet(room: usize) -> (Outlet, mpsc::Receiver<Batch>) {
-        let (sender, batches) = mpsc::channel(room);
-        let pace = Pace::Live;
-        (Outlet { pace, sender, waiting: VecDeque::new(), shared: Shares::default() }, batches)
+    fn sender(capacity: usize) -> (BatchSender, mpsc::Receiver<Batch>) {
+        let (sender, batches) = mpsc::channel(capacity);
+        let backpressure = Backpressure::DropOldest;
+        (BatchSender { backpressure, sender, buffered: VecDeque::new(), shared: Shares::default() }, batches)
     }
 
     #[test]
-    fn a_pipeline_that_takes_nothing_costs_bounded_memory_and_every_loss_is_counted() {
-        let (mut outlet, _batches) = outlet(4);
-        (0..2 * WAITING_MAX).for_each(|_| outlet.push(batch_of(ITEMS_MAX, false)));
-        assert_eq!(outlet.waiting.len(), WAITING_MAX);
-        assert_eq!(outlet.shared.undelivered().logs, ((WAITING_MAX - 4) * ITEMS_MAX) as u64);
+    fn blocked_pipeline_costs_bounded_memory_and_drops_are_counted() {
+        let (mut sender, _batches) = sender(4);
+        (0..2 * BUFFERED_MAX).for_each(|_| sender.push(batch_of(ITEMS_MAX, false)));
+        assert_eq!(sender.buffered.len(), BUFFERED_MAX);
+        assert_eq!(sender.shared.dropped_items().logs, ((BUFFERED_MAX - 4) * ITEMS_MAX) as u64);
     }
 
     #[test]
-    fn what_one_read_brings_leaves_in_few_batches_and_nothing_is_lost() {
-        // Each was a batch of its own once, and of 2,040 that a fast job brought 341 were lost.
-        let (mut outlet, mut batches) = outlet(CHANNEL);
-        (0..2_040).for_each(|_| outlet.push(batch(false)));
-        outlet.flush();
+    fn batches_of_one_read_are_appended_and_none_is_dropped() {
+        // Once each span was a batch of its own, and 341 of the 2,040 of a fast job were dropped.
+        let (mut sender, mut batches) = sender(CHANNEL);
+        (0..2_040).for_each(|_| sender.push(batch(false)));
+        sender.flush();
         let left: Vec<usize> = std::iter::from_fn(|| Some(batches.try_recv().ok()?.data.items())).collect();
         assert_eq!((left.len(), left.iter().sum::<usize>()), (8, 2_040));
-        assert_eq!((outlet.waiting.len(), outlet.undelivered()), (0, Undelivered::default()));
+        assert_eq!((sender.buffered.len(), sender.dropped_items()), (0, DroppedItems::default()));
     }
 
     #[test]
-    fn what_is_said_again_does_not_overtake_what_waits() {
-        let (mut outlet, mut batches) = outlet(4);
-        outlet.push(batch(false));
-        outlet.push(batch(true));
-        let told: Vec<bool> = std::iter::from_fn(|| Some(batches.try_recv().ok()?.is_repeated)).collect();
-        assert_eq!(told, [false, true]);
+    fn repeated_batch_does_not_overtake_buffered_ones() {
+        let (mut sender, mut batches) = sender(4);
+        sender.push(batch(false));
+        sender.push(batch(true));
+        let repeated: Vec<bool> = std::iter::from_fn(|| Some(batches.try_recv().ok()?.is_repeated)).collect();
+        assert_eq!(repeated, [false, true]);
     }
 
     #[test]
-    fn what_is_said_again_does_not_wait() {
-        let (mut outlet, mut batches) = outlet(1);
-        outlet.push(batch(false));
-        outlet.flush();
-        outlet.push(batch(false));
-        (0..10).for_each(|_| outlet.push(batch(true)));
-        assert_eq!(outlet.waiting.len(), 1);
+    fn repeated_batch_is_not_buffered() {
+        let (mut sender, mut batches) = sender(1);
+        sender.push(batch(false));
+        sender.flush();
+        sender.push(batch(false));
+        (0..10).for_each(|_| sender.push(batch(true)));
+        assert_eq!(sender.buffered.len(), 1);
         batches.try_recv().unwrap();
-        outlet.flush();
-        assert_eq!((outlet.waiting.len(), outlet.shared.undelivered()), (0, Undelivered::default()));
+        sender.flush();
+        assert_eq!((sender.buffered.len(), sender.shared.dropped_items()), (0, DroppedItems::default()));
     }
 
     #[test]
-    fn what_nobody_will_take_any_more_is_lost_and_counted() {
-        let (mut outlet, batches) = outlet(1);
+    fn batch_for_a_closed_channel_is_counted_as_dropped() {
+        let (mut sender, batches) = sender(1);
         drop(batches);
-        outlet.push(batch(false));
-        outlet.flush();
-        assert_eq!(outlet.shared.undelivered().logs, 1);
+        sender.push(batch(false));
+        sender.flush();
+        assert_eq!(sender.shared.dropped_items().logs, 1);
     }
 }

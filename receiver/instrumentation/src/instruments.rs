@@ -1,8 +1,8 @@
-//! The OpenTelemetry SDK behind one source: its meter, and instruments of the registry alone.
+//! Instruments of one source: a meter of the OpenTelemetry SDK that creates instruments of the registry only.
 //!
-//! The one idea: everything that creates an instrument takes a value of [`semconv`], and no other place may create
-//! one (`clippy.toml`). A provider costs no thread: it is read when the analysis collects. Times that the SDK takes
-//! from the wall are replaced by event time in [`crate::tidy`].
+//! Every function that creates an instrument takes a value of [`semconv`], and no other code may create one
+//! (`clippy.toml`). A provider has no thread: it is read when the analysis collects. [`crate::normalize`] replaces the
+//! wall-clock times of the SDK by event time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,12 +18,12 @@ use opentelemetry_sdk::metrics::{
     Aggregation, Instrument, InstrumentKind, ManualReader, Pipeline, SdkMeterProvider, Stream, Temporality,
 };
 
-/// Buckets of a histogram: OpenTelemetry's default.
+/// Maximum number of buckets of a histogram: the default of OpenTelemetry.
 const BUCKETS_MAX: u32 = 160;
-/// The finest scale: 256 buckets for each doubling, the most that Prometheus' native histograms have.
+/// Finest scale of a histogram: 256 buckets per doubling, the maximum of Prometheus' native histograms.
 const SCALE_MAX: i8 = 8;
 
-/// A meter of one source, and the reader of its instruments. The resource is added where points leave.
+/// The meter of one source and the reader of its instruments. The resource is added on export.
 #[derive(Debug)]
 pub struct Instruments {
     meter: Meter,
@@ -33,77 +33,77 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    /// A provider without instruments. `expected` says how many values an attribute without a fixed set is expected to
-    /// have here; further ones share a series.
+    /// Returns a provider without instruments. `expected` returns the number of values that an attribute without a fixed
+    /// set is expected to have; further values share the overflow series.
     pub fn new(
         scope: InstrumentationScope,
         expected: impl Fn(&str) -> usize + Send + Sync + 'static,
     ) -> Instruments {
         let reader = Arc::new(ManualReader::builder().build());
-        let nobody = Resource::builder_empty().build();
+        let empty = Resource::builder_empty().build();
         let builder = SdkMeterProvider::builder()
-            .with_resource(nobody)
+            .with_resource(empty)
             .with_view(move |instrument: &Instrument| view(instrument, &expected));
         let provider = builder.with_reader(Shared(Arc::clone(&reader))).build();
         let meter = provider.meter_with_scope(scope);
         Instruments { meter, reader, read: ResourceMetrics::default(), _provider: provider }
     }
 
-    /// A counter of whole things.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub fn counter(&self, metric: semconv::Counter) -> Counter<u64> {
+    /// Creates an integer counter.
+    #[expect(clippy::disallowed_methods, reason = "the name comes from the registry")]
+    pub fn u64_counter(&self, metric: semconv::Counter) -> Counter<u64> {
         let builder = self.meter.u64_counter(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// A gauge of whole things.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub fn level(&self, metric: semconv::Gauge) -> Gauge<u64> {
+    /// Creates an integer gauge.
+    #[expect(clippy::disallowed_methods, reason = "the name comes from the registry")]
+    pub fn u64_gauge(&self, metric: semconv::Gauge) -> Gauge<u64> {
         let builder = self.meter.u64_gauge(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// A counter of a quantity.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub fn amount(&self, metric: semconv::Counter) -> Counter<f64> {
+    /// Creates a floating-point counter.
+    #[expect(clippy::disallowed_methods, reason = "the name comes from the registry")]
+    pub fn f64_counter(&self, metric: semconv::Counter) -> Counter<f64> {
         let builder = self.meter.f64_counter(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// A sum that goes up and down.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub fn balance(&self, metric: semconv::UpDownCounter) -> UpDownCounter<i64> {
+    /// Creates an integer up-down counter.
+    #[expect(clippy::disallowed_methods, reason = "the name comes from the registry")]
+    pub fn up_down_counter(&self, metric: semconv::UpDownCounter) -> UpDownCounter<i64> {
         let builder = self.meter.i64_up_down_counter(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// A gauge of a quantity.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
-    pub fn gauge(&self, metric: semconv::Gauge) -> Gauge<f64> {
+    /// Creates a floating-point gauge.
+    #[expect(clippy::disallowed_methods, reason = "the name comes from the registry")]
+    pub fn f64_gauge(&self, metric: semconv::Gauge) -> Gauge<f64> {
         let builder = self.meter.f64_gauge(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// An exponential histogram.
-    #[expect(clippy::disallowed_methods, reason = "the name is the registry's")]
+    /// Creates an exponential histogram.
+    #[expect(clippy::disallowed_methods, reason = "the name comes from the registry")]
     pub fn histogram(&self, metric: semconv::Histogram) -> Histogram<f64> {
         let builder = self.meter.f64_histogram(metric.name());
         builder.with_unit(metric.unit()).with_description(metric.description()).build()
     }
 
-    /// Everything recorded so far, as OTLP.
+    /// Collects the recorded measurements as OTLP metrics.
     pub fn collect(&mut self) -> Vec<Metric> {
         self.reader.collect(&mut self.read).expect("the provider lives as long as its reader");
         self.read.scope_metrics().flat_map(|scope| scope.metrics()).map(Metric::from).collect()
     }
 }
 
-/// The scope of everything that the component `name` emits.
+/// Returns the instrumentation scope of the component `name`.
 pub fn scope(name: &'static str) -> InstrumentationScope {
     InstrumentationScope::builder(name).with_version(crate::resource::VERSION).build()
 }
 
-/// How each instrument aggregates, and how many series it may have: the SDK allocates for all of them at once.
+/// Returns the aggregation and the cardinality limit of an instrument. The SDK allocates for all series at once.
 fn view(instrument: &Instrument, expected: &dyn Fn(&str) -> usize) -> Option<Stream> {
     let metric = semconv::metric_of(instrument.name())?;
     let mut stream = Stream::builder().with_cardinality_limit(metric.series_max(expected));
@@ -117,7 +117,7 @@ fn view(instrument: &Instrument, expected: &dyn Fn(&str) -> usize) -> Option<Str
     stream.build().ok()
 }
 
-/// A reader that stays in our hands after the provider took it.
+/// A reader shared with the provider.
 #[derive(Debug)]
 struct Shared(Arc<ManualReader>);
 

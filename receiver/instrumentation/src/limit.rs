@@ -1,10 +1,10 @@
-//! How many spans a workload may emit: a bucket of tokens that fills with event time.
+//! A token bucket that is filled by event time. It limits the spans of a workload.
 
-/// Tokens.
+/// A token bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     per_minute: u64,
-    /// One token is [`MINUTE_NS`] of these.
+    /// Capacity, in units of 1 / [`MINUTE_NS`] token.
     full: u64,
     filled: u64,
     at_ns: u64,
@@ -13,23 +13,23 @@ pub struct Limit {
 const MINUTE_NS: u64 = 60_000_000_000;
 
 impl Limit {
-    /// A full bucket of `burst` tokens that `per_minute` tokens flow into.
+    /// Returns a full bucket of `burst` tokens that gains `per_minute` tokens per minute.
     pub fn new(per_minute: u32, burst: u32) -> Limit {
         let full = u64::from(burst).saturating_mul(MINUTE_NS);
         Limit { per_minute: u64::from(per_minute), full, filled: full, at_ns: 0 }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token; returns false if the bucket has none at `now_ns`.
     pub fn take(&mut self, now_ns: u64) -> bool {
         let passed = now_ns.saturating_sub(self.at_ns);
-        let flown = passed.saturating_mul(self.per_minute);
-        self.filled = self.filled.saturating_add(flown).min(self.full);
+        let gained = passed.saturating_mul(self.per_minute);
+        self.filled = self.filled.saturating_add(gained).min(self.full);
         self.at_ns = self.at_ns.max(now_ns);
-        let is_there = self.filled >= MINUTE_NS;
-        if is_there {
+        let has_token = self.filled >= MINUTE_NS;
+        if has_token {
             self.filled -= MINUTE_NS;
         }
-        is_there
+        has_token
     }
 }
 
@@ -40,7 +40,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_burst_passes_and_then_the_rate() {
+    fn burst_passes_and_then_the_rate() {
         let mut limit = Limit::new(6, 3);
         let taken = |limit: &mut Limit, at: u64| (0..10).filter(|_| limit.take(at)).count();
         assert_eq!(taken(&mut limit, SECOND), 3);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_back_gives_no_tokens() {
+    fn time_that_goes_backwards_adds_no_tokens() {
         let mut limit = Limit::new(60, 1);
         assert!(limit.take(100 * SECOND));
         assert!(!limit.take(1));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_nothing_lets_nothing_pass() {
+    fn empty_bucket_passes_nothing() {
         assert!(!Limit::new(60, 0).take(u64::MAX));
         assert!(Limit::new(u32::MAX, u32::MAX).take(u64::MAX));
     }

@@ -1,8 +1,7 @@
-//! Spans and log records through the OpenTelemetry SDK, handed over where they end.
+//! Spans and log records of the OpenTelemetry SDK, collected in lists when they end.
 //!
-//! The one idea: no batch, no thread, no randomness. The SDK's processors here put what is finished into a list, and
-//! ids are hashes of the event that they tell of, so that the same recording gives the same ids. Which resource a
-//! record belongs to is said by whoever takes it.
+//! There is no batch processor, no thread and no randomness: ids are hashes of the event that a record is about, so that
+//! the same recording gives the same ids. The caller that takes the records adds their resource.
 
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,10 +21,10 @@ use opentelemetry_sdk::trace::{
 
 use crate::ids::Hash;
 
-/// Attributes of one span: more than the registry has.
+/// Maximum number of attributes of a span: more than the registry declares.
 const ATTRIBUTES_MAX: u32 = 128;
 
-/// A tracer, a logger, and what they finished.
+/// A tracer, a logger, and their finished spans and log records.
 #[derive(Debug)]
 pub struct Records {
     scope: InstrumentationScope,
@@ -38,7 +37,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Providers of `scope` without a resource of their own.
+    /// Returns providers for `scope`, without a resource.
     pub fn new(scope: InstrumentationScope) -> Records {
         let (spans, logs, ids) = (Arc::default(), Arc::default(), Ids::default());
         let tracers = SdkTracerProvider::builder()
@@ -57,24 +56,24 @@ impl Records {
         Records { scope, tracer, logger, spans, logs, ids, _providers: (tracers, loggers) }
     }
 
-    /// The scope of everything that it gives.
+    /// Returns the instrumentation scope of the records.
     pub fn scope(&self) -> &InstrumentationScope {
         &self.scope
     }
 
-    /// The tracer, whose next ids are made from `seed`.
+    /// Returns the tracer; its next ids are derived from `seed`.
     pub fn tracer(&self, seed: Hash) -> &SdkTracer {
-        *lock(&self.ids.0) = Next::Made(seed, 0);
+        *lock(&self.ids.0) = Next::Derived(seed, 0);
         &self.tracer
     }
 
-    /// The tracer, whose next span has these ids. Those of a parent win, as ever.
+    /// Returns the tracer; its next span has these ids, unless a parent determines the trace.
     pub fn tracer_of(&self, trace: TraceId, span: SpanId) -> &SdkTracer {
         *lock(&self.ids.0) = Next::Given(trace, span);
         &self.tracer
     }
 
-    /// Emits a log record at `at`, belonging to a span where one is given.
+    /// Emits a log record at `at`, with the trace context of `span`.
     pub fn log(&self, at: SystemTime, span: Option<(TraceId, SpanId)>, fill: impl FnOnce(&mut SdkLogRecord)) {
         let mut record = self.logger.create_log_record();
         record.set_timestamp(at);
@@ -86,39 +85,39 @@ impl Records {
         self.logger.emit(record);
     }
 
-    /// The spans that ended since the last call, in the order of their ends.
+    /// Takes the spans that ended since the last call, in the order of their ends.
     pub fn take_spans(&self) -> Vec<EncodedSpan> {
         take(&mut *lock(&self.spans)).into_iter().map(EncodedSpan::from).collect()
     }
 
-    /// The log records emitted since the last call, in their order.
+    /// Takes the log records emitted since the last call, in order.
     pub fn take_logs(&self) -> Vec<LogRecord> {
         take(&mut *lock(&self.logs)).iter().map(LogRecord::from).collect()
     }
 }
 
-/// An instant for the SDK.
+/// Converts nanoseconds since 1970 to a time of the SDK.
 pub fn instant(unix_ns: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(unix_ns)
 }
 
-/// An instant of the SDK's in ns since 1970; what is before counts as that.
+/// Converts a time of the SDK to nanoseconds since 1970; earlier times give 0.
 pub fn unix_ns(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whoever panicked with it has left a list behind, which is as good as before.
+/// Locks a list, also after a panic of another holder: each push leaves it valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the next ids come from.
+/// Source of the next ids.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Made of a seed, and how many spans were made of it before.
-    Made(Hash, u64),
-    /// Known already.
+    /// Derived from a seed and the number of spans made from it so far.
+    Derived(Hash, u64),
+    /// Given by the caller.
     Given(TraceId, SpanId),
 }
 
@@ -127,21 +126,21 @@ struct Ids(Arc<Mutex<Next>>);
 
 impl Default for Ids {
     fn default() -> Self {
-        Ids(Arc::new(Mutex::new(Next::Made(Hash::of("span"), 0))))
+        Ids(Arc::new(Mutex::new(Next::Derived(Hash::of("span"), 0))))
     }
 }
 
 impl IdGenerator for Ids {
     fn new_trace_id(&self) -> TraceId {
         match &*lock(&self.0) {
-            Next::Made(seed, _) => TraceId::from(seed.id128()),
+            Next::Derived(seed, _) => TraceId::from(seed.id128()),
             Next::Given(trace, _) => *trace,
         }
     }
 
     fn new_span_id(&self) -> SpanId {
         match &mut *lock(&self.0) {
-            Next::Made(seed, made) => {
+            Next::Derived(seed, made) => {
                 *made += 1;
                 SpanId::from(seed.with_word(*made).id64())
             }

@@ -1,7 +1,7 @@
-//! Who sends a signal: what every resource of ours says of this machine and this program.
+//! Resources: the attributes of this machine and this program that every signal carries.
 //!
-//! The one idea: identity is said once, on the resource, so that no point carries it. The host's own attributes are
-//! given by whoever knows the host; a replay has none.
+//! Identity is on the resource, so that no point repeats it. The caller passes the attributes of the host; a replay has
+//! none.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use semconv::attribute;
 
 use crate::ids::Hash;
 
-/// The name of this program, where telemetry speaks of the program that made it.
+/// Name of this program in `telemetry.distro.name` and `service.name`.
 const DISTRO: &str = "warptap";
-/// Its version.
+/// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The resource of the receiver itself.
+/// Returns the resource of the receiver's own metrics.
 pub fn receiver(host: &[(String, String)]) -> Resource {
     let mut all = common(host);
     all.insert(attribute::SERVICE_INSTANCE_ID.to_owned(), instance("receiver", host).uuid().into());
@@ -27,14 +27,14 @@ pub fn receiver(host: &[(String, String)]) -> Resource {
     built(all)
 }
 
-/// As OTLP has it, sorted by key: the SDK keeps attributes in no order.
+/// Converts a resource to OTLP with sorted attributes; the SDK stores them without order.
 pub fn encoded(resource: &Resource) -> Encoded {
     let mut encoded = Encoded::from(resource);
     encoded.attributes.sort_by(|a, b| a.key.cmp(&b.key));
     encoded
 }
 
-/// What is said of the machine and of this program, by key.
+/// Returns the attributes of the machine and of this program by key.
 pub fn common(host: &[(String, String)]) -> BTreeMap<String, Value> {
     let sdk = TelemetryResourceDetector.detect();
     let mut all: BTreeMap<String, Value> = sdk.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
@@ -44,18 +44,18 @@ pub fn common(host: &[(String, String)]) -> BTreeMap<String, Value> {
     all
 }
 
-/// A resource of these.
+/// Builds a resource of these attributes.
 pub fn built(all: BTreeMap<String, Value>) -> Resource {
     let attributes = all.into_iter().map(|(key, value)| KeyValue::new(key, value));
     Resource::builder_empty().with_schema_url(attributes, semconv::UPSTREAM_SCHEMA_URL).build()
 }
 
-/// The beginning of an id that is the same each time: what kind of thing, and on which machine.
+/// Starts the hash of a stable id from the kind of thing and the machine.
 pub fn instance(kind: &str, host: &[(String, String)]) -> Hash {
     host.iter().fold(Hash::of(kind), |hash, (key, value)| hash.with(key.as_bytes()).with(value.as_bytes()))
 }
 
-/// What is known of this machine, for the resource of everything that is seen on it.
+/// Reads the attributes of this machine. Attributes that cannot be read are left out.
 pub fn host() -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let rows = [
@@ -68,7 +68,7 @@ pub fn host() -> Vec<(String, String)> {
     known.filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// `host.arch` in the words of OpenTelemetry's conventions.
+/// Returns `host.arch` as the semantic conventions name it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_says_what_it_is() {
+    fn host_has_architecture_and_operating_system() {
         let host = host();
         assert!(host.iter().any(|(key, _)| key == "host.arch"));
         assert!(host.iter().any(|(key, value)| key == "os.type" && value == "linux"));

@@ -1,4 +1,4 @@
-//! What receivers gave, as tests ask for it.
+//! Access to the output of a receiver, for tests.
 
 #![allow(missing_docs, reason = "tests read the names")]
 
@@ -18,14 +18,14 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use crate::Batch;
 
-/// Output, and questions to it.
+/// Output of a receiver.
 #[derive(Debug, Default)]
 pub struct Output {
     pub batches: Vec<Batch>,
 }
 
 impl Output {
-    /// All of it, byte by byte.
+    /// Returns every batch as OTLP bytes.
     pub fn bytes(&self) -> Vec<Vec<u8>> {
         let encode = |batch: &Batch| {
             let mut bytes = Vec::new();
@@ -35,7 +35,7 @@ impl Output {
         self.batches.iter().map(encode).collect()
     }
 
-    /// Every collection of every resource, in order.
+    /// Returns every collection of every resource, in order.
     pub fn collections(&self) -> Vec<&ResourceMetrics> {
         let metrics = self.batches.iter().filter_map(|b| match &b.data {
             Data::Metrics(d) => Some(&d.resource_metrics),
@@ -44,13 +44,13 @@ impl Output {
         metrics.flatten().collect()
     }
 
-    /// The last collection of a process.
+    /// Returns the last collection of a process.
     pub fn last_of(&self, pid: u32) -> &ResourceMetrics {
         let of = self.collections().into_iter().rfind(|r| pid_of(r.resource.as_ref()) == Some(pid));
         of.expect("the process was collected")
     }
 
-    /// The last collection of the receiver's own account.
+    /// Returns the last collection of the receiver's own metrics.
     pub fn account(&self) -> &ResourceMetrics {
         let own = |r: &&ResourceMetrics| pid_of(r.resource.as_ref()).is_none();
         self.collections().into_iter().rfind(own).expect("the receiver was collected")
@@ -68,7 +68,7 @@ impl Output {
         spans.collect()
     }
 
-    /// The spans that stand for a whole step.
+    /// Returns the spans of outliers.
     pub fn outliers(&self) -> Vec<&Span> {
         let all = self.spans().into_iter().map(|(_, span)| span);
         all.filter(|s| s.name.starts_with("infer.outlier.")).collect()
@@ -102,7 +102,7 @@ pub fn find<'a>(resource: &'a ResourceMetrics, name: &str) -> Option<&'a Metric>
     metrics(resource).iter().find(|m| m.name == name)
 }
 
-/// Number points of a metric.
+/// Returns the number points of a metric.
 pub fn numbers<'a>(resource: &'a ResourceMetrics, name: &str) -> &'a [NumberDataPoint] {
     match find(resource, name).and_then(|m| m.data.as_ref()) {
         Some(metric::Data::Sum(sum)) => &sum.data_points,
@@ -112,7 +112,7 @@ pub fn numbers<'a>(resource: &'a ResourceMetrics, name: &str) -> &'a [NumberData
     }
 }
 
-/// Distributions of a metric.
+/// Returns the exponential histogram points of a metric.
 pub fn distributions<'a>(resource: &'a ResourceMetrics, name: &str) -> &'a [ExponentialHistogramDataPoint] {
     match find(resource, name).and_then(|m| m.data.as_ref()) {
         Some(metric::Data::ExponentialHistogram(h)) => &h.data_points,
@@ -121,7 +121,7 @@ pub fn distributions<'a>(resource: &'a ResourceMetrics, name: &str) -> &'a [Expo
     }
 }
 
-/// The values of a metric by its attributes, written `key=value,key=value`.
+/// Returns the values of a metric by its attributes, formatted as `key=value,key=value`.
 pub fn values(resource: &ResourceMetrics, name: &str) -> BTreeMap<String, f64> {
     let value = |p: &NumberDataPoint| match p.value {
         Some(Value::AsInt(n)) => n as f64,
@@ -155,12 +155,12 @@ pub fn attribute<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a KeyVal
     attributes.iter().find(|a| a.key == key)
 }
 
-/// An attribute's text.
+/// Returns an attribute as text.
 pub fn text(attributes: &[KeyValue], key: &str) -> String {
     show(attribute(attributes, key).unwrap_or_else(|| panic!("{key} in {attributes:?}")).value.as_ref())
 }
 
-/// An attribute's number.
+/// Returns an attribute as a number.
 pub fn number(attributes: &[KeyValue], key: &str) -> f64 {
     text(attributes, key).parse().expect("a number")
 }

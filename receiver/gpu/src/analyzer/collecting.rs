@@ -3,12 +3,12 @@
 //! The one idea: collections happen where event time passes their instants; nothing here asks a clock.
 
 use event::Event;
-use instrumentation::{Window, overflowing, tidy};
+use instrumentation::{TimeRange, normalize, overflowing};
 use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 
 use super::{Analyzer, Look};
 use crate::account::State;
-use crate::batch::{Sink, metrics, of_resource};
+use crate::batch::{Sink, metrics, resource_metrics};
 use crate::collectives::Collectives;
 use crate::traced::Traced;
 
@@ -58,7 +58,7 @@ impl Analyzer {
     fn about_itself(&mut self, at_ns: u64, overflowing: u64) -> ResourceMetrics {
         let first_ns = self.first_ns.unwrap_or(at_ns);
         let start = *self.start_unix.get_or_insert(self.clock.unix(first_ns));
-        let window = Window { start, time: self.clock.unix(at_ns).max(start) };
+        let window = TimeRange { start, time: self.clock.unix(at_ns).max(start) };
         let state = State {
             processes: self.processes.len(),
             overflowing,
@@ -66,8 +66,8 @@ impl Analyzer {
             collectives: self.collectives.as_ref().map(Collectives::tally),
         };
         let mut own = self.account.metrics(window, state);
-        tidy(&mut own, window);
-        of_resource(self.receiver.clone(), own)
+        normalize(&mut own, window);
+        resource_metrics(self.receiver.clone(), own)
     }
 }
 

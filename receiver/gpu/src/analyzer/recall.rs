@@ -9,7 +9,7 @@ use nccl::FlightRecord;
 use steps::BaselineRecord;
 
 use super::Analyzer;
-use crate::batch::{Sink, hand_over};
+use crate::batch::{Sink, take_records};
 use crate::collectives::dump::Dump;
 use crate::collectives::keeping::{self, Found};
 use crate::keep::{Change, Kept, Left};
@@ -95,7 +95,7 @@ impl Analyzer {
         let at = instant(record.at_ns.saturating_add_signed(*to_unix_ns));
         record.ranks.iter().for_each(|rank| Dump::of_record(record, rank).tell_gone(at, &self.records));
         let info = ProcessInfo { process: record.process, ..ProcessInfo::default() };
-        hand_over(&encoded(&resource::process(&info, &self.settings.host)), &self.records, sink);
+        take_records(&encoded(&resource::process(&info, &self.settings.host)), &self.records, sink);
         self.gone.push(keeping::key(record.process));
     }
 

@@ -12,7 +12,7 @@ mod metrics;
 
 use std::collections::BTreeMap;
 
-use instrumentation::Window;
+use instrumentation::TimeRange;
 use nccl::finding::{Arrived, Completed, Enqueued, Hang, HangKind, Straggler};
 use nccl::operation::{DATATYPES, REDUCTIONS};
 use nccl::{Op, Operation, RankState, Who};
@@ -149,7 +149,7 @@ impl Meters {
     }
 
     /// Everything recorded so far. Series of ranks that [`Meters::see`] was not told of end with it; true where some do.
-    pub(crate) fn collect(&mut self, window: Window) -> (Vec<Metric>, bool) {
+    pub(crate) fn collect(&mut self, window: TimeRange) -> (Vec<Metric>, bool) {
         let metrics = self.metrics(window);
         let before = self.ranks.len();
         self.last = 0;

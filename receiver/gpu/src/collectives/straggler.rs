@@ -38,7 +38,7 @@ impl Teller<'_, '_> {
         let ids = (span.span_context().trace_id(), span.span_context().span_id());
         span.end_with_timestamp(to);
         log(self.records, to, Some(ids), event::NCCL_STRAGGLER, Severity::Warn, body, rows);
-        self.hand_over(&found.who);
+        self.take_records(&found.who);
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use event::ProcessId;
-use instrumentation::{Limit, Records, Sink, hand_over, instant};
+use instrumentation::{Limit, Records, Sink, instant, take_records};
 use nccl::finding::{Absent, Completed, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
 use nccl::{Engine, Finding, Who};
 use opentelemetry::logs::{AnyValue, Severity};
@@ -103,7 +103,7 @@ impl Teller<'_, '_> {
             return;
         }
         spans::emit(found, trace, self.clock, self.records);
-        self.hand_over(&found.who);
+        self.take_records(&found.who);
     }
 
     /// A rank came: it gets series of its own where there is room.
@@ -130,9 +130,9 @@ impl Teller<'_, '_> {
     }
 
     /// Sends what was recorded as the telemetry of the rank's process.
-    pub(super) fn hand_over(&mut self, who: &Who) {
+    pub(super) fn take_records(&mut self, who: &Who) {
         if let Some(traced) = self.processes.get(&who.process) {
-            hand_over(traced.resource(), self.records, self.sink);
+            take_records(traced.resource(), self.records, self.sink);
         }
     }
 
@@ -145,7 +145,7 @@ impl Teller<'_, '_> {
         let rows = who(&found.who).into_iter().chain([(attribute::NCCL_SEQUENCE, number(found.seq))]);
         let (at, name) = (self.at(found.at_ns), event_name::NCCL_STRAGGLER_RECOVERED);
         log(self.records, at, None, name, Severity::Info, body, rows);
-        self.hand_over(&found.who);
+        self.take_records(&found.who);
     }
 
     /// A communicator hangs: a record, and what each of its ranks has under way.
@@ -162,7 +162,7 @@ impl Teller<'_, '_> {
         }
         let at = self.at(hang.at_ns);
         log(self.records, at, None, event_name::NCCL_HANG, Severity::Error, sentence(hang), rows(hang));
-        self.hand_over(&blamed);
+        self.take_records(&blamed);
         let absent = hang.missing.iter().filter(|absent| absent.end.is_none()).map(|absent| absent.who);
         for rank in absent.chain(hang.waiting.iter().copied()).take(DUMPS_MAX) {
             self.dump(&rank, engine, at);
@@ -184,7 +184,7 @@ impl Teller<'_, '_> {
         for kept in record.ranks.iter().filter(|kept| is_it(&kept.who)) {
             Dump::of_record(&record, kept).tell(at, self.records);
         }
-        self.hand_over(rank);
+        self.take_records(rank);
     }
 
     /// A communicator that hung goes on. Told for whoever goes first.
@@ -200,7 +200,7 @@ impl Teller<'_, '_> {
             [(attribute::NCCL_HANG_DURATION, hung_s.into()), (attribute::NCCL_SEQUENCE, number(over.seq))];
         let rows = communicator(over.communicator).into_iter().chain(own);
         log(self.records, self.at(over.at_ns), None, event_name::NCCL_HANG_OVER, Severity::Info, body, rows);
-        self.hand_over(&first);
+        self.take_records(&first);
     }
 
     /// Ranks called different things.
@@ -220,7 +220,7 @@ impl Teller<'_, '_> {
         ];
         let (at, rows) = (self.at(self.clock.now_ns()), who(&found.who).into_iter().chain(own));
         log(self.records, at, None, event_name::NCCL_MISMATCH, Severity::Error, body, rows);
-        self.hand_over(&found.who);
+        self.take_records(&found.who);
     }
 
     /// Two say different things of a communicator.
@@ -236,14 +236,14 @@ impl Teller<'_, '_> {
         let own = [(attribute::NCCL_DISPUTE, about.into())].into_iter().chain(said);
         let (at, rows) = (self.at(found.at_ns), who(&found.who).into_iter().chain(own));
         log(self.records, at, None, event_name::NCCL_DISAGREEMENT, Severity::Warn, body, rows);
-        self.hand_over(&found.who);
+        self.take_records(&found.who);
     }
 
     /// A rank was aborted, or its process ended.
     pub(super) fn ended(&mut self, ended: &Ended) {
         if self.may_tell(&ended.who, Kind::End) {
             Dump::of_ended(ended).tell_end(ended.end, self.at(ended.at_ns), self.records);
-            self.hand_over(&ended.who);
+            self.take_records(&ended.who);
         }
     }
 }

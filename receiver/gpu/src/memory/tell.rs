@@ -1,7 +1,7 @@
 //! What is told at once of memory: allocations that failed with the state around them, and leaks.
 
 use event::CallRecord;
-use instrumentation::{Records, Sink, hand_over, instant};
+use instrumentation::{Records, Sink, instant, take_records};
 use opentelemetry::logs::{AnyValue, Severity};
 use probe_abi::Probe;
 use semconv::value::GpuMemoryLeakState;
@@ -47,7 +47,7 @@ pub(crate) fn failed(
     );
     let (at, name) = (instant(clock.unix(at_ns)), event_name::GPU_MEMORY_ALLOCATION_FAILED);
     log(records, at, None, name, Severity::Error, body, rows);
-    hand_over(traced.resource(), records, sink);
+    take_records(traced.resource(), records, sink);
     true
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn leak(traced: &Traced, leak: &Leak, records: &Records, clock: &Cloc
     ];
     let (at, name) = (instant(clock.unix(leak.at_ns)), event_name::GPU_MEMORY_LEAK);
     log(records, at, None, name, severity, sentence(leak, lasted_ns), rows);
-    hand_over(traced.resource(), records, sink);
+    take_records(traced.resource(), records, sink);
 }
 
 fn sentence(leak: &Leak, lasted_ns: u64) -> String {

@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 
 use super::*;
 
-const WINDOW: Window = Window { start: 1, time: 2 };
+const WINDOW: TimeRange = TimeRange { start: 1, time: 2 };
 
 fn row(symbol: &str) -> u16 {
     probe_abi::PROBES.iter().find(|p| p.symbol == symbol).unwrap().id

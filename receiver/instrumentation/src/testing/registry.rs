@@ -1,4 +1,4 @@
-//! The live check: what was emitted, held against the registry.
+//! The live check: compares emitted telemetry with the registry.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use semconv::{Instrument, Level, Use};
 
 use super::Output;
 
-/// What the SDK adds beyond a metric's bound; not a matter of the registry.
+/// Attribute that the SDK adds to the overflow series; it is not in the registry.
 const OVERFLOW: &str = "otel.metric.overflow";
 
-/// Names of what is said of hardware, by the receivers that ask drivers; every other is the gpu receiver's.
+/// Returns true for the metrics of the receivers that poll drivers; all others are the gpu receiver's.
 pub fn is_of_hardware(name: &str) -> bool {
     name.starts_with("hw.") || name.starts_with("gpu.hardware.")
 }
 
-/// The registry's names that were seen.
+/// Names of the registry that were emitted.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub metrics: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Checks all output: every name, unit, kind and key is the registry's, every value one of its set.
+    /// Checks that every name, unit, kind and key is in the registry, and every value in its set.
     pub fn check(&mut self, output: &Output) {
         for collected in output.collections() {
             let resource = collected.resource.as_ref().expect("a resource");
@@ -71,11 +71,15 @@ impl Seen {
     }
 
     fn attributes(&mut self, signal: &str, uses: &[Use], attributes: &[KeyValue]) {
-        assert!(attributes.windows(2).all(|w| w[0].key < w[1].key), "{signal}: sorted, none twice");
+        assert!(
+            attributes.windows(2).all(|w| w[0].key < w[1].key),
+            "{signal}: attributes are not sorted or not unique"
+        );
         for attribute in attributes {
             let key = attribute.key.as_str();
             assert!(uses.iter().any(|u| u.key == key), "{signal}: {key} is not in the registry");
-            let values = semconv::attribute_of(key).expect("a row of what is in use").values;
+            let values =
+                semconv::attribute_of(key).expect("the registry declares the attributes it uses").values;
             let value = super::show(attribute.value.as_ref());
             assert!(values.is_empty() || values.contains(&value.as_str()), "{signal}: {key} = {value}");
             self.attributes.insert((signal.to_owned(), key.to_owned()));
@@ -86,7 +90,7 @@ impl Seen {
     }
 }
 
-/// Names that go on with a value.
+/// Returns true if `name` is the registry's `row` followed by a value, such as `infer.outlier.2x`.
 fn is_one_of(name: &str, row: &str) -> bool {
     let values: Vec<&str> = match row {
         "infer.outlier" => semconv::value::GpuStepOutlier::ALL.iter().map(|o| o.as_str()).collect(),

@@ -1,6 +1,6 @@
 //! What was recorded of collectives, as points.
 
-use instrumentation::{OVERFLOW, Window};
+use instrumentation::{OVERFLOW, TimeRange};
 use nccl::RankState;
 use nccl::operation::{datatype_name, reduction_name};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -13,7 +13,7 @@ use crate::points::{self, Durations, count, integer, seconds, text, truth};
 
 impl Meters {
     /// Everything recorded so far.
-    pub(super) fn metrics(&self, window: Window) -> Vec<Metric> {
+    pub(super) fn metrics(&self, window: TimeRange) -> Vec<Metric> {
         let counters = [
             (metric::NCCL_COLLECTIVE_CAPTURED, self.points(captured)),
             (metric::NCCL_COLLECTIVE_COUNT, self.points(|s| moved(s, |m| m.calls))),

@@ -1,6 +1,6 @@
-//! Makes what the SDK collected the same each time: event time instead of the wall's, and everything in order.
+//! Normalization of collected metrics: event time in place of wall-clock time, and a stable order.
 //!
-//! The SDK keeps attributes and series in hash maps, and takes the time where it is called.
+//! The SDK stores attributes and series in hash maps and reads the wall clock, so that its output differs between runs.
 
 use std::cmp::Ordering;
 
@@ -10,26 +10,26 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric,
 };
 
-/// What all points of one collection share, in nanoseconds since 1970.
+/// Start and end time of the points of one collection, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// Since when sums add up.
+pub struct TimeRange {
+    /// Start time of sums.
     pub start: u64,
-    /// The collection.
+    /// Time of the collection.
     pub time: u64,
 }
 
-/// The key of the series that stands for all that are beyond a metric's bound (metrics SDK, "Overflow attribute").
+/// Attribute of the series that replaces those above a metric's cardinality limit (metrics SDK, "Overflow attribute").
 pub const OVERFLOW: &str = "otel.metric.overflow";
 
-/// Sorts metrics, their points and their attributes, and puts them into `window`.
-pub fn tidy(metrics: &mut [Metric], window: Window) {
-    tidy_each(metrics, window.time, &|_, _| window.start);
+/// Sorts metrics, points and attributes, and sets the times of all points to `range`.
+pub fn normalize(metrics: &mut [Metric], range: TimeRange) {
+    normalize_with_start(metrics, range.time, &|_, _| range.start);
 }
 
-/// The same where sums began to add up at different times: `start` says it of a series by its
-/// metric and attributes.
-pub fn tidy_each(metrics: &mut [Metric], time: u64, start: Start<'_>) {
+/// Sorts metrics, points and attributes, and sets the times of all points: the end to `time`, the start of a sum to
+/// what `start` returns for its metric and attributes.
+pub fn normalize_with_start(metrics: &mut [Metric], time: u64, start: Start<'_>) {
     metrics.sort_by(|a, b| a.name.cmp(&b.name));
     for metric in metrics {
         let start = |attributes: &[KeyValue]| start(&metric.name, attributes);
@@ -42,10 +42,10 @@ pub fn tidy_each(metrics: &mut [Metric], time: u64, start: Start<'_>) {
     }
 }
 
-/// Since when the sum of the series of this metric with these attributes adds up, in nanoseconds since 1970.
+/// Returns the start time of a series, in nanoseconds since 1970, from its metric name and attributes.
 type Start<'a> = &'a dyn Fn(&str, &[KeyValue]) -> u64;
 
-/// How many of the series stand for others.
+/// Returns the number of overflow series.
 pub fn overflowing(metrics: &[Metric]) -> u64 {
     let overflows = |attributes: &[KeyValue]| attributes.iter().any(|a| a.key == OVERFLOW);
     let count = |metric: &Metric| match metric.data.as_ref() {
@@ -75,13 +75,13 @@ fn distributions(
     for point in points.iter_mut() {
         point.attributes.sort_by(|a, b| a.key.cmp(&b.key));
         (point.start_time_unix_nano, point.time_unix_nano) = (start(&point.attributes), time);
-        // Durations are never below zero; an empty half says nothing.
+        // Durations are never negative.
         point.negative.take_if(|b| *b == Buckets::default());
     }
     points.sort_by(|a, b| order(&a.attributes, &b.attributes));
 }
 
-/// By keys and values, pair by pair.
+/// Compares attributes by keys and values.
 fn order(a: &[KeyValue], b: &[KeyValue]) -> Ordering {
     a.iter().map(pair).cmp(b.iter().map(pair))
 }
@@ -90,7 +90,7 @@ fn pair(attribute: &KeyValue) -> (&str, &str) {
     (&attribute.key, text(attribute.value.as_ref()))
 }
 
-/// Our metrics' attributes are texts, and the overflow's `true`.
+/// Returns the text of a value; attributes of the registry are texts, except that the overflow attribute is `true`.
 fn text(value: Option<&AnyValue>) -> &str {
     match value.and_then(|v| v.value.as_ref()) {
         Some(any_value::Value::StringValue(text)) => text,

@@ -1,8 +1,8 @@
-//! Batches put together: what one read of a source brings of a signal travels as one.
+//! Appends batches to each other, so that the items of one read travel together.
 //!
-//! The one idea: a span or a log record is a batch of its own where it is made, since whoever makes it knows whose it
-//! is, and a batch is what queues, channels and requests count. So what waits to be sent is joined, each resource said
-//! once, up to [`ITEMS_MAX`] items.
+//! A span or log record is created as a batch of its own, since its resource is known there; queues, channels and
+//! requests count batches. Buffered batches of one signal are therefore appended, with each resource once, up to
+//! [`ITEMS_MAX`] items.
 
 use component::Data;
 use opentelemetry_proto::tonic::logs::v1::ResourceLogs;
@@ -10,12 +10,14 @@ use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
 
 use crate::batch::Batch;
 
-/// Items of a joined batch: some 256 KiB of spans, a share of what an exporter's request may have.
+/// Maximum number of items of an appended batch: about 256 KiB of spans, well below the limit of a request.
 pub(crate) const ITEMS_MAX: usize = 256;
 
-/// Puts `other` behind `batch`; it comes back where the two are not of one signal, would be too large together, or may
-/// be dropped apart from each other.
-pub(crate) fn join(batch: &mut Batch, other: Batch) -> Result<(), Batch> {
+/// Appends `other` to `batch`.
+///
+/// # Errors
+/// Returns `other` if the two differ in signal, exceed [`ITEMS_MAX`] together, or one of them is repeated.
+pub(crate) fn append(batch: &mut Batch, other: Batch) -> Result<(), Batch> {
     if batch.is_repeated || other.is_repeated || batch.data.items() + other.data.items() > ITEMS_MAX {
         return Err(other);
     }
@@ -69,7 +71,7 @@ fn spans(all: &mut Vec<ResourceSpans>, more: ResourceSpans) {
     );
 }
 
-/// Adds `more` to the one of `all` that is the same but for what it holds, mostly the last, or else to the end.
+/// Adds the items of `more` to the entry of `all` that `is_same`, usually the last one, or appends `more`.
 fn put<T>(all: &mut Vec<T>, more: T, is_same: impl Fn(&T, &T) -> bool, add: impl FnOnce(&mut T, T)) {
     match all.iter_mut().rfind(|of| is_same(of, &more)) {
         Some(of) => add(of, more),
@@ -87,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn whose(pid: usize) -> Option<Resource> {
+    fn resource_of(pid: usize) -> Option<Resource> {
         let attributes = vec![KeyValue { key: format!("process {pid}"), ..KeyValue::default() }];
         Some(Resource { attributes, ..Resource::default() })
     }
@@ -95,8 +97,11 @@ mod tests {
     fn of(pid: usize, names: &[&str]) -> Batch {
         let named = |name: &&str| Span { name: (*name).to_owned(), ..Span::default() };
         let scope = ScopeSpans { spans: names.iter().map(named).collect(), ..ScopeSpans::default() };
-        let resource =
-            ResourceSpans { resource: whose(pid), scope_spans: vec![scope], ..ResourceSpans::default() };
+        let resource = ResourceSpans {
+            resource: resource_of(pid),
+            scope_spans: vec![scope],
+            ..ResourceSpans::default()
+        };
         let data = Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }));
         Batch { data, is_repeated: false }
     }
@@ -107,37 +112,37 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_several_processes_are_one_batch_in_which_each_process_is_said_once() {
+    fn appended_batch_has_each_resource_once() {
         let mut batch = of(1, &["a"]);
         for other in [of(2, &["b", "c"]), of(1, &["d"]), of(2, &["e"])] {
-            join(&mut batch, other).unwrap();
+            append(&mut batch, other).unwrap();
         }
         let Data::Traces(traces) = &batch.data else { panic!("traces") };
-        let said = traces.resource_spans.iter().map(|r| {
+        let found = traces.resource_spans.iter().map(|r| {
             let [scope] = &r.scope_spans[..] else { panic!("one scope") };
             (r.resource.clone(), scope.spans.iter().map(|s| s.name.as_str()).collect::<String>())
         });
-        let expected = [(whose(1), "ad".to_owned()), (whose(2), "bce".to_owned())];
-        assert_eq!(said.collect::<Vec<_>>(), expected);
+        let expected = [(resource_of(1), "ad".to_owned()), (resource_of(2), "bce".to_owned())];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn what_is_of_another_kind_or_may_be_dropped_alone_comes_back() {
+    fn other_signals_and_repeated_batches_are_returned() {
         let refused = |mut batch: Batch, other: Batch| {
             let before = (batch.clone(), other.clone());
-            assert_eq!((batch.clone(), join(&mut batch, other).unwrap_err()), before);
+            assert_eq!((batch.clone(), append(&mut batch, other).unwrap_err()), before);
         };
         refused(of(1, &["a"]), metrics(false));
         refused(metrics(true), metrics(false));
         refused(metrics(false), metrics(true));
-        join(&mut metrics(false), metrics(false)).unwrap();
+        append(&mut metrics(false), metrics(false)).unwrap();
     }
 
     #[test]
-    fn a_batch_does_not_grow_beyond_its_bound() {
+    fn batch_does_not_exceed_its_bound() {
         let mut batch = of(1, &["a"; ITEMS_MAX - 1]);
-        join(&mut batch, of(1, &["b"])).unwrap();
+        append(&mut batch, of(1, &["b"])).unwrap();
         assert_eq!(batch.data.items(), ITEMS_MAX);
-        join(&mut batch, of(1, &["c"])).unwrap_err();
+        append(&mut batch, of(1, &["c"])).unwrap_err();
     }
 }
