@@ -59,7 +59,7 @@ impl Trouble {
 
     /// A step of the process that ended at `end_ns` is an outlier.
     pub(crate) fn outlier(&mut self, process: ProcessId, outlier: Outlier, end_ns: u64) {
-        let is_large = matches!(outlier, Outlier::X2 | Outlier::X3);
+        let is_large = matches!(outlier, Outlier::Ratio2 | Outlier::Ratio3);
         let is_known = self.until.contains_key(&process);
         if !is_large || self.trouble_ns == 0 || (!is_known && self.until.len() >= TROUBLED_MAX) {
             return;
@@ -166,16 +166,16 @@ mod tests {
     fn trouble_begins_with_a_large_outlier_lasts_from_the_last_one_and_ends() {
         let mut trouble = Trouble::new(DetailSettings::default());
         let process = process(5);
-        trouble.outlier(process, Outlier::X1_5, S);
+        trouble.outlier(process, Outlier::Ratio15, S);
         assert_eq!(trouble.take_changes(), []);
-        trouble.outlier(process, Outlier::X2, 2 * S);
-        trouble.outlier(process, Outlier::X3, 20 * S);
+        trouble.outlier(process, Outlier::Ratio2, 2 * S);
+        trouble.outlier(process, Outlier::Ratio3, 20 * S);
         assert_eq!(trouble.take_changes(), [(process, Some(Detail::ALL))]);
         trouble.advance(49 * S);
         assert_eq!(trouble.take_changes(), []);
         trouble.advance(50 * S);
         assert_eq!(trouble.take_changes(), [(process, None)]);
-        trouble.outlier(process, Outlier::X3, 60 * S);
+        trouble.outlier(process, Outlier::Ratio3, 60 * S);
         assert_eq!(trouble.take_changes(), [(process, Some(Detail::ALL))], "and begins again");
         trouble.end(process);
         trouble.advance(999 * S);
@@ -185,10 +185,10 @@ mod tests {
     #[test]
     fn no_more_processes_are_in_trouble_than_there_is_room_for_and_none_where_it_is_off() {
         let mut trouble = Trouble::new(DetailSettings::default());
-        (0..100).for_each(|pid| trouble.outlier(process(pid), Outlier::X3, S));
+        (0..100).for_each(|pid| trouble.outlier(process(pid), Outlier::Ratio3, S));
         assert_eq!(trouble.take_changes().len(), TROUBLED_MAX);
         let mut off = Trouble::new(DetailSettings { trouble_ns: 0, ..DetailSettings::default() });
-        off.outlier(process(5), Outlier::X3, S);
+        off.outlier(process(5), Outlier::Ratio3, S);
         assert_eq!(off.take_changes(), []);
     }
 
@@ -211,7 +211,7 @@ mod tests {
     fn what_trouble_filled_is_given_back_after_it() {
         let (mut trouble, process) = (Trouble::new(DetailSettings::default()), process(5));
         let mut calls = Calls::default();
-        trouble.outlier(process, Outlier::X3, S);
+        trouble.outlier(process, Outlier::Ratio3, S);
         (0..5_000).for_each(|_| calls.see(Call::default(), trouble.calls_max(process)));
         assert_eq!(calls.0.len(), CALLS_MAX);
         trouble.advance(100 * S);

@@ -30,7 +30,6 @@ mod service;
 mod source;
 mod tell;
 mod traced;
-mod words;
 
 pub use analyzer::{Analyzer, Found, Look, Settings};
 pub use collectives::CollectiveSettings;

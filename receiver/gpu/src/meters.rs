@@ -17,7 +17,6 @@ use steps::{Level, Outlier, Step};
 
 use crate::instruments::instruments;
 use crate::points::seconds;
-use crate::words;
 
 /// Which way the bytes of each counter of a step went.
 const COPIES: [(Work, CudaMemcpyKind); 4] = [
@@ -88,7 +87,7 @@ impl Meters {
 
     /// A step's times.
     pub(crate) fn step(&mut self, step: &Step) {
-        let (outlier, phase) = (words::outlier(step.outlier), words::phase(step.phase));
+        let (outlier, phase) = (step.outlier, step.phase);
         let model = &self.model;
         let attributes = self.by_outlier.entry((outlier, phase)).or_insert_with(|| {
             let own = [
@@ -135,9 +134,9 @@ impl Meters {
     /// Whether or not it has a span.
     fn outlier(&self, step: &Step) {
         let attributes = [
-            KeyValue::new(attribute::GPU_STEP_CAUSE, words::cause(step.cause()).as_str()),
-            KeyValue::new(attribute::GPU_STEP_OUTLIER, words::outlier(step.outlier).as_str()),
-            KeyValue::new(attribute::GPU_STEP_PHASE, words::phase(step.phase).as_str()),
+            KeyValue::new(attribute::GPU_STEP_CAUSE, step.cause().as_str()),
+            KeyValue::new(attribute::GPU_STEP_OUTLIER, step.outlier.as_str()),
+            KeyValue::new(attribute::GPU_STEP_PHASE, step.phase.as_str()),
         ];
         self.outliers.add(1, &attributes);
     }

@@ -23,7 +23,6 @@ use crate::contexts::Place;
 use crate::memory::Piece;
 use crate::memory::tell::{ages, sizes};
 use crate::points::seconds;
-use crate::words;
 
 pub(crate) use calls::Inside;
 
@@ -71,7 +70,7 @@ impl Outlier<'_> {
     }
 
     fn spans(&self, tracer: &SdkTracer) -> SpanIds {
-        let name = format!("{}.{}", span::INFER_OUTLIER, words::outlier(self.step.outlier).as_str());
+        let name = format!("{}.{}", span::INFER_OUTLIER, self.step.outlier.as_str());
         let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
         let builder = builder.with_start_time(instant(self.unix.first)).with_attributes(self.attributes());
         let builder = builder.with_links(self.place.links.clone());
@@ -99,7 +98,7 @@ impl Outlier<'_> {
 
     /// The status of the span.
     fn sentence(&self) -> String {
-        let phase = match words::phase(self.step.phase) {
+        let phase = match self.step.phase {
             GpuStepPhase::Unknown => "a",
             phase => phase.as_str(),
         };
@@ -136,7 +135,7 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_BYTES_FROM_DEVICE, work(Counter::BytesFromDevice)),
             (attribute::GPU_STEP_BYTES_ON_DEVICE, work(Counter::BytesOnDevice)),
             (attribute::GPU_STEP_BYTES_TO_DEVICE, work(Counter::BytesToDevice)),
-            (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
+            (attribute::GPU_STEP_CAUSE, Some(step.cause().as_str().into())),
             (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| Value::Array(causes.into()))),
             (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
@@ -150,8 +149,8 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_GRAPH_THREADS, in_graphs(Counter::GraphThreads)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
             (attribute::GPU_STEP_LAUNCHES, work(Counter::Launches)),
-            (attribute::GPU_STEP_OUTLIER, Some(words::outlier(step.outlier).as_str().into())),
-            (attribute::GPU_STEP_PHASE, Some(words::phase(step.phase).as_str().into())),
+            (attribute::GPU_STEP_OUTLIER, Some(step.outlier.as_str().into())),
+            (attribute::GPU_STEP_PHASE, Some(step.phase.as_str().into())),
             (attribute::GPU_STEP_RATIO, Some(step.ratio.into())),
             (attribute::GPU_STEP_SEGMENTS, Some(Value::I64(step.segments.into()))),
             (attribute::GPU_STEP_SEQUENCE, Some(integer(step.sequence))),
@@ -188,7 +187,7 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
             (attribute::GPU_STEP_CALLS, self.longest_calls().map(|calls| texts(&calls))),
-            (attribute::GPU_STEP_CAUSE, Some(words::cause(step.cause()).as_str().into())),
+            (attribute::GPU_STEP_CAUSE, Some(step.cause().as_str().into())),
             (attribute::GPU_STEP_CAUSES, (!causes.is_empty()).then(|| texts(&causes))),
             (attribute::GPU_STEP_COLLECTIVE_WAIT_DURATION, collective),
             (attribute::GPU_STEP_CONFIDENCE, Some(step.confidence.into())),
@@ -197,8 +196,8 @@ impl Outlier<'_> {
             (attribute::GPU_STEP_GAP_DURATION, gap),
             (attribute::GPU_STEP_GPU_CERTAINTY, certainty(step).map(AnyValue::from)),
             (attribute::GPU_STEP_HOST_BOUND_SHARE, Some(step.host_bound_share().into())),
-            (attribute::GPU_STEP_OUTLIER, Some(words::outlier(step.outlier).as_str().into())),
-            (attribute::GPU_STEP_PHASE, Some(words::phase(step.phase).as_str().into())),
+            (attribute::GPU_STEP_OUTLIER, Some(step.outlier.as_str().into())),
+            (attribute::GPU_STEP_PHASE, Some(step.phase.as_str().into())),
             (attribute::GPU_STEP_RATIO, Some(step.ratio.into())),
             (attribute::GPU_STEP_RUN_QUEUE_DURATION, run_queue_s(step).map(AnyValue::from)),
             (attribute::GPU_STEP_THROTTLE_DURATION, throttled_s(step).map(AnyValue::from)),
@@ -213,7 +212,7 @@ impl Outlier<'_> {
 
 /// How it is known which GPU the step ran on.
 fn certainty(step: &Step) -> Option<&'static str> {
-    step.gpu.as_ref().map(|gpu| words::certainty(gpu.certainty).as_str())
+    step.gpu.as_ref().map(|gpu| gpu.certainty.as_str())
 }
 
 /// What held the clocks of its GPU down, longest first.
@@ -235,7 +234,7 @@ fn throttled_share(step: &Step) -> Option<f64> {
 
 /// A cause as a sentence.
 pub(crate) fn explanation(cause: &steps::Cause) -> String {
-    let (percent, kind, severity) = (cause.share * 100.0, cause.kind.name(), cause.severity.name());
+    let (percent, kind, severity) = (cause.share * 100.0, cause.kind.as_str(), cause.severity.name());
     format!("{percent:.0} % {kind} ({severity}): {}; {}", cause.evidence, cause.advice)
 }
 

@@ -12,7 +12,6 @@ use crate::batch::{Sink, take_records};
 use crate::clock::Clock;
 use crate::outlier::{Outlier, Times, texts};
 use crate::traced::Traced;
-use crate::words;
 
 /// Allocations named on an outlier.
 const OLDEST_MAX: usize = 5;
@@ -59,7 +58,7 @@ pub(crate) fn shift(
     clock: &Clock,
     sink: Sink<'_>,
 ) {
-    let phase = words::phase(shift.phase).as_str();
+    let phase = shift.phase.as_str();
     let (before, after) = (&shift.before, &shift.after);
     let body = format!(
         "{phase} steps take {:.1} ms from here on, {:.1} ms before: the baseline was learnt anew",

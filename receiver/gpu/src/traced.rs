@@ -25,7 +25,7 @@ use crate::meters::Meters;
 use crate::operations::{Operations, vendor};
 use crate::outlier::{Inside, SpanIds};
 use crate::points::{seconds, text};
-use crate::{resource, service, words};
+use crate::{resource, service};
 
 /// Exemplars kept until the next collection. Full: the oldest makes room.
 const EXEMPLARS_MAX: usize = 16;
@@ -197,7 +197,7 @@ impl Traced {
 
     /// A step: its times, and what it says of its phase.
     pub(crate) fn step(&mut self, step: &Step) {
-        let phase = &mut self.phases[words::phase(step.phase) as usize];
+        let phase = &mut self.phases[step.phase as usize];
         phase.usual = step.baseline.or(phase.usual);
         phase.steps_ns = phase.steps_ns.saturating_add(step.duration_ns);
         phase.host_bound_ns = phase.host_bound_ns.saturating_add(step.enqueue_ns);
@@ -238,7 +238,7 @@ impl Traced {
             trace_id: ids.trace.to_bytes().to_vec(),
             value: Some(Value::AsDouble(seconds(step.duration_ns))),
         };
-        self.exemplars.push((words::outlier(step.outlier), words::phase(step.phase), exemplar));
+        self.exemplars.push((step.outlier, step.phase, exemplar));
     }
 
     /// Everything recorded of it so far, and whether some of it is said for the last time.

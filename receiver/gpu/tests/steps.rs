@@ -304,7 +304,7 @@ fn histograms_count_the_steps_that_were() {
     for point in durations {
         let phase = text(&point.attributes, "gpu.step.phase");
         let outlier = text(&point.attributes, "gpu.step.outlier");
-        let of = steps.iter().filter(|s| s.phase.name() == phase && s.outlier.name() == outlier);
+        let of = steps.iter().filter(|s| s.phase.as_str() == phase && s.outlier.as_str() == outlier);
         let raw: Vec<f64> = of.map(|s| s.duration_ns as f64 / 1e9).collect();
         assert_eq!(point.count as usize, raw.len());
         assert!((point.sum.unwrap() - raw.iter().sum::<f64>()).abs() < 1e-9);
@@ -331,7 +331,7 @@ fn baseline_and_host_share_are_those_of_the_last_step() {
     let events = slow_decode();
     let output = analysed(&events, Settings::default());
     let steps = found(&events);
-    let decodes: Vec<_> = steps.iter().filter(|s| s.phase.name() == "decode").collect();
+    let decodes: Vec<_> = steps.iter().filter(|s| s.phase.as_str() == "decode").collect();
     let level = decodes.last().unwrap().baseline.unwrap();
     let baseline = values(output.last_of(100), "gpu.step.baseline");
     assert_eq!(baseline["gpu.step.phase=decode,gpu.step.statistic=p95"], level.p95_ns / 1e9);

@@ -19,7 +19,7 @@ use self::digest::Digest;
 use self::window::{Sample, WINDOW, Window};
 
 pub use self::class::Class;
-pub use self::verdict::{BaselineKey, BaselineSettings, Level, Observed, Outlier, Verdict};
+pub use self::verdict::{BaselineKey, BaselineSettings, Level, Observed, Outlier, Verdict, outlier_bucket};
 
 /// Steps after which a step weighs half in the level.
 const HALF_LIFE: f64 = 4096.0;
@@ -123,7 +123,7 @@ impl Baseline {
         match self.level() {
             None => {
                 self.warm(ns, step.class);
-                Verdict { is_learnt: true, ..Verdict::default() }
+                Verdict::WARM_UP
             }
             Some(level) => self.judge(ns, step, level),
         }
@@ -151,7 +151,7 @@ impl Baseline {
         let (ratio, class) = (ns / level.p95_ns, step.class);
         let off = self.off(ns, &class);
         let outlier = self.bucket(ns, ratio, off);
-        let verdict = Verdict { level: Some(level), ratio, outlier, ..Verdict::default() };
+        let verdict = Verdict { level: Some(level), ratio, outlier, is_learnt: false, shift: None };
         let is_disturbed =
             is_disturbed(ns, off.map_or(level.mean_ns, |off| off.usual_ns(ns)), step.outside_ns);
         self.disturbed = if is_disturbed { self.disturbed.saturating_add(1) } else { 0 };
@@ -188,7 +188,7 @@ impl Baseline {
             None => ratio >= COLD_RATIO,
         };
         match is_off && ns - self.p95_ns >= self.settings.excess_min_ns as f64 {
-            true => Outlier::of(ratio),
+            true => outlier_bucket(ratio),
             false => Outlier::None,
         }
     }

@@ -10,42 +10,7 @@
 mod explain;
 
 pub use explain::explain;
-
-/// What a cause is, as the attribute value of `gpu.step.outliers` names it.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Kind {
-    /// There is nothing to explain, or no evidence.
-    #[default]
-    None,
-    /// The host: no CPU to run on, or more of its own work.
-    Host,
-    /// Waiting for other ranks.
-    Collective,
-    /// The GPU lowered its clocks.
-    Throttle,
-    /// Memory: more bytes moved than usual.
-    Memory,
-    /// The time is known to be lost outside the host, and no more than that.
-    Unknown,
-}
-
-impl Kind {
-    /// Every kind, in the order of their declaration.
-    pub const ALL: [Kind; 6] =
-        [Kind::None, Kind::Host, Kind::Collective, Kind::Throttle, Kind::Memory, Kind::Unknown];
-
-    /// The kind as an attribute value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::None => "none",
-            Kind::Host => "host",
-            Kind::Collective => "collective",
-            Kind::Throttle => "throttle",
-            Kind::Memory => "memory",
-            Kind::Unknown => "unknown",
-        }
-    }
-}
+pub use semconv::value::GpuStepCause as CauseKind;
 
 /// How much a cause costs, as a multiple of the usual duration.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -138,7 +103,7 @@ pub struct Usual {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
     /// What it is.
-    pub kind: Kind,
+    pub kind: CauseKind,
     /// Its share of the excess, 0 to 1. The shares of a step's causes add up to 1 at most.
     pub share: f64,
     /// The same in nanoseconds.

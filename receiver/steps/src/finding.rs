@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::causes::{Cause, Kind, StepFacts, Usual};
+use crate::causes::{Cause, CauseKind, StepFacts, Usual};
 use event::{ProcessId, ThrottleReason};
 use probe_abi::fold::mix;
+pub use semconv::value::GpuStepGpuCertainty as Certainty;
 
 use crate::baseline::{Level, Outlier};
 use crate::phase::Phase;
@@ -135,35 +136,6 @@ pub struct Gpu {
     pub certainty: Certainty,
 }
 
-/// How it is known which GPU a step ran on, the surest first.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Certainty {
-    /// The driver lists the process on it and on no other.
-    Listed,
-    /// The machine has no other.
-    Only,
-    /// By the device's number in the process and the list of devices that the process was told to see.
-    Visible,
-    /// By the device's number in the process, taken for its place on the PCI bus.
-    Order,
-}
-
-impl Certainty {
-    /// Every one, in the order of their declaration.
-    pub const ALL: [Certainty; 4] =
-        [Certainty::Listed, Certainty::Only, Certainty::Visible, Certainty::Order];
-
-    /// The certainty as an attribute value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Certainty::Listed => "listed",
-            Certainty::Only => "only",
-            Certainty::Visible => "visible",
-            Certainty::Order => "order",
-        }
-    }
-}
-
 /// For how long of a step one reason held the clocks of its GPU down.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Throttled {
@@ -208,8 +180,8 @@ impl Step {
     }
 
     /// The kind of the cause with the largest share.
-    pub fn cause(&self) -> Kind {
-        self.causes.first().map_or(Kind::None, |cause| cause.kind)
+    pub fn cause(&self) -> CauseKind {
+        self.causes.first().map_or(CauseKind::None, |cause| cause.kind)
     }
 }
 
@@ -241,8 +213,6 @@ pub struct Tally {
     pub leftover: u64,
     /// Segments missing between the sequence numbers of a stream: their records were lost.
     pub missed: u64,
-    /// Steps by the outlier bucket, in the order of [`Outlier::ALL`].
-    pub outliers: [u64; Outlier::ALL.len()],
     /// Streams forgotten to make room.
     pub streams_evicted: u64,
     /// Clusters of shapes forgotten to make room.
@@ -263,7 +233,6 @@ impl Tally {
         self.joined += other.joined;
         self.leftover += other.leftover;
         self.missed = self.missed.saturating_add(other.missed);
-        self.outliers.iter_mut().zip(other.outliers).for_each(|(sum, more)| *sum += more);
         self.streams_evicted += other.streams_evicted;
         self.clusters_evicted += other.clusters_evicted;
         self.classes_evicted += other.classes_evicted;

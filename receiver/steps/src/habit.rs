@@ -5,7 +5,6 @@
 //! room, counted. Four phases are all that an inference server has; 16 KiB hold them.
 
 use recording::kept::Field;
-use recording::kept_fields;
 
 use crate::baseline::{Baseline, BaselineKey, BaselineSettings, Level};
 use crate::causes::Usual;
@@ -18,7 +17,7 @@ pub(crate) const PHASES_MAX: usize = 4;
 const FINGERPRINTS_MAX: usize = 16;
 
 /// Which steps share a habit.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Key {
     pub(crate) phase: Phase,
     /// Of kernels and graphs; 0 where it does not count.
@@ -146,18 +145,19 @@ impl Habits {
     }
 }
 
-kept_fields! {
-    Key { phase, fingerprint }
-}
+/// Phases by their number in records, which never changes.
+const STORED_PHASES: [Phase; 5] = [Phase::Prefill, Phase::Decode, Phase::Mixed, Phase::Unknown, Phase::Train];
 
-/// Its place among all phases, which stays what it is.
-impl Field for Phase {
+impl Field for Key {
     fn put(&self, out: &mut Vec<u8>) {
-        (*self as u8).put(out);
+        let number = STORED_PHASES.iter().position(|phase| *phase == self.phase);
+        number.map_or(u8::MAX, |number| number as u8).put(out);
+        self.fingerprint.put(out);
     }
 
     fn take(from: &mut &[u8]) -> Option<Self> {
-        Phase::ALL.get(usize::from(u8::take(from)?)).copied()
+        let phase = *STORED_PHASES.get(usize::from(u8::take(from)?))?;
+        Some(Key { phase, fingerprint: Field::take(from)? })
     }
 }
 
@@ -241,6 +241,17 @@ mod tests {
 
     fn by_fingerprint() -> Habits {
         Habits::new(BaselineSettings { key: BaselineKey::PhaseAndFingerprint, ..Default::default() })
+    }
+
+    #[test]
+    fn every_phase_has_a_number_in_records() {
+        assert!(Phase::ALL.iter().all(|phase| STORED_PHASES.contains(phase)));
+        let stored = |phase| {
+            let mut bytes = Vec::new();
+            Key { phase, fingerprint: 0 }.put(&mut bytes);
+            bytes[0]
+        };
+        assert_eq!(STORED_PHASES.map(stored), [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -15,8 +15,8 @@
 //! # let events: Vec<event::Event> = Vec::new();
 //! let mut engine = Engine::new(Settings::default());
 //! let mut print = |finding| match finding {
-//!     Finding::Step(step) => println!("{} {} ns, {}", step.phase.name(), step.duration_ns, step.outlier.name()),
-//!     Finding::BaselineShift(shift) => println!("{} is another now", shift.phase.name()),
+//!     Finding::Step(step) => println!("{} {} ns, {}", step.phase.as_str(), step.duration_ns, step.outlier.as_str()),
+//!     Finding::BaselineShift(shift) => println!("{} is another now", shift.phase.as_str()),
 //! };
 //! events.iter().for_each(|event| engine.observe(event, &mut print));
 //! engine.finish(&mut print);
@@ -53,8 +53,8 @@ mod testing;
 mod throttling;
 mod workload;
 
-pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier};
-pub use crate::causes::{Cause, Kind as CauseKind, Severity};
+pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier, outlier_bucket};
+pub use crate::causes::{Cause, CauseKind, Severity};
 pub use crate::engine::{Engine, WorkloadState};
 pub use crate::finding::{BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, Tally, Throttled};
 pub use crate::identity::WorkloadId;

@@ -6,6 +6,8 @@
 pub(crate) mod adaptive;
 pub mod rules;
 
+pub use semconv::value::GpuStepPhase as Phase;
+
 pub use self::rules::{Rules, RulesError, Thresholds};
 
 use self::adaptive::Clusters;
@@ -14,45 +16,17 @@ use crate::shape::Shape;
 /// A label less sure than this says nothing: the phase is unknown.
 pub(crate) const CONFIDENCE_MIN: f64 = 0.6;
 
-/// What a step is for.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Phase {
-    /// Reads prompts.
-    Prefill,
-    /// Makes one token, or a few, for each request.
-    Decode,
-    /// Reads prompts and makes tokens.
-    Mixed,
-    /// Cannot be told.
-    #[default]
-    Unknown,
-    /// An iteration of training.
-    Train,
-}
-
-impl Phase {
-    /// Every phase, in the order of their declaration.
-    pub const ALL: [Phase; 5] = [Phase::Prefill, Phase::Decode, Phase::Mixed, Phase::Unknown, Phase::Train];
-
-    /// The phase as an attribute value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Phase::Prefill => "prefill",
-            Phase::Decode => "decode",
-            Phase::Mixed => "mixed",
-            Phase::Unknown => "unknown",
-            Phase::Train => "train",
-        }
-    }
-}
-
 /// A phase, and how sure it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Label {
     /// The phase.
     pub phase: Phase,
     /// The probability that it is right, as far as can be told from outside; 0 where nothing can.
     pub confidence: f64,
+}
+
+impl Label {
+    pub(crate) const UNKNOWN: Label = Label { phase: Phase::Unknown, confidence: 0.0 };
 }
 
 /// How phases are told apart.
@@ -84,7 +58,7 @@ impl StreamClassifier {
     /// Labels the stream's next step.
     pub(crate) fn label(&mut self, shape: &Shape) -> Label {
         match self {
-            _ if !shape.has_phase() => Label::default(),
+            _ if !shape.has_phase() => Label::UNKNOWN,
             StreamClassifier::Adaptive(clusters) => clusters.get_or_insert_default().label(shape),
             StreamClassifier::Rules(rules) => rules.label(shape),
         }
@@ -112,15 +86,5 @@ impl StreamClassifier {
             StreamClassifier::Adaptive(clusters) => clusters.as_deref(),
             StreamClassifier::Rules(_) => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_attribute() {
-        assert_eq!(Phase::ALL.map(Phase::name), ["prefill", "decode", "mixed", "unknown", "train"]);
     }
 }

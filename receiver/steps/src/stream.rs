@@ -66,7 +66,7 @@ impl Streams {
 
     /// Labels the next step of the stream with this number.
     pub(crate) fn label(&mut self, stream: u32, shape: &Shape) -> Label {
-        self.streams.get_mut(stream as usize).map(|s| s.classifier.label(shape)).unwrap_or_default()
+        self.streams.get_mut(stream as usize).map(|s| s.classifier.label(shape)).unwrap_or(Label::UNKNOWN)
     }
 
     /// The graph with this fingerprint is another from here on, or is gone.

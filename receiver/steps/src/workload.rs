@@ -51,7 +51,6 @@ impl Workload {
         }
         tally.steps += 1;
         tally.joined += u64::from(group.segments - 1);
-        tally.outliers[step.outlier as usize] += 1;
         out.find(Finding::Step(step));
         if let Some(shift) = shift {
             out.find(Finding::BaselineShift(shift));

@@ -251,7 +251,7 @@ fn a_minute_of_brake_is_flagged_throughout_with_its_cause_and_teaches_nothing() 
     let (steps, shifts) = braked_for_a_minute(true);
     assert_eq!(shifts, []);
     for step in in_brake(&steps) {
-        assert_eq!((step.outlier, step.cause()), (Outlier::X1_5, CauseKind::Throttle), "{step:?}");
+        assert_eq!((step.outlier, step.cause()), (Outlier::Ratio15, CauseKind::Throttle), "{step:?}");
     }
     for phase in [Phase::Decode, Phase::Prefill] {
         let [before, after] = [60, 121].map(|at| p95_of(&steps, phase, BEGIN_NS + at * SECOND));

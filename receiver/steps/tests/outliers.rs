@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use event::Event;
-use steps::{BaselineShift, Engine, Finding, Outlier, Phase, Settings, Step};
+use steps::{BaselineShift, Engine, Finding, Outlier, Phase, Settings, Step, outlier_bucket};
 use traffic::load::{Healthy, Load};
 use traffic::{Rng, Server, Shape};
 
@@ -74,7 +74,7 @@ impl Truth {
     /// The bucket if it had taken so many times as long.
     fn bucket_if(&self, times: f64) -> Outlier {
         match self.is_injected || self.kind_ratio * times >= SLOW {
-            true => Outlier::of(self.ratio * times),
+            true => outlier_bucket(self.ratio * times),
             false => Outlier::None,
         }
     }
@@ -115,7 +115,7 @@ impl Exact {
 fn injected(load: Load, share: f64, seed: u64) -> (Vec<Event>, Vec<Truth>) {
     let (mut server, mut healthy) = (Server::new(1), Healthy::new(load, seed));
     let mut rng = Rng::new(seed ^ 0x510);
-    let mut exact = [Exact::default(), Exact::default()];
+    let mut exact = Phase::ALL.map(|_| Exact::default());
     let (mut events, mut truths) = (Vec::new(), Vec::new());
     for at in 0..STEPS {
         let (shape, usual_ns) = healthy.next();
@@ -254,7 +254,7 @@ fn slow_steps_are_found_in_their_bucket_whatever_the_load_and_however_rare_they_
         let of_share = scores(share, begin..begin + seeds * times);
         assert_eq!(of_share.len(), 6, "both phases, three buckets: {of_share:?}");
         for ((phase, bucket), score) in &of_share {
-            let name = format!("{:>4} % slow, {}, {}", 100.0 * share, phase.name(), bucket.name());
+            let name = format!("{:>4} % slow, {}, {}", 100.0 * share, phase.as_str(), bucket.as_str());
             row(&name, score);
             assert!(score.holds_of_few(), "{name}: {score:?}");
         }
@@ -265,7 +265,7 @@ fn slow_steps_are_found_in_their_bucket_whatever_the_load_and_however_rare_they_
         add(&mut all, &of_share);
     }
     for ((phase, bucket), score) in &all {
-        row(&format!("all, {}, {}", phase.name(), bucket.name()), score);
+        row(&format!("all, {}, {}", phase.as_str(), bucket.as_str()), score);
         assert!(score.holds(), "{phase:?}, {bucket:?}: {score:?}");
     }
 }
@@ -327,7 +327,7 @@ fn a_lasting_shift_stops_being_flagged_within_200_steps_and_is_told_once() {
                 let last = of_phase.iter().rposition(flagged).map_or(0, |at| at + 1);
                 let count = of_phase.iter().copied().filter(flagged).count();
                 let told = shifts.iter().filter(|shift| shift.phase == phase).count();
-                let name = format!("{factor}x for good, {load:?}, {}", phase.name());
+                let name = format!("{factor}x for good, {load:?}, {}", phase.as_str());
                 println!("{name:<34} {count:>8} {last:>9} {told:>7}");
                 assert!(last <= 200, "{name}: step {last} after the shift is flagged");
                 assert_eq!(told, 1, "{name}");

@@ -77,7 +77,7 @@ fn an_agent_that_comes_back_judges_the_next_step_as_if_it_had_never_been_away() 
     let mut events = vec![server.step(Shape::Decode { batch: 32 }, 25.0 * MS)];
     events.extend(served(&mut server, 200));
     let steps = fed(&mut engine, events);
-    assert_eq!((steps[0].phase, steps[0].outlier), (Phase::Decode, Outlier::X2), "{:?}", steps[0]);
+    assert_eq!((steps[0].phase, steps[0].outlier), (Phase::Decode, Outlier::Ratio2), "{:?}", steps[0]);
     assert!(steps[0].baseline.unwrap().count > 300);
     assert!(!steps[0].causes.is_empty(), "what is usual for its parts is kept too");
     assert!(steps[1..].iter().all(|step| step.outlier == Outlier::None && step.baseline.is_some()));

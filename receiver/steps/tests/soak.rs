@@ -24,7 +24,7 @@ fn after_a_million_steps_memory_is_what_it_was_and_the_p95_has_not_drifted() {
     const STEPS: usize = 1_000_000;
     let (mut server, mut healthy, mut rng) = (Server::new(1), Healthy::new(Load::Mixed, 0), Rng::new(0));
     let mut engine = Engine::new(Settings::default());
-    let (mut truth, mut sizes) = ([Vec::new(), Vec::new()], Vec::new());
+    let (mut truth, mut sizes) = (Phase::ALL.map(|_| Vec::new()), Vec::new());
     let (mut levels, mut shifts): (Vec<(Phase, f64)>, u32) = (Vec::new(), 0);
     for at in 0..STEPS {
         let (shape, usual_ns) = healthy.next();

@@ -45,7 +45,7 @@ impl Summary {
     }
 
     fn step(&mut self, step: &Step) {
-        let key = (step.process, step.stream, step.phase.name());
+        let key = (step.process, step.stream, step.phase.as_str());
         if self.lines.len() >= LINES_MAX && !self.lines.contains_key(&key) {
             self.left_out += 1;
             return;
@@ -93,7 +93,7 @@ impl Summary {
 
     /// The same of one phase of all processes: count, mean, outliers.
     pub(crate) fn phase(&self, phase: Phase) -> (u64, f64, u64) {
-        let lines = self.lines.iter().filter(|((_, _, p), _)| *p == phase.name()).map(|(_, l)| l);
+        let lines = self.lines.iter().filter(|((_, _, p), _)| *p == phase.as_str()).map(|(_, l)| l);
         let (count, sum, outliers) =
             lines.fold((0, 0, 0), |(c, s, o), l| (c + l.count, s + l.sum_ns, o + l.outliers));
         (count, sum as f64 / (count as f64).max(1.0), outliers)

@@ -20,7 +20,7 @@ fn steps(events: &[Event]) -> Steps {
     let mut keep = |finding: Finding| {
         if let Finding::Step(s) = finding {
             let work = [Counter::Launches, Counter::GraphLaunches, Counter::Copies].map(|c| s.work.of(c));
-            found.push((s.phase.name(), work));
+            found.push((s.phase.as_str(), work));
         }
     };
     events.iter().for_each(|event| engine.observe(event, &mut keep));

@@ -14,7 +14,6 @@ use super::tell::{Kind, Teller};
 use crate::outlier::{explanation, run_queue_s, texts};
 use crate::points::seconds;
 use crate::traced::Traced;
-use crate::words;
 
 impl Teller<'_, '_> {
     /// A rank is late. Counted always, told as far as its process's limit allows.
@@ -112,7 +111,7 @@ fn of_step(step: &Step) -> Vec<(&'static str, AnyValue)> {
         (attribute::GPU_STEP_DURATION, seconds(step.duration_ns).into()),
         (attribute::GPU_STEP_ENQUEUE_DURATION, seconds(step.enqueue_ns).into()),
         (attribute::GPU_STEP_HOST_BOUND_SHARE, step.host_bound_share().into()),
-        (attribute::GPU_STEP_PHASE, words::phase(step.phase).as_str().into()),
+        (attribute::GPU_STEP_PHASE, step.phase.as_str().into()),
         (attribute::GPU_STEP_WAIT_DURATION, seconds(step.wait_ns).into()),
     ];
     rows.extend((!causes.is_empty()).then(|| (attribute::GPU_STEP_CAUSES, texts(&causes))));

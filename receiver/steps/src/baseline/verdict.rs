@@ -1,5 +1,7 @@
 //! What a baseline is asked, how it is set, and what it answers.
 
+pub use semconv::value::GpuStepOutlier as Outlier;
+
 use super::Class;
 
 /// Which steps of a workload share a baseline.
@@ -29,42 +31,13 @@ impl Default for BaselineSettings {
     }
 }
 
-/// How far above the p95 a step lies. The buckets exclude each other.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Outlier {
-    /// It does not.
-    #[default]
-    None,
-    /// 1.5 times to less than 2 times the p95.
-    X1_5,
-    /// 2 times to less than 3 times.
-    X2,
-    /// 3 times and more.
-    X3,
-}
-
-impl Outlier {
-    /// Every bucket, from none to the highest.
-    pub const ALL: [Outlier; 4] = [Outlier::None, Outlier::X1_5, Outlier::X2, Outlier::X3];
-
-    /// The bucket as an attribute value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Outlier::None => "none",
-            Outlier::X1_5 => "1.5x",
-            Outlier::X2 => "2x",
-            Outlier::X3 => "3x",
-        }
-    }
-
-    /// The bucket of a duration that is `ratio` times the p95.
-    pub fn of(ratio: f64) -> Outlier {
-        match ratio {
-            r if r >= 3.0 => Outlier::X3,
-            r if r >= 2.0 => Outlier::X2,
-            r if r >= 1.5 => Outlier::X1_5,
-            _ => Outlier::None,
-        }
+/// Returns the bucket of a duration that is `ratio` times the p95.
+pub fn outlier_bucket(ratio: f64) -> Outlier {
+    match ratio {
+        r if r >= 3.0 => Outlier::Ratio3,
+        r if r >= 2.0 => Outlier::Ratio2,
+        r if r >= 1.5 => Outlier::Ratio15,
+        _ => Outlier::None,
     }
 }
 
@@ -92,7 +65,7 @@ pub struct Observed {
 }
 
 /// What a baseline says of one step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// The level it was compared with; `None` during the warm-up.
     pub level: Option<Level>,
@@ -104,4 +77,10 @@ pub struct Verdict {
     pub is_learnt: bool,
     /// The step completed a lasting change: levels before and after.
     pub shift: Option<(Level, Level)>,
+}
+
+impl Verdict {
+    /// The verdict on a step of the warm-up.
+    pub(super) const WARM_UP: Verdict =
+        Verdict { level: None, ratio: 0.0, outlier: Outlier::None, is_learnt: true, shift: None };
 }

@@ -5,7 +5,7 @@
 //! which is counted or seen; bytes are measured but their time is estimated; what remains of the host's part is the
 //! host's own; what remains of the wait happened outside the host.
 
-use super::{Cause, Kind, Severity, StepFacts, Throttle, Usual};
+use super::{Cause, CauseKind, Severity, StepFacts, Throttle, Usual};
 
 /// A smaller share of the excess is noise, not a cause.
 const SHARE_MIN: f64 = 0.1;
@@ -55,39 +55,39 @@ struct Found {
 }
 
 struct Row {
-    kind: Kind,
+    kind: CauseKind,
     advice: &'static str,
     find: fn(&StepFacts, &Usual, &mut Rest) -> Option<Found>,
 }
 
 const ROWS: &[Row] = &[
     Row {
-        kind: Kind::Host,
+        kind: CauseKind::Host,
         advice: "give the process CPUs of its own (cpuset, fewer neighbours, higher cpu request)",
         find: contention,
     },
     Row {
-        kind: Kind::Collective,
+        kind: CauseKind::Collective,
         advice: "look at the rank that comes last to the collectives: its host, its share of the work",
         find: others,
     },
     Row {
-        kind: Kind::Throttle,
+        kind: CauseKind::Throttle,
         advice: "see what limits the GPU: power limit and supply, cooling, clocks that were set; move its work meanwhile",
         find: throttle,
     },
     Row {
-        kind: Kind::Memory,
+        kind: CauseKind::Memory,
         advice: "look for cache or weight transfers in the step; pin host memory and overlap copies",
         find: copies,
     },
     Row {
-        kind: Kind::Host,
+        kind: CauseKind::Host,
         advice: "profile the launching thread: garbage collection, locks, tokenisation, input preparation",
         find: host,
     },
     Row {
-        kind: Kind::Unknown,
+        kind: CauseKind::Unknown,
         advice: "compare with clocks, collectives and other processes on the same GPU",
         find: device,
     },

@@ -109,7 +109,6 @@ fn check_sound(engine: &Engine, found: &Found, segments: usize) {
     assert_eq!(tally.segments, segments as u64);
     assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover, "{tally:?}");
     assert_eq!(tally.steps, found.steps.len() as u64);
-    assert_eq!(tally.outliers.iter().sum::<u64>(), tally.steps);
     for step in &found.steps {
         assert_eq!(step.enqueue_ns + step.wait_ns, step.duration_ns, "{step:?}");
         assert_eq!(step.end_ns - step.start_ns, step.duration_ns, "{step:?}");
@@ -158,9 +157,9 @@ fn check_injected(factor: f64, share: f64, expected: Outlier) {
 #[test]
 fn slow_steps_of_either_phase_are_found_in_their_bucket() {
     for share in [0.001, 0.01, 0.05] {
-        check_injected(1.6, share, Outlier::X1_5);
-        check_injected(2.5, share, Outlier::X2);
-        check_injected(4.0, share, Outlier::X3);
+        check_injected(1.6, share, Outlier::Ratio15);
+        check_injected(2.5, share, Outlier::Ratio2);
+        check_injected(4.0, share, Outlier::Ratio3);
     }
 }
 
@@ -226,7 +225,9 @@ fn a_lasting_slowdown_of_one_phase_is_one_finding_and_then_normal() {
     }
     let found = check(records);
     let decodes: Vec<&Step> = found.steps.iter().filter(|s| s.phase == Phase::Decode).collect();
-    assert!(decodes[1_000..1_100].iter().all(|s| s.outlier == Outlier::X1_5 || s.outlier == Outlier::X2));
+    assert!(
+        decodes[1_000..1_100].iter().all(|s| s.outlier == Outlier::Ratio15 || s.outlier == Outlier::Ratio2)
+    );
     assert!(decodes[1_200..].iter().all(|s| s.outlier == Outlier::None));
     let [shift] = &found.shifts[..] else { panic!("{:?}", found.shifts) };
     assert_eq!(shift.phase, Phase::Decode);
@@ -247,8 +248,8 @@ fn a_slow_step_says_what_it_was_compared_with_and_why_it_was_slow() {
     let slow = &found.steps[200];
     let level = slow.baseline.unwrap();
     assert_eq!((level.p95_ns, level.mean_ns, level.count), (10e6, 10e6, 200));
-    assert_eq!((slow.outlier, slow.ratio, slow.phase), (Outlier::X3, 3.4, Phase::Decode));
-    assert_eq!((slow.cause(), slow.causes.len()), (crate::causes::Kind::Host, 2));
+    assert_eq!((slow.outlier, slow.ratio, slow.phase), (Outlier::Ratio3, 3.4, Phase::Decode));
+    assert_eq!((slow.cause(), slow.causes.len()), (crate::causes::CauseKind::Host, 2));
     assert!((slow.causes[0].share - 20.0 / 24.0).abs() < 1e-6, "{:?}", slow.causes);
     assert!((slow.host_bound_share() - 25.0 / 34.0).abs() < 1e-6);
     assert!(found.steps[..200].iter().all(|s| s.causes.is_empty()));
@@ -268,9 +269,9 @@ fn contention_for_the_cpu_is_flagged_while_it_lasts_and_never_normal() {
         record
     };
     let found = check((0..1_000).map(&mut step).collect());
-    let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::X2).collect();
+    let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::Ratio2).collect();
     assert_eq!(flagged, (0..1_000).map(|k| (200..800).contains(&k)).collect::<Vec<_>>());
-    assert!(found.steps[200..800].iter().all(|s| s.cause() == crate::causes::Kind::Host));
+    assert!(found.steps[200..800].iter().all(|s| s.cause() == crate::causes::CauseKind::Host));
     assert_eq!(found.shifts, []);
 }
 
@@ -287,9 +288,9 @@ fn waiting_for_other_ranks_is_flagged_while_it_lasts_and_never_normal() {
         engine.observe(&Event::Step(record), &mut |f| found.take(f));
     }
     engine.finish(&mut |f| found.take(f));
-    let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::X2).collect();
+    let flagged: Vec<bool> = found.steps.iter().map(|s| s.outlier == Outlier::Ratio2).collect();
     assert_eq!(flagged, (0..1_000).map(|k| (200..800).contains(&k)).collect::<Vec<_>>());
-    assert!(found.steps[200..800].iter().all(|s| s.cause() == crate::causes::Kind::Collective));
+    assert!(found.steps[200..800].iter().all(|s| s.cause() == crate::causes::CauseKind::Collective));
     assert_eq!(found.shifts, []);
 }
 

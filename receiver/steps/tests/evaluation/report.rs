@@ -80,7 +80,7 @@ impl Row {
 }
 
 fn summary(score: &Score, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let names = Phase::ALL.map(Phase::name);
+    let names = Phase::ALL.map(Phase::as_str);
     writeln!(
         f,
         "  {:<10}{}   (row: is, column: said)",

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use event::{Account, Event};
 use gpu::Found;
-use steps::{Finding, Outlier, Phase, Step};
+use steps::{Finding, Outlier, Phase, Step, outlier_bucket};
 
 use crate::commands::ranks::verdict;
 use crate::commands::summary::Summary;
@@ -82,7 +82,7 @@ impl Screen {
             Found::Step(Finding::BaselineShift(shift)) => {
                 let (before, after) = (human(shift.before.p95_ns), human(shift.after.p95_ns));
                 let text =
-                    format!("{} has changed for good: p95 was {before}, is {after}", shift.phase.name());
+                    format!("{} has changed for good: p95 was {before}, is {after}", shift.phase.as_str());
                 let text = self.terminal.paint(36, &text);
                 self.told_line(&text);
             }
@@ -97,7 +97,7 @@ impl Screen {
             Some((_, known)) => *known = latest,
             None => {
                 self.latest.push((step.phase, latest));
-                self.latest.sort_by_key(|(phase, _)| phase.name());
+                self.latest.sort_by_key(|(phase, _)| phase.as_str());
             }
         }
         if step.outlier != Outlier::None && self.may_tell() {
@@ -112,18 +112,18 @@ impl Screen {
     }
 
     fn outlier(&mut self, step: &Step, p95_ns: f64) {
-        let colour = if step.outlier == Outlier::X3 { 31 } else { 33 };
+        let colour = if step.outlier == Outlier::Ratio3 { 31 } else { 33 };
         let what = format!(
             "{} {} took {}, {:.1}x its p95 of {}",
-            step.outlier.name(),
-            step.phase.name(),
+            step.outlier.as_str(),
+            step.phase.as_str(),
             human(step.duration_ns as f64),
             step.ratio,
             human(p95_ns)
         );
         let why = match step.causes.first() {
             Some(cause) => {
-                format!(": {} {:.0} % ({})", cause.kind.name(), cause.share * 100.0, cause.evidence)
+                format!(": {} {:.0} % ({})", cause.kind.as_str(), cause.share * 100.0, cause.evidence)
             }
             None => ": no cause is seen on the host".to_owned(),
         };
@@ -160,7 +160,7 @@ impl Screen {
 
     fn phase(&self, phase: Phase, latest: &Latest) -> String {
         let (count, mean, outliers) = self.summary.phase(phase);
-        let name = phase.name();
+        let name = phase.as_str();
         if latest.p95_ns == 0.0 {
             return format!(
                 "{name:<8} {:>9}  {count} steps, mean {}, learning what is usual",
@@ -170,10 +170,10 @@ impl Screen {
         }
         let filled =
             ((latest.duration_ns / latest.p95_ns) * BAR as f64 / 2.0).clamp(1.0, BAR as f64) as usize;
-        let colour = match Outlier::of(latest.duration_ns / latest.p95_ns) {
+        let colour = match outlier_bucket(latest.duration_ns / latest.p95_ns) {
             Outlier::None => 32,
-            Outlier::X1_5 | Outlier::X2 => 33,
-            Outlier::X3 => 31,
+            Outlier::Ratio15 | Outlier::Ratio2 => 33,
+            Outlier::Ratio3 => 31,
         };
         let bar = self.terminal.paint(colour, &"#".repeat(filled));
         let empty = ".".repeat(BAR - filled);
