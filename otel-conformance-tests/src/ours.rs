@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use component::config::{Node, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, ProcessorFactory,
     Refused, Running,
 };
+use config::{Node, Section};
 use tokio_util::sync::CancellationToken;
 
 /// A running exporter.

@@ -16,10 +16,7 @@ async fn we_receive_what_a_collector_sends() {
     let anywhere = || "127.0.0.1:0".to_owned();
     let grpc = GrpcConfig { endpoint: anywhere(), ..GrpcConfig::default() };
     let http = HttpConfig { endpoint: anywhere(), ..HttpConfig::default() };
-    let protocols = Protocols {
-        grpc: component::config::Optional::some(grpc),
-        http: component::config::Optional::some(http),
-    };
+    let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::some(http) };
     let (bound, mut told) = mpsc::unbounded_channel();
     let id = ComponentId::parse("otlp").unwrap();
     let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);

@@ -69,10 +69,7 @@ impl Inbox {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let grpc = GrpcConfig { endpoint: "127.0.0.1:0".to_owned(), ..GrpcConfig::default() };
-        let protocols = Protocols {
-            grpc: component::config::Optional::some(grpc),
-            http: component::config::Optional::none(),
-        };
+        let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::none() };
         let (bound, mut told) = mpsc::unbounded_channel();
         let id = ComponentId::parse("otlp").unwrap();
         let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::config::Optional;
 use component::{ComponentId, Consumer, Data, Host, Receiver as _, Running, Signal};
+use config::Optional;
 use otel_conformance_tests::Sink;
 use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocols};
 use serde_json::{Value, json};

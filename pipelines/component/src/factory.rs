@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{ConfigError, Section};
 use crate::{BoxFuture, ComponentId, Consumer, Host, Offer, Signal};
+use config::{ConfigError, Section};
 
 /// How settled a component is, in the Collector's words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

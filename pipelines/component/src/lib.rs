@@ -7,7 +7,6 @@
 
 pub mod auth;
 mod code;
-pub mod config;
 mod consumer;
 pub mod context;
 mod data;

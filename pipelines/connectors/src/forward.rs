@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Section};
 use component::{BuildContext, Connector, ConnectorFactory, Consumer, Host, Running, Signal, Stability};
+use config::{ConfigError, Section};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

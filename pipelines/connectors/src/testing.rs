@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use component::config::{Node, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Connector, ConnectorFactory, Consumer, Data, Host, Refused, Signal,
 };
+use config::{Node, Section};
 
 #[derive(Default)]
 struct Sink(Mutex<Vec<Data>>);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running, Signal,
     Stability, StartResult,
 };
+use config::{ConfigError, Section};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

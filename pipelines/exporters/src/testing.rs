@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use component::auth::ClientAuth;
-use component::config::{Node, Section};
 use component::context::{Context, Metadata};
 use component::{BuildContext, ComponentId, Consumer, Data, ExporterFactory, Host, Offer, Running};
+use config::{Node, Section};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};

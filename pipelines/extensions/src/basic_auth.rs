@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use component::auth::{ClientAuth, Identity, ServerAuth, Unauthenticated};
-use component::config::{ConfigError, Problems, Secret, Section};
 use component::context::{Context, Metadata};
 use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
+use config::{ConfigError, Problems, Secret, Section};
 use serde::Deserialize;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;

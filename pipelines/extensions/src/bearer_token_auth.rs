@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use component::auth::{ClientAuth, Identity, ServerAuth, Unauthenticated};
-use component::config::{ConfigError, Problems, Secret, Section};
 use component::context::{Context, Metadata};
 use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
+use config::{ConfigError, Problems, Secret, Section};
 use http::HeaderName;
 use serde::Deserialize;
 use subtle::{Choice, ConstantTimeEq as _};

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use component::auth::ClientAuth;
-use component::config::{ConfigError, Problems, Secret, Section};
 use component::context::Context;
 use component::{
     BoxFuture, BuildContext, ComponentId, Extension, ExtensionFactory, Host, Offer, Running, Stability,
     StartResult,
 };
+use config::{ConfigError, Problems, Secret, Section};
 use http::HeaderName;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

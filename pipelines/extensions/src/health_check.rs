@@ -1,15 +1,15 @@
 //! `health_check`: a page that says whether every pipeline takes data, for probes and load balancers.
 
-use component::config::{ConfigError, GoDuration, Headers, Node, Optional, Problems, Section};
 use component::status::State;
 use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
+use config::unused::{self, Unused};
+use config::{ConfigError, GoDuration, Headers, Node, Optional, Problems, Section};
 use http::StatusCode;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use transport::listen::Transport;
-use transport::unused::{self, Unused};
 
 use transport::keys::{CorsConfig, DialerConfig};
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use component::auth::ServerAuth;
-use component::config::{GoDuration, Headers, Problems, Section};
 use component::{ComponentId, Host, StartResult};
+use config::unused::{self, Unused};
+use config::{GoDuration, Headers, Problems, Section};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -18,7 +19,6 @@ use transport::keys::{self, Middleware};
 use transport::listen::{Listener, Transport};
 use transport::serve::{Handler, ServerSettings};
 use transport::tls::{ServerTls, ServerTlsConfig};
-use transport::unused::{self, Unused};
 
 /// Defines the section of an extension that serves pages: its own keys and those of every server. serde's
 /// `flatten` would lose the strictness of the decoder.
@@ -36,27 +36,27 @@ macro_rules! served_section {
             /// Unused: it is a client's.
             pub dialer: transport::keys::DialerConfig,
             /// Protection of the connections.
-            pub tls: component::config::Optional<transport::tls::ServerTlsConfig, component::config::NullIsNone>,
+            pub tls: config::Optional<transport::tls::ServerTlsConfig, config::NullIsNone>,
             /// Unused: no page here is for other sites.
-            pub cors: component::config::Optional<transport::keys::CorsConfig, component::config::NullIsNone>,
+            pub cors: config::Optional<transport::keys::CorsConfig, config::NullIsNone>,
             /// Who may ask.
-            pub auth: component::config::Optional<transport::auth::HttpAuthConfig, component::config::NullIsNone>,
+            pub auth: config::Optional<transport::auth::HttpAuthConfig, config::NullIsNone>,
             /// Unused: no body is read.
             pub max_request_body_size: i64,
             /// Unused: requests go no further.
             pub include_metadata: bool,
             /// Headers of every answer.
-            pub response_headers: component::config::Headers,
+            pub response_headers: config::Headers,
             /// Unused: no body is read.
             pub compression_algorithms: Vec<String>,
             /// How long a request may take to arrive; counts where `read_header_timeout` is 0.
-            pub read_timeout: component::config::GoDuration,
+            pub read_timeout: config::GoDuration,
             /// How long its head may take; 0 is for ever.
-            pub read_header_timeout: component::config::GoDuration,
+            pub read_header_timeout: config::GoDuration,
             /// Unused: answers are at hand at once.
-            pub write_timeout: component::config::GoDuration,
+            pub write_timeout: config::GoDuration,
             /// How long a connection may wait for its next request; 0 is for ever.
-            pub idle_timeout: component::config::GoDuration,
+            pub idle_timeout: config::GoDuration,
             /// False: a connection serves one request.
             pub keep_alives_enabled: bool,
             /// Refused where there are any.

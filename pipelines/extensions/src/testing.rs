@@ -1,8 +1,8 @@
 //! What the tests of several extensions need: configurations from JSON, and a client that is no part of what is
 //! tested.
 
-use component::config::{ConfigError, Node, Section};
 use component::{BuildContext, ComponentId, Extension, ExtensionFactory, Host, Offer, Running, StartResult};
+use config::{ConfigError, Node, Section};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;

@@ -9,11 +9,11 @@ mod pipelines;
 mod traces;
 mod vars;
 
-use component::config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
 use component::spans::Watch;
 use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
+use config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
 use http::StatusCode;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

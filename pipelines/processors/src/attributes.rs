@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Section};
 use component::{
     BuildContext, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
 };
+use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use serde::Deserialize;

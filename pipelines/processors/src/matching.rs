@@ -4,7 +4,7 @@
 //! that an item does not have (the name of a span, of a log record) does not match. Other than in the
 //! Collector, `resources` and `libraries` are looked at for metrics too, as its manual says they are.
 
-use component::config::{Node, Problems};
+use config::{Node, Problems};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Section};
 use component::{
     BuildContext, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
 };
+use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::resource::v1::Resource as OtlpResource;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use component::config::{Node, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Processor, ProcessorFactory, Refused, Running,
     Signal,
 };
+use config::{Node, Section};
 use tokio_util::sync::CancellationToken;
 
 /// The end of the pipeline: keeps what comes, answers what it is told to.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use component::ComponentId;
-use component::config::{GoDuration, Optional, Problems};
+use config::{GoDuration, Optional, Problems};
 use serde::Deserialize;
 
 use crate::Sizer;

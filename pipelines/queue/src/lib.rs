@@ -37,8 +37,8 @@ use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Running, 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use self::config::{BatchConfig, PartitionConfig, QueueConfig};
 pub use backoff::Backoff;
-pub use config::{BatchConfig, PartitionConfig, QueueConfig};
 pub use retry::RetryConfig;
 pub use server::Server;
 pub use sizer::Sizer;

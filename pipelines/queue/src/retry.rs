@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::sync::Arc;
 
-use component::config::{GoDuration, Problems};
 use component::{BoxFuture, Consumer, Data, Refused};
+use config::{GoDuration, Problems};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use component::config::GoDuration;
+use ::config::GoDuration;
 use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Running, Signal};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use tokio::sync::Semaphore;

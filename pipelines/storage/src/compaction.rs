@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use component::config::GoDuration;
+use config::GoDuration;
 use serde::Deserialize;
 
 /// The section `compaction`.

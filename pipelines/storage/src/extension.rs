@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use component::config::{ConfigError, GoDuration, Problems, Section};
 use component::storage::{Namespace, Storage, StorageClient, StorageError};
 use component::{
     BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
 };
+use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry::metrics::Meter;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

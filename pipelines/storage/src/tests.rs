@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use component::config::{Node, Section};
 use component::storage::{Namespace, Operation, StorageClient as _, StorageError};
 use component::{BuildContext, ComponentId, Host};
+use config::{Node, Section};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,8 @@
 //! The section `auth`: which extension checks the requests that come in, or signs those that go out.
 
 use component::ComponentId;
-use component::config::Problems;
 use component::context::Metadata;
+use config::Problems;
 use http::HeaderMap;
 use serde::Deserialize;
 

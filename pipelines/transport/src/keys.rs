@@ -1,6 +1,6 @@
 //! Small sections that the Collector gives to servers and clients alike, wherever they stand.
 
-use component::config::{GoDuration, Headers, Problems};
+use config::{GoDuration, Headers, Problems};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 

@@ -18,7 +18,6 @@ mod proxy;
 pub mod serve;
 mod stream;
 pub mod tls;
-pub mod unused;
 
 pub use parts::Parts;
 pub use proxy::Proxy;

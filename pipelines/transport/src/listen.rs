@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use component::config::Problems;
+use config::Problems;
 use serde::Deserialize;
 use tokio::net::{TcpListener, UnixListener};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use component::config::{Node, Section};
+use config::{Node, Section};
 use http::{Request, Response, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use component::config::ConfigError;
+use config::ConfigError;
 
 use crate::components::FACTORIES;
 use crate::config::{Loaded, Process, Sources};

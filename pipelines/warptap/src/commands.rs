@@ -15,7 +15,7 @@ mod summary;
 mod terminal;
 pub mod validate;
 
-use component::config::ConfigError;
+use config::ConfigError;
 
 use crate::cli::{Cli, Command};
 use crate::config::Process;

@@ -22,7 +22,7 @@ mod testing;
 pub mod yaml;
 mod yaml_out;
 
-use component::config::{ConfigError, Node, Position, Problem, Seen, Value};
+use config::{ConfigError, Node, Position, Problem, Seen, Value};
 
 use gates::Gates;
 use merge::{Lists, merge, unflatten};

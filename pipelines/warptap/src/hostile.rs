@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use component::config::Seen;
+use config::Seen;
 
 use crate::components::FACTORIES;
 use crate::config::gates::Gates;

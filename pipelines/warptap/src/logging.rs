@@ -219,8 +219,8 @@ fn any(value: &Value) -> AnyValue {
 }
 
 /// A value of the configuration as JSON.
-fn json(value: &component::config::Value) -> String {
-    use component::config::Value;
+fn json(value: &config::Value) -> String {
+    use config::Value;
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     match value {
         Value::Null => "null".to_owned(),
@@ -233,7 +233,7 @@ fn json(value: &component::config::Value) -> String {
             format!("[{}]", items.iter().map(|i| json(&i.value)).collect::<Vec<_>>().join(","))
         }
         Value::Mapping(entries) => {
-            let pair = |e: &component::config::Entry| format!("{}:{}", quoted(&e.key), json(&e.value.value));
+            let pair = |e: &config::Entry| format!("{}:{}", quoted(&e.key), json(&e.value.value));
             format!("{{{}}}", entries.iter().map(pair).collect::<Vec<_>>().join(","))
         }
     }

@@ -1,7 +1,7 @@
 //! Everything between the command line and a graph: load, read, build. Nothing outside is touched but what
 //! the locations of the configuration name.
 
-use component::config::{ConfigError, Problem, Seen};
+use config::{ConfigError, Problem, Seen};
 
 use crate::config::telemetry::Telemetry;
 use crate::config::{Loaded, Outside, Sources, load};

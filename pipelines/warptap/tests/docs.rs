@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use component::Factory;
-use component::config::{Node, Section};
+use config::{Node, Section};
 use warptap::components::FACTORIES;
 use warptap::config::{Kind, Process};
 use warptap::docs;

@@ -11,8 +11,8 @@ mod session;
 mod status;
 mod throttle;
 
-use component::config::{ConfigError, Section};
 use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
+use config::{ConfigError, Section};
 use hardware::{Config, Vendor};
 use semconv::value::GpuHardwareThrottleReason as Reason;
 

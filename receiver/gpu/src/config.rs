@@ -7,7 +7,7 @@ mod phases;
 use std::path::PathBuf;
 
 use component::ComponentId;
-use component::config::{ConfigError, GoDuration, Section};
+use config::{ConfigError, GoDuration, Section};
 use probe_abi::detail::Detail;
 use serde::Deserialize;
 use steps::{BaselineSettings, Rules};
@@ -216,7 +216,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use component::config::Node;
+    use config::Node;
     use steps::{BaselineKey, Classifier, Thresholds};
 
     use super::*;

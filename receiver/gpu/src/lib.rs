@@ -31,12 +31,12 @@ mod source;
 mod tell;
 mod traced;
 
-pub use analyzer::{Analyzer, Found, Look, Settings};
-pub use collectives::CollectiveSettings;
-pub use config::{
+pub use self::config::{
     CaptureConfig, ClassifierConfig, Config, DetailConfig, NcclConfig, OutliersConfig, PhasesConfig,
     RulesConfig, SourceConfig, StragglersConfig, TracesConfig,
 };
+pub use analyzer::{Analyzer, Found, Look, Settings};
+pub use collectives::CollectiveSettings;
 pub use contexts::Relation;
 pub use detail::DetailSettings;
 pub use hardware::{Hardware, HardwareSettings};

@@ -10,11 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
     Stability, StartResult,
 };
+use config::{ConfigError, Section};
 use instrumentation::{Backpressure, BatchSender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;

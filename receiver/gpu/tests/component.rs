@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
-use component::config::{Node, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal,
     StartResult,
 };
+use config::{Node, Section};
 use event::Event;
 use gpu::{AnySource, Backpressure, Batch, Open, Settings, SourceError};
 use tokio::sync::mpsc;

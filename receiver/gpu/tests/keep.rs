@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use common::job::{Job, told, told_of};
 use common::*;
-use component::config::{Node, Section};
 use component::storage::{Namespace, Operation};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Refused, Signal};
+use config::{Node, Section};
 use event::{Event, ExitStatus, ProcessId};
 use gpu::{Analyzer, Backpressure, Batch, Change, Kept, Left, Open, Settings};
 use tokio::sync::mpsc;

@@ -1,6 +1,6 @@
 //! The section of the configuration, which the receivers of all vendors share.
 
-use component::config::{ConfigError, GoDuration, Section};
+use config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 
 use crate::monitor::Settings;
@@ -55,7 +55,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use component::config::Node;
+    use config::Node;
 
     use super::*;
 

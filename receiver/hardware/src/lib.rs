@@ -23,7 +23,7 @@ mod throttle;
 mod users;
 mod watch;
 
-pub use config::Config;
+pub use self::config::Config;
 pub use driver::{Driver, Fault, Identity, Incident, Process, Reading, Session, Vendor};
 pub use monitor::{Monitor, Pass, Settings};
 pub use questions::{QUESTIONS, Question, counted_by};

@@ -10,8 +10,8 @@ mod session;
 mod throttle;
 mod xid;
 
-use component::config::{ConfigError, Section};
 use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
+use config::{ConfigError, Section};
 use hardware::{Config, Vendor};
 use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use session::Library;

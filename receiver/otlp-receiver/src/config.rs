@@ -1,14 +1,14 @@
 //! What the user writes in the section of an `otlp` receiver: the Collector's keys, and what it refuses.
 
-use component::config::{ConfigError, GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use component::{ComponentId, Signal};
+use config::unused::{self, Unused};
+use config::{ConfigError, GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use serde::Deserialize;
 use transport::auth::{AuthConfig, HttpAuthConfig, authenticator};
 use transport::compress::Compression;
 use transport::keys::{self, CorsConfig, DialerConfig, Middleware};
 use transport::listen::Transport;
 use transport::tls::ServerTlsConfig;
-use transport::unused::{self, Unused};
 
 use crate::{Opening, Protocol};
 

@@ -13,8 +13,8 @@ mod sink;
 
 use std::sync::Arc;
 
+use ::config::{ConfigError, Section};
 use component::auth::ServerAuth;
-use component::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
     Stability, StartResult,
@@ -26,7 +26,7 @@ use transport::listen::{Address, Listener, Transport};
 use transport::serve;
 use transport::tls::{ServerTls, ServerTlsConfig};
 
-pub use config::{
+pub use self::config::{
     EnforcementPolicy, GrpcConfig, HttpConfig, KeepaliveConfig, OtlpConfig, Protocols, ServerParameters,
 };
 

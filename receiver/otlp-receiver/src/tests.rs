@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use component::auth::{Identity, ServerAuth, Unauthenticated};
-use component::config::{Node, Section};
 use component::context::{self, Context, Metadata};
 use component::{BoxFuture, Code, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal};
+use config::{Node, Section};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};

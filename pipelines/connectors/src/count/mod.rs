@@ -11,11 +11,11 @@ use component::Payload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use component::config::{ConfigError, Node, Optional, Problems, Section, Value as ConfigValue};
 use component::{
     BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Data, Host, Refused, Running, Signal,
     Stability,
 };
+use config::{ConfigError, Node, Optional, Problems, Section, Value as ConfigValue};
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use serde::Deserialize;

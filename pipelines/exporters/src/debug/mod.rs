@@ -12,11 +12,11 @@ mod output;
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Optional, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
     Signal, Stability, StartResult,
 };
+use config::{ConfigError, Optional, Section};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use component::config::{GoDuration, Optional, Problems};
+use config::{GoDuration, Optional, Problems};
 use serde::Deserialize;
 
 /// What the user writes.

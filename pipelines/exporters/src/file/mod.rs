@@ -15,7 +15,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use component::config::{ConfigError, Section};
+use ::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
     Signal, Stability, StartResult,
@@ -23,7 +23,7 @@ use component::{
 use queue::{Stages, Tallies};
 use tokio_util::sync::CancellationToken;
 
-pub use config::{FileConfig, Format, GroupByConfig, RotationConfig};
+pub use self::config::{FileConfig, Format, GroupByConfig, RotationConfig};
 use encoding::Encoding;
 use groups::Groups;
 use target::{Opener, Target};

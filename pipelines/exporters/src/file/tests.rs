@@ -67,7 +67,7 @@ async fn data_is_in_the_file_after_the_flush_interval_and_not_only_at_the_end() 
 
 #[tokio::test]
 async fn a_file_that_cannot_be_opened_stops_the_start() {
-    use component::config::{Node, Section};
+    use config::{Node, Section};
     let node: Node = serde_json::from_str(r#"{"path": "/nowhere/at/all"}"#).unwrap();
     let id = component::ComponentId::parse("file").unwrap();
     let context = component::BuildContext { id, version: "1.2.3" };

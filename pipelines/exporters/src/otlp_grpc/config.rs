@@ -1,6 +1,7 @@
 //! What the user writes in the section of `otlp_grpc`: the Collector's keys, and what it refuses.
 
-use component::config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
+use config::unused::{self, Unused};
+use config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use http::{HeaderMap, HeaderValue};
 use queue::{QueueConfig, RetryConfig};
 use serde::Deserialize;
@@ -9,7 +10,6 @@ use transport::compress::Compression;
 use transport::grpc;
 use transport::keys::{self, Middleware};
 use transport::tls::ClientTlsConfig;
-use transport::unused::{self, Unused};
 
 /// The section of the exporter.
 #[derive(Clone, Debug, Deserialize)]

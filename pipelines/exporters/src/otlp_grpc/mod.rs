@@ -11,7 +11,7 @@ mod lanes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, Section};
+use ::config::{ConfigError, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
     Stability, StartResult,
@@ -28,7 +28,7 @@ use transport::endpoint::{GrpcEndpoint, split_host_port};
 use transport::grpc;
 use transport::tls::{ClientTls, ClientTlsConfig};
 
-pub use config::{KeepaliveConfig, OtlpGrpcConfig};
+pub use self::config::{KeepaliveConfig, OtlpGrpcConfig};
 
 use crate::wire::Signer;
 use attempt::Attempt;

@@ -1,7 +1,8 @@
 //! What the user writes in the section of `otlp_http`: the Collector's keys, and what it refuses.
 
 use component::Signal;
-use component::config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
+use config::unused::{self, Unused};
+use config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use http::{HeaderMap, HeaderValue, Uri, header};
 use queue::{QueueConfig, RetryConfig};
 use serde::Deserialize;
@@ -10,7 +11,6 @@ use transport::compress::{Compression, Level};
 use transport::endpoint::HttpEndpoint;
 use transport::keys::{self, Middleware};
 use transport::tls::ClientTlsConfig;
-use transport::unused::{self, Unused};
 
 use super::Encoding;
 

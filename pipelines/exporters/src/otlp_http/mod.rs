@@ -9,7 +9,7 @@ mod config;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, GoDuration, Section};
+use ::config::{ConfigError, GoDuration, Section};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
     Stability, StartResult,
@@ -25,7 +25,7 @@ use transport::compress::{Compression, Level};
 use transport::connect::{Dial, UseTls};
 use transport::tls::{ClientTls, ClientTlsConfig};
 
-pub use config::{CompressionParams, CookiesConfig, OtlpHttpConfig};
+pub use self::config::{CompressionParams, CookiesConfig, OtlpHttpConfig};
 
 use crate::wire::Signer;
 use attempt::Attempt;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use component::config::GoDuration;
 use component::status::Status;
+use config::GoDuration;
 
 use super::Shown;
 use super::html::{Text, properties, table};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use component::config::Node;
 use component::spans::Spans;
 use component::status::{GateInfo, PipelineInfo, Status};
+use config::Node;
 use tokio_util::sync::DropGuard;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! The collector's own spans by name: how many took how long, how many failed, and the latest of each kind.
 
-use component::config::GoDuration;
 use component::spans::{LATENCIES, Span, Summary, Which};
+use config::GoDuration;
 
 use super::Shown;
 use super::html::{Encoded, Text, table};

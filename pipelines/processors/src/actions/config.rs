@@ -1,6 +1,6 @@
 //! An action as the user writes it, and all that can be wrong with it.
 
-use component::config::{Node, Problems, Value as ConfigValue};
+use config::{Node, Problems, Value as ConfigValue};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
 use regex::Regex;
@@ -197,7 +197,7 @@ pub(crate) fn any_value(node: &Node) -> Result<AnyValue, String> {
             Value::ArrayValue(ArrayValue { values: values? })
         }
         ConfigValue::Mapping(entries) => {
-            let pair = |e: &component::config::Entry| {
+            let pair = |e: &config::Entry| {
                 let value = Some(any_value(&e.value)?);
                 Ok(KeyValue { key: e.key.clone(), value, ..KeyValue::default() })
             };

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use regex::Regex;
 
-pub use config::ActionConfig;
+pub use self::config::ActionConfig;
 pub(crate) use config::{any_value, compile};
 use convert::Target;
 

@@ -13,11 +13,11 @@ mod shards;
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, GoDuration, Section};
 use component::context::Context;
 use component::{
     BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Signal, Stability,
 };
+use config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

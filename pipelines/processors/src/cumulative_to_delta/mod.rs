@@ -11,10 +11,10 @@ mod series;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use component::config::{ConfigError, GoDuration, Problems, Section};
 use component::{
     BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
 };
+use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, MetricsData};
 use serde::Deserialize;

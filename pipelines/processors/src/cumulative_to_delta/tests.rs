@@ -1,7 +1,7 @@
 //! What becomes of the points of a series, one after the other.
 
 use component::Signal;
-use component::config::GoDuration;
+use config::GoDuration;
 
 use super::FACTORY;
 use crate::testing::{Started, problems};

@@ -9,10 +9,10 @@ mod grouping;
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Section};
 use component::{
     BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
 };
+use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

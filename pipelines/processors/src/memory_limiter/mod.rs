@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use component::config::{ConfigError, GoDuration, Problems, Section};
 use component::status::Status;
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
     Running, Signal, Stability,
 };
+use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use serde::Deserialize;

@@ -56,7 +56,7 @@ async fn data_is_refused_from_the_soft_limit_on_until_memory_is_back_below() {
 #[test]
 fn the_soft_limit_is_the_limit_less_the_spike() {
     let check = |json: &str, total: u64, want: u64| {
-        let node: component::config::Node = serde_json::from_str(json).unwrap();
+        let node: config::Node = serde_json::from_str(json).unwrap();
         let config: MemoryLimiterConfig = Section::new("x", &node).decode().unwrap();
         assert_eq!(config.soft_limit_bytes(total), want, "{json}");
     };

@@ -11,10 +11,10 @@ mod tracestate;
 
 use std::sync::Arc;
 
-use component::config::{ConfigError, Section};
 use component::{
     BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
 };
+use config::{ConfigError, Section};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use serde::Deserialize;

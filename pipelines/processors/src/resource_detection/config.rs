@@ -1,7 +1,7 @@
 //! What the user writes for `resource_detection`, and the detectors that are made of it.
 
 use component::ComponentId;
-use component::config::{GoDuration, Node, Problems};
+use config::{GoDuration, Node, Problems};
 use serde::Deserialize;
 
 use super::Detector;

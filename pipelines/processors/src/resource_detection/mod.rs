@@ -19,7 +19,7 @@ mod system;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::{ConfigError, Section};
+use ::config::{ConfigError, Section};
 use component::status::Status;
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-pub use config::ResourceDetectionConfig;
+pub use self::config::ResourceDetectionConfig;
 
 /// The row of this processor.
 pub const FACTORY: ProcessorFactory = ProcessorFactory {

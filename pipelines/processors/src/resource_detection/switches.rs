@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use component::config::Problems;
+use config::Problems;
 use serde::Deserialize;
 
 /// An attribute that a detector may find, and whether it does unless told otherwise.

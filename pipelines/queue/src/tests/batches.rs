@@ -6,7 +6,7 @@ use super::*;
 
 /// A queue that makes batches.
 fn batching(batch: BatchConfig) -> QueueConfig {
-    QueueConfig { batch: component::config::Optional::some(batch), ..QueueConfig::default() }
+    QueueConfig { batch: ::config::Optional::some(batch), ..QueueConfig::default() }
 }
 
 fn sizes(peer: &Peer) -> Vec<usize> {

@@ -1,6 +1,6 @@
 //! What a user may write, and what is wrong with the rest, in the Collector's words.
 
-use component::config::{Node, Section};
+use config::{Node, Section};
 
 use crate::{QueueConfig, RetryConfig};
 
@@ -9,7 +9,7 @@ fn problems(json: &str) -> Vec<String> {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
     struct Config {
-        sending_queue: component::config::Optional<QueueConfig>,
+        sending_queue: config::Optional<QueueConfig>,
         retry_on_failure: RetryConfig,
     }
     let node: Node = serde_json::from_str(json).unwrap();

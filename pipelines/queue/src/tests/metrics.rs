@@ -57,7 +57,7 @@ async fn what_a_queue_counts_has_the_collectors_names() {
     let queue = QueueConfig {
         queue_size: 12,
         sizer: Some(Sizer::Items),
-        batch: component::config::Optional::some(BatchConfig { min_size: 0, ..BatchConfig::default() }),
+        batch: ::config::Optional::some(BatchConfig { min_size: 0, ..BatchConfig::default() }),
         num_consumers: 1,
         ..QueueConfig::default()
     };

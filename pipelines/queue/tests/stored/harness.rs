@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use component::config::{GoDuration, Optional};
 use component::storage::{Namespace, Operation, Storage, StorageClient, StorageError};
 use component::{BoxFuture, ComponentId, Consumer, Data, Host, Offer, Refused, Running, Signal};
+use config::{GoDuration, Optional};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use queue::{BatchConfig, QueueConfig, RetryConfig, Sizer, Stages, Tallies, TallySnapshot};
 use tokio::task::JoinSet;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use component::config::{GoDuration, Problems, Secret};
+use config::{GoDuration, Problems, Secret};
 use serde::Deserialize;
 
 use super::names;

@@ -11,7 +11,7 @@ mod names;
 mod reload;
 mod server;
 
+pub use self::config::{ClientTlsConfig, ServerTlsConfig, TpmConfig};
 pub use client::ClientTls;
-pub use config::{ClientTlsConfig, ServerTlsConfig, TpmConfig};
 pub use material::TlsError;
 pub use server::ServerTls;

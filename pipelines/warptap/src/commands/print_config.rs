@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use anyhow::Context as _;
-use component::config::Seen;
+use config::Seen;
 
 use crate::cli::{PrintConfigArgs, PrintFormat, PrintMode};
 use crate::commands::refused;

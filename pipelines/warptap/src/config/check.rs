@@ -2,7 +2,7 @@
 //! refer to what is configured. In the Collector's words.
 
 use component::Signal;
-use component::config::{Node, Position, Problem, Value, nearest};
+use config::{Node, Position, Problem, Value, nearest};
 
 use super::gates::{self, Gates};
 use super::sections::{Kind, Sections};

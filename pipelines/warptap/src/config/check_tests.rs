@@ -1,6 +1,6 @@
 //! What a configuration is refused with before any component looks at its section.
 
-use component::config::{ConfigError, Node, Seen};
+use config::{ConfigError, Node, Seen};
 
 use crate::config::gates::Gates;
 use crate::config::testing::Made;

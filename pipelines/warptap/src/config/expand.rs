@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use component::config::{Node, Position, Problem, Value};
+use config::{Node, Position, Problem, Value};
 
 use super::source::{Location, Outside, Retrieved};
 use super::yaml::DEPTH_MAX;

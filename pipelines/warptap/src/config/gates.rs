@@ -1,8 +1,8 @@
 //! Feature gates: which there are, and which are on. The names are the Collector's, so that a command line of
 //! its keeps working; what a gate stands for there and has no counterpart here is accepted with a warning.
 
-use component::config::nearest;
 use component::status::GateInfo;
+use config::nearest;
 
 /// Lists are joined, not replaced, where several sources name the components that a service uses.
 pub const MERGE_APPEND: &str = "confmap.enableMergeAppendOption";

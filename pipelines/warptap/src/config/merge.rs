@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use component::config::{Entry, Node, Position, Problem, Value};
+use config::{Entry, Node, Position, Problem, Value};
 
 use super::yaml::DEPTH_MAX;
 

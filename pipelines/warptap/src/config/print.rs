@@ -3,7 +3,7 @@
 //! What the sources, references and defaults of the *loader* made of it is shown; the defaults of components
 //! are theirs, and stay out. A value that no component read may be anything, so it counts as a secret.
 
-use component::config::{GoDuration, Node, Reading, Seen, Value};
+use config::{GoDuration, Node, Reading, Seen, Value};
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 
 use super::sections::Kind;

@@ -1,7 +1,7 @@
 //! What is printed of a configuration, and that it can be read again.
 
-use component::config::GoDuration;
-use component::config::{Headers, Optional, Secret, Section, Seen};
+use config::GoDuration;
+use config::{Headers, Optional, Secret, Section, Seen};
 use proptest::prelude::*;
 use serde::Deserialize;
 

@@ -4,7 +4,7 @@
 //! `0123` and `0o123` are octal, `1_000` is a thousand, `yes` and `on` are texts. Timestamps, which that
 //! library gives a type of their own, stay texts here: no key of a configuration is one.
 
-use component::config::Value;
+use config::Value;
 
 /// Reads a scalar without quotes and without a tag.
 pub(super) fn resolve(text: &str) -> Value {

@@ -2,8 +2,8 @@
 //!
 //! Reading goes on after a problem, so that one run tells all of them.
 
-use component::config::{Node, Position, Problem, Section, Seen, Value};
 use component::{ComponentId, IdError};
+use config::{Node, Position, Problem, Section, Seen, Value};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use component::config::{Node, Position, Problem, Section, Value, nearest};
 use component::{ComponentId, Signal};
+use config::{Node, Position, Problem, Section, Value, nearest};
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use component::config::{ConfigError, Node, Position, Problem, Value};
+use config::{ConfigError, Node, Position, Problem, Value};
 
 use super::yaml;
 

@@ -10,7 +10,7 @@ mod metrics;
 mod push;
 mod resource;
 
-use component::config::{Node, Problem, Section};
+use config::{Node, Problem, Section};
 
 pub use logs::{Encoding, Logs, Sampling};
 pub use metrics::{Aggregation, Level, Metrics, Prometheus, Reader, Selector, Stream, View};

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use component::config::Value;
+use config::Value;
 
 use super::*;
 use crate::config::LogLevel;

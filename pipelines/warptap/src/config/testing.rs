@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use component::config::{Node, Value};
+use config::{Node, Value};
 
 use super::source::Outside;
 

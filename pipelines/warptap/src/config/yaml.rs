@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use component::config::{ConfigError, Entry, Node, Position, Problem, Value};
+use config::{ConfigError, Entry, Node, Position, Problem, Value};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::scalar;

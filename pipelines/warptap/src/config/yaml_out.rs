@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use component::config::Value;
+use config::Value;
 use serde::Serialize;
 use serde_yaml::Value as Plain;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use component::config::Node;
+use config::Node;
 
 use super::parse;
 use crate::config::testing::flow;
@@ -108,12 +108,12 @@ fn every_value_and_key_knows_its_place() {
     let root = read("a:\n  - b: x\n    c:\n  - [1,   2]\n").unwrap();
     let place = |node: &Node| node.position.to_string();
     let a = root.get("a").unwrap();
-    let component::config::Value::Sequence(items) = &a.value else { panic!("{a:?}") };
+    let config::Value::Sequence(items) = &a.value else { panic!("{a:?}") };
     assert_eq!(root.entries()[0].position.to_string(), "f:1:1");
     assert_eq!((place(a), place(&items[0])), ("f:2:3".to_owned(), "f:2:5".to_owned()));
     assert_eq!(place(items[0].get("b").unwrap()), "f:2:8");
     assert_eq!(place(items[0].get("c").unwrap()), "f:3:5", "an absent value is where its key is");
-    let component::config::Value::Sequence(numbers) = &items[1].value else { panic!() };
+    let config::Value::Sequence(numbers) = &items[1].value else { panic!() };
     assert_eq!(place(&numbers[1]), "f:4:11");
 }
 

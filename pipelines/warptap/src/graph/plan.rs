@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use component::config::{ConfigError, Node, Problem, nearest};
 use component::status::PipelineInfo;
 use component::{
     BuildContext, ComponentId, Connector, ConnectorFactory, Exporter, ExporterFactory, Extension,
     ExtensionFactory, Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Signal, find,
 };
+use config::{ConfigError, Node, Problem, nearest};
 
 use super::key::Key;
 use super::order;

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::config::Node as Config;
 use component::status::Status;
 use component::{Consumer, Host, Offer, Running, Signal, StartResult, spans};
+use config::Node as Config;
 use opentelemetry::KeyValue;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};

@@ -4,12 +4,12 @@ use component::Payload;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use component::config::{ConfigError, Node, Section};
 use component::{
     BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Data, Exporter, ExporterFactory,
     Extension, ExtensionFactory, Host, Offer, Processor, ProcessorFactory, Receiver, ReceiverFactory,
     Refused, Running, Signal, Stability, StartResult,
 };
+use config::{ConfigError, Node, Section};
 use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
 use opentelemetry_proto::tonic::trace::v1::TracesData;
 use serde::Deserialize;

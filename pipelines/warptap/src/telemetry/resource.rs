@@ -1,7 +1,7 @@
 //! What the collector says of itself with everything it tells: its name, its version, an id of this run, and
 //! what the configuration adds or takes away.
 
-use component::config::Value;
+use config::Value;
 use opentelemetry::{Array, KeyValue, StringValue, Value as Attribute};
 use opentelemetry_sdk::Resource as SdkResource;
 

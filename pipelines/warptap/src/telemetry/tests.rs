@@ -1,8 +1,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use component::config::{Node, Section};
 use component::{BoxFuture, ComponentId, Consumer, Data, Receiver, Refused, Signal};
+use config::{Node, Section};
 use otlp_receiver::{OtlpReceiver, Protocol};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use component::config::{GoDuration, Problems};
+use config::{GoDuration, Problems};
 use serde::Deserialize;
 
 use crate::hardware::HardwareSettings;

@@ -1,6 +1,6 @@
 //! The keys under `nccl`: how collectives are judged, traced and told. Every default is meant to be left alone.
 
-use component::config::{GoDuration, Problems};
+use config::{GoDuration, Problems};
 use nccl::{StragglerSettings, TraceSettings};
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! The keys under `phases`, `baselines` and `outliers`: how steps are told apart, compared and judged.
 
-use component::config::GoDuration;
+use config::GoDuration;
 use serde::Deserialize;
 use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use component::config::{Node, Section};
 use component::status::{State, Status};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, ReceiverFactory, Refused, Running, Signal,
 };
+use config::{Node, Section};
 use instrumentation::testing::Output;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry::metrics::noop::NoopMeterProvider;

@@ -9,7 +9,7 @@ mod names;
 use std::path::PathBuf;
 
 use component::BoxFuture;
-use component::config::Problems;
+use config::Problems;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use serde::Deserialize;

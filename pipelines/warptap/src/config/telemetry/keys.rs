@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use component::config::{GoDuration, Headers, Node};
+use config::{GoDuration, Headers, Node};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

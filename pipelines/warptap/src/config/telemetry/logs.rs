@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use component::config::Node;
+use config::Node;
 
 use super::Reading;
 use super::keys::{LogsKeys, SamplingKeys};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use component::config::Headers;
+use config::Headers;
 
 use super::Reading;
 use super::keys::{BatchKeys, ExporterKeys, OtlpKeys, ProcessorKeys};

@@ -1,7 +1,7 @@
 //! `service::telemetry::resource`: attributes in a list, or, as it used to be, as keys of the section, where
 //! null takes away what is there by default.
 
-use component::config::{Node, Section, Value};
+use config::{Node, Section, Value};
 
 use super::Reading;
 use super::keys::AttributeKeys;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::config::{ConfigError, GoDuration, Headers, Node, NullIsNone, Optional, Section};
+use crate::{ConfigError, GoDuration, Headers, Node, NullIsNone, Optional, Section};
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
@@ -313,7 +313,7 @@ fn header_values_are_not_printed() {
 #[test]
 fn an_expanded_scalar_is_its_text_to_strings_and_its_value_to_the_rest() {
     let mut node: Node = serde_json::from_str(r#"{"endpoint": 83, "limit": 83, "note": true}"#).unwrap();
-    let crate::config::Value::Mapping(entries) = &mut node.value else { unreachable!() };
+    let crate::Value::Mapping(entries) = &mut node.value else { unreachable!() };
     for (entry, text) in entries.iter_mut().zip(["0123", "0123", "\"0123\""]) {
         entry.value.text = Some(text.to_owned());
     }
@@ -327,7 +327,7 @@ fn an_unset_variable_is_the_zero_of_a_plain_type() {
     let json = r#"{"endpoint": null, "limit": null, "insecure": null, "ratio": null, "timeout": null, "fields": null,
         "queue": null}"#;
     let mut node: Node = serde_json::from_str(json).unwrap();
-    let crate::config::Value::Mapping(entries) = &mut node.value else { unreachable!() };
+    let crate::Value::Mapping(entries) = &mut node.value else { unreachable!() };
     for entry in entries {
         entry.value.text = Some(String::new());
     }

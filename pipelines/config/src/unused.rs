@@ -1,12 +1,12 @@
-//! Keys that are accepted for the sake of the Collector's files and change nothing here: told, once each, when
-//! a component that has them is built.
+//! Keys that are accepted because the Collector's files have them and that have no effect here: each is warned
+//! about once, when its component is built.
 
-use component::config::{Node, Section, Value};
+use crate::{Node, Section, Value};
 
 /// A key by its path in the section, such as `keepalive::enforcement_policy`, and why it changes nothing.
 pub type Unused = (&'static str, &'static str);
 
-/// Warns of each key of the table that was written, with what it is set to do nothing about.
+/// Warns of each key of the table that was written, with the reason why it has no effect.
 pub fn warn(section: &Section<'_>, table: &[Unused]) {
     for (key, why) in written(section, table) {
         section.warn(key, format!("accepted without effect: {why}"));
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_written_is_told() {
+    fn only_written_keys_are_warned_about() {
         let json = r#"{"a": 1, "b": null, "c": {"d": false}, "e": []}"#;
         let node: Node = serde_json::from_str(json).unwrap();
         let table = [("a", ""), ("b", ""), ("c::d", ""), ("c::x", ""), ("e", ""), ("f", "")];

@@ -1,13 +1,13 @@
 //! Configuration as components see it: a section of a positioned tree, decoded strictly into a type.
 //!
-//! The one idea: a decoding error names the file, line, column and config path of what is wrong, and all
-//! that is wrong is told at once. The rules are the OpenTelemetry Collector's: types are not coerced,
-//! unknown keys are errors, null keeps the default of what is no plain value. Which format the tree came from, and how several
-//! sources were merged into it, is left to the binary.
+//! A decoding error names the file, line, column and config path of the wrong value, and all problems of a
+//! section are reported together. The rules are the OpenTelemetry Collector's: types are not coerced,
+//! unknown keys are errors, and null keeps the default of lists, maps and sections. The format of the tree
+//! and the merging of several sources into it are left to the binary.
 //!
 //! A component derives `Deserialize` on its config type with a container-level `#[serde(default)]`, decodes
-//! by [`Section::decode`] and adds its own findings by [`Section::problems`]. `#[serde(flatten)]` is of no
-//! use here: it hides the list of keys that the unknown ones are found by.
+//! by [`Section::decode`] and adds its own findings by [`Section::problems`]. `#[serde(flatten)]` must not be
+//! used: it hides the list of keys by which unknown ones are found.
 
 mod access;
 mod decode;
@@ -21,6 +21,7 @@ mod node;
 mod optional;
 mod section;
 mod seen;
+pub mod unused;
 
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, Problem};
