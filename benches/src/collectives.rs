@@ -2,7 +2,7 @@
 
 use event::{ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::fold::COUNTERS;
-use probe_abi::record::{Header, Kind, NOT_SEEN};
+use probe_abi::record::{Header, NOT_SEEN, RecordKind};
 
 use crate::records;
 
@@ -115,7 +115,7 @@ fn header(symbol: &str, rank: u32, entry_ns: u64, duration_ns: u64) -> Header {
     let row = probe_abi::PROBES.iter().find(|probe| probe.symbol == symbol).map_or(0, |probe| probe.id);
     let ProcessId { pid, start_ns } = process(rank);
     Header {
-        kind: Kind::Told as u16,
+        kind: RecordKind::Args as u16,
         row,
         flags: 0,
         pid,
@@ -140,7 +140,7 @@ fn told(rank: u32, entry_ns: u64, duration_ns: u64, ordinal: u64) -> Vec<u8> {
 
 fn step(rank: u32, sequence: u64, first_ns: u64, entry_ns: u64, exit_ns: u64) -> StepRecord {
     let mut header = header("cudaStreamSynchronize", rank, entry_ns, exit_ns - entry_ns);
-    header.kind = Kind::Step as u16;
+    header.kind = RecordKind::Step as u16;
     let mut work = [0; COUNTERS];
     (work[0], work[1], work[3], work[11]) = (300, 300, 40_000_000, 0x1234_5678);
     StepRecord {
@@ -151,8 +151,8 @@ fn step(rank: u32, sequence: u64, first_ns: u64, entry_ns: u64, exit_ns: u64) ->
         runq_gap_ns: NOT_SEEN,
         runq_enqueue_ns: 1_000,
         runq_wait_ns: 0,
-        fresh: 300,
-        process_fresh: 300,
+        enqueued_since_sync: 300,
+        process_enqueued_since_sync: 300,
         first_tid: header.tid,
         device: 0,
         work,

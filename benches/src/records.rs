@@ -2,7 +2,7 @@
 
 use event::StepRecord;
 use probe_abi::fold::COUNTERS;
-use probe_abi::record::{Header, Kind, NOT_SEEN};
+use probe_abi::record::{Header, NOT_SEEN, RecordKind};
 
 /// Step number `n` of a server that decodes in 20 ms, with some spread and now and then a slow one.
 pub fn step(n: u64) -> StepRecord {
@@ -14,7 +14,7 @@ pub fn step(n: u64) -> StepRecord {
     work[12] = 0x1234_5678;
     StepRecord {
         header: Header {
-            kind: Kind::Step as u16,
+            kind: RecordKind::Step as u16,
             row: 34,
             flags: 0,
             pid: 1_000,
@@ -31,8 +31,8 @@ pub fn step(n: u64) -> StepRecord {
         runq_gap_ns: NOT_SEEN,
         runq_enqueue_ns: 10_000,
         runq_wait_ns: 5_000,
-        fresh: 14,
-        process_fresh: 14,
+        enqueued_since_sync: 14,
+        process_enqueued_since_sync: 14,
         first_tid: 1_000,
         device: 0,
         work,
@@ -52,8 +52,8 @@ pub fn bytes(s: &StepRecord) -> Vec<u8> {
         s.runq_gap_ns,
         s.runq_enqueue_ns,
         s.runq_wait_ns,
-        s.fresh,
-        s.process_fresh,
+        s.enqueued_since_sync,
+        s.process_enqueued_since_sync,
     ];
     words.iter().for_each(|v| out.extend(v.to_ne_bytes()));
     out.extend(s.first_tid.to_ne_bytes());

@@ -1,10 +1,10 @@
 //! The trace that a thread works for, where its process publishes it ([`probe_abi::context`]).
 //!
-//! Asked where a wait ends that closes something, and then only of a process with a place: any other pays a look into
+//! Asked where a wait ends that closes something, and then only of a process with a slot: any other pays a look into
 //! an array. The thread that waits is the one that runs, so what it publishes stands still.
 
 use probe_abi::atomic::Relaxed;
-use probe_abi::context::{Published, Says, Variable};
+use probe_abi::context::{ContextState, Published, Variable};
 
 use crate::emit::{self, Returned};
 use crate::maps::{self, VARIABLES};
@@ -23,16 +23,16 @@ pub fn tell(returned: &Returned<'_>) {
 #[inline(always)]
 pub fn forget(task: &Task) {
     if of(task.pid).is_some()
-        && let Some(place) = VARIABLES.get_ptr_mut(Variable::place(task.pid))
+        && let Some(slot) = VARIABLES.get_ptr_mut(Variable::slot(task.pid))
     {
         // SAFETY: a live entry; the process itself runs this program, and whoever writes the rest looks again.
-        unsafe { (*place).pid = 0 };
+        unsafe { (*slot).pid = 0 };
     }
 }
 
 #[inline(always)]
 fn of(pid: u32) -> Option<&'static Variable> {
-    VARIABLES.get(Variable::place(pid)).filter(|variable| variable.pid == u64::from(pid))
+    VARIABLES.get(Variable::slot(pid)).filter(|variable| variable.pid == u64::from(pid))
 }
 
 /// Out of line: on its return the verifier forgets what it was about.
@@ -40,15 +40,15 @@ fn of(pid: u32) -> Option<&'static Variable> {
 #[inline(never)]
 fn tell_from(returned: &Returned<'_>, variable: &Variable) {
     let is_told = match read(variable) {
-        Ok(Some(published)) => match published.says() {
-            Says::Active => emit::context(returned, &published),
-            says => says == Says::Nothing,
+        Ok(Some(published)) => match published.state() {
+            ContextState::Active => emit::context(returned, &published),
+            says => says == ContextState::Inactive,
         },
         Ok(None) => true,
         Err(_) => false,
     };
     if !is_told && let Some(counters) = maps::counters() {
-        counters.untold_contexts.fetch_add(1, Relaxed);
+        counters.dropped_contexts.fetch_add(1, Relaxed);
     }
 }
 

@@ -6,8 +6,8 @@ use probe_abi::atomic::Relaxed;
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE};
 use aya_ebpf::helpers::bpf_get_current_comm;
 use probe_abi::context::{ContextRecord, Published};
-use probe_abi::fold::{Cut, Stamp};
-use probe_abi::record::{CallRecord, Frame, Header, Kind, ProcessRecord, StepRecord, StreamKey};
+use probe_abi::fold::{Snapshot, Stamp};
+use probe_abi::record::{CallRecord, Frame, Header, ProcessRecord, RecordKind, StepRecord, StreamKey};
 
 use crate::maps::{self, RING};
 use crate::stream::Stream;
@@ -27,7 +27,7 @@ fn count_record() {
 #[inline(always)]
 pub fn fill_header(
     out: &mut Header,
-    kind: Kind,
+    kind: RecordKind,
     row: u16,
     task: &Task,
     start_ns: u64,
@@ -64,21 +64,21 @@ pub struct Returned<'a> {
 
 /// A stream's step. Closes the fold even where the ring is full: the call's frame says so then.
 #[inline(always)]
-pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, cut: &Cut, flags: u32) {
+pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, snapshot: &Snapshot, flags: u32) {
     let Some(mut entry) = RING.reserve::<StepRecord>(0) else {
-        stream.finish(cut, &returned.exit);
+        stream.finish(snapshot, &returned.exit);
         returned.frame.lost.store(1, Relaxed);
         return;
     };
     // SAFETY: the ring's memory is ours until submitted, large enough and aligned; every field is written below.
     let out = unsafe { &mut *entry.as_mut_ptr() };
     let r = returned;
-    fill_header(&mut out.header, Kind::Step, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
-    out.stream = key.told();
+    fill_header(&mut out.header, RecordKind::Step, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    out.stream = key.external_handle();
     out.device = r.device;
     out.first_tid = 0;
-    out.process_fresh = r.frame.process_fresh;
-    stream.close(cut, &r.enter, &r.exit, out);
+    out.process_enqueued_since_sync = r.frame.process_enqueued_since_sync;
+    stream.close(snapshot, &r.enter, &r.exit, out);
     out.header.flags |= flags;
     entry.submit(QUIET);
     count_record();
@@ -91,7 +91,7 @@ pub fn context(returned: &Returned<'_>, published: &Published) -> bool {
     // SAFETY: as in `step`.
     let out = unsafe { &mut *entry.as_mut_ptr() };
     let r = returned;
-    fill_header(&mut out.header, Kind::Context, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    fill_header(&mut out.header, RecordKind::Context, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
     (out.trace_id, out.span_id) = (published.trace_id, published.span_id);
     (out.trace_flags, out.pad) = (u32::from(published.flags), 0);
     entry.submit(QUIET);
@@ -113,7 +113,7 @@ pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bo
     // SAFETY: as in `step`.
     let out = unsafe { &mut *entry.as_mut_ptr() };
     let r = returned;
-    fill_header(&mut out.header, Kind::Call, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
+    fill_header(&mut out.header, RecordKind::Call, r.row, r.task, r.start_ns, r.enter.ns, r.exit.ns);
     out.header.flags = flags;
     out.result = result;
     out.device = r.device;
@@ -127,7 +127,7 @@ pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bo
 
 /// The beginning, exec or end of a process. A full ring drops it: user space also looks for itself, now and then.
 #[inline(always)]
-pub fn process(kind: Kind, task: &Task, start_ns: u64, status: u64) {
+pub fn process(kind: RecordKind, task: &Task, start_ns: u64, status: u64) {
     let Some(mut entry) = RING.reserve::<ProcessRecord>(0) else { return };
     // SAFETY: as in `step`.
     let out = unsafe { &mut *entry.as_mut_ptr() };

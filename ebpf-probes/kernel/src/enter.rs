@@ -6,13 +6,13 @@ use probe_abi::atomic::{AtomicU64, Relaxed};
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
-use probe_abi::counters::Drop;
-use probe_abi::cover::Cover;
-use probe_abi::fold::{Cut, Enqueue, StreamFold};
+use probe_abi::counters::DropReason;
+use probe_abi::fold::{Enqueue, Snapshot, StreamFold};
+use probe_abi::frontier::Frontier;
 use probe_abi::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
-use probe_abi::{Action, Cookie, Grid, Slot, cookie};
+use probe_abi::{Action, ArgPos, Cookie, Grid, cookie};
 
-use crate::cover;
+use crate::frontier;
 use crate::graph;
 use crate::launch::begin_step;
 use crate::maps;
@@ -45,7 +45,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
 #[inline(always)]
 fn needs_stack(cookie: Cookie) -> bool {
     Args::is_on_stack(cookie.stream())
-        || (!cookie.is_way_fixed() && Args::is_on_stack(Slot(cookie.way() as u8)))
+        || (!cookie.is_direction_fixed() && Args::is_on_stack(ArgPos(cookie.direction_arg() as u8)))
         || cookie.has_grid(Grid::Words)
 }
 
@@ -57,7 +57,7 @@ struct Call {
 
 impl Call {
     #[inline(always)]
-    fn count_drop(&self, reason: Drop) -> Option<()> {
+    fn count_drop(&self, reason: DropReason) -> Option<()> {
         maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
         Some(())
     }
@@ -65,8 +65,8 @@ impl Call {
     #[inline(always)]
     fn stream(&self) -> u64 {
         match self.cookie.stream() {
-            Slot::IN_CONFIG => read_user(self.args.at(Slot(1)).wrapping_add(32)).unwrap_or(0),
-            slot => self.args.at(slot),
+            ArgPos::IN_CONFIG => read_user(self.args.at(ArgPos(1)).wrapping_add(32)).unwrap_or(0),
+            position => self.args.at(position),
         }
     }
 
@@ -87,7 +87,7 @@ impl Call {
             }
             return Some(());
         }
-        if fold.is_fresh() {
+        if fold.is_segment_empty() {
             begin_step(self.task.tid, fold, &key);
         }
         self.fold(fold);
@@ -101,7 +101,7 @@ impl Call {
         if self.cookie.is(Action::Launch) {
             capturing.capture_launch(self.task.tid, &self.kernel());
         } else if self.cookie.is(Action::GraphLaunch) {
-            graph::capture_launch(self.task.pid, self.args.at(Slot(1)), capturing);
+            graph::capture_launch(self.task.pid, self.args.at(ArgPos(1)), capturing);
         } else {
             capturing.capture_bytes(self.bytes());
         }
@@ -118,7 +118,7 @@ impl Call {
         if self.cookie.is(Action::Launch) {
             fold.launch(tid, &self.kernel());
         } else if self.cookie.is(Action::GraphLaunch) {
-            graph::launch_graph(self.task.pid, tid, self.args.at(Slot(1)), fold);
+            graph::launch_graph(self.task.pid, tid, self.args.at(ArgPos(1)), fold);
         } else {
             let call = Enqueue { threads: 0, identity: 0, bytes: self.bytes() };
             match self.cookie.is(Action::Copy) {
@@ -130,19 +130,19 @@ impl Call {
 
     #[inline(always)]
     fn direction(&self) -> probe_abi::Direction {
-        self.cookie.direction(self.args.at(Slot(self.cookie.way() as u8)))
+        self.cookie.direction(self.args.at(ArgPos(self.cookie.direction_arg() as u8)))
     }
 
     /// The launched function stands first, but behind the configuration where there is one.
     #[inline(always)]
-    fn function(&self) -> Slot {
-        Slot(1 + u8::from(self.cookie.has_grid(Grid::Config)))
+    fn function(&self) -> ArgPos {
+        ArgPos(1 + u8::from(self.cookie.has_grid(Grid::Config)))
     }
 
     #[inline(always)]
     fn threads(&self) -> u64 {
-        let a = |slot| self.args.at(Slot(slot)) & 0xffff_ffff;
-        let pair = |slot| a(slot).wrapping_mul(self.args.at(Slot(slot)) >> 32);
+        let a = |position| self.args.at(ArgPos(position)) & 0xffff_ffff;
+        let pair = |position| a(position).wrapping_mul(self.args.at(ArgPos(position)) >> 32);
         match self.cookie.grid() {
             g if g == Grid::Dim3 as u8 => pair(2).wrapping_mul(a(3)).wrapping_mul(pair(4)).wrapping_mul(a(5)),
             g if g == Grid::Words as u8 => a(2)
@@ -152,7 +152,7 @@ impl Call {
                 .wrapping_mul(a(6))
                 .wrapping_mul(a(7)),
             g if g == Grid::Threads as u8 => a(2).wrapping_mul(a(3)).wrapping_mul(a(4)),
-            g if g == Grid::Config as u8 => match read_user::<[u32; 6]>(self.args.at(Slot(1))) {
+            g if g == Grid::Config as u8 => match read_user::<[u32; 6]>(self.args.at(ArgPos(1))) {
                 Ok(w) => product(&w),
                 Err(_) => 0,
             },
@@ -164,14 +164,16 @@ impl Call {
     fn bytes(&self) -> u64 {
         let size = self.cookie.size();
         match self.cookie.size_kind() {
-            cookie::bytes::ARG => self.args.at(Slot(size as u8)),
+            cookie::bytes::ARG => self.args.at(ArgPos(size as u8)),
             cookie::bytes::PRODUCT => {
-                self.args.at(Slot(size as u8)).wrapping_mul(self.args.at(Slot(size as u8 + 1)))
+                self.args.at(ArgPos(size as u8)).wrapping_mul(self.args.at(ArgPos(size as u8 + 1)))
             }
-            cookie::bytes::VOLUME => match read_user::<[u64; 3]>(self.args.at(Slot(1)).wrapping_add(size)) {
-                Ok([width, height, depth]) => width.wrapping_mul(height).wrapping_mul(depth),
-                Err(_) => 0,
-            },
+            cookie::bytes::VOLUME => {
+                match read_user::<[u64; 3]>(self.args.at(ArgPos(1)).wrapping_add(size)) {
+                    Ok([width, height, depth]) => width.wrapping_mul(height).wrapping_mul(depth),
+                    Err(_) => 0,
+                }
+            }
             _ => 0,
         }
     }
@@ -181,9 +183,11 @@ impl Call {
     fn push(&self, sp: u64) -> Option<()> {
         let stream = self.stream();
         if self.cookie.enqueues() && self.enqueue(stream).is_none() {
-            return self.count_drop(Drop::StreamsFull);
+            return self.count_drop(DropReason::StreamsFull);
         }
-        let Some(thread) = maps::thread(self.task.tid) else { return self.count_drop(Drop::ThreadsFull) };
+        let Some(thread) = maps::thread(self.task.tid) else {
+            return self.count_drop(DropReason::ThreadsFull);
+        };
         for _ in 0..FRAMES {
             let depth = thread.depth as usize;
             // The stack grows down: a caller's frame lies above. One at or below was left without a return.
@@ -191,18 +195,18 @@ impl Call {
                 break;
             }
             thread.depth -= 1;
-            self.count_drop(Drop::Abandoned);
+            self.count_drop(DropReason::Abandoned);
         }
         let depth = thread.depth as usize;
         if depth >= FRAMES {
-            return self.count_drop(Drop::TooDeep);
+            return self.count_drop(DropReason::TooDeep);
         }
-        let ThreadFold { frames, cover, covering, scratch, .. } = thread;
+        let ThreadFold { frames, frontier, frontier_sp, scratch, .. } = thread;
         let frame = &mut frames[depth & (FRAMES - 1)];
         self.fill(frame, sp, stream);
-        self.prepare(frame, cover, scratch);
+        self.prepare(frame, frontier, scratch);
         if frame.closing == 1 {
-            *covering = sp;
+            *frontier_sp = sp;
         }
         frame.entry_ns = now_ns();
         thread.depth += 1;
@@ -223,30 +227,30 @@ impl Call {
 
     /// How far a wait reaches is taken before the call: what another thread enqueues while this one waits is not in it.
     #[inline(always)]
-    fn prepare(&self, frame: &mut Frame, cover: &Cover, scratch: &Cut) {
+    fn prepare(&self, frame: &mut Frame, frontier: &Frontier, scratch: &Snapshot) {
         let (cookie, pid) = (self.cookie, self.task.pid);
         let copies_back = cookie.is(Action::Copy)
             && cookie.is_blocking()
             && self.direction() as u8 == probe_abi::Direction::DeviceToHost as u8;
         let asks_stream = cookie.is(Action::Query) && cookie.stream().0 != 0;
         if cookie.is(Action::StreamDestroy) {
-            frame.closing = u64::from(cover::take_last(&self.key(frame.stream), cover, scratch));
+            frame.closing = u64::from(frontier::take_last(&self.key(frame.stream), frontier, scratch));
         } else if cookie.is(Action::StreamSync) || copies_back || asks_stream {
-            cover::take(&self.key(frame.stream), 0, cover, scratch);
-            frame.closing = u64::from(cover::enter(pid, cover));
+            frontier::take(&self.key(frame.stream), 0, frontier, scratch);
+            frame.closing = u64::from(frontier::enter(pid, frontier));
         } else if cookie.is(Action::EventSync) || cookie.is(Action::Query) {
-            self.prepare_event_wait(frame, cover);
+            self.prepare_event_wait(frame, frontier);
         } else if cookie.is(Action::DeviceSync) {
             self.prepare_device_sync(frame);
         } else if cookie.is(Action::EventRecord) {
-            cover::record(&self.key(frame.stream), frame.handle, cover, scratch);
+            frontier::record(&self.key(frame.stream), frame.handle, frontier, scratch);
         } else if cookie.is(Action::StreamWait) {
-            if let Some(event) = cover::event(pid, frame.handle) {
-                cover::wait(&self.key(frame.stream), event);
+            if let Some(event) = frontier::event(pid, frame.handle) {
+                frontier::wait(&self.key(frame.stream), event);
             }
         } else if cookie.is(Action::EventDestroy) {
             // Before the call: behind it another thread may have made an event at the same address.
-            cover::forget_event(pid, frame.handle);
+            frontier::forget_event(pid, frame.handle);
         } else if cookie.is(Action::GraphDestroy) {
             // Likewise.
             graph::forget(pid, frame.handle, frame.graph);
@@ -263,13 +267,13 @@ impl Call {
         frame.runq_ns = crate::task::runq_ns();
         let process = process::find(&self.task);
         let fresh = |p: &ProcessFold| process::enqueued(p, self.task.pid).wrapping_sub(p.seen.load(Relaxed));
-        frame.process_fresh = process.map_or(0, fresh);
+        frame.process_enqueued_since_sync = process.map_or(0, fresh);
     }
 
     #[inline(always)]
-    fn prepare_event_wait(&self, frame: &mut Frame, cover: &Cover) {
-        match cover::event(self.task.pid, frame.handle) {
-            Some(event) => frame.closing = u64::from(cover::enter_event(self.task.pid, event, cover)),
+    fn prepare_event_wait(&self, frame: &mut Frame, frontier: &Frontier) {
+        match frontier::event(self.task.pid, frame.handle) {
+            Some(event) => frame.closing = u64::from(frontier::enter_event(self.task.pid, event, frontier)),
             None if self.cookie.is(Action::Query) => {}
             None => {
                 if let Some(counters) = maps::counters() {
@@ -283,33 +287,33 @@ impl Call {
     fn prepare_device_sync(&self, frame: &mut Frame) {
         let Some(process) = process::find(&self.task) else { return };
         let device = process::device(self.task.tid);
-        frame.places.store(0, Relaxed);
-        for (at, place) in process.active.iter().enumerate() {
-            if place.taken.load(Relaxed) != 0 {
-                enter_active(self.task.pid, device, place, &frame.places, at as u64);
+        frame.slots.store(0, Relaxed);
+        for (at, slot) in process.active.iter().enumerate() {
+            if slot.taken.load(Relaxed) != 0 {
+                enter_active(self.task.pid, device, slot, &frame.slots, at as u64);
             }
         }
-        frame.closing = if frame.places.load(Relaxed) == 0 { 0 } else { 2 };
+        frame.closing = if frame.slots.load(Relaxed) == 0 { 0 } else { 2 };
     }
 }
 
-/// A wait for the device is entered: does it close the stream in the place with number `at`? One without open work
-/// leaves its place. Out of line: on its return the verifier forgets what it was about.
+/// A wait for the device is entered: does it close the stream in the slot with number `at`? One without open work
+/// leaves its slot. Out of line: on its return the verifier forgets what it was about.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn enter_active(pid: u32, device: u64, place: &ActiveStream, places: &AtomicU64, at: u64) {
-    let key = active_key(pid, place);
+fn enter_active(pid: u32, device: u64, slot: &ActiveStream, slots: &AtomicU64, at: u64) {
+    let key = active_key(pid, slot);
     match found(&key) {
         Some(stream) if !stream.is_on(device) => {}
-        Some(stream) if stream.begin_close() => places.store(places.load(Relaxed) | 1 << (at & 15), Relaxed),
-        _ => place.taken.store(0, Relaxed),
+        Some(stream) if stream.begin_close() => slots.store(slots.load(Relaxed) | 1 << (at & 15), Relaxed),
+        _ => slot.taken.store(0, Relaxed),
     }
 }
 
 /// The key of an active stream.
 #[inline(always)]
-pub fn active_key(pid: u32, place: &ActiveStream) -> StreamKey {
-    StreamKey { pid, tid: place.tid.load(Relaxed) as u32, stream: place.stream.load(Relaxed) }
+pub fn active_key(pid: u32, slot: &ActiveStream) -> StreamKey {
+    StreamKey { pid, tid: slot.tid.load(Relaxed) as u32, stream: slot.stream.load(Relaxed) }
 }
 
 #[inline(always)]

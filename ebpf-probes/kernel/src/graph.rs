@@ -107,7 +107,7 @@ fn keep(key: &GraphKey, contents: &Contents) {
     if GRAPHS.insert(key, contents, 0).is_err()
         && let Some(counters) = maps::counters()
     {
-        counters.unkept_graphs.fetch_add(1, Relaxed);
+        counters.untracked_graphs.fetch_add(1, Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A kernel launch begins: the hot path, a program of its own.
 //!
 //! Almost every launch only adds to sums that are at hand ([`probe_abi::hot`]); the others (the first of a step, a stream
-//! without a place, a process seen for the first time, a capture) do what [`crate::enter`] does for every other
+//! without a slot, a process seen for the first time, a capture) do what [`crate::enter`] does for every other
 //! call, out of line, and see to it that the next finds its sums.
 //!
 //! Cost: one pid, one read of user memory, five uncontended additions; no look-up, no ring, no clock. Each call of a
@@ -15,11 +15,11 @@ use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
 use probe_abi::atomic::Relaxed;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::fold::{Enqueue, StreamFold};
 use probe_abi::hot::HotProcess;
 use probe_abi::record::{ROWS, StreamKey};
-use probe_abi::{Cookie, Grid, Slot};
+use probe_abi::{ArgPos, Cookie, Grid};
 
 use crate::graph;
 use crate::maps;
@@ -74,8 +74,8 @@ fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
 #[inline(always)]
 fn read_stream(cookie: Cookie, regs: &Regs, into: &mut u64) {
     match cookie.stream() {
-        Slot::IN_CONFIG => read_user_into(regs.argument::<1>().wrapping_add(32), into),
-        Slot(8) => regs.read_argument::<8>(into),
+        ArgPos::IN_CONFIG => read_user_into(regs.argument::<1>().wrapping_add(32), into),
+        ArgPos(8) => regs.read_argument::<8>(into),
         _ => regs.read_argument::<9>(into),
     }
 }
@@ -165,7 +165,7 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
         process::count_folded(&task);
         return Some(());
     }
-    if fold.is_fresh() {
+    if fold.is_segment_empty() {
         begin_step(task.tid, fold, &key);
     }
     fold.launch(task.tid, &enqueue(cookie, raw));
@@ -179,8 +179,8 @@ fn arm(fold: &StreamFold, key: &StreamKey) -> Option<()> {
     let stream = maps::hot_stream(key)?;
     if stream.claim(key) {
         stream.arm(fold.own_thread());
-        // Whoever changed the fold meanwhile disarmed the place before this.
-        if fold.is_fresh() || fold.is_capturing() {
+        // Whoever changed the fold meanwhile disarmed the slot before this.
+        if fold.is_segment_empty() || fold.is_capturing() {
             stream.disarm();
         }
     }
@@ -212,6 +212,6 @@ fn count_suppressed() -> Option<()> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_dropped() -> Option<()> {
-    maps::counters()?.dropped[Drop::StreamsFull as usize].fetch_add(1, Relaxed);
+    maps::counters()?.dropped[DropReason::StreamsFull as usize].fetch_add(1, Relaxed);
     None
 }

@@ -5,10 +5,10 @@ use probe_abi::atomic::Relaxed;
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
-use probe_abi::counters::{Counters, Drop};
-use probe_abi::cover::Cover;
+use probe_abi::counters::{Counters, DropReason};
 use probe_abi::detail::Detail;
-use probe_abi::fold::{Cut, Stamp};
+use probe_abi::fold::{Snapshot, Stamp};
+use probe_abi::frontier::Frontier;
 use probe_abi::record::{
     ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
 };
@@ -54,11 +54,11 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     let frame = &thread.frames[at];
     let key = OperationKey { pid: task.pid, row: u32::from(cookie.id()) };
     let duration_ns = now_ns.wrapping_sub(frame.entry_ns);
-    match maps::hot_durations(&key).filter(|place| place.claim(&key)) {
-        Some(place) => place.durations.add(duration_ns, failed),
+    match maps::hot_durations(&key).filter(|slot| slot.claim(&key)) {
+        Some(slot) => slot.durations.add(duration_ns, failed),
         None => count_duration(key.pid, key.row, duration_ns, failed),
     }
-    let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::tells(&task));
+    let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::uses_collectives(&task));
     let is_sum = !failed && frame.closing == 0 && !is_reported && !cookie.changes_state();
     // Not a query: whoever polls makes more of them than of all other calls, and they say nothing.
     let detail = if cookie.is(Action::Query) { Detail::NONE } else { process::detail(task.pid) };
@@ -71,15 +71,15 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         return Some(());
     }
     let device = thread.device as i32 - 1;
-    let cover = &thread.cover;
-    let covering = thread.covering;
+    let frontier = &thread.frontier;
+    let frontier_sp = thread.frontier_sp;
     let detail = (detail, weight);
     settle(&Return {
         cookie,
         task,
         frame,
-        cover,
-        covering,
+        frontier,
+        frontier_sp,
         device,
         result,
         failed,
@@ -93,13 +93,13 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
 /// answer about a stream whose steps are ended so: memory pools ask for events too, in between.
 #[inline(always)]
 fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
-    let ThreadFold { poll, cover, frames, .. } = thread;
+    let ThreadFold { poll, frontier, frames, .. } = thread;
     let frame = &mut frames[at & (FRAMES - 1)];
     if frame.closing != 1 {
         poll.began_ns = 0;
         return;
     }
-    let key = cover.own.key(task.pid);
+    let key = frontier.own.key(task.pid);
     let handle = if frame.handle != 0 { frame.handle } else { frame.stream };
     let Some(stream) = found(&key) else { return };
     let enqueued = stream.enqueued_by(task.tid);
@@ -117,7 +117,7 @@ fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
     poll.began_ns = 0;
 }
 
-/// The duration of an operation without a place beside the map of durations.
+/// The duration of an operation without a slot beside the map of durations.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
@@ -158,7 +158,7 @@ fn pop(thread: &mut ThreadFold, cookie: Cookie, sp: u64, counters: &Counters) ->
         if top.sp == sp && top.cookie == cookie.0 {
             return Some(at);
         }
-        counters.dropped[Drop::Abandoned as usize].fetch_add(1, Relaxed);
+        counters.dropped[DropReason::Abandoned as usize].fetch_add(1, Relaxed);
     }
     None
 }
@@ -167,8 +167,8 @@ struct Return<'a> {
     cookie: Cookie,
     task: Task,
     frame: &'a Frame,
-    cover: &'a Cover,
-    covering: u64,
+    frontier: &'a Frontier,
+    frontier_sp: u64,
     device: i32,
     result: u32,
     failed: bool,
@@ -201,14 +201,14 @@ fn settle(r: &Return<'_>) -> Option<()> {
         Outcome::Folded => process.folded.fetch_add(1, Relaxed),
         Outcome::Delivered => counters.delivered.fetch_add(1, Relaxed),
         Outcome::SampledOut => counters.sampled_out.fetch_add(1, Relaxed),
-        Outcome::RingFull => counters.dropped[Drop::RingFull as usize].fetch_add(1, Relaxed),
+        Outcome::RingFull => counters.dropped[DropReason::RingFull as usize].fetch_add(1, Relaxed),
     };
     Some(())
 }
 
 #[inline(always)]
 fn returned<'a>(r: &'a Return<'_>, process: &ProcessFold) -> Returned<'a> {
-    // Only a closer's record tells of the run queue: no other call asks the kernel for it.
+    // Only a sync_call's record tells of the run queue: no other call asks the kernel for it.
     let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
     Returned {
         task: &r.task,
@@ -264,7 +264,7 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
     }
     context::tell(returned);
     match r.frame.closing {
-        1 if !close_cover(r, returned) => return Outcome::Folded,
+        1 if !close_frontier(r, returned) => return Outcome::Folded,
         1 => {}
         _ => close_all(process, returned),
     }
@@ -277,8 +277,8 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
 
 /// Closes the stream that was waited for, and those it waited for; false where another thread did before.
 #[inline(always)]
-fn close_cover(r: &Return<'_>, returned: &Returned<'_>) -> bool {
-    if r.covering != r.frame.sp {
+fn close_frontier(r: &Return<'_>, returned: &Returned<'_>) -> bool {
+    if r.frontier_sp != r.frame.sp {
         return false;
     }
     let flags = match (r.cookie.is(Action::StreamDestroy), r.cookie.is(Action::Query)) {
@@ -286,9 +286,9 @@ fn close_cover(r: &Return<'_>, returned: &Returned<'_>) -> bool {
         (_, true) => flag::POLLED,
         _ => 0,
     };
-    let mut closed = close_cut(returned, &r.cover.own, flags);
-    for cut in &r.cover.waited.0 {
-        closed |= close_cut(returned, cut, flags);
+    let mut closed = close_snapshot(returned, &r.frontier.own, flags);
+    for snapshot in &r.frontier.waited.0 {
+        closed |= close_snapshot(returned, snapshot, flags);
     }
     closed != 0
 }
@@ -296,13 +296,13 @@ fn close_cover(r: &Return<'_>, returned: &Returned<'_>) -> bool {
 /// One of them. Out of line: on its return the verifier forgets what it was about.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn close_cut(returned: &Returned<'_>, cut: &Cut, flags: u32) -> u64 {
-    if cut.is_empty() {
+fn close_snapshot(returned: &Returned<'_>, snapshot: &Snapshot, flags: u32) -> u64 {
+    if snapshot.is_empty() {
         return 0;
     }
-    let key = cut.key(returned.task.pid);
-    let Some(stream) = found(&key).filter(|stream| stream.closes(cut)) else { return 0 };
-    emit::step(returned, &key, &stream, cut, flags);
+    let key = snapshot.key(returned.task.pid);
+    let Some(stream) = found(&key).filter(|stream| stream.closes(snapshot)) else { return 0 };
+    emit::step(returned, &key, &stream, snapshot, flags);
     stream.set_polled(flags == flag::POLLED);
     1
 }
@@ -310,9 +310,9 @@ fn close_cut(returned: &Returned<'_>, cut: &Cut, flags: u32) -> u64 {
 /// A device synchronisation returned: every stream of the device that had open work ends its step.
 #[inline(always)]
 fn close_all(process: &ProcessFold, returned: &Returned<'_>) {
-    for (at, place) in process.active.iter().enumerate() {
-        if returned.frame.places.load(Relaxed) >> at & 1 == 1 {
-            close_active(returned, place);
+    for (at, slot) in process.active.iter().enumerate() {
+        if returned.frame.slots.load(Relaxed) >> at & 1 == 1 {
+            close_active(returned, slot);
         }
     }
 }
@@ -320,19 +320,19 @@ fn close_all(process: &ProcessFold, returned: &Returned<'_>) {
 /// One of them. Out of line: on its return the verifier forgets what it was about.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn close_active(returned: &Returned<'_>, place: &ActiveStream) {
-    let key = active_key(returned.task.pid, place);
+fn close_active(returned: &Returned<'_>, slot: &ActiveStream) {
+    let key = active_key(returned.task.pid, slot);
     let Some(stream) = found(&key) else {
-        place.taken.store(0, Relaxed);
+        slot.taken.store(0, Relaxed);
         return;
     };
-    let cut = stream.pending();
-    if stream.closes(cut) {
-        emit::step(returned, &key, &stream, cut, 0);
+    let snapshot = stream.pending();
+    if stream.closes(snapshot) {
+        emit::step(returned, &key, &stream, snapshot, 0);
         stream.set_polled(false);
     }
     // Another thread may have enqueued while this one waited.
-    place.taken.store(u64::from(stream.has_open_work()), Relaxed);
+    slot.taken.store(u64::from(stream.has_open_work()), Relaxed);
 }
 
 /// A stream is gone. What nobody waited for was a step all the same, said to be unfinished.
@@ -343,7 +343,7 @@ fn forget_stream(r: &Return<'_>, process: &ProcessFold) {
     }
     let key = process::stream_key(&r.task, r.frame.stream, r.cookie.is_twin());
     // Another thread may have made a stream at the same address meanwhile.
-    if found(&key).is_some_and(|stream| stream.is_at(&r.cover.own)) {
+    if found(&key).is_some_and(|stream| stream.is_at(&r.frontier.own)) {
         drop_stream(process, &key);
     }
 }

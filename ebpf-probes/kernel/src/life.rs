@@ -2,8 +2,8 @@
 
 use probe_abi::atomic::Relaxed;
 
-use probe_abi::counters::Drop;
-use probe_abi::record::{FRAMES, Kind, NOT_SEEN};
+use probe_abi::counters::DropReason;
+use probe_abi::record::{FRAMES, NOT_SEEN, RecordKind};
 
 use crate::context;
 use crate::emit;
@@ -17,7 +17,7 @@ pub fn exec() {
     let task = Task::current();
     forget_thread(&task);
     context::forget(&task);
-    emit::process(Kind::ProcessExec, &task, process_start_ns(), NOT_SEEN);
+    emit::process(RecordKind::ProcessExec, &task, process_start_ns(), NOT_SEEN);
 }
 
 /// A thread ends; with the last one, its process. User space reads the process's last figures, then deletes them.
@@ -28,7 +28,7 @@ pub fn exit() {
     let Some(known) = process::find(&task) else { return };
     if is_last_thread() {
         context::forget(&task);
-        emit::process(Kind::ProcessExit, &task, known.start_ns.load(Relaxed), exit_status());
+        emit::process(RecordKind::ProcessExit, &task, known.start_ns.load(Relaxed), exit_status());
     }
 }
 
@@ -58,6 +58,6 @@ fn count_abandoned(depth: u64) {
         && depth <= FRAMES as u64
         && let Some(counters) = maps::counters()
     {
-        counters.dropped[Drop::Abandoned as usize].fetch_add(depth, Relaxed);
+        counters.dropped[DropReason::Abandoned as usize].fetch_add(depth, Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `enter` and `leave` run at the entry and return of every probed function, `launch` at the entry of the one kind
 //! that is called thousands of times a second; the attach cookie ([`probe_abi::Cookie`]) tells them what the call means.
-//! `told_enter` and `told_leave` run at both ends of those functions of which each call is told whole.
+//! `args_enter` and `args_leave` run at both ends of those functions of which each call is told whole.
 //! `exec` and `exit` keep threads and processes honest.
 //! Work is folded into maps ([`probe_abi::fold`]); a record leaves only for a step, an allocation, an error, a
 //! process. Every call that is seen ends in exactly one of folded, delivered, sampled out or dropped.
@@ -10,10 +10,11 @@
 #![no_std]
 #![no_main]
 
+mod call_args;
 mod context;
-mod cover;
 mod emit;
 mod enter;
+mod frontier;
 mod graph;
 mod launch;
 mod leave;
@@ -23,7 +24,6 @@ mod process;
 mod regs;
 mod stream;
 mod task;
-mod told;
 
 use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RawTracePointContext, RetProbeContext};
@@ -51,15 +51,15 @@ pub fn leave(ctx: RetProbeContext) -> u32 {
 
 /// A function is entered whose calls are told whole.
 #[uprobe]
-pub fn told_enter(ctx: ProbeContext) -> u32 {
-    let _ = told::enter(&ctx);
+pub fn args_enter(ctx: ProbeContext) -> u32 {
+    let _ = call_args::enter(&ctx);
     0
 }
 
 /// It returns.
 #[uretprobe]
-pub fn told_leave(ctx: RetProbeContext) -> u32 {
-    let _ = told::leave(&ctx);
+pub fn args_leave(ctx: RetProbeContext) -> u32 {
+    let _ = call_args::leave(&ctx);
     0
 }
 

@@ -1,5 +1,5 @@
 //! The maps: all state of the programs, each with its bound. What happens when one is full is counted by a
-//! [`probe_abi::counters::Drop`]; user space may choose other bounds when it loads the object.
+//! [`probe_abi::counters::DropReason`]; user space may choose other bounds when it loads the object.
 
 use probe_abi::atomic::Relaxed;
 
@@ -8,9 +8,9 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use probe_abi::context::{VARIABLES as VARIABLES_MAX, Variable};
 use probe_abi::counters::Counters;
-use probe_abi::cover::Cover;
 use probe_abi::detail::DETAILS as DETAILS_MAX;
 use probe_abi::fold::StreamFold;
+use probe_abi::frontier::Frontier;
 use probe_abi::graph::{Contents, GRAPHS as GRAPHS_MAX, GraphKey};
 use probe_abi::hot::{
     HOT_CALLS as HOT_CALLS_MAX, HOT_DEVICES as HOT_DEVICES_MAX, HOT_DURATIONS as HOT_DURATIONS_MAX,
@@ -48,21 +48,21 @@ pub static RUNTIME: HashMap<u32, RuntimeCode> = HashMap::with_max_entries(1024, 
 #[map]
 pub static STREAMS: HashMap<StreamKey, StreamFold> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
 
-/// Launches of streams that nobody has looked at since. A place taken by another: the stream counts in its fold.
+/// Launches of streams that nobody has looked at since. A slot taken by another: the stream counts in its fold.
 #[map]
 pub static HOT_STREAMS: Array<HotStream> = Array::with_max_entries(HOT_STREAMS_MAX, 0);
 
-/// The same of processes. A place taken by another: the process counts in its fold.
+/// The same of processes. A slot taken by another: the process counts in its fold.
 #[map]
 pub static HOT_PROCESSES: Array<HotProcess> = Array::with_max_entries(HOT_PROCESSES_MAX, 0);
 
-/// The same of durations. A place taken by another: the operation counts in the map of durations.
+/// The same of durations. A slot taken by another: the operation counts in the map of durations.
 #[map]
 pub static HOT_DURATIONS: Array<HotDurations> = Array::with_max_entries(HOT_DURATIONS_MAX, 0);
 
 /// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
 #[map]
-pub static EVENTS: LruHashMap<EventKey, Cover> = LruHashMap::with_max_entries(8192, 0);
+pub static EVENTS: LruHashMap<EventKey, Frontier> = LruHashMap::with_max_entries(8192, 0);
 
 /// What graphs and executable graphs hold. Full: a graph is not kept, and launches of it are unknown.
 #[map]
@@ -81,11 +81,11 @@ pub static THREADS: HashMap<u32, ThreadFold> = HashMap::with_max_entries(32768, 
 #[map]
 pub static CALLERS: HashMap<u32, Caller> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
 
-/// Their calls, beside those entries. A place taken by another: the thread's calls are in its entry.
+/// Their calls, beside those entries. A slot taken by another: the thread's calls are in its entry.
 #[map]
 pub static HOT_CALLS: Array<Calls> = Array::with_max_entries(HOT_CALLS_MAX, 0);
 
-/// Default streams of threads that chose a further device. A place taken by another: the thread's are the first device's.
+/// Default streams of threads that chose a further device. A slot taken by another: the thread's are the first device's.
 #[map]
 pub static HOT_DEVICES: Array<HotDevice> = Array::with_max_entries(HOT_DEVICES_MAX, 0);
 
@@ -155,22 +155,22 @@ pub fn fold(key: &StreamKey) -> Option<&'static StreamFold> {
     STREAMS.get_ptr(key).map(|fold| unsafe { &*fold })
 }
 
-/// The place beside the fold that the stream falls on, whoever's it is. Not a call: the array's address is known.
+/// The slot beside the fold that the stream falls on, whoever's it is. Not a call: the array's address is known.
 #[inline(always)]
 pub fn hot_stream(key: &StreamKey) -> Option<&'static HotStream> {
-    HOT_STREAMS.get(HotStream::place(key))
+    HOT_STREAMS.get(HotStream::slot(key))
 }
 
 /// The same of an operation.
 #[inline(always)]
 pub fn hot_durations(key: &OperationKey) -> Option<&'static HotDurations> {
-    HOT_DURATIONS.get(HotDurations::place(key))
+    HOT_DURATIONS.get(HotDurations::slot(key))
 }
 
 /// The same of a process.
 #[inline(always)]
 pub fn hot_process(pid: u32) -> Option<&'static HotProcess> {
-    HOT_PROCESSES.get(HotProcess::place(pid))
+    HOT_PROCESSES.get(HotProcess::slot(pid))
 }
 
 macro_rules! own_or_new {
@@ -194,11 +194,11 @@ macro_rules! own_or_new {
 own_or_new!(thread, THREADS, NEW_THREAD, ThreadFold);
 own_or_new!(caller, CALLERS, NEW_CALLER, Caller);
 
-/// The calls of a thread that has a place for them.
+/// The calls of a thread that has a slot for them.
 #[inline(always)]
 pub fn hot_calls(pid: u32, tid: u32) -> Option<&'static mut Calls> {
-    let calls = HOT_CALLS.get_ptr_mut(Calls::place(tid))?;
-    // SAFETY: only the thread that owns a place changes it. Lives as long as above.
+    let calls = HOT_CALLS.get_ptr_mut(Calls::slot(tid))?;
+    // SAFETY: only the thread that owns a slot changes it. Lives as long as above.
     unsafe { ((*calls).owner.load(Relaxed) == Calls::owner(pid, tid)).then_some(&mut *calls) }
 }
 
@@ -212,10 +212,10 @@ pub fn new_calls(pid: u32, tid: u32, start_ns: u64) -> Option<&'static mut Calls
         return Some(in_entry);
     }
     in_entry.begin(start_ns);
-    let place = HOT_CALLS.get_ptr_mut(Calls::place(tid))?;
+    let slot = HOT_CALLS.get_ptr_mut(Calls::slot(tid))?;
     // SAFETY: as above.
-    let calls = match unsafe { &*place }.claim(owner) {
-        true => unsafe { &mut *place },
+    let calls = match unsafe { &*slot }.claim(owner) {
+        true => unsafe { &mut *slot },
         false => {
             in_entry.owner.store(owner, Relaxed);
             in_entry
@@ -225,10 +225,10 @@ pub fn new_calls(pid: u32, tid: u32, start_ns: u64) -> Option<&'static mut Calls
     Some(calls)
 }
 
-/// The place of a handle that is counted.
+/// The slot of a handle that is counted.
 #[inline(always)]
 pub fn ordinal(of: Counted) -> Option<&'static Ordinals> {
-    ORDINALS.get(of.place())
+    ORDINALS.get(of.slot())
 }
 
 /// This CPU's counters.

@@ -4,10 +4,10 @@ use probe_abi::atomic::{Relaxed, SeqCst};
 
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
 use probe_abi::Cookie;
-use probe_abi::counters::{Counters, Drop};
+use probe_abi::counters::{Counters, DropReason};
 use probe_abi::detail::Detail;
 use probe_abi::hot::{HotDevice, HotProcess};
-use probe_abi::record::{ActiveStream, FRAMES, Kind, NOT_SEEN, ProcessFold, ROWS, StreamKey};
+use probe_abi::record::{ActiveStream, FRAMES, NOT_SEEN, ProcessFold, ROWS, RecordKind, StreamKey};
 
 use crate::enter::active_key;
 use crate::maps::{DETAILS, FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
@@ -23,7 +23,7 @@ pub fn find(task: &Task) -> Option<&'static ProcessFold> {
     PROCESSES.get_ptr(&task.pid).map(|p| unsafe { &*p })
 }
 
-/// Where the process counts without its fold, if it has a place there.
+/// Where the process counts without its fold, if it has a slot there.
 #[inline(always)]
 pub fn hot(pid: u32) -> Option<&'static HotProcess> {
     maps::hot_process(pid).filter(|hot| hot.is_of(pid))
@@ -35,17 +35,17 @@ pub fn is_traced(task: &Task) -> bool {
     hot(task.pid).is_some() || is_adopted(task.pid, task.tid)
 }
 
-/// The same of a process without a place beside its fold; one that has been waiting for a place gets it.
+/// The same of a process without a slot beside its fold; one that has been waiting for a slot gets it.
 // Under a plain name, as the object must come out the same wherever its sources lie.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn is_adopted(pid: u32, tid: u32) -> bool {
     let task = &Task { pid, tid };
     let Some(process) = find(task).or_else(|| adopt(task)) else { return false };
-    if let Some(place) = maps::hot_process(pid) {
-        place.claim(pid);
-        if place.is_of(pid) {
-            place.tells.store(process.tells.load(Relaxed), Relaxed);
+    if let Some(slot) = maps::hot_process(pid) {
+        slot.claim(pid);
+        if slot.is_of(pid) {
+            slot.uses_collectives.store(process.uses_collectives.load(Relaxed), Relaxed);
         }
     }
     true
@@ -53,19 +53,19 @@ fn is_adopted(pid: u32, tid: u32) -> bool {
 
 /// The process makes calls that are told.
 #[inline(always)]
-pub fn set_tells(process: &ProcessFold, pid: u32) {
-    process.tells.store(1, Relaxed);
+pub fn set_uses_collectives(process: &ProcessFold, pid: u32) {
+    process.uses_collectives.store(1, Relaxed);
     if let Some(hot) = hot(pid) {
-        hot.tells.store(1, Relaxed);
+        hot.uses_collectives.store(1, Relaxed);
     }
 }
 
 /// True where the process makes calls that are told.
 #[inline(always)]
-pub fn tells(task: &Task) -> bool {
+pub fn uses_collectives(task: &Task) -> bool {
     match hot(task.pid) {
-        Some(hot) => hot.tells.load(Relaxed) == 1,
-        None => find(task).is_some_and(|process| process.tells.load(Relaxed) == 1),
+        Some(hot) => hot.uses_collectives.load(Relaxed) == 1,
+        None => find(task).is_some_and(|process| process.uses_collectives.load(Relaxed) == 1),
     }
 }
 
@@ -119,7 +119,7 @@ pub fn enqueued(process: &ProcessFold, pid: u32) -> u64 {
 /// Which of the process's folded calls get a record.
 #[inline(always)]
 pub fn detail(pid: u32) -> Detail {
-    let (Some(word), Some(settings)) = (DETAILS.get(Detail::place(pid)), settings()) else {
+    let (Some(word), Some(settings)) = (DETAILS.get(Detail::slot(pid)), settings()) else {
         return Detail::NONE;
     };
     // SAFETY: a live word. Volatile: user space may write it now.
@@ -152,15 +152,15 @@ fn adopt(task: &Task) -> Option<&'static ProcessFold> {
     };
     if inserted.is_ok() {
         process.start_ns.store(process_start_ns(), Relaxed);
-        emit::process(Kind::ProcessSeen, task, process.start_ns.load(Relaxed), NOT_SEEN);
+        emit::process(RecordKind::ProcessSeen, task, process.start_ns.load(Relaxed), NOT_SEEN);
     }
     Some(process)
 }
 
 #[inline(always)]
 fn refuse(counters: &Counters) {
-    counters.strangers.fetch_add(1, Relaxed);
-    counters.dropped[Drop::ProcessesFull as usize].fetch_add(1, Relaxed);
+    counters.unattributed_hits.fetch_add(1, Relaxed);
+    counters.dropped[DropReason::ProcessesFull as usize].fetch_add(1, Relaxed);
 }
 
 /// True where `address` lies in the runtime's own code: then the runtime called the driver, not the program.
@@ -180,7 +180,7 @@ pub fn is_made_by_runtime(pid: u32, tid: u32, regs: *mut pt_regs) -> bool {
     is_runtime(&task, regs.return_address()) || is_within_runtime(&task, regs.entry_sp())
 }
 
-/// True where a runtime call of this thread is under way: a program that carries the runtime inside itself.
+/// True where a runtime call of this thread is under direction: a program that carries the runtime inside itself.
 #[inline(always)]
 fn is_within_runtime(task: &Task, sp: u64) -> bool {
     let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
@@ -204,7 +204,7 @@ pub fn device(tid: u32) -> u64 {
 /// The handle of the thread's default streams.
 #[inline(always)]
 pub fn default_stream(tid: u32) -> u64 {
-    maps::HOT_DEVICES.get(HotDevice::place(tid)).map_or(0, |place| place.default_stream(tid))
+    maps::HOT_DEVICES.get(HotDevice::slot(tid)).map_or(0, |slot| slot.default_stream(tid))
 }
 
 /// The stream that a call of the thread with this handle means.
@@ -221,36 +221,36 @@ pub fn stream_key(task: &Task, stream: u64, is_twin: bool) -> StreamKey {
 #[inline(always)]
 pub fn set_device(process: &ProcessFold, tid: u32, device: u64) {
     let _ = process.device.compare_exchange(0, device, SeqCst, SeqCst);
-    if let Some(place) = maps::HOT_DEVICES.get(HotDevice::place(tid)) {
-        place.set(tid, StreamKey::default_of(device, process.device.load(Relaxed)));
+    if let Some(slot) = maps::HOT_DEVICES.get(HotDevice::slot(tid)) {
+        slot.set(tid, StreamKey::default_of(device, process.device.load(Relaxed)));
     }
 }
 
 /// The thread is gone.
 #[inline(always)]
 pub fn forget_device(tid: u32) {
-    if let Some(place) = maps::HOT_DEVICES.get(HotDevice::place(tid)) {
-        place.set(tid, 0);
+    if let Some(slot) = maps::HOT_DEVICES.get(HotDevice::slot(tid)) {
+        slot.set(tid, 0);
     }
 }
 
 /// Remembers that a stream has open work, for the process's next device synchronisation.
 #[inline(always)]
 pub fn remember(process: &ProcessFold, key: &StreamKey) {
-    // Twice through rather than once with a free place at hand: the verifier would follow each that it might be.
-    for place in &process.active {
-        if place.taken.load(Relaxed) != 0 && is_place_of(place, key) {
+    // Twice through rather than once with a free slot at hand: the verifier would follow each that it might be.
+    for slot in &process.active {
+        if slot.taken.load(Relaxed) != 0 && is_slot_of(slot, key) {
             return;
         }
     }
-    for place in &process.active {
-        if place.taken.load(Relaxed) == 0 {
-            return take_place(place, key);
+    for slot in &process.active {
+        if slot.taken.load(Relaxed) == 0 {
+            return take_slot(slot, key);
         }
     }
-    for place in &process.active {
-        if is_idle(key.pid, place) {
-            return take_place(place, key);
+    for slot in &process.active {
+        if is_idle(key.pid, slot) {
+            return take_slot(slot, key);
         }
     }
     if let Some(counters) = maps::counters() {
@@ -259,30 +259,30 @@ pub fn remember(process: &ProcessFold, key: &StreamKey) {
 }
 
 #[inline(always)]
-fn take_place(place: &ActiveStream, key: &StreamKey) {
-    place.stream.store(key.stream, Relaxed);
-    place.tid.store(u64::from(key.tid), Relaxed);
-    place.taken.store(1, Relaxed);
+fn take_slot(slot: &ActiveStream, key: &StreamKey) {
+    slot.stream.store(key.stream, Relaxed);
+    slot.tid.store(u64::from(key.tid), Relaxed);
+    slot.taken.store(1, Relaxed);
 }
 
-/// True where the stream of this place has no open work.
+/// True where the stream of this slot has no open work.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn is_idle(pid: u32, place: &ActiveStream) -> bool {
-    !found(&active_key(pid, place)).is_some_and(|stream| stream.has_open_work())
+fn is_idle(pid: u32, slot: &ActiveStream) -> bool {
+    !found(&active_key(pid, slot)).is_some_and(|stream| stream.has_open_work())
 }
 
 #[inline(always)]
-fn is_place_of(place: &ActiveStream, key: &StreamKey) -> bool {
-    place.stream.load(Relaxed) == key.stream && place.tid.load(Relaxed) == u64::from(key.tid)
+fn is_slot_of(slot: &ActiveStream, key: &StreamKey) -> bool {
+    slot.stream.load(Relaxed) == key.stream && slot.tid.load(Relaxed) == u64::from(key.tid)
 }
 
-/// The stream is gone: its place is free for another.
+/// The stream is gone: its slot is free for another.
 #[inline(always)]
 pub fn forget(process: &ProcessFold, key: &StreamKey) {
-    for place in &process.active {
-        if is_place_of(place, key) {
-            place.taken.store(0, Relaxed);
+    for slot in &process.active {
+        if is_slot_of(slot, key) {
+            slot.taken.store(0, Relaxed);
         }
     }
 }

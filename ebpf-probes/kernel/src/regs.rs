@@ -4,7 +4,7 @@
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
 use probe_abi::record::ARGUMENTS;
-use probe_abi::{Cookie, Slot};
+use probe_abi::{ArgPos, Cookie};
 
 /// Arguments in registers.
 #[cfg(bpf_target_arch = "x86_64")]
@@ -12,17 +12,17 @@ const IN_REGISTERS: usize = 6;
 #[cfg(bpf_target_arch = "aarch64")]
 const IN_REGISTERS: usize = 8;
 
-/// Arguments that a slot can name: 1 to 9, and room to mask an index.
-const SLOTS: usize = 16;
+/// Arguments that a position can name: 1 to 9, and room to mask an index.
+const POSITIONS: usize = 16;
 
-/// The arguments of one call; place 0 is always 0.
-pub struct Args([u64; SLOTS]);
+/// The arguments of one call; slot 0 is always 0.
+pub struct Args([u64; POSITIONS]);
 
 impl Args {
     /// Reads the registers, and where the row needs them (`with_stack`) the first arguments on the stack.
     #[inline(always)]
     pub fn read(regs: &Regs, with_stack: bool) -> Args {
-        let mut args = [0u64; SLOTS];
+        let mut args = [0u64; POSITIONS];
         regs.fill(&mut args);
         if with_stack && let Ok(words) = read_user::<[u64; 3]>(regs.first_stack_argument()) {
             args[IN_REGISTERS + 1] = words[0];
@@ -32,16 +32,16 @@ impl Args {
         Args(args)
     }
 
-    /// The argument in `slot`; 0 for none.
+    /// The argument in `position`; 0 for none.
     #[inline(always)]
-    pub fn at(&self, slot: Slot) -> u64 {
-        self.0[slot.0 as usize & (SLOTS - 1)]
+    pub fn at(&self, position: ArgPos) -> u64 {
+        self.0[position.0 as usize & (POSITIONS - 1)]
     }
 
-    /// True where `slot` stands on the stack.
+    /// True where `position` stands on the stack.
     #[inline(always)]
-    pub fn is_on_stack(slot: Slot) -> bool {
-        slot.0 as usize > IN_REGISTERS && slot != Slot::IN_CONFIG
+    pub fn is_on_stack(position: ArgPos) -> bool {
+        position.0 as usize > IN_REGISTERS && position != ArgPos::IN_CONFIG
     }
 }
 
@@ -52,7 +52,7 @@ pub fn read_user<T>(address: u64) -> Result<T, i32> {
     unsafe { bpf_probe_read_user(address as *const T) }
 }
 
-/// The same for a word, into a place that is there already; 0 where it is not mapped.
+/// The same for a word, into a slot that is there already; 0 where it is not mapped.
 #[inline(always)]
 pub fn read_user_into(address: u64, into: &mut u64) {
     // SAFETY: `into` is eight writable bytes; the helper checks the address itself, and zeroes them where it fails.
@@ -93,7 +93,7 @@ mod arch {
         }
 
         #[inline(always)]
-        pub fn fill(&self, args: &mut [u64; super::SLOTS]) {
+        pub fn fill(&self, args: &mut [u64; super::POSITIONS]) {
             let r = self.get();
             args[1] = r.rdi;
             args[2] = r.rsi;
@@ -105,7 +105,7 @@ mod arch {
 
         /// The C arguments of a row that is told. A struct by value takes no register, and stands first on the stack.
         #[inline(always)]
-        pub fn read_told(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
+        pub fn read_args(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
             let r = self.get();
             (into[0], into[1]) = (r.rdi, r.rsi);
             if cookie.has_struct_by_value() {
@@ -141,7 +141,7 @@ mod arch {
             }
         }
 
-        /// One argument that is often on the stack, into a place that is there already.
+        /// One argument that is often on the stack, into a slot that is there already.
         #[inline(always)]
         pub fn read_argument<const N: u64>(&self, into: &mut u64) {
             super::read_user_into(self.stack_argument::<N>(), into);
@@ -210,7 +210,7 @@ mod arch {
         }
 
         #[inline(always)]
-        pub fn fill(&self, args: &mut [u64; super::SLOTS]) {
+        pub fn fill(&self, args: &mut [u64; super::POSITIONS]) {
             let r = self.get();
             args[1] = r.regs[0];
             args[2] = r.regs[1];
@@ -224,7 +224,7 @@ mod arch {
 
         /// The C arguments of a row that is told. A pointer stands for a struct by value.
         #[inline(always)]
-        pub fn read_told(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
+        pub fn read_args(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
             let r = &self.get().regs;
             *into = [r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]];
             super::forget_beyond(cookie, into);
@@ -240,7 +240,7 @@ mod arch {
             }
         }
 
-        /// One argument that is often on the stack, into a place that is there already.
+        /// One argument that is often on the stack, into a slot that is there already.
         #[inline(always)]
         pub fn read_argument<const N: u64>(&self, into: &mut u64) {
             *into = self.argument::<N>();

@@ -1,10 +1,10 @@
 //! A stream as closers see it: its fold, and the launches that wait beside it ([`probe_abi::hot`]).
 //!
 //! Whatever reads the fold's counters absorbs those launches first; whatever gives the next launch more to say than a
-//! sum disarms the stream's place *after* it did so, since a launch arms it first and then looks again.
+//! sum disarms the stream's slot *after* it did so, since a launch arms it first and then looks again.
 
-use probe_abi::cover::Waited;
-use probe_abi::fold::{Cut, Stamp, StreamFold};
+use probe_abi::fold::{Snapshot, Stamp, StreamFold};
+use probe_abi::frontier::WaitedStreams;
 use probe_abi::hot::HotStream;
 use probe_abi::record::{StepRecord, StreamKey};
 
@@ -23,7 +23,7 @@ pub fn found(key: &StreamKey) -> Option<Stream<'_>> {
 }
 
 impl Stream<'_> {
-    // Its place is looked for each time: kept, it would be there or not in all that follows, and the verifier would
+    // Its slot is looked for each time: kept, it would be there or not in all that follows, and the verifier would
     // follow both.
     #[inline(always)]
     fn hot(&self) -> Option<&'static HotStream> {
@@ -59,62 +59,62 @@ impl Stream<'_> {
 
     /// [`StreamFold::join_capture`].
     #[inline(always)]
-    pub fn join_capture(&self, event: &Cut) {
+    pub fn join_capture(&self, event: &Snapshot) {
         self.fold.join_capture(event);
         self.disarm();
     }
 
-    /// [`StreamFold::cut_capture`].
+    /// [`StreamFold::snapshot_capture`].
     #[inline(always)]
-    pub fn cut_capture(&self, into: &Cut) {
-        self.fold.cut_capture(self.key, into);
+    pub fn snapshot_capture(&self, into: &Snapshot) {
+        self.fold.snapshot_capture(self.key, into);
     }
 
-    /// [`StreamFold::cut`].
+    /// [`StreamFold::snapshot`].
     #[inline(always)]
-    pub fn cut(&self, ns: u64, into: &Cut) {
+    pub fn snapshot(&self, ns: u64, into: &Snapshot) {
         self.absorb();
-        self.fold.cut(self.key, ns, into);
+        self.fold.snapshot(self.key, ns, into);
         self.disarm();
     }
 
-    /// [`StreamFold::cut`] for a wait for the whole device; false where there is nothing to close.
+    /// [`StreamFold::snapshot`] for a wait for the whole device; false where there is nothing to close.
     #[inline(always)]
     pub fn begin_close(&self) -> bool {
-        self.cut(0, &self.fold.pending);
+        self.snapshot(0, &self.fold.pending);
         self.fold.closes(&self.fold.pending)
     }
 
     /// What the stream waited for.
     #[inline(always)]
-    pub fn waited(&self) -> &'static Waited {
+    pub fn waited(&self) -> &'static WaitedStreams {
         &self.fold.waited
     }
 
     /// What [`Stream::begin_close`] keeps.
     #[inline(always)]
-    pub fn pending(&self) -> &'static Cut {
+    pub fn pending(&self) -> &'static Snapshot {
         &self.fold.pending
     }
 
     /// [`StreamFold::enter`]; false where the wait has nothing to close.
     #[inline(always)]
-    pub fn enter(&self, cut: &Cut) -> bool {
+    pub fn enter(&self, snapshot: &Snapshot) -> bool {
         self.absorb();
-        self.fold.enter(cut);
-        self.fold.closes(cut)
+        self.fold.enter(snapshot);
+        self.fold.closes(snapshot)
     }
 
     /// [`StreamFold::closes`].
     #[inline(always)]
-    pub fn closes(&self, cut: &Cut) -> bool {
-        self.fold.closes(cut)
+    pub fn closes(&self, snapshot: &Snapshot) -> bool {
+        self.fold.closes(snapshot)
     }
 
-    /// True where the cut is of this stream, and not of one that had its handle.
+    /// True where the snapshot is of this stream, and not of one that had its handle.
     #[inline(always)]
-    pub fn is_at(&self, cut: &Cut) -> bool {
-        self.fold.is_at(cut)
+    pub fn is_at(&self, snapshot: &Snapshot) -> bool {
+        self.fold.is_at(snapshot)
     }
 
     /// [`StreamFold::has_open_work`].
@@ -163,17 +163,17 @@ impl Stream<'_> {
 
     /// [`StreamFold::close`].
     #[inline(always)]
-    pub fn close(&self, cut: &Cut, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
+    pub fn close(&self, snapshot: &Snapshot, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         self.absorb();
-        self.fold.close(cut, enter, exit, out);
+        self.fold.close(snapshot, enter, exit, out);
         self.disarm();
     }
 
     /// [`StreamFold::finish`].
     #[inline(always)]
-    pub fn finish(&self, cut: &Cut, exit: &Stamp) {
+    pub fn finish(&self, snapshot: &Snapshot, exit: &Stamp) {
         self.absorb();
-        self.fold.finish(cut, exit);
+        self.fold.finish(snapshot, exit);
         self.disarm();
     }
 

@@ -10,10 +10,10 @@ use crate::record::Header;
 
 /// The variable's name in the dynamic symbols of whoever publishes.
 pub const SYMBOL: &str = "otel_thread_ctx_v1";
-/// Places for processes; a power of two. Of two that fall on one, the first has it until it is given back.
+/// BucketCounts for processes; a power of two. Of two that fall on one, the first has it until it is given back.
 pub const VARIABLES: u32 = 4096;
 
-/// Where the variable stands in each thread of a process. Told by user space.
+/// Where the variable stands in each thread of a process. ArgsSpec by user space.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Variable {
@@ -35,7 +35,7 @@ pub struct Variable {
 impl Variable {
     /// Where a process's stands.
     #[inline(always)]
-    pub const fn place(pid: u32) -> u32 {
+    pub const fn slot(pid: u32) -> u32 {
         pid & (VARIABLES - 1)
     }
 }
@@ -58,24 +58,24 @@ pub struct Published {
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Says {
+pub enum ContextState {
     /// The thread works for a trace.
     Active,
     /// For none, or the record is being changed.
-    Nothing,
+    Inactive,
     /// Nothing that the format allows.
-    Nonsense,
+    Invalid,
 }
 
 impl Published {
     /// What the record says.
     #[inline(always)]
-    pub fn says(&self) -> Says {
+    pub fn state(&self) -> ContextState {
         let is_set = |id: &[u32]| id.iter().fold(0, |all, word| all | word) != 0;
         match (self.valid, is_set(&self.trace_id), is_set(&self.span_id)) {
-            (0, ..) | (1, false, false) => Says::Nothing,
-            (1, true, true) => Says::Active,
-            _ => Says::Nonsense,
+            (0, ..) | (1, false, false) => ContextState::Inactive,
+            (1, true, true) => ContextState::Active,
+            _ => ContextState::Invalid,
         }
     }
 }
@@ -85,7 +85,7 @@ impl Published {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct ContextRecord {
-    /// `entry_ns` and `duration_ns` are those of the closer.
+    /// `entry_ns` and `duration_ns` are those of the sync_call.
     pub header: Header,
     /// The trace, as it lies in memory.
     pub trace_id: [u32; 4],
@@ -110,13 +110,16 @@ mod tests {
 
     #[test]
     fn a_record_counts_where_it_is_valid_and_has_both_ids() {
-        let says = |valid, trace, span| {
+        let state = |valid, trace, span| {
             let mut record = Published { valid, ..Published::default() };
             (record.trace_id[3], record.span_id[0]) = (trace, span);
-            record.says()
+            record.state()
         };
-        assert_eq!(says(1, 1, 1), Says::Active);
-        assert_eq!([says(0, 1, 1), says(0, 0, 0), says(1, 0, 0)], [Says::Nothing; 3]);
-        assert_eq!([says(1, 1, 0), says(1, 0, 1), says(2, 1, 1), says(255, 0, 0)], [Says::Nonsense; 4]);
+        assert_eq!(state(1, 1, 1), ContextState::Active);
+        assert_eq!([state(0, 1, 1), state(0, 0, 0), state(1, 0, 0)], [ContextState::Inactive; 3]);
+        assert_eq!(
+            [state(1, 1, 0), state(1, 0, 1), state(2, 1, 1), state(255, 0, 0)],
+            [ContextState::Invalid; 4]
+        );
     }
 }

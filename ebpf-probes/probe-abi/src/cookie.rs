@@ -3,27 +3,29 @@
 //! | bits | field | bits | field |
 //! |---|---|---|---|
 //! | 0-9 | id | 25 | blocking |
-//! | 10-14 | action | 32-35 | handle slot |
-//! | 15-18 | stream slot | 36-39 | kind slot, or direction |
+//! | 10-14 | action | 32-35 | handle position |
+//! | 15-18 | stream position | 36-39 | kind position, or direction |
 //! | 19-21 | grid | 40 | direction is told by an argument |
 //! | 22 | per-thread twin | 41-42 | how bytes are computed |
-//! | 23, 24 | driver, timed | 43-51 | slot or offset of the bytes |
-//! | | | 52-55 | graph slot |
+//! | 23, 24 | driver, timed | 43-51 | position or offset of the bytes |
+//! | | | 52-55 | graph position |
 //!
-//! Where the action is [`Action::Tell`] the upper half is another:
+//! Where the action is [`Action::RecordArgs`] the upper half is another:
 //!
 //! | bits | field | bits | field |
 //! |---|---|---|---|
-//! | 32-35, 36-38 | slot, amount read at entry | 50 | argument 3 is a struct by value |
-//! | 39-42, 43-45 | slot, amount read at return | 51-54 | slot of the handle that ends |
-//! | 46-49 | slot of the items of a list | 15-18 | slot of the handle it is counted by |
+//! | 32-35, 36-38 | position, amount read at entry | 50 | argument 3 is a struct by value |
+//! | 39-42, 43-45 | position, amount read at return | 51-54 | position of the handle that ends |
+//! | 46-49 | position of the items of a list | 15-18 | position of the handle it is counted by |
 //! | 26-29 | arguments | 30 | moves data |
 //!
 //! Launches and calls that move data have nothing above bit 30, so that their programs can hold the cookie as a constant
 //! ([`Cookie::as_constant`]).
 //! The layout is private to one build of agent and object: both come from this file.
 
-use crate::probe::{Action, Api, Behind, Bytes, Direction, Grid, Memory, Probe, Slot, Told, Way};
+use crate::probe::{
+    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Pointee, PointeeKind, Probe,
+};
 
 /// A packed row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,15 +37,15 @@ const fn field(value: u64, shift: u32, bits: u32) -> u64 {
 }
 
 #[inline(always)]
-const fn memory(number: u64) -> Memory {
+const fn memory(number: u64) -> PointeeKind {
     match number {
-        1 => Memory::Int,
-        2 => Memory::Word,
-        3 => Memory::Id,
-        4 => Memory::Ints,
-        5 => Memory::Words,
-        6 => Memory::Written,
-        _ => Memory::None,
+        1 => PointeeKind::Int,
+        2 => PointeeKind::Word,
+        3 => PointeeKind::Id,
+        4 => PointeeKind::Ints,
+        5 => PointeeKind::Words,
+        6 => PointeeKind::Written,
+        _ => PointeeKind::None,
     }
 }
 
@@ -60,17 +62,17 @@ pub mod bytes {
 }
 
 /// What a row that is told has beside the rest; 0 of others.
-const fn told(told: &Told) -> u64 {
-    (told.counted.0 as u64) << 15
-        | (told.arguments as u64) << 26
-        | (told.is_operation as u64) << 30
-        | (told.entry.slot.0 as u64) << 32
-        | (told.entry.what as u64) << 36
-        | (told.exit.slot.0 as u64) << 39
-        | (told.exit.what as u64) << 43
-        | (told.count.0 as u64) << 46
-        | (told.by_value as u64) << 50
-        | (told.ends.0 as u64) << 51
+const fn args(args: &ArgsSpec) -> u64 {
+    (args.counted.0 as u64) << 15
+        | (args.arguments as u64) << 26
+        | (args.is_operation as u64) << 30
+        | (args.entry.arg.0 as u64) << 32
+        | (args.entry.kind as u64) << 36
+        | (args.exit.arg.0 as u64) << 39
+        | (args.exit.kind as u64) << 43
+        | (args.count.0 as u64) << 46
+        | (args.by_value as u64) << 50
+        | (args.ends.0 as u64) << 51
 }
 
 impl Cookie {
@@ -78,14 +80,14 @@ impl Cookie {
     pub const fn pack(probe: &Probe, twin: bool, timed: bool) -> Cookie {
         let w = &probe.wiring;
         // An unknown direction, that of rows that are no copies, is all zeroes.
-        let (way, is_told) = match w.way {
-            Way::Fixed(direction) => (direction as u64 ^ Direction::Unknown as u64, 0),
-            Way::Arg(slot) => (slot as u64, 1),
+        let (direction, from_arg) = match w.direction {
+            DirectionSource::Fixed(direction) => (direction as u64 ^ Direction::Unknown as u64, 0),
+            DirectionSource::Arg(position) => (position as u64, 1),
         };
         let (size_kind, size) = match w.bytes {
             Bytes::None => (bytes::NONE, 0),
-            Bytes::Arg(slot) => (bytes::ARG, slot as u64),
-            Bytes::Product(slot) => (bytes::PRODUCT, slot as u64),
+            Bytes::Arg(position) => (bytes::ARG, position as u64),
+            Bytes::Product(position) => (bytes::PRODUCT, position as u64),
             Bytes::Volume(offset) => (bytes::VOLUME, offset as u64),
         };
         Cookie(
@@ -98,12 +100,12 @@ impl Cookie {
                 | (timed as u64) << 24
                 | (w.blocking as u64) << 25
                 | (w.handle.0 as u64) << 32
-                | way << 36
-                | is_told << 40
+                | direction << 36
+                | from_arg << 40
                 | size_kind << 41
                 | size << 43
                 | (w.graph.0 as u64) << 52
-                | told(&w.told),
+                | args(&w.args),
         )
     }
 
@@ -127,31 +129,31 @@ impl Cookie {
 
     /// Where the stream stands.
     #[inline(always)]
-    pub const fn stream(self) -> Slot {
-        Slot(field(self.0, 15, 4) as u8)
+    pub const fn stream(self) -> ArgPos {
+        ArgPos(field(self.0, 15, 4) as u8)
     }
 
     /// Where the handle stands.
     #[inline(always)]
-    pub const fn handle(self) -> Slot {
-        Slot(field(self.0, 32, 4) as u8)
+    pub const fn handle(self) -> ArgPos {
+        ArgPos(field(self.0, 32, 4) as u8)
     }
 
     /// Where the graph stands that is no executable one.
     #[inline(always)]
-    pub const fn graph(self) -> Slot {
-        Slot(field(self.0, 52, 4) as u8)
+    pub const fn graph(self) -> ArgPos {
+        ArgPos(field(self.0, 52, 4) as u8)
     }
 
-    /// The slot of a copy's kind; where [`Cookie::is_way_fixed`], [`Cookie::direction`] knows what.
+    /// The position of a copy's kind; where [`Cookie::is_direction_fixed`], [`Cookie::direction`] knows what.
     #[inline(always)]
-    pub const fn way(self) -> u64 {
+    pub const fn direction_arg(self) -> u64 {
         field(self.0, 36, 4)
     }
 
     /// True where the symbol says the direction.
     #[inline(always)]
-    pub const fn is_way_fixed(self) -> bool {
+    pub const fn is_direction_fixed(self) -> bool {
         field(self.0, 40, 1) == 0
     }
 
@@ -161,7 +163,7 @@ impl Cookie {
         field(self.0, 41, 2)
     }
 
-    /// The slot or offset that the bytes are computed from.
+    /// The position or offset that the bytes are computed from.
     #[inline(always)]
     pub const fn size(self) -> u64 {
         field(self.0, 43, 9)
@@ -205,20 +207,20 @@ impl Cookie {
 
     /// Of a row that is told: what is read at entry.
     #[inline(always)]
-    pub const fn told_at_entry(self) -> Behind {
-        Behind { slot: Slot(field(self.0, 32, 4) as u8), what: memory(field(self.0, 36, 3)) }
+    pub const fn args_at_entry(self) -> Pointee {
+        Pointee { arg: ArgPos(field(self.0, 32, 4) as u8), kind: memory(field(self.0, 36, 3)) }
     }
 
     /// Of a row that is told: what is read at the return.
     #[inline(always)]
-    pub const fn told_at_exit(self) -> Behind {
-        Behind { slot: Slot(field(self.0, 39, 4) as u8), what: memory(field(self.0, 43, 3)) }
+    pub const fn args_at_exit(self) -> Pointee {
+        Pointee { arg: ArgPos(field(self.0, 39, 4) as u8), kind: memory(field(self.0, 43, 3)) }
     }
 
     /// Of a row that is told: where the number of items of a list stands.
     #[inline(always)]
-    pub const fn told_count(self) -> Slot {
-        Slot(field(self.0, 46, 4) as u8)
+    pub const fn args_count(self) -> ArgPos {
+        ArgPos(field(self.0, 46, 4) as u8)
     }
 
     /// Of a row that is told: argument 3 is a struct by value.
@@ -235,14 +237,14 @@ impl Cookie {
 
     /// Of a row that is told: the handle by which it is counted.
     #[inline(always)]
-    pub const fn told_counted(self) -> Slot {
+    pub const fn counted_handle(self) -> ArgPos {
         self.stream()
     }
 
     /// Of a row that is told: the handle that ends.
     #[inline(always)]
-    pub const fn told_ends(self) -> Slot {
-        Slot(field(self.0, 51, 4) as u8)
+    pub const fn ended_handle(self) -> ArgPos {
+        ArgPos(field(self.0, 51, 4) as u8)
     }
 
     /// Of a row that is told: how many arguments it has.
@@ -253,16 +255,16 @@ impl Cookie {
 
     /// Of a row that is told: what it brings along is more than the short record holds.
     #[inline(always)]
-    pub const fn is_told_at_length(self) -> bool {
+    pub const fn has_long_args(self) -> bool {
         let exit = field(self.0, 43, 3);
-        let is_long = exit > Memory::Word as u64 && exit != Memory::Written as u64;
-        field(self.0, 36, 3) != Memory::None as u64 || is_long
+        let is_long = exit > PointeeKind::Word as u64 && exit != PointeeKind::Written as u64;
+        field(self.0, 36, 3) != PointeeKind::None as u64 || is_long
     }
 
     /// Of a row that is told: it ends what earlier calls began, and says what they wrote.
     #[inline(always)]
-    pub const fn tells_written(self) -> bool {
-        field(self.0, 43, 3) == Memory::Written as u64
+    pub const fn records_written(self) -> bool {
+        field(self.0, 43, 3) == PointeeKind::Written as u64
     }
 
     /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches and of calls that
@@ -274,8 +276,8 @@ impl Cookie {
     /// The direction of a copy whose kind argument has the value `kind`.
     #[inline(always)]
     pub const fn direction(self, kind: u64) -> Direction {
-        let fixed = self.way() ^ Direction::Unknown as u64;
-        Direction::from_kind(if self.is_way_fixed() { fixed } else { kind })
+        let fixed = self.direction_arg() ^ Direction::Unknown as u64;
+        Direction::from_kind(if self.is_direction_fixed() { fixed } else { kind })
     }
 }
 
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn cookies_of_launches_and_of_calls_that_move_data_fit_an_instruction() {
-        let frequent = |p: &&Probe| p.action == Action::Launch || p.wiring.told.is_operation;
+        let frequent = |p: &&Probe| p.action == Action::Launch || p.wiring.args.is_operation;
         for probe in PROBES.iter().filter(frequent) {
             let cookie = Cookie::pack(probe, true, true);
             assert_eq!(cookie.as_constant().map(|c| c as u64), Some(cookie.0), "{}", probe.symbol);
@@ -304,21 +306,25 @@ mod tests {
                 assert_eq!(c.grid(), w.grid as u8, "{}", probe.symbol);
                 assert_eq!((c.is_blocking(), c.is_twin()), (w.blocking, twin), "{}", probe.symbol);
                 assert_eq!((c.is_driver(), c.is_timed()), (probe.api == Api::Driver, probe.is_timed()));
-                if probe.action == Action::Tell {
-                    let behind = (c.told_at_entry(), c.told_at_exit(), c.told_count());
-                    assert_eq!(behind, (w.told.entry, w.told.exit, w.told.count), "{}", probe.symbol);
+                if probe.action == Action::RecordArgs {
+                    let behind = (c.args_at_entry(), c.args_at_exit(), c.args_count());
+                    assert_eq!(behind, (w.args.entry, w.args.exit, w.args.count), "{}", probe.symbol);
                     let flags = (c.has_struct_by_value(), c.is_operation());
-                    assert_eq!(flags, (w.told.by_value, w.told.is_operation), "{}", probe.symbol);
-                    let handles = (c.told_counted(), c.told_ends());
-                    assert_eq!(handles, (w.told.counted, w.told.ends), "{}", probe.symbol);
-                    assert_eq!(c.arguments(), u64::from(w.told.arguments), "{}", probe.symbol);
+                    assert_eq!(flags, (w.args.by_value, w.args.is_operation), "{}", probe.symbol);
+                    let handles = (c.counted_handle(), c.ended_handle());
+                    assert_eq!(handles, (w.args.counted, w.args.ends), "{}", probe.symbol);
+                    assert_eq!(c.arguments(), u64::from(w.args.arguments), "{}", probe.symbol);
                     continue;
                 }
                 assert_eq!(c.stream(), w.stream, "{}", probe.symbol);
                 assert_eq!((c.handle(), c.graph()), (w.handle, w.graph), "{}", probe.symbol);
-                match w.way {
-                    Way::Fixed(d) => assert_eq!((c.is_way_fixed(), c.direction(9)), (true, d)),
-                    Way::Arg(slot) => assert_eq!((c.is_way_fixed(), c.way()), (false, u64::from(slot))),
+                match w.direction {
+                    DirectionSource::Fixed(d) => {
+                        assert_eq!((c.is_direction_fixed(), c.direction(9)), (true, d))
+                    }
+                    DirectionSource::Arg(position) => {
+                        assert_eq!((c.is_direction_fixed(), c.direction_arg()), (false, u64::from(position)))
+                    }
                 }
                 let size = match w.bytes {
                     Bytes::None => (bytes::NONE, 0),

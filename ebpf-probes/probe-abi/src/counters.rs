@@ -9,7 +9,7 @@ use crate::atomic::AtomicU64;
 /// Why a call left no trace in the figures.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(usize)]
-pub enum Drop {
+pub enum DropReason {
     /// The ring had no room for its record.
     RingFull = 0,
     /// The map of streams had no room.
@@ -26,28 +26,28 @@ pub enum Drop {
     DurationsFull = 6,
 }
 
-impl Drop {
+impl DropReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Drop; 7] = [
-        Drop::RingFull,
-        Drop::StreamsFull,
-        Drop::ThreadsFull,
-        Drop::TooDeep,
-        Drop::Abandoned,
-        Drop::ProcessesFull,
-        Drop::DurationsFull,
+    pub const ALL: [DropReason; 7] = [
+        DropReason::RingFull,
+        DropReason::StreamsFull,
+        DropReason::ThreadsFull,
+        DropReason::TooDeep,
+        DropReason::Abandoned,
+        DropReason::ProcessesFull,
+        DropReason::DurationsFull,
     ];
 
     /// The reason as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
-            Drop::RingFull => "ring_full",
-            Drop::StreamsFull => "streams_full",
-            Drop::ThreadsFull => "threads_full",
-            Drop::TooDeep => "too_deep",
-            Drop::Abandoned => "abandoned",
-            Drop::ProcessesFull => "processes_full",
-            Drop::DurationsFull => "durations_full",
+            DropReason::RingFull => "ring_full",
+            DropReason::StreamsFull => "streams_full",
+            DropReason::ThreadsFull => "threads_full",
+            DropReason::TooDeep => "too_deep",
+            DropReason::Abandoned => "abandoned",
+            DropReason::ProcessesFull => "processes_full",
+            DropReason::DurationsFull => "durations_full",
         }
     }
 }
@@ -61,13 +61,13 @@ pub struct Counters {
     /// Calls whose record, or records, went to the ring.
     pub delivered: AtomicU64,
     /// The same of calls that were told: each of them is a return and a record, too.
-    pub told: AtomicU64,
+    pub args_records: AtomicU64,
     /// Calls whose record was left out on purpose by sampling.
     pub sampled_out: AtomicU64,
-    /// Calls lost, by [`Drop`].
-    pub dropped: [AtomicU64; Drop::ALL.len()],
+    /// Calls lost, by [`DropReason`].
+    pub dropped: [AtomicU64; DropReason::ALL.len()],
     /// Hits that no process entry could count, because there was no room for one.
-    pub strangers: AtomicU64,
+    pub unattributed_hits: AtomicU64,
     /// Driver calls that the runtime made itself: seen, not hits.
     pub suppressed: AtomicU64,
     /// Calls of processes that are not traced: seen, not hits.
@@ -84,9 +84,9 @@ pub struct Counters {
     /// for, a bounded number is remembered.
     pub unclosed_streams: AtomicU64,
     /// Graphs of which what they hold was not kept, because the map of them was full: launches of them are unknown.
-    pub unkept_graphs: AtomicU64,
+    pub untracked_graphs: AtomicU64,
     /// Durations not counted because the map of them was full, beside a call counted otherwise.
     pub untimed: AtomicU64,
     /// Waits whose thread publishes a trace context that could not be read, made no sense or found no room.
-    pub untold_contexts: AtomicU64,
+    pub dropped_contexts: AtomicU64,
 }

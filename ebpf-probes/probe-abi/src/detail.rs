@@ -11,7 +11,7 @@
 
 use crate::record::{Header, flag};
 
-/// Places for processes; a power of two. Of two that fall on one, the first has it until it is given back.
+/// BucketCounts for processes; a power of two. Of two that fall on one, the first has it until it is given back.
 pub const DETAILS: u32 = 4096;
 /// A call that takes so long is always told where any are: a thread makes at most a thousand of them a second, and
 /// they are what a slow step is asked about.
@@ -43,7 +43,7 @@ impl Detail {
 
     /// Where the detail of a process stands.
     #[inline(always)]
-    pub const fn place(pid: u32) -> u32 {
+    pub const fn slot(pid: u32) -> u32 {
         pid & (DETAILS - 1)
     }
 

@@ -1,9 +1,9 @@
-//! The fold: what a stream did since its last step, and how a closer turns that into one [`StepRecord`].
+//! The fold: what a stream did since its last step, and how a sync_call turns that into one [`StepRecord`].
 //!
-//! The one idea: a stream's counters only grow. Recording an event, or entering a wait, takes a [`Cut`] of them; the
-//! wait's return makes a step of the difference between the cut and the last one closed. Work enqueued ahead, behind
-//! the cut, thus belongs to the next step. To know when *that* work was first enqueued, time is cut into segments,
-//! and the last eight remember their first enqueue. What other streams a wait covers is [`crate::cover`]'s.
+//! The one idea: a stream's counters only grow. Recording an event, or entering a wait, takes a [`Snapshot`] of them; the
+//! wait's return makes a step of the difference between the snapshot and the last one closed. Work enqueued ahead, behind
+//! the snapshot, thus belongs to the next step. To know when *that* work was first enqueued, time is snapshot into segments,
+//! and the last eight remember their first enqueue. What other streams a wait covers is [`crate::frontier`]'s.
 //!
 //! The same code runs in the kernel programs and, for traces and tests, in user space. Everything is atomic and
 //! relaxed: threads of a process may enqueue on one stream at once. Of two threads that wait for the same work, the
@@ -11,19 +11,19 @@
 
 mod capture;
 mod close;
-mod cut;
+mod snapshot;
 mod stamp;
 mod work;
 
-pub use cut::Cut;
+pub use snapshot::Snapshot;
 pub use stamp::{Mark, Stamp};
 
 use crate::atomic::{AtomicU64, Relaxed};
-use crate::cover::Waited;
+use crate::frontier::WaitedStreams;
 use crate::graph::Contents;
 use crate::record::StreamKey;
 
-/// What a stream counts. The order is that of [`StepRecord::work`]; never reuse a place.
+/// What a stream counts. The order is that of [`StepRecord::work`]; never reuse a slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum Counter {
@@ -85,9 +85,9 @@ pub struct StreamFold {
     /// The counters up to which steps are closed.
     closed: [AtomicU64; COUNTERS],
     /// How far a wait for the whole device reaches, while one is under way.
-    pub pending: Cut,
+    pub pending: Snapshot,
     /// What the stream waited for.
-    pub waited: Waited,
+    pub waited: WaitedStreams,
     /// The first enqueue of each of the last segments, by epoch modulo [`SEGMENTS`].
     first: [Mark; SEGMENTS],
     /// The first enqueue that no step has yet.
@@ -96,9 +96,9 @@ pub struct StreamFold {
     is_oldest_late: AtomicU64,
     /// The segment now open.
     epoch: AtomicU64,
-    /// The previous closer's return.
+    /// The previous sync_call's return.
     exit: Mark,
-    /// Enqueues when the previous closer returned.
+    /// Enqueues when the previous sync_call returned.
     seen: AtomicU64,
     /// Steps closed.
     sequence: AtomicU64,
@@ -142,7 +142,7 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl StreamFold {
-    /// Calls that enqueued work. A launch, by far the most frequent, is not counted twice: place 0 holds the rest.
+    /// Calls that enqueued work. A launch, by far the most frequent, is not counted twice: slot 0 holds the rest.
     #[inline(always)]
     fn enqueues(&self) -> u64 {
         self.work[Counter::Enqueues as usize].load(Relaxed)

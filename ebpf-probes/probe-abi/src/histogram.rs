@@ -46,7 +46,7 @@ const fn bounds() -> [u64; 256] {
 
 /// Where a duration counts: 0 the zero bucket, `k` bucket `k - 1`. At most [`BUCKETS`].
 #[inline(always)]
-pub fn place(ns: u64) -> usize {
+pub fn slot(ns: u64) -> usize {
     let mut at = 0usize;
     let mut step = 128usize;
     while step > 0 {
@@ -70,18 +70,18 @@ pub struct Durations {
     pub sum_ns: AtomicU64,
     /// Longest duration, ns. Two CPUs may race for it; the loser's value is then missing here alone.
     pub max_ns: AtomicU64,
-    /// Place 0 the zero bucket, then the buckets.
-    pub places: Places,
+    /// Placement 0 the zero bucket, then the buckets.
+    pub buckets: BucketCounts,
 }
 
-/// The counts of a histogram by [`place`].
+/// The counts of a histogram by [`slot`].
 #[derive(Debug)]
 #[repr(C)]
-pub struct Places(pub [AtomicU64; BUCKETS + 1]);
+pub struct BucketCounts(pub [AtomicU64; BUCKETS + 1]);
 
-impl Default for Places {
+impl Default for BucketCounts {
     fn default() -> Self {
-        Places([const { AtomicU64::new(0) }; BUCKETS + 1])
+        BucketCounts([const { AtomicU64::new(0) }; BUCKETS + 1])
     }
 }
 
@@ -97,8 +97,8 @@ impl Durations {
         if duration_ns > self.max_ns.load(Relaxed) {
             self.max_ns.store(duration_ns, Relaxed);
         }
-        if let Some(place) = self.places.0.get(place(duration_ns)) {
-            place.fetch_add(1, Relaxed);
+        if let Some(slot) = self.buckets.0.get(slot(duration_ns)) {
+            slot.fetch_add(1, Relaxed);
         }
     }
 }
@@ -108,14 +108,14 @@ mod tests {
     extern crate std;
     use super::*;
 
-    fn upper_s(place: usize) -> f64 {
-        (f64::from(OFFSET + place as i32) / 4.0).exp2()
+    fn upper_s(slot: usize) -> f64 {
+        (f64::from(OFFSET + slot as i32) / 4.0).exp2()
     }
 
     #[test]
     fn a_duration_counts_between_the_bounds_of_its_bucket() {
         for ns in (0..5_000).chain((5_000..5_000_000_000).step_by(7_777_777)).chain([u64::MAX / 4]) {
-            let at = place(ns);
+            let at = slot(ns);
             let s = ns as f64 / 1e9;
             assert!(at == BUCKETS || s <= upper_s(at) * (1.0 + 1e-12), "{ns} ns above bucket {at}");
             assert!(at == 0 || s > upper_s(at - 1) * (1.0 - 1e-12), "{ns} ns below bucket {at}");
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn each_bound_itself_belongs_to_the_bucket_below_it() {
         for (at, bound) in BOUNDS.iter().take(BUCKETS).enumerate() {
-            assert_eq!(place(*bound), at);
-            assert_eq!(place(bound + 1), at + 1);
+            assert_eq!(slot(*bound), at);
+            assert_eq!(slot(bound + 1), at + 1);
         }
         assert_eq!(BOUNDS[0], ZERO_NS);
     }
@@ -145,6 +145,6 @@ mod tests {
         assert_eq!(d.errors.load(Relaxed), 1);
         assert_eq!(d.sum_ns.load(Relaxed), 1_010);
         assert_eq!(d.max_ns.load(Relaxed), 1_000);
-        assert_eq!(d.places.0.iter().map(|p| p.load(Relaxed)).sum::<u64>(), 2);
+        assert_eq!(d.buckets.0.iter().map(|p| p.load(Relaxed)).sum::<u64>(), 2);
     }
 }

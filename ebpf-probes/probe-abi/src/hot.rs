@@ -1,14 +1,14 @@
 //! Where calls are counted while nobody looks: in arrays, found without a call into the kernel.
 //!
 //! The one idea: a launch only adds. So its sums may wait beside the [`StreamFold`](crate::fold::StreamFold) that
-//! they belong to, in an array whose place follows from the key, and whoever needs the fold takes them over first
+//! they belong to, in an array whose slot follows from the key, and whoever needs the fold takes them over first
 //! ([`StreamFold::absorb`](crate::fold::StreamFold::absorb)). A look-up in a hash map costs a program 50 ns, most of
-//! it in the returns of the functions behind it; a place in an array costs 2.
+//! it in the returns of the functions behind it; a slot in an array costs 2.
 //!
 //! So do the counts of a process, which are told together with those of its fold.
 //!
-//! A place belongs to the first stream that claims it, until that stream or its process is gone. The others that
-//! fall on it count in their folds, at the price of the look-ups. So does a stream whose place is not armed: its next
+//! A slot belongs to the first stream that claims it, until that stream or its process is gone. The others that
+//! fall on it count in their folds, at the price of the look-ups. So does a stream whose slot is not armed: its next
 //! launch has more to say than a sum (the first work of a segment, work that is captured).
 
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
@@ -16,16 +16,16 @@ use crate::fold::{Enqueue, mix};
 use crate::histogram::Durations;
 use crate::record::{Calls, OUTS, OperationKey, ROWS, StreamKey};
 
-/// Places for streams; a power of two.
+/// BucketCounts for streams; a power of two.
 pub const HOT_STREAMS: u32 = 4096;
-/// Places for processes; a power of two.
+/// BucketCounts for processes; a power of two.
 pub const HOT_PROCESSES: u32 = 512;
-/// Places for durations; a power of two.
+/// BucketCounts for durations; a power of two.
 pub const HOT_DURATIONS: u32 = 2048;
-/// Places for [`Calls`] of threads; a power of two.
+/// BucketCounts for [`Calls`] of threads; a power of two.
 pub const HOT_CALLS: u32 = 2048;
 
-/// Places for the devices of threads; a power of two.
+/// BucketCounts for the devices of threads; a power of two.
 pub const HOT_DEVICES: u32 = 4096;
 
 /// Which default streams a thread uses that chose a further device of its process: the thread in the upper half, what
@@ -35,20 +35,20 @@ pub const HOT_DEVICES: u32 = 4096;
 pub struct HotDevice(AtomicU64);
 
 impl HotDevice {
-    /// Where the thread's place is.
+    /// Where the thread's slot is.
     #[inline(always)]
-    pub fn place(tid: u32) -> u32 {
+    pub fn slot(tid: u32) -> u32 {
         tid & (HOT_DEVICES - 1)
     }
 
-    /// The handle of the thread's default streams; 0 where the place is not its.
+    /// The handle of the thread's default streams; 0 where the slot is not its.
     #[inline(always)]
     pub fn default_stream(&self, tid: u32) -> u64 {
         let word = self.0.load(Relaxed);
         if word >> 32 == u64::from(tid) { word & 0xffff_ffff } else { 0 }
     }
 
-    /// From here on the thread's default streams have this handle; none of a place that is another's.
+    /// From here on the thread's default streams have this handle; none of a slot that is another's.
     #[inline(always)]
     pub fn set(&self, tid: u32, stream: u64) {
         let word = self.0.load(Relaxed);
@@ -64,10 +64,10 @@ const CLAIMING: u64 = u64::MAX;
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct HotStream {
-    /// [`StreamKey::pid`] above [`StreamKey::tid`]; 0 where the place is free.
+    /// [`StreamKey::pid`] above [`StreamKey::tid`]; 0 where the slot is free.
     owner: AtomicU64,
     stream: AtomicU64,
-    /// The thread whose launches are not foreign; 0 where the place is not armed.
+    /// The thread whose launches are not foreign; 0 where the slot is not armed.
     thread: AtomicU64,
     pub(crate) launches: AtomicU64,
     pub(crate) foreign: AtomicU64,
@@ -76,9 +76,9 @@ pub struct HotStream {
 }
 
 impl HotStream {
-    /// Where the stream's place is.
+    /// Where the stream's slot is.
     #[inline(always)]
-    pub fn place(key: &StreamKey) -> u32 {
+    pub fn slot(key: &StreamKey) -> u32 {
         let both = key.stream ^ u64::from(key.pid ^ key.tid).wrapping_mul(0xff51_afd7_ed55_8ccd);
         (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 & (HOT_STREAMS - 1)
     }
@@ -88,13 +88,13 @@ impl HotStream {
         u64::from(key.pid) << 32 | u64::from(key.tid)
     }
 
-    /// True where the place is this stream's.
+    /// True where the slot is this stream's.
     #[inline(always)]
     pub fn is_of(&self, key: &StreamKey) -> bool {
         self.owner.load(Relaxed) == Self::owner(key) && self.stream.load(Relaxed) == key.stream
     }
 
-    /// Makes the place the stream's, if it is free or the stream's already; false where it is another's.
+    /// Makes the slot the stream's, if it is free or the stream's already; false where it is another's.
     #[inline(always)]
     pub fn claim(&self, key: &StreamKey) -> bool {
         if self.is_of(key) {
@@ -136,7 +136,7 @@ impl HotStream {
         self.thread.load(Relaxed)
     }
 
-    /// A kernel launch by `tid`, where the place is armed for `own`.
+    /// A kernel launch by `tid`, where the slot is armed for `own`.
     #[inline(always)]
     pub fn launch(&self, tid: u32, own: u64, call: &Enqueue) {
         if own != u64::from(tid) {
@@ -153,7 +153,7 @@ impl HotStream {
 #[derive(Debug)]
 #[repr(C)]
 pub struct HotProcess {
-    /// The process id; 0 where the place is free.
+    /// The process id; 0 where the slot is free.
     pid: AtomicU64,
     /// [`ProcessFold::folded`](crate::record::ProcessFold::folded).
     pub folded: AtomicU64,
@@ -162,25 +162,25 @@ pub struct HotProcess {
     /// [`ProcessFold::enqueues`](crate::record::ProcessFold::enqueues).
     pub enqueues: AtomicU64,
     /// [`ProcessFold::tells`](crate::record::ProcessFold::tells).
-    pub tells: AtomicU64,
+    pub uses_collectives: AtomicU64,
     /// [`ProcessFold::calls`](crate::record::ProcessFold::calls).
     pub calls: [AtomicU64; ROWS],
 }
 
 impl HotProcess {
-    /// Where the process's place is.
+    /// Where the process's slot is.
     #[inline(always)]
-    pub fn place(pid: u32) -> u32 {
+    pub fn slot(pid: u32) -> u32 {
         pid & (HOT_PROCESSES - 1)
     }
 
-    /// True where the place is this process's.
+    /// True where the slot is this process's.
     #[inline(always)]
     pub fn is_of(&self, pid: u32) -> bool {
         self.pid.load(Relaxed) == u64::from(pid)
     }
 
-    /// Makes the place the process's, if it is free; user space frees it, all zeroes, when the process is gone.
+    /// Makes the slot the process's, if it is free; user space frees it, all zeroes, when the process is gone.
     #[inline(always)]
     pub fn claim(&self, pid: u32) {
         let _ = self.pid.compare_exchange(0, u64::from(pid), SeqCst, SeqCst);
@@ -197,26 +197,26 @@ impl HotProcess {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct HotDurations {
-    /// [`OperationKey::pid`] above [`OperationKey::row`]; 0 where the place is free.
+    /// [`OperationKey::pid`] above [`OperationKey::row`]; 0 where the slot is free.
     owner: AtomicU64,
     /// What is counted here.
     pub durations: Durations,
 }
 
 impl HotDurations {
-    /// Where the operation's place is: those of a process lie side by side.
+    /// Where the operation's slot is: those of a process lie side by side.
     #[inline(always)]
-    pub fn place(key: &OperationKey) -> u32 {
+    pub fn slot(key: &OperationKey) -> u32 {
         key.pid.wrapping_mul(0x9e37_79b1).wrapping_add(key.row) & (HOT_DURATIONS - 1)
     }
 
-    /// What the place of this operation begins with.
+    /// What the slot of this operation begins with.
     #[inline(always)]
     pub fn owner(key: &OperationKey) -> u64 {
         u64::from(key.pid) << 32 | u64::from(key.row)
     }
 
-    /// Makes the place the operation's, if it is free or the operation's already; false where it is another's. User
+    /// Makes the slot the operation's, if it is free or the operation's already; false where it is another's. User
     /// space frees it, all zeroes, when the process is gone.
     #[inline(always)]
     pub fn claim(&self, key: &OperationKey) -> bool {
@@ -231,21 +231,21 @@ impl HotDurations {
     }
 }
 
-/// A thread counts in its place for as long as it lives, if the place was free.
+/// A thread counts in its slot for as long as it lives, if the slot was free.
 impl Calls {
-    /// Where the thread's place is.
+    /// Where the thread's slot is.
     #[inline(always)]
-    pub fn place(tid: u32) -> u32 {
+    pub fn slot(tid: u32) -> u32 {
         tid & (HOT_CALLS - 1)
     }
 
-    /// What the place of this thread begins with.
+    /// What the slot of this thread begins with.
     #[inline(always)]
     pub fn owner(pid: u32, tid: u32) -> u64 {
         u64::from(pid) << 32 | u64::from(tid)
     }
 
-    /// Makes the place the thread's, if it is free; false where it is another's. Then only it may go on to
+    /// Makes the slot the thread's, if it is free; false where it is another's. Then only it may go on to
     /// [`Calls::begin`].
     #[inline(always)]
     pub fn claim(&self, owner: u64) -> bool {
@@ -255,7 +255,7 @@ impl Calls {
     /// Nothing is under way yet.
     #[inline(always)]
     pub fn begin(&mut self, start_ns: u64) {
-        (self.start_ns, self.depth, self.waiting, self.looks) = (start_ns, 0, 0, 0);
+        (self.start_ns, self.depth, self.waiting, self.group_ends) = (start_ns, 0, 0, 0);
         self.outs = [0; OUTS];
     }
 }
@@ -272,77 +272,77 @@ const _: () = {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::fold::{Counter, Cut, Stamp, StreamFold};
+    use crate::fold::{Counter, Snapshot, Stamp, StreamFold};
     use crate::record::StepRecord;
 
     const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
 
     #[test]
-    fn a_place_has_one_owner_until_it_is_released() {
-        let place = HotStream::default();
+    fn a_slot_has_one_owner_until_it_is_released() {
+        let slot = HotStream::default();
         let other = StreamKey { stream: 0x200, ..KEY };
-        assert!(place.claim(&KEY) && place.is_of(&KEY) && place.claim(&KEY));
-        assert!(!place.claim(&other) && !place.is_of(&other));
-        place.release();
-        assert!(!place.is_of(&KEY) && place.claim(&other) && place.is_of(&other));
+        assert!(slot.claim(&KEY) && slot.is_of(&KEY) && slot.claim(&KEY));
+        assert!(!slot.claim(&other) && !slot.is_of(&other));
+        slot.release();
+        assert!(!slot.is_of(&KEY) && slot.claim(&other) && slot.is_of(&other));
     }
 
     #[test]
-    fn an_operation_claims_a_free_place_and_its_own() {
-        let place = HotDurations::default();
+    fn an_operation_claims_a_free_slot_and_its_own() {
+        let slot = HotDurations::default();
         let (one, other) = (OperationKey { pid: 5, row: 6 }, OperationKey { pid: 5, row: 6 + HOT_DURATIONS });
-        assert_eq!(HotDurations::place(&one), HotDurations::place(&other));
-        assert!(place.claim(&one) && place.claim(&one) && !place.claim(&other));
+        assert_eq!(HotDurations::slot(&one), HotDurations::slot(&other));
+        assert!(slot.claim(&one) && slot.claim(&one) && !slot.claim(&other));
     }
 
     #[test]
     fn a_new_owner_begins_at_nothing_and_disarmed() {
-        let place = HotStream::default();
-        assert!(place.claim(&KEY));
-        place.arm(7);
-        place.launch(7, 7, &Enqueue { threads: 3, identity: 1, bytes: 0 });
-        place.release();
-        assert!(place.claim(&StreamKey { pid: 6, ..KEY }));
-        assert_eq!((place.armed(), place.launches.load(Relaxed), place.threads.load(Relaxed)), (0, 0, 0));
+        let slot = HotStream::default();
+        assert!(slot.claim(&KEY));
+        slot.arm(7);
+        slot.launch(7, 7, &Enqueue { threads: 3, identity: 1, bytes: 0 });
+        slot.release();
+        assert!(slot.claim(&StreamKey { pid: 6, ..KEY }));
+        assert_eq!((slot.armed(), slot.launches.load(Relaxed), slot.threads.load(Relaxed)), (0, 0, 0));
     }
 
     #[test]
-    fn neighbouring_processes_and_streams_fall_on_places_of_their_own() {
-        let mut places = std::collections::BTreeSet::new();
+    fn neighbouring_processes_and_streams_fall_on_slots_of_their_own() {
+        let mut slots = std::collections::BTreeSet::new();
         for pid in 1000..1008 {
             for at in 0..16 {
-                places.insert(HotStream::place(&StreamKey { pid, tid: 0, stream: 0x5555_0000 + at * 0x4c0 }));
+                slots.insert(HotStream::slot(&StreamKey { pid, tid: 0, stream: 0x5555_0000 + at * 0x4c0 }));
             }
-            places.insert(HotStream::place(&StreamKey { pid, tid: 0, stream: 0 }));
+            slots.insert(HotStream::slot(&StreamKey { pid, tid: 0, stream: 0 }));
         }
-        assert!(places.len() > 130, "136 streams on {} places", places.len());
+        assert!(slots.len() > 130, "136 streams on {} slots", slots.len());
     }
 
     #[test]
     fn a_step_is_the_same_whether_its_launches_waited_beside_the_fold_or_not() {
-        let (place, beside, straight) = (HotStream::default(), StreamFold::default(), StreamFold::default());
+        let (slot, beside, straight) = (HotStream::default(), StreamFold::default(), StreamFold::default());
         let at = |ns| Stamp { ns, runq_ns: 0, tid: 7 };
         let calls = [(7, 10, 1), (8, 20, 2), (7, 30, 3)];
         beside.begin(&at(1));
         straight.begin(&at(1));
-        place.arm(beside.own_thread());
+        slot.arm(beside.own_thread());
         for (tid, threads, identity) in calls {
             let call = Enqueue { threads, identity, bytes: 0 };
-            place.launch(tid, place.armed(), &call);
+            slot.launch(tid, slot.armed(), &call);
             straight.launch(tid, &call);
         }
-        beside.absorb(&place);
+        beside.absorb(&slot);
         let step = |fold: &StreamFold| {
-            let (cut, mut out) = (Cut::default(), StepRecord::default());
-            fold.cut(&KEY, 0, &cut);
-            assert!(fold.closes(&cut));
-            fold.close(&cut, &at(50), &at(60), &mut out);
+            let (snapshot, mut out) = (Snapshot::default(), StepRecord::default());
+            fold.snapshot(&KEY, 0, &snapshot);
+            assert!(fold.closes(&snapshot));
+            fold.close(&snapshot, &at(50), &at(60), &mut out);
             out
         };
         let (a, b) = (step(&beside), step(&straight));
         assert_eq!(a, b);
         assert_eq!((a.work[Counter::Launches as usize], a.work[Counter::Foreign as usize]), (3, 1));
-        beside.absorb(&place);
+        beside.absorb(&slot);
         assert!(!beside.has_open_work(), "what was absorbed is not there again");
     }
 }

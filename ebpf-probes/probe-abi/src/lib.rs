@@ -13,9 +13,9 @@ pub mod atomic;
 pub mod context;
 pub mod cookie;
 pub mod counters;
-pub mod cover;
 pub mod detail;
 pub mod fold;
+pub mod frontier;
 pub mod graph;
 pub mod histogram;
 pub mod hot;
@@ -27,7 +27,8 @@ mod rules;
 
 pub use cookie::Cookie;
 pub use probe::{
-    Action, Api, Behind, Bytes, Direction, Grid, Library, Memory, Probe, Slot, Told, Way, Wiring,
+    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Pointee, PointeeKind,
+    Probe, Wiring,
 };
 pub use probes::{PROBES, attach_points, row};
 pub use rules::{NON_BLOCKING, NOT_READY, WRONG_THREAD};

@@ -8,12 +8,12 @@
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::record::NOT_SEEN;
 
-/// Places; a power of two. A third handle that falls on one takes another's.
+/// BucketCounts; a power of two. A third handle that falls on one takes another's.
 pub const ORDINALS: u32 = 4096;
 
 const COUNT_BITS: u32 = 40;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
-/// Set in every mark: a place that was never used is nobody's.
+/// Set in every mark: a slot that was never used is nobody's.
 const USED: u64 = 1 << 63;
 
 /// A handle of a process, and of no other that had its pid before.
@@ -29,9 +29,9 @@ impl Counted {
         Counted(mixed ^ (mixed >> 32))
     }
 
-    /// Where its place is.
+    /// Where its slot is.
     #[inline(always)]
-    pub fn place(self) -> u32 {
+    pub fn slot(self) -> u32 {
         self.0 as u32 & (ORDINALS - 1)
     }
 
@@ -41,7 +41,7 @@ impl Counted {
     }
 }
 
-/// A place: room for two handles that fall on it.
+/// A slot: room for two handles that fall on it.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Ordinals([AtomicU64; 2]);
@@ -96,36 +96,36 @@ mod tests {
     use super::*;
 
     const HANDLE: Counted = Counted(0x1234_5678_9abc_def0);
-    /// Of the same place.
+    /// Of the same slot.
     const OTHER: Counted = Counted(0x7654_3210_9abc_def0);
     const THIRD: Counted = Counted(0x6543_2100_9abc_def0);
 
     #[test]
     fn each_call_has_the_number_of_those_before_it() {
-        let place = Ordinals::default();
-        assert_eq!([HANDLE; 3].map(|h| place.take(h)), [0, 1, 2]);
+        let slot = Ordinals::default();
+        assert_eq!([HANDLE; 3].map(|h| slot.take(h)), [0, 1, 2]);
     }
 
     #[test]
     fn a_handle_that_ended_begins_at_nothing() {
-        let place = Ordinals::default();
-        place.take(HANDLE);
-        place.end(OTHER);
-        assert_eq!(place.take(HANDLE), 1, "another's end is not its own");
-        place.end(HANDLE);
-        assert_eq!(place.take(HANDLE), 0);
+        let slot = Ordinals::default();
+        slot.take(HANDLE);
+        slot.end(OTHER);
+        assert_eq!(slot.take(HANDLE), 1, "another's end is not its own");
+        slot.end(HANDLE);
+        assert_eq!(slot.take(HANDLE), 0);
     }
 
     #[test]
-    fn two_handles_share_a_place_and_a_third_takes_over_without_showing_a_loss() {
-        assert_eq!((HANDLE.place(), HANDLE.place()), (OTHER.place(), THIRD.place()));
-        let place = Ordinals::default();
-        let seen = [HANDLE, OTHER, HANDLE, OTHER, THIRD, THIRD, OTHER, HANDLE].map(|h| place.take(h));
+    fn two_handles_share_a_slot_and_a_third_takes_over_without_showing_a_loss() {
+        assert_eq!((HANDLE.slot(), HANDLE.slot()), (OTHER.slot(), THIRD.slot()));
+        let slot = Ordinals::default();
+        let seen = [HANDLE, OTHER, HANDLE, OTHER, THIRD, THIRD, OTHER, HANDLE].map(|h| slot.take(h));
         assert_eq!(seen, [0, 0, 1, 1, 0, 1, 2, 0]);
     }
 
     #[test]
-    fn handles_of_neighbouring_processes_have_places_and_marks_of_their_own() {
+    fn handles_of_neighbouring_processes_have_slots_and_marks_of_their_own() {
         let handles = (0..8).flat_map(|pid| {
             (0..16).map(move |at| {
                 Counted::new(
@@ -135,8 +135,8 @@ mod tests {
                 )
             })
         });
-        let places: std::collections::BTreeSet<_> = handles.clone().map(Counted::place).collect();
+        let slots: std::collections::BTreeSet<_> = handles.clone().map(Counted::slot).collect();
         let marks: std::collections::BTreeSet<_> = handles.map(Counted::mark).collect();
-        assert!(places.len() >= 124 && marks.len() == 128, "{} {}", places.len(), marks.len());
+        assert!(slots.len() >= 124 && marks.len() == 128, "{} {}", slots.len(), marks.len());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Slots count C arguments from 1. The same number means a register or a stack word on each architecture
 //! (System V x86-64: 1-6 in registers, 7.. at `[rsp+8]`..; AArch64: 1-8 in registers, 9.. at `[sp]`..), and a
-//! `dim3` passed by value takes two slots on both, so a row holds no architecture.
+//! `dim3` passed by value takes two positions on both, so a row holds no architecture.
 
 /// The library that exports a function. Several file names may carry it (`libcudart.so.12`, a static copy).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -43,9 +43,9 @@ pub enum Action {
     Copy = 3,
     /// A fill: work enqueued on a stream.
     Fill = 4,
-    /// Memory allocated: `handle` points to where the address is written. One record a call.
+    /// PointeeKind allocated: `handle` points to where the address is written. One record a call.
     Alloc = 5,
-    /// Memory freed: `handle` is the address. One record a call.
+    /// PointeeKind freed: `handle` is the address. One record a call.
     Free = 6,
     /// Waits for a stream: ends its step.
     StreamSync = 7,
@@ -71,8 +71,8 @@ pub enum Action {
     Report = 17,
     /// A new object: `handle` points to where it is written. One record a call.
     Create = 18,
-    /// Told whole: one record a call, with its arguments and what stood behind them ([`Told`]).
-    Tell = 19,
+    /// ArgsSpec whole: one record a call, with its arguments and what stood behind them ([`ArgsSpec`]).
+    RecordArgs = 19,
     /// The stream waits for the event `handle`: a wait for the stream covers what the event does.
     StreamWait = 20,
     /// A new stream: `handle` points to where it is written, the bytes are its flags. Bit 0 of them says that it does not
@@ -91,13 +91,13 @@ pub enum Action {
 
 /// Where an argument stands: 0 nowhere, n the n-th C argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Slot(pub u8);
+pub struct ArgPos(pub u8);
 
-impl Slot {
+impl ArgPos {
     /// The function has no such argument.
-    pub const NONE: Slot = Slot(0);
+    pub const NONE: ArgPos = ArgPos(0);
     /// The stream stands in the launch configuration that the first argument points to.
-    pub const IN_CONFIG: Slot = Slot(15);
+    pub const IN_CONFIG: ArgPos = ArgPos(15);
 }
 
 /// How many bytes a call moves or asks for.
@@ -149,19 +149,19 @@ impl Direction {
 pub enum Grid {
     /// It does not.
     None = 0,
-    /// Two `dim3` by value in slots 2-3 and 4-5: x and y in one word, z in the next.
+    /// Two `dim3` by value in positions 2-3 and 4-5: x and y in one word, z in the next.
     Dim3 = 1,
-    /// Six integers in slots 2-7, blocks then threads.
+    /// Six integers in positions 2-7, blocks then threads.
     Words = 2,
     /// Grid at 0 and block at 12 of the launch configuration that the first argument points to.
     Config = 3,
-    /// Three integers in slots 2-4 that already count threads (`hipExtModuleLaunchKernel`).
+    /// Three integers in positions 2-4 that already count threads (`hipExtModuleLaunchKernel`).
     Threads = 4,
 }
 
 /// Where a copy's direction comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
+pub enum DirectionSource {
     /// The symbol says it.
     Fixed(Direction),
     /// An argument holds a `cudaMemcpyKind`.
@@ -171,7 +171,7 @@ pub enum Way {
 /// How much is read behind a pointer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub enum Memory {
+pub enum PointeeKind {
     /// Nothing.
     None = 0,
     /// An `int`, 4 bytes.
@@ -180,104 +180,104 @@ pub enum Memory {
     Word = 2,
     /// An `ncclUniqueId`, 128 bytes.
     Id = 3,
-    /// As many `int`s as [`Told::count`] says.
+    /// As many `int`s as [`ArgsSpec::count`] says.
     Ints = 4,
-    /// As many pointers or handles as [`Told::count`] says.
+    /// As many pointers or handles as [`ArgsSpec::count`] says.
     Words = 5,
-    /// What earlier calls of the thread had not yet written where their [`Memory::Word`] goes, and what stands there
+    /// What earlier calls of the thread had not yet written where their [`PointeeKind::Word`] goes, and what stands there
     /// now: pairs of address and handle, zeroes for none. A return without any is told briefly.
     Written = 6,
 }
 
-impl Memory {
+impl PointeeKind {
     /// The most items of a list that are read.
     pub const ITEMS: u64 = 64;
 
     /// Bytes, of a list of `count` items.
     #[inline(always)]
     pub const fn bytes(self, count: u64) -> u64 {
-        let items = if count > Memory::ITEMS { Memory::ITEMS } else { count };
+        let items = if count > PointeeKind::ITEMS { PointeeKind::ITEMS } else { count };
         match self {
-            Memory::None => 0,
-            Memory::Int => 4,
-            Memory::Word => 8,
-            Memory::Id => 128,
-            Memory::Ints => 4 * items,
-            Memory::Words => 8 * items,
-            Memory::Written => 16 * crate::record::OUTS as u64,
+            PointeeKind::None => 0,
+            PointeeKind::Int => 4,
+            PointeeKind::Word => 8,
+            PointeeKind::Id => 128,
+            PointeeKind::Ints => 4 * items,
+            PointeeKind::Words => 8 * items,
+            PointeeKind::Written => 16 * crate::record::OUTS as u64,
         }
     }
 }
 
 /// What is read behind which argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Behind {
+pub struct Pointee {
     /// The pointer.
-    pub slot: Slot,
+    pub arg: ArgPos,
     /// How much.
-    pub what: Memory,
+    pub kind: PointeeKind,
 }
 
-impl Behind {
+impl Pointee {
     /// Nothing is read.
-    pub const NOTHING: Behind = Behind { slot: Slot::NONE, what: Memory::None };
+    pub const NONE: Pointee = Pointee { arg: ArgPos::NONE, kind: PointeeKind::None };
 }
 
-/// What the record of an [`Action::Tell`] brings along.
+/// What the record of an [`Action::RecordArgs`] brings along.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Told {
+pub struct ArgsSpec {
     /// C arguments, at most [`crate::record::ARGUMENTS`].
     pub arguments: u8,
     /// Read when the function is entered.
-    pub entry: Behind,
+    pub entry: Pointee,
     /// Read when it returns.
-    pub exit: Behind,
+    pub exit: Pointee,
     /// How many items a list has.
-    pub count: Slot,
+    pub count: ArgPos,
     /// Argument 3 is a struct of 128 bytes by value: on x86-64 it lies on the stack and takes no register, on AArch64 a
-    /// pointer to it stands in its place. The record has its address on both, and the arguments behind it in theirs.
+    /// pointer to it stands in its slot. The record has its address on both, and the arguments behind it in theirs.
     pub by_value: bool,
     /// Moves data. One that the library makes within another is no call of its own.
     pub is_operation: bool,
     /// The handle by which calls that the library took on are counted, and their number told.
-    pub counted: Slot,
+    pub counted: ArgPos,
     /// The handle that is no longer from here on: the next of this address is counted anew.
-    pub ends: Slot,
+    pub ends: ArgPos,
 }
 
-impl Told {
+impl ArgsSpec {
     /// Nothing.
-    pub const NOTHING: Told = Told {
+    pub const NONE: ArgsSpec = ArgsSpec {
         arguments: 0,
-        entry: Behind::NOTHING,
-        exit: Behind::NOTHING,
-        count: Slot::NONE,
+        entry: Pointee::NONE,
+        exit: Pointee::NONE,
+        count: ArgPos::NONE,
         by_value: false,
         is_operation: false,
-        counted: Slot::NONE,
-        ends: Slot::NONE,
+        counted: ArgPos::NONE,
+        ends: ArgPos::NONE,
     };
 }
 
 /// Where the arguments of a function stand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wiring {
-    /// The stream; [`Slot::NONE`] means the default stream.
-    pub stream: Slot,
+    /// The stream; [`ArgPos::NONE`] means the default stream.
+    pub stream: ArgPos,
     /// The event, executable graph, address or pointer to it that [`Action`] speaks of.
-    pub handle: Slot,
+    pub handle: ArgPos,
     /// The graph that is no executable one: what a capture goes on with, or an executable graph is made of.
-    pub graph: Slot,
+    pub graph: ArgPos,
     /// Bytes moved or asked for.
     pub bytes: Bytes,
     /// Direction of a copy.
-    pub way: Way,
+    pub direction: DirectionSource,
     /// Threads started.
     pub grid: Grid,
     /// The call returns only when its work is done: a copy from the device then ends a step.
     pub blocking: bool,
-    /// What is told of an [`Action::Tell`].
-    pub told: Told,
+    /// What is told of an [`Action::RecordArgs`].
+    pub args: ArgsSpec,
 }
 
 /// One probed function.

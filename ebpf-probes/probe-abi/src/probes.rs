@@ -1,20 +1,21 @@
 //! The rows: every function that is probed. Adding a function is adding a row here, and nothing else.
 //!
-//! Sorted by id. Ids leave the process in recordings: never reuse one, retire it in place. Slots are those of
+//! Sorted by id. Ids leave the process in recordings: never reuse one, retire it in slot. Slots are those of
 //! the CUDA 12.9 and 13.5 headers (`cuda_runtime_api.h`, `cuda.h`) and of ROCm 7's `hip_runtime_api.h`.
-//! Those of NCCL are of nccl.h 2.32; `pncclX` is an alias at the place of `ncclX`.
+//! Those of NCCL are of nccl.h 2.32; `pncclX` is an alias at the slot of `ncclX`.
 //! Left out on purpose: `__cudaLaunchKernel` (it jumps into `cudaLaunchKernel`, one call would count twice).
 
 use crate::Cookie;
 use crate::probe::Action::{
     Alloc, CaptureBegin, CaptureEnd, Copy, Create, DeviceSync, EventDestroy, EventRecord, EventSync, Fill,
-    Free, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, Launch, Query, Report, SetDevice,
-    StreamCreate, StreamDestroy, StreamSync, StreamWait, Tell, Time,
+    Free, GraphChange, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, Launch, Query, RecordArgs,
+    Report, SetDevice, StreamCreate, StreamDestroy, StreamSync, StreamWait, Time,
 };
 use crate::probe::Bytes::{Arg, Product, Volume};
 use crate::probe::Direction::{DeviceToDevice, DeviceToHost, HostToDevice, Unknown};
 use crate::probe::{
-    Action, Api, Behind, Bytes, Direction, Grid, Library, Memory, Probe, Slot, Told, Way, Wiring,
+    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Pointee, PointeeKind,
+    Probe, Wiring,
 };
 
 /// Every probed function, sorted by id.
@@ -31,23 +32,27 @@ pub static PROBES: &[Probe] = &[
     cudart(6, "cudaMemcpyAsync", Copy).twin("cudaMemcpyAsync_ptsz").bytes(Arg(3)).kind(4).stream(5),
     cudart(7, "cudaMemcpy2D", Copy).twin("cudaMemcpy2D_ptds").bytes(Product(5)).kind(7).blocking(),
     cudart(8, "cudaMemcpy2DAsync", Copy).twin("cudaMemcpy2DAsync_ptsz").bytes(Product(5)).kind(7).stream(8),
-    cudart(9, "cudaMemcpyPeer", Copy).bytes(Arg(5)).way(DeviceToDevice).blocking(),
-    cudart(10, "cudaMemcpyPeerAsync", Copy).bytes(Arg(5)).way(DeviceToDevice).stream(6),
-    cudart(11, "cudaMemcpy3D", Copy).twin("cudaMemcpy3D_ptds").bytes(Volume(128)).way(Unknown).blocking(),
+    cudart(9, "cudaMemcpyPeer", Copy).bytes(Arg(5)).direction(DeviceToDevice).blocking(),
+    cudart(10, "cudaMemcpyPeerAsync", Copy).bytes(Arg(5)).direction(DeviceToDevice).stream(6),
+    cudart(11, "cudaMemcpy3D", Copy)
+        .twin("cudaMemcpy3D_ptds")
+        .bytes(Volume(128))
+        .direction(Unknown)
+        .blocking(),
     cudart(12, "cudaMemcpy3DAsync", Copy)
         .twin("cudaMemcpy3DAsync_ptsz")
         .bytes(Volume(128))
-        .way(Unknown)
+        .direction(Unknown)
         .stream(2),
     cudart(13, "cudaMemcpy3DPeer", Copy)
         .twin("cudaMemcpy3DPeer_ptds")
         .bytes(Volume(144))
-        .way(DeviceToDevice)
+        .direction(DeviceToDevice)
         .blocking(),
     cudart(14, "cudaMemcpy3DPeerAsync", Copy)
         .twin("cudaMemcpy3DPeerAsync_ptsz")
         .bytes(Volume(144))
-        .way(DeviceToDevice)
+        .direction(DeviceToDevice)
         .stream(2),
     cudart(15, "cudaMemset", Fill).twin("cudaMemset_ptds").bytes(Arg(3)),
     cudart(16, "cudaMemsetAsync", Fill).twin("cudaMemsetAsync_ptsz").bytes(Arg(3)).stream(4),
@@ -124,34 +129,34 @@ pub static PROBES: &[Probe] = &[
     cuda(104, "cuMemcpyHtoD_v2", Copy)
         .twin("cuMemcpyHtoD_v2_ptds")
         .bytes(Arg(3))
-        .way(HostToDevice)
+        .direction(HostToDevice)
         .blocking(),
     cuda(105, "cuMemcpyDtoH_v2", Copy)
         .twin("cuMemcpyDtoH_v2_ptds")
         .bytes(Arg(3))
-        .way(DeviceToHost)
+        .direction(DeviceToHost)
         .blocking(),
     cuda(106, "cuMemcpyDtoD_v2", Copy)
         .twin("cuMemcpyDtoD_v2_ptds")
         .bytes(Arg(3))
-        .way(DeviceToDevice)
+        .direction(DeviceToDevice)
         .blocking(),
     cuda(107, "cuMemcpyHtoDAsync_v2", Copy)
         .twin("cuMemcpyHtoDAsync_v2_ptsz")
         .bytes(Arg(3))
-        .way(HostToDevice)
+        .direction(HostToDevice)
         .stream(4),
     cuda(108, "cuMemcpyDtoHAsync_v2", Copy)
         .twin("cuMemcpyDtoHAsync_v2_ptsz")
         .bytes(Arg(3))
-        .way(DeviceToHost)
+        .direction(DeviceToHost)
         .stream(4),
     cuda(109, "cuMemcpyDtoDAsync_v2", Copy)
         .twin("cuMemcpyDtoDAsync_v2_ptsz")
         .bytes(Arg(3))
-        .way(DeviceToDevice)
+        .direction(DeviceToDevice)
         .stream(4),
-    cuda(110, "cuMemcpyAsync", Copy).twin("cuMemcpyAsync_ptsz").bytes(Arg(3)).way(Unknown).stream(4),
+    cuda(110, "cuMemcpyAsync", Copy).twin("cuMemcpyAsync_ptsz").bytes(Arg(3)).direction(Unknown).stream(4),
     // CUDA driver: memory.
     cuda(111, "cuMemAllocFromPoolAsync", Alloc)
         .twin("cuMemAllocFromPoolAsync_ptsz")
@@ -265,23 +270,23 @@ pub static PROBES: &[Probe] = &[
     moves(207, "ncclGatherConfig", 7).counted(6),
     moves(208, "ncclScatterConfig", 7).counted(6),
     nccl(209, "ncclGroupStart", 0),
-    nccl(210, "ncclGroupEnd", 0).exit(0, Memory::Written),
+    nccl(210, "ncclGroupEnd", 0).exit(0, PointeeKind::Written),
     // NCCL and RCCL: communicators.
-    nccl(212, "ncclCommInitRank", 4).by_value().entry(3, Memory::Id).exit(1, Memory::Word),
-    nccl(213, "ncclCommInitRankConfig", 5).by_value().entry(3, Memory::Id).exit(1, Memory::Word),
-    nccl(214, "ncclCommInitRankScalable", 6).entry(5, Memory::Id).exit(1, Memory::Word),
-    nccl(215, "ncclCommInitAll", 3).count(2).entry(3, Memory::Ints).exit(1, Memory::Words),
-    nccl(216, "ncclCommSplit", 5).exit(4, Memory::Word),
-    nccl(217, "ncclCommShrink", 6).count(3).entry(2, Memory::Ints).exit(4, Memory::Word),
-    nccl(218, "ncclCommGrow", 6).entry(3, Memory::Id).exit(5, Memory::Word),
+    nccl(212, "ncclCommInitRank", 4).by_value().entry(3, PointeeKind::Id).exit(1, PointeeKind::Word),
+    nccl(213, "ncclCommInitRankConfig", 5).by_value().entry(3, PointeeKind::Id).exit(1, PointeeKind::Word),
+    nccl(214, "ncclCommInitRankScalable", 6).entry(5, PointeeKind::Id).exit(1, PointeeKind::Word),
+    nccl(215, "ncclCommInitAll", 3).count(2).entry(3, PointeeKind::Ints).exit(1, PointeeKind::Words),
+    nccl(216, "ncclCommSplit", 5).exit(4, PointeeKind::Word),
+    nccl(217, "ncclCommShrink", 6).count(3).entry(2, PointeeKind::Ints).exit(4, PointeeKind::Word),
+    nccl(218, "ncclCommGrow", 6).entry(3, PointeeKind::Id).exit(5, PointeeKind::Word),
     nccl(219, "ncclCommFinalize", 1),
     nccl(220, "ncclCommDestroy", 1).ends(1),
     nccl(221, "ncclCommAbort", 1).ends(1),
-    nccl(222, "ncclCommCount", 2).exit(2, Memory::Int),
-    nccl(223, "ncclCommUserRank", 2).exit(2, Memory::Int),
-    nccl(224, "ncclCommCuDevice", 2).exit(2, Memory::Int),
-    nccl(225, "ncclGetUniqueId", 1).exit(1, Memory::Id),
-    nccl(226, "ncclGetVersion", 1).exit(1, Memory::Int),
+    nccl(222, "ncclCommCount", 2).exit(2, PointeeKind::Int),
+    nccl(223, "ncclCommUserRank", 2).exit(2, PointeeKind::Int),
+    nccl(224, "ncclCommCuDevice", 2).exit(2, PointeeKind::Int),
+    nccl(225, "ncclGetUniqueId", 1).exit(1, PointeeKind::Id),
+    nccl(226, "ncclGetVersion", 1).exit(1, PointeeKind::Int),
     // HIP: more memory.
     hip(227, "hipMallocFromPoolAsync", Alloc).handle(1).bytes(Arg(2)).stream(4),
     hip(228, "hipExtMallocWithFlags", Alloc).handle(1).bytes(Arg(2)),
@@ -326,14 +331,14 @@ pub fn attach_points(library: Library, timed: bool) -> impl Iterator<Item = (&'s
 
 const fn probe(id: u16, library: Library, api: Api, symbol: &'static str, action: Action) -> Probe {
     let wiring = Wiring {
-        stream: Slot::NONE,
-        handle: Slot::NONE,
-        graph: Slot::NONE,
+        stream: ArgPos::NONE,
+        handle: ArgPos::NONE,
+        graph: ArgPos::NONE,
         bytes: Bytes::None,
-        way: Way::Fixed(Unknown),
+        direction: DirectionSource::Fixed(Unknown),
         grid: Grid::None,
         blocking: false,
-        told: Told::NOTHING,
+        args: ArgsSpec::NONE,
     };
     Probe { id, library, api, symbol, twin: None, action, wiring }
 }
@@ -352,15 +357,15 @@ const fn hip(id: u16, symbol: &'static str, action: Action) -> Probe {
 
 /// A function of NCCL of so many arguments.
 const fn nccl(id: u16, symbol: &'static str, arguments: u8) -> Probe {
-    let mut row = probe(id, Library::Nccl, Api::Collective, symbol, Tell);
-    row.wiring.told.arguments = arguments;
+    let mut row = probe(id, Library::Nccl, Api::Collective, symbol, RecordArgs);
+    row.wiring.args.arguments = arguments;
     row
 }
 
 /// One that moves data.
 const fn moves(id: u16, symbol: &'static str, arguments: u8) -> Probe {
     let mut row = nccl(id, symbol, arguments);
-    row.wiring.told.is_operation = true;
+    row.wiring.args.is_operation = true;
     row
 }
 
@@ -371,18 +376,18 @@ impl Probe {
         self
     }
 
-    const fn stream(mut self, slot: u8) -> Probe {
-        self.wiring.stream = Slot(slot);
+    const fn stream(mut self, position: u8) -> Probe {
+        self.wiring.stream = ArgPos(position);
         self
     }
 
-    const fn handle(mut self, slot: u8) -> Probe {
-        self.wiring.handle = Slot(slot);
+    const fn handle(mut self, position: u8) -> Probe {
+        self.wiring.handle = ArgPos(position);
         self
     }
 
-    const fn graph(mut self, slot: u8) -> Probe {
-        self.wiring.graph = Slot(slot);
+    const fn graph(mut self, position: u8) -> Probe {
+        self.wiring.graph = ArgPos(position);
         self
     }
 
@@ -391,13 +396,13 @@ impl Probe {
         self
     }
 
-    const fn kind(mut self, slot: u8) -> Probe {
-        self.wiring.way = Way::Arg(slot);
+    const fn kind(mut self, position: u8) -> Probe {
+        self.wiring.direction = DirectionSource::Arg(position);
         self
     }
 
-    const fn way(mut self, direction: Direction) -> Probe {
-        self.wiring.way = Way::Fixed(direction);
+    const fn direction(mut self, direction: Direction) -> Probe {
+        self.wiring.direction = DirectionSource::Fixed(direction);
         self
     }
 
@@ -411,33 +416,33 @@ impl Probe {
         self
     }
 
-    const fn entry(mut self, slot: u8, what: Memory) -> Probe {
-        self.wiring.told.entry = Behind { slot: Slot(slot), what };
+    const fn entry(mut self, position: u8, kind: PointeeKind) -> Probe {
+        self.wiring.args.entry = Pointee { arg: ArgPos(position), kind };
         self
     }
 
-    const fn exit(mut self, slot: u8, what: Memory) -> Probe {
-        self.wiring.told.exit = Behind { slot: Slot(slot), what };
+    const fn exit(mut self, position: u8, kind: PointeeKind) -> Probe {
+        self.wiring.args.exit = Pointee { arg: ArgPos(position), kind };
         self
     }
 
-    const fn count(mut self, slot: u8) -> Probe {
-        self.wiring.told.count = Slot(slot);
+    const fn count(mut self, position: u8) -> Probe {
+        self.wiring.args.count = ArgPos(position);
         self
     }
 
     const fn by_value(mut self) -> Probe {
-        self.wiring.told.by_value = true;
+        self.wiring.args.by_value = true;
         self
     }
 
-    const fn counted(mut self, slot: u8) -> Probe {
-        self.wiring.told.counted = Slot(slot);
+    const fn counted(mut self, position: u8) -> Probe {
+        self.wiring.args.counted = ArgPos(position);
         self
     }
 
-    const fn ends(mut self, slot: u8) -> Probe {
-        self.wiring.told.ends = Slot(slot);
+    const fn ends(mut self, position: u8) -> Probe {
+        self.wiring.args.ends = ArgPos(position);
         self
     }
 }
@@ -486,21 +491,21 @@ mod tests {
                     | SetDevice
             );
             assert!(
-                !matches!(p.action, Instantiate | GraphUpdate | GraphChange) || w.graph != Slot::NONE,
+                !matches!(p.action, Instantiate | GraphUpdate | GraphChange) || w.graph != ArgPos::NONE,
                 "{}: no graph",
                 p.symbol
             );
-            let is_one = (w.handle == Slot::NONE) != (w.graph == Slot::NONE);
+            let is_one = (w.handle == ArgPos::NONE) != (w.graph == ArgPos::NONE);
             assert!(p.action != GraphDestroy || is_one, "{}: a graph, or an executable one", p.symbol);
-            assert!(!needs_handle || w.handle != Slot::NONE, "{}: no handle", p.symbol);
+            assert!(!needs_handle || w.handle != ArgPos::NONE, "{}: no handle", p.symbol);
             assert!(
-                !matches!(p.action, StreamSync | StreamDestroy | StreamWait) || w.stream != Slot::NONE,
+                !matches!(p.action, StreamSync | StreamDestroy | StreamWait) || w.stream != ArgPos::NONE,
                 "{}",
                 p.symbol
             );
             assert!(p.action != Launch || w.grid != Grid::None, "{}: a launch without a grid", p.symbol);
             assert!(!matches!(p.action, Copy | Fill) || w.bytes != Bytes::None, "{}: no bytes", p.symbol);
-            assert_eq!(w.grid == Grid::Config, w.stream == Slot::IN_CONFIG, "{}", p.symbol);
+            assert_eq!(w.grid == Grid::Config, w.stream == ArgPos::IN_CONFIG, "{}", p.symbol);
         }
     }
 
@@ -508,17 +513,17 @@ mod tests {
     fn a_row_that_is_told_names_arguments_that_it_has_and_no_more_memory_than_there_is_room_for() {
         use crate::record::{ARGUMENTS, MEMORY_AT_ENTRY, MEMORY_AT_EXIT};
         for p in PROBES {
-            let (t, tells) = (&p.wiring.told, p.action == Tell);
-            assert_eq!(tells, p.library == Library::Nccl, "{}", p.symbol);
-            assert!(tells || *t == Told::NOTHING, "{}", p.symbol);
+            let (t, records_args) = (&p.wiring.args, p.action == RecordArgs);
+            assert_eq!(records_args, p.library == Library::Nccl, "{}", p.symbol);
+            assert!(records_args || *t == ArgsSpec::NONE, "{}", p.symbol);
             assert!(usize::from(t.arguments) <= ARGUMENTS, "{}", p.symbol);
-            for slot in [t.entry.slot, t.exit.slot, t.count, t.counted, t.ends] {
-                assert!(slot.0 <= t.arguments, "{}", p.symbol);
+            for position in [t.entry.arg, t.exit.arg, t.count, t.counted, t.ends] {
+                assert!(position.0 <= t.arguments, "{}", p.symbol);
             }
-            assert!(t.entry.what.bytes(u64::MAX) <= MEMORY_AT_ENTRY as u64, "{}", p.symbol);
-            assert!(t.exit.what.bytes(u64::MAX) <= MEMORY_AT_EXIT as u64, "{}", p.symbol);
-            let is_list = |b: Behind| matches!(b.what, Memory::Ints | Memory::Words);
-            assert_eq!(is_list(t.entry) || is_list(t.exit), t.count != Slot::NONE, "{}", p.symbol);
+            assert!(t.entry.kind.bytes(u64::MAX) <= MEMORY_AT_ENTRY as u64, "{}", p.symbol);
+            assert!(t.exit.kind.bytes(u64::MAX) <= MEMORY_AT_EXIT as u64, "{}", p.symbol);
+            let is_list = |b: Pointee| matches!(b.kind, PointeeKind::Ints | PointeeKind::Words);
+            assert_eq!(is_list(t.entry) || is_list(t.exit), t.count != ArgPos::NONE, "{}", p.symbol);
         }
     }
 

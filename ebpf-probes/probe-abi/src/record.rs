@@ -10,7 +10,7 @@ use crate::fold::COUNTERS;
 
 pub use key::{EventKey, OperationFold, OperationKey, StreamKey};
 pub use process::{ACTIVE, ActiveStream, ProcessFold, RANGES, RuntimeCode, Settings};
-pub use thread::{Caller, Calls, FRAMES, Frame, LOOKS, OUTS, Poll, ThreadFold, ToldFrame};
+pub use thread::{ArgsFrame, Caller, Calls, FRAMES, Frame, GROUP_ENDS_MAX, OUTS, Poll, ThreadFold};
 
 /// Rows a process can count: above every id in [`crate::PROBES`].
 pub const ROWS: usize = 256;
@@ -20,7 +20,7 @@ pub const NOT_SEEN: u64 = u64::MAX;
 /// Which struct a record is. Never reuse a number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
-pub enum Kind {
+pub enum RecordKind {
     /// A [`StepRecord`].
     Step = 1,
     /// A [`CallRecord`].
@@ -31,10 +31,10 @@ pub enum Kind {
     ProcessExec = 4,
     /// A [`ProcessRecord`]: the last thread of a process ended.
     ProcessExit = 5,
-    /// A [`ToldRecord`].
-    Told = 6,
-    /// A [`LongRecord`].
-    ToldAtLength = 7,
+    /// A [`ArgsRecord`].
+    Args = 6,
+    /// A [`LongArgsRecord`].
+    LongArgs = 7,
     /// A [`crate::context::ContextRecord`].
     Context = 8,
 }
@@ -43,7 +43,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Header {
-    /// A [`Kind`].
+    /// A [`RecordKind`].
     pub kind: u16,
     /// The row that caused it; 0 for none.
     pub row: u16,
@@ -67,9 +67,9 @@ pub mod flag {
     pub const UNFINISHED: u32 = 1;
     /// The step's first enqueue was further back than is remembered: `first_ns` is the oldest known.
     pub const FIRST_UNKNOWN: u32 = 2;
-    /// When its closer was entered, more was enqueued behind it.
+    /// When its sync_call was entered, more was enqueued behind it.
     pub const AHEAD: u32 = 4;
-    /// The closer is a query: the thread waited by asking again and again.
+    /// The sync_call is a query: the thread waited by asking again and again.
     pub const POLLED: u32 = 8;
     /// A call that the folds hold, told all the same ([`crate::detail`]).
     pub const DETAIL: u32 = 16;
@@ -81,28 +81,28 @@ pub mod flag {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct StepRecord {
-    /// `entry_ns` and `duration_ns` are those of the closer.
+    /// `entry_ns` and `duration_ns` are those of the sync_call.
     pub header: Header,
     /// The stream's handle; 0 the default stream.
     pub stream: u64,
     /// Steps closed on this stream before this one.
     pub sequence: u64,
-    /// When the stream's previous closer returned; 0 if there was none.
+    /// When the stream's previous sync_call returned; 0 if there was none.
     pub previous_exit_ns: u64,
     /// When the first of this work was enqueued.
     pub first_ns: u64,
-    /// When the event was recorded that the closer waited for; 0 for other closers.
+    /// When the event was recorded that the sync_call waited for; 0 for other closers.
     pub recorded_ns: u64,
-    /// Time the thread was runnable and waited for a CPU, from the previous closer to `first_ns`, or [`NOT_SEEN`].
+    /// Time the thread was runnable and waited for a CPU, from the previous sync_call to `first_ns`, or [`NOT_SEEN`].
     pub runq_gap_ns: u64,
-    /// The same from `first_ns` to the closer's entry.
+    /// The same from `first_ns` to the sync_call's entry.
     pub runq_enqueue_ns: u64,
-    /// The same within the closer.
+    /// The same within the sync_call.
     pub runq_wait_ns: u64,
-    /// Calls that enqueued work on this stream between its previous closer's return and this closer's entry.
-    pub fresh: u64,
-    /// The same for the whole process, since its previous closer on any stream.
-    pub process_fresh: u64,
+    /// Calls that enqueued work on this stream between its previous sync_call's return and this sync_call's entry.
+    pub enqueued_since_sync: u64,
+    /// The same for the whole process, since its previous sync_call on any stream.
+    pub process_enqueued_since_sync: u64,
     /// The thread that enqueued first.
     pub first_tid: u32,
     /// The caller's current device, by its number in the process; -1 where it was never set.
@@ -136,10 +136,10 @@ pub const MEMORY_AT_ENTRY: usize = 256;
 /// The most bytes that are read when it returns.
 pub const MEMORY_AT_EXIT: usize = 512;
 
-/// One call told whole, of a row whose action is [`crate::Action::Tell`].
+/// One call told whole, of a row whose action is [`crate::Action::RecordArgs`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
-pub struct ToldRecord {
+pub struct ArgsRecord {
     /// `entry_ns` and `duration_ns` are those of the call.
     pub header: Header,
     /// What it returned: 0 or the library's error number.
@@ -152,7 +152,7 @@ pub struct ToldRecord {
     pub entry_bytes: u32,
     /// Bytes read when it returned, likewise.
     pub exit_bytes: u32,
-    /// These, where they are 4 or 8 and the record is not a [`LongRecord`].
+    /// These, where they are 4 or 8 and the record is not a [`LongArgsRecord`].
     pub out: u64,
     /// Of a row that is counted: calls with its handle that the library took on before this one, which it did too
     /// ([`crate::ordinal`]). Else [`NOT_SEEN`].
@@ -162,9 +162,9 @@ pub struct ToldRecord {
 /// The same with the memory behind the arguments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
-pub struct LongRecord {
+pub struct LongArgsRecord {
     /// What the short record has; `out` is 0.
-    pub told: ToldRecord,
+    pub record: ArgsRecord,
     /// What was read when it was entered.
     pub entry: [u64; MEMORY_AT_ENTRY / 8],
     /// What was read when it returned.
@@ -188,6 +188,6 @@ const _: () = {
     assert!(size_of::<StepRecord>() == 40 + 80 + 8 + 8 * COUNTERS);
     assert!(size_of::<CallRecord>() == 72);
     assert!(size_of::<ProcessRecord>() == 64);
-    assert!(size_of::<ToldRecord>() == 136);
-    assert!(size_of::<LongRecord>() == 136 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
+    assert!(size_of::<ArgsRecord>() == 136);
+    assert!(size_of::<LongArgsRecord>() == 136 + MEMORY_AT_ENTRY + MEMORY_AT_EXIT);
 };

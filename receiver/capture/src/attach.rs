@@ -56,11 +56,11 @@ pub fn best(kernel: &mut Kernel) -> Box<dyn Attach> {
 }
 
 pub(crate) fn timed(points: &[Point]) -> impl Iterator<Item = &Point> {
-    points.iter().filter(|p| p.cookie.is_timed() && !p.cookie.is(Action::Tell))
+    points.iter().filter(|p| p.cookie.is_timed() && !p.cookie.is(Action::RecordArgs))
 }
 
 pub(crate) fn told(points: &[Point]) -> impl Iterator<Item = &Point> {
-    points.iter().filter(|p| p.cookie.is(Action::Tell))
+    points.iter().filter(|p| p.cookie.is(Action::RecordArgs))
 }
 
 pub(crate) fn untimed(points: &[Point]) -> impl Iterator<Item = &Point> {
@@ -106,8 +106,8 @@ impl Attach for PerfUprobe {
         };
         timed(points).try_for_each(|p| link("leave", p)).map_err(|e| failed(path, e))?;
         timed(points).try_for_each(|p| link("enter", p)).map_err(|e| failed(path, e))?;
-        told(points).try_for_each(|p| link("told_leave", p)).map_err(|e| failed(path, e))?;
-        told(points).try_for_each(|p| link("told_enter", p)).map_err(|e| failed(path, e))?;
+        told(points).try_for_each(|p| link("args_leave", p)).map_err(|e| failed(path, e))?;
+        told(points).try_for_each(|p| link("args_enter", p)).map_err(|e| failed(path, e))?;
         untimed(points).try_for_each(|p| link("launch", p)).map_err(|e| failed(path, e))?;
         Ok(Attached::new(links))
     }

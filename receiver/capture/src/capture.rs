@@ -9,9 +9,9 @@ mod looks;
 use std::collections::BTreeMap;
 
 use event::{Account, Event, EventSource, ProcessId};
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
-use probe_abi::record::{Kind, RuntimeCode};
+use probe_abi::record::{RecordKind, RuntimeCode};
 
 use event::decode::{DecodeError, Record};
 
@@ -45,7 +45,7 @@ pub struct Capture {
     contexts: bool,
     runtime: BTreeMap<u32, RuntimeCode>,
     retired: Share,
-    lost: [u64; Drop::ALL.len()],
+    lost: [u64; DropReason::ALL.len()],
     received: u64,
     undecoded: u64,
     hit_cost_ns: u64,
@@ -115,7 +115,7 @@ impl Capture {
     }
 
     fn put_detail(&mut self, pid: u32, detail: Option<Detail>) -> bool {
-        let place = Detail::place(pid);
+        let place = Detail::slot(pid);
         let Ok(now) = self.kernel.details.get(&place, 0) else { return false };
         if now != 0 && (now >> 32) as u32 != pid {
             return false;
@@ -196,8 +196,8 @@ impl Capture {
             Record::Process(process) => {
                 let (kind, header) = (process.kind, &process.header);
                 match kind {
-                    Kind::ProcessExit => self.end(header.pid, header.entry_ns, process.status, into),
-                    Kind::ProcessExec => self.exec(header.pid, header.entry_ns, now_ns, into),
+                    RecordKind::ProcessExit => self.end(header.pid, header.entry_ns, process.status, into),
+                    RecordKind::ProcessExec => self.exec(header.pid, header.entry_ns, now_ns, into),
                     _ if header.pid != std::process::id() => self.know(header.into(), header.entry_ns, into),
                     _ => {}
                 }
@@ -207,7 +207,7 @@ impl Capture {
 
     fn tell_loss(&mut self, now_ns: u64, into: &mut Vec<Event>) {
         let dropped = totals::dropped(&totals::counters(&self.kernel));
-        for ((reason, before), now) in Drop::ALL.into_iter().zip(&mut self.lost).zip(dropped) {
+        for ((reason, before), now) in DropReason::ALL.into_iter().zip(&mut self.lost).zip(dropped) {
             let count = now - std::mem::replace(before, now);
             if count > 0 {
                 into.push(Event::Lost { at_ns: now_ns, reason, count });

@@ -123,7 +123,7 @@ impl Kernel {
         let multi = load_multi(&ebpf);
         if let Err(reason) = &multi {
             tracing::info!(%reason, "uprobe_multi is not available: perf uprobes are used, which detach slowly");
-            for name in ["enter", "launch", "leave", "told_enter", "told_leave"] {
+            for name in ["enter", "launch", "leave", "args_enter", "args_leave"] {
                 let program = probe_program(&mut ebpf, name)?;
                 program
                     .load()
@@ -257,7 +257,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
 
 #[cfg(test)]
 mod tests {
-    use probe_abi::cover::Cover;
+    use probe_abi::frontier::Frontier;
 
     use super::*;
 
@@ -300,7 +300,7 @@ mod tests {
                 told.push(call);
             }
         }
-        let of = |p: &&&probe_abi::Probe| (p.id, p.wiring.told.counted != probe_abi::Slot::NONE);
+        let of = |p: &&&probe_abi::Probe| (p.id, p.wiring.args.counted != probe_abi::ArgPos::NONE);
         let expected: Vec<_> = rows.iter().map(|p| of(&p)).collect();
         let seen: Vec<_> = told.iter().map(|t| (t.header.row, t.ordinal.is_some())).collect();
         assert_eq!(seen, expected);
@@ -318,7 +318,7 @@ mod tests {
             ("CALLERS", size_of::<Caller>()),
             ("COUNTERS", size_of::<Counters>()),
             ("DURATIONS", size_of::<OperationFold>()),
-            ("EVENTS", size_of::<Cover>()),
+            ("EVENTS", size_of::<Frontier>()),
             ("GRAPHS", size_of::<Contents>()),
             ("PROCESSES", size_of::<ProcessFold>()),
             ("HOT_CALLS", size_of::<Calls>()),

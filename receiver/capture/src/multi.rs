@@ -26,8 +26,8 @@ use crate::sys::{self, End};
 pub struct Multi {
     enter: OwnedFd,
     leave: OwnedFd,
-    told_enter: OwnedFd,
-    told_leave: OwnedFd,
+    args_enter: OwnedFd,
+    args_leave: OwnedFd,
     /// What runs at the ends of frequent calls, all but loaded: it names maps by their descriptors.
     frequent: [Vec<bpf_insn>; 3],
     /// Those descriptors.
@@ -41,18 +41,18 @@ pub struct Multi {
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 enum Frequent {
     Launch,
-    ToldEnter,
-    ToldLeave,
+    ArgsEnter,
+    ArgsLeave,
 }
 
 impl Frequent {
-    const ALL: [Frequent; 3] = [Frequent::Launch, Frequent::ToldEnter, Frequent::ToldLeave];
+    const ALL: [Frequent; 3] = [Frequent::Launch, Frequent::ArgsEnter, Frequent::ArgsLeave];
 
     fn name(self) -> &'static str {
         match self {
             Frequent::Launch => "launch",
-            Frequent::ToldEnter => "told_enter",
-            Frequent::ToldLeave => "told_leave",
+            Frequent::ArgsEnter => "args_enter",
+            Frequent::ArgsLeave => "args_leave",
         }
     }
 }
@@ -81,9 +81,9 @@ impl Multi {
             *into = instructions(&object, program.name())?.to_vec();
         }
         let (enter, leave) = (load("enter")?, load("leave")?);
-        let (told_enter, told_leave) = (load("told_enter")?, load("told_leave")?);
+        let (args_enter, args_leave) = (load("args_enter")?, load("args_leave")?);
         let maps = held.into_values().collect();
-        Ok(Multi { enter, leave, told_enter, told_leave, frequent, maps, loaded: BTreeMap::new() })
+        Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded: BTreeMap::new() })
     }
 
     /// Attaches to functions of the file at `path`; dropping what comes back takes the probes away.
@@ -94,7 +94,7 @@ impl Multi {
         let (held, told): (Vec<_>, Vec<_>) = told(points).partition(|p| p.cookie.as_constant().is_some());
         let told: Vec<_> = told.into_iter().map(pair).collect();
         for (all, enter, leave) in
-            [(timed, &self.enter, &self.leave), (told, &self.told_enter, &self.told_leave)]
+            [(timed, &self.enter, &self.leave), (told, &self.args_enter, &self.args_leave)]
         {
             if !all.is_empty() {
                 // Returns first: a call that is seen to begin is then seen to end.
@@ -103,7 +103,7 @@ impl Multi {
             }
         }
         for point in held {
-            let (enter, leave) = (Frequent::ToldEnter, Frequent::ToldLeave);
+            let (enter, leave) = (Frequent::ArgsEnter, Frequent::ArgsLeave);
             links.returns.push(sys::link(
                 self.holding(leave, point.cookie)?,
                 path,

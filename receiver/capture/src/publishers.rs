@@ -66,7 +66,7 @@ impl Publishers {
     pub fn forget(&mut self, kernel: &mut Kernel, pid: u32) {
         if self.placed.remove(&pid) {
             // The kernel may have taken it back itself.
-            let _ = kernel.variables.set(Variable::place(pid), Words::default(), 0);
+            let _ = kernel.variables.set(Variable::slot(pid), Words::default(), 0);
         }
     }
 
@@ -83,7 +83,7 @@ impl Publishers {
     }
 
     fn put(&mut self, kernel: &mut Kernel, pid: u32, variable: Variable) -> Result<(), String> {
-        let place = Variable::place(pid);
+        let place = Variable::slot(pid);
         let there = kernel.variables.get(&place, 0).map_err(|e| e.to_string())?;
         let mut words = words(&variable);
         if there == words {

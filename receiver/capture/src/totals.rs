@@ -5,7 +5,7 @@
 use std::mem::offset_of;
 
 use event::{Account, Event, OperationTotal, ProcessId};
-use probe_abi::counters::{Counters, Drop};
+use probe_abi::counters::{Counters, DropReason};
 use probe_abi::histogram::{BUCKETS, Durations, OFFSET};
 use probe_abi::hot::{HotDurations, HotProcess};
 use probe_abi::record::{OperationKey, ProcessFold};
@@ -40,7 +40,7 @@ struct Fold {
 
 impl Fold {
     fn of(kernel: &Kernel, pid: u32, fold: Words<PROCESS_WORDS>) -> Fold {
-        let hot = kernel.hot_processes.get(&HotProcess::place(pid), 0).ok();
+        let hot = kernel.hot_processes.get(&HotProcess::slot(pid), 0).ok();
         // The place may be another process's.
         let own = hot.filter(|words| words[0] == u64::from(pid));
         Fold { fold, hot: own.unwrap_or([0; HOT_PROCESS_WORDS]) }
@@ -78,7 +78,7 @@ pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Ve
 pub fn forget(kernel: &mut Kernel, pid: u32) -> bool {
     // The fold first: while the place is there, no new fold is made.
     let had = kernel.processes.remove(&pid).is_ok();
-    let place = HotProcess::place(pid);
+    let place = HotProcess::slot(pid);
     if kernel.hot_processes.get(&place, 0).is_ok_and(|words| words[0] == u64::from(pid)) {
         let _ = kernel.hot_processes.set(place, [0; HOT_PROCESS_WORDS], 0);
     }
@@ -86,7 +86,7 @@ pub fn forget(kernel: &mut Kernel, pid: u32) -> bool {
 }
 
 fn hot_durations(kernel: &Kernel, key: &OperationKey) -> Option<Words<HOT_DURATION_WORDS>> {
-    let place = kernel.hot_durations.get(&HotDurations::place(key), 0).ok()?;
+    let place = kernel.hot_durations.get(&HotDurations::slot(key), 0).ok()?;
     (place[0] == HotDurations::owner(key)).then_some(place)
 }
 
@@ -111,7 +111,7 @@ pub fn forget_durations(kernel: &mut Kernel, pid: u32) {
         let key = OperationKey { pid, row: u32::from(probe.id) };
         let _ = kernel.durations.remove(&[key.pid, key.row]);
         if hot_durations(kernel, &key).is_some() {
-            let _ = kernel.hot_durations.set(HotDurations::place(&key), [0; HOT_DURATION_WORDS], 0);
+            let _ = kernel.hot_durations.set(HotDurations::slot(&key), [0; HOT_DURATION_WORDS], 0);
         }
     }
 }
@@ -123,7 +123,7 @@ pub fn forget_graphs(kernel: &mut Kernel, pid: u32) {
 }
 
 fn timed(total: &OperationTotal, words: &Words<OPERATION_WORDS>) -> OperationTotal {
-    let places = &words[offset_of!(Durations, places) / 8..][..=BUCKETS];
+    let places = &words[offset_of!(Durations, buckets) / 8..][..=BUCKETS];
     let buckets = places[1..].iter().enumerate().filter(|(_, count)| **count > 0);
     OperationTotal {
         returned: words[offset_of!(Durations, count) / 8],
@@ -148,7 +148,7 @@ pub fn counters(kernel: &Kernel) -> Words<COUNTER_WORDS> {
 }
 
 /// Calls lost, by reason.
-pub fn dropped(counters: &Words<COUNTER_WORDS>) -> [u64; Drop::ALL.len()] {
+pub fn dropped(counters: &Words<COUNTER_WORDS>) -> [u64; DropReason::ALL.len()] {
     let at = offset_of!(Counters, dropped) / 8;
     std::array::from_fn(|reason| counters[at + reason])
 }
@@ -160,11 +160,11 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         all.add(Fold::of(kernel, pid, fold).share());
     }
     let c = counters(kernel);
-    let strangers = c[offset_of!(Counters, strangers) / 8];
+    let unattributed_hits = c[offset_of!(Counters, unattributed_hits) / 8];
     let (suppressed, filtered) =
         (c[offset_of!(Counters, suppressed) / 8], c[offset_of!(Counters, filtered) / 8]);
-    let hits = all.hits + strangers;
-    let told = c[offset_of!(Counters, told) / 8];
+    let hits = all.hits + unattributed_hits;
+    let told = c[offset_of!(Counters, args_records) / 8];
     Account {
         at_ns,
         hits,
@@ -178,8 +178,8 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         unknown_events: c[offset_of!(Counters, unknown_events) / 8],
         unclosed_streams: c[offset_of!(Counters, unclosed_streams) / 8],
         untimed: c[offset_of!(Counters, untimed) / 8],
-        untracked_graphs: c[offset_of!(Counters, unkept_graphs) / 8],
-        dropped_contexts: c[offset_of!(Counters, untold_contexts) / 8],
+        untracked_graphs: c[offset_of!(Counters, untracked_graphs) / 8],
+        dropped_contexts: c[offset_of!(Counters, dropped_contexts) / 8],
         records: c[offset_of!(Counters, records) / 8] + told,
         runs: hits + suppressed + filtered + told + c[offset_of!(Counters, returns) / 8],
         ..Account::default()

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 
 use event::{Event, ProcessId, UnderWay};
 use probe_abi::Cookie;
-use probe_abi::record::{Caller, Calls, FRAMES, Frame, Header, ThreadFold, ToldFrame, ToldRecord};
+use probe_abi::record::{ArgsFrame, ArgsRecord, Caller, Calls, FRAMES, Frame, Header, ThreadFold};
 
 use crate::kernel::{CALLER_WORDS, CALLS_WORDS, Kernel, Words};
 
@@ -39,9 +39,9 @@ impl Watch {
                 start_ns: word(offset_of!(Calls, start_ns)),
             };
             let frame = |at: usize| words[(offset_of!(Calls, frames) + at) / 8];
-            let cookie = frame(offset_of!(ToldFrame, cookie));
+            let cookie = frame(offset_of!(ArgsFrame, cookie));
             let entry_ns = frame(
-                offset_of!(ToldFrame, told) + offset_of!(ToldRecord, header) + offset_of!(Header, entry_ns),
+                offset_of!(ArgsFrame, record) + offset_of!(ArgsRecord, header) + offset_of!(Header, entry_ns),
             );
             let told = (Map::Callers, word(offset_of!(Calls, depth)), cookie, entry_ns);
             let calls = [Some(told), waits(kernel, tid)];
@@ -67,7 +67,7 @@ fn calls_of(kernel: &Kernel, tid: u32, entry: &Words<CALLER_WORDS>) -> Option<Wo
     if owner(calls) != 0 {
         return Some(*calls);
     }
-    let beside = kernel.hot_calls.get(&Calls::place(tid), 0).ok()?;
+    let beside = kernel.hot_calls.get(&Calls::slot(tid), 0).ok()?;
     (owner(&beside) as u32 == tid).then_some(beside)
 }
 

@@ -1,16 +1,16 @@
 //! Steps that nothing will close any more: what a stream's fold still holds when its process is gone.
 
 use event::{ProcessId, StepRecord};
-use probe_abi::fold::{Cut, Stamp, StreamFold};
+use probe_abi::fold::{Snapshot, Stamp, StreamFold};
 use probe_abi::hot::HotStream;
-use probe_abi::record::{Kind, NOT_SEEN, StreamKey, flag};
+use probe_abi::record::{NOT_SEEN, RecordKind, StreamKey, flag};
 
 use crate::kernel::{HOT_STREAM_WORDS, Kernel, STREAM_WORDS, Words};
 
 /// A stream's fold taken out of the kernel's maps, with the launches that were counted beside it. `key` is that of the
 /// map of streams.
 pub fn take(kernel: &mut Kernel, key: [u32; 4]) -> Option<StreamFold> {
-    let place = HotStream::place(&stream_key(key));
+    let place = HotStream::slot(&stream_key(key));
     let hot = kernel.hot_streams.get(&place, 0).map(hot).ok().filter(|hot| hot.is_of(&stream_key(key)));
     let found = kernel.streams.get(&key, 0).map(fold).ok();
     let _ = kernel.streams.remove(&key);
@@ -46,20 +46,20 @@ pub fn unfinished_step(
     fold: &StreamFold,
     at_ns: u64,
 ) -> Option<StepRecord> {
-    let cut = Cut::default();
-    fold.cut(&stream_key(key), 0, &cut);
-    if !fold.closes(&cut) {
+    let snapshot = Snapshot::default();
+    fold.snapshot(&stream_key(key), 0, &snapshot);
+    if !fold.closes(&snapshot) {
         return None;
     }
     let now = Stamp { ns: at_ns, runq_ns: NOT_SEEN, tid: 0 };
     let mut step = StepRecord::default();
-    fold.close(&cut, &now, &now, &mut step);
-    step.header.kind = Kind::Step as u16;
+    fold.close(&snapshot, &now, &now, &mut step);
+    step.header.kind = RecordKind::Step as u16;
     step.header.flags |= flag::UNFINISHED;
     (step.header.pid, step.header.tid) = (process.pid, step.first_tid);
     step.header.process_start_ns = process.start_ns;
     step.header.entry_ns = at_ns;
-    step.stream = stream_key(key).told();
+    step.stream = stream_key(key).external_handle();
     step.device = -1;
     Some(step)
 }

@@ -5,7 +5,7 @@
 
 use probe_abi::record::{ARGUMENTS, Header};
 
-/// A call of a row whose action is [`probe_abi::Action::Tell`].
+/// A call of a row whose action is [`probe_abi::Action::RecordArgs`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallArgs {
     /// `entry_ns` and `duration_ns` are those of the call.

@@ -6,8 +6,8 @@
 use probe_abi::context::ContextRecord;
 use probe_abi::fold::COUNTERS;
 use probe_abi::record::{
-    CallRecord, Header, Kind, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN, ProcessRecord,
-    StepRecord, ToldRecord,
+    ArgsRecord, CallRecord, Header, LongArgsRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN, ProcessRecord,
+    RecordKind, StepRecord,
 };
 
 use crate::{CallArgs, ExitStatus, TraceContext};
@@ -16,7 +16,7 @@ use crate::{CallArgs, ExitStatus, TraceContext};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProcessChange {
     /// Which of the three: a `Process...` kind.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Who, and when: `entry_ns`.
     pub header: Header,
     /// The thread's name, NUL-padded.
@@ -43,7 +43,7 @@ pub enum Record {
 /// Why bytes are no record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// The number names no [`Kind`].
+    /// The number names no [`RecordKind`].
     #[error("record of kind {0}: expected 1 to 8")]
     Kind(u16),
     /// There are fewer or more bytes than the kind has.
@@ -65,11 +65,11 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     let (expected, parse): (usize, fn(&mut Fields<'_>) -> Record) = match kind {
         1 => (size_of::<StepRecord>(), step),
         2 => (size_of::<CallRecord>(), call),
-        3 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessSeen)),
-        4 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExec)),
-        5 => (size_of::<ProcessRecord>(), |f| process(f, Kind::ProcessExit)),
-        6 => (size_of::<ToldRecord>(), |f| Record::CallArgs(told(f))),
-        7 => (size_of::<LongRecord>(), told_at_length),
+        3 => (size_of::<ProcessRecord>(), |f| process(f, RecordKind::ProcessSeen)),
+        4 => (size_of::<ProcessRecord>(), |f| process(f, RecordKind::ProcessExec)),
+        5 => (size_of::<ProcessRecord>(), |f| process(f, RecordKind::ProcessExit)),
+        6 => (size_of::<ArgsRecord>(), |f| Record::CallArgs(told(f))),
+        7 => (size_of::<LongArgsRecord>(), told_at_length),
         8 => (size_of::<ContextRecord>(), context),
         _ => return Err(DecodeError::Kind(kind)),
     };
@@ -137,8 +137,8 @@ fn step(f: &mut Fields<'_>) -> Record {
         runq_gap_ns: f.u64(),
         runq_enqueue_ns: f.u64(),
         runq_wait_ns: f.u64(),
-        fresh: f.u64(),
-        process_fresh: f.u64(),
+        enqueued_since_sync: f.u64(),
+        process_enqueued_since_sync: f.u64(),
         first_tid: f.u32(),
         device: f.i32(),
         work: std::array::from_fn::<u64, COUNTERS, _>(|_| f.u64()),
@@ -196,7 +196,7 @@ fn context(f: &mut Fields<'_>) -> Record {
     Record::Context(TraceContext { header, trace_id, span_id, trace_flags: f.u32() as u8 })
 }
 
-fn process(f: &mut Fields<'_>, kind: Kind) -> Record {
+fn process(f: &mut Fields<'_>, kind: RecordKind) -> Record {
     let (header, comm, status) = (f.header(), f.take(), u32::try_from(f.u64()));
     let status = status.map_or(ExitStatus::Unknown, ExitStatus::of_wait);
     Record::Process(ProcessChange { kind, header, comm, status })
@@ -223,11 +223,11 @@ mod tests {
         assert_eq!(s.work[COUNTERS - 1] as u32 as usize, last);
         let Ok(Record::Call(c)) = decode(&words(size_of::<CallRecord>() / 4, 2)) else { panic!("no call") };
         assert_eq!(c.stream as u32 as usize, std::mem::offset_of!(CallRecord, stream) / 4);
-        let mut told = words(size_of::<ToldRecord>() / 4, 6);
-        told[std::mem::offset_of!(ToldRecord, exit_bytes)..][..4].copy_from_slice(&4u32.to_ne_bytes());
+        let mut told = words(size_of::<ArgsRecord>() / 4, 6);
+        told[std::mem::offset_of!(ArgsRecord, exit_bytes)..][..4].copy_from_slice(&4u32.to_ne_bytes());
         let Ok(Record::CallArgs(t)) = decode(&told) else { panic!("not told") };
-        assert_eq!(t.arguments[7] as u32 as usize, std::mem::offset_of!(ToldRecord, arguments) / 4 + 14);
-        let out = std::mem::offset_of!(ToldRecord, out) as u32 / 4;
+        assert_eq!(t.arguments[7] as u32 as usize, std::mem::offset_of!(ArgsRecord, arguments) / 4 + 14);
+        let out = std::mem::offset_of!(ArgsRecord, out) as u32 / 4;
         assert_eq!((t.entry, t.exit), (Vec::new(), out.to_ne_bytes().to_vec()));
         assert_eq!(t.ordinal.map(|n| n as u32), Some(out + 2));
         let mut process = words(size_of::<ProcessRecord>() / 4, 5);
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn memory_is_as_long_as_it_was_read_and_never_longer_than_its_place() {
-        let mut bytes = vec![7u8; size_of::<LongRecord>()];
+        let mut bytes = vec![7u8; size_of::<LongArgsRecord>()];
         bytes[..2].copy_from_slice(&7u16.to_ne_bytes());
-        let at = std::mem::offset_of!(ToldRecord, entry_bytes);
+        let at = std::mem::offset_of!(ArgsRecord, entry_bytes);
         for (claimed, entry, exit) in [([0, 0], 0, 0), ([128, 8], 128, 8), ([u32::MAX, 513], 256, 512)] {
             for (place, claim) in claimed.iter().enumerate() {
                 bytes[at + 4 * place..][..4].copy_from_slice(&claim.to_ne_bytes());

@@ -26,7 +26,7 @@ pub use hardware::{Clocks, Device, ThrottleReason, ThrottleTime};
 pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
 
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
 
 /// One thing that happened. Times are CLOCK_MONOTONIC nanoseconds of the traced machine.
@@ -70,7 +70,7 @@ pub enum Event {
         /// When it was noticed.
         at_ns: u64,
         /// Why.
-        reason: Drop,
+        reason: DropReason,
         /// How many.
         count: u64,
     },
@@ -164,8 +164,8 @@ pub struct Account {
     pub delivered: u64,
     /// Calls left out on purpose by sampling.
     pub sampled_out: u64,
-    /// Calls lost, by reason in the order of [`Drop::ALL`].
-    pub dropped: [u64; Drop::ALL.len()],
+    /// Calls lost, by reason in the order of [`DropReason::ALL`].
+    pub dropped: [u64; DropReason::ALL.len()],
     /// Driver calls made by the runtime itself: seen, not hits.
     pub suppressed: u64,
     /// Calls of processes that are not traced: seen, not hits.

@@ -7,7 +7,7 @@ use instrumentation::{DroppedItems, TimeRange};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use semconv::value::{
     WarptapAnalysisMemory, WarptapCollectiveFate, WarptapCollectiveFlaw, WarptapCollectivePart,
     WarptapKeepLoss, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide, WarptapSignal,
@@ -23,8 +23,8 @@ use crate::points::{count, gauges, seconds, sums, text};
 pub(crate) struct Account {
     /// The probes' own, where the source has probes.
     pub(crate) probes: Option<Probes>,
-    /// Losses told by events, in the order of [`Drop::ALL`].
-    pub(crate) lost: [u64; Drop::ALL.len()],
+    /// Losses told by events, in the order of [`DropReason::ALL`].
+    pub(crate) lost: [u64; DropReason::ALL.len()],
     /// Processes whose series ended for want of room.
     pub(crate) evicted: u64,
     /// Series that stood for others of processes whose series ended since the last collection.
@@ -72,7 +72,7 @@ pub(crate) struct State {
 
 impl Account {
     /// Losses that an event told of.
-    pub(crate) fn lose(&mut self, reason: Drop, count: u64) {
+    pub(crate) fn lose(&mut self, reason: DropReason, count: u64) {
         let lost = &mut self.lost[reason as usize];
         *lost = lost.saturating_add(count);
     }
@@ -229,8 +229,8 @@ fn of_probes(probes: &Probes, window: TimeRange) -> Vec<Metric> {
     metrics
 }
 
-fn by_reason(counts: [u64; Drop::ALL.len()]) -> Vec<(Vec<KeyValue>, Value)> {
-    let rows = Drop::ALL.into_iter().zip(counts);
+fn by_reason(counts: [u64; DropReason::ALL.len()]) -> Vec<(Vec<KeyValue>, Value)> {
+    let rows = DropReason::ALL.into_iter().zip(counts);
     by(attribute::WARPTAP_LOSS_REASON, rows.map(|(reason, count)| (reason.name(), count)))
 }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_registry_knows_every_reason_of_a_loss() {
-        let mut reasons = Drop::ALL.map(Drop::name);
+        let mut reasons = DropReason::ALL.map(DropReason::name);
         reasons.sort_unstable();
         assert_eq!(reasons, WarptapLossReason::ALL.map(WarptapLossReason::as_str));
     }

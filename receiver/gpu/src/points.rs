@@ -135,7 +135,7 @@ impl Durations {
     pub(crate) fn add(&mut self, ns: u64) {
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = Some(self.max_ns.map_or(ns, |max| max.max(ns)));
-        match probe_abi::histogram::place(ns) {
+        match probe_abi::histogram::slot(ns) {
             0 => self.zero_count += 1,
             place => self.add_to(OFFSET + place as i32 - 1, 1),
         }

@@ -9,7 +9,7 @@ use common::*;
 use event::{Event, ExitStatus};
 use gpu::Settings;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 
 const ON_TIME: fn(u32) -> Option<u64> = |_| Some(0);
 
@@ -392,7 +392,7 @@ fn agents_that_see_one_side_of_a_message_each_come_to_the_same_trace() {
 #[test]
 fn after_a_loss_messages_are_no_traces_since_nobody_knows_which_is_which() {
     let mut job = talking(4);
-    let lost = Event::Lost { at_ns: 2 * SECOND + 500 * MS, reason: Drop::RingFull, count: 1 };
+    let lost = Event::Lost { at_ns: 2 * SECOND + 500 * MS, reason: DropReason::RingFull, count: 1 };
     job.events.push(lost);
     assert!(traces(&analysed(&told_of(&job), traced_at(1.0))).is_empty());
 }

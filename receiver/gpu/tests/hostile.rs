@@ -8,7 +8,7 @@ use event::{
     ProcessInfo, StepRecord, UnderWay,
 };
 use gpu::Settings;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::record::Header;
 use proptest::prelude::*;
 
@@ -43,7 +43,8 @@ fn step() -> impl Strategy<Value = Event> {
         let mut record = StepRecord { header, stream: n[0], sequence: n[1], ..StepRecord::default() };
         (record.previous_exit_ns, record.first_ns, record.recorded_ns) = (n[2], n[3], n[4]);
         (record.runq_gap_ns, record.runq_enqueue_ns, record.runq_wait_ns) = (n[5], n[6], n[7]);
-        (record.fresh, record.process_fresh, record.device) = (n[8], n[9], n[10] as i32);
+        (record.enqueued_since_sync, record.process_enqueued_since_sync, record.device) =
+            (n[8], n[9], n[10] as i32);
         record.work.iter_mut().zip(&n[11..]).for_each(|(work, n)| *work = *n);
         Event::Step(record)
     })
@@ -129,7 +130,7 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         1 => number().prop_map(|at_ns| Event::Tick { at_ns }),
         1 => (number(), number()).prop_map(|(at_ns, count)| {
-            Event::Lost { at_ns, reason: Drop::RingFull, count }
+            Event::Lost { at_ns, reason: DropReason::RingFull, count }
         }),
         1 => proptest::collection::vec(number(), 8).prop_map(|n| {
             let account = Account { at_ns: n[0], hits: n[1], runs: n[2], run_cost_ns: n[3], ..Account::default() };

@@ -9,7 +9,7 @@ use common::*;
 use event::{Event, ExitStatus, ProcessId};
 use gpu::Settings;
 use opentelemetry_proto::tonic::metrics::v1::metric;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 
 const ON_TIME: fn(u32) -> Option<u64> = |_| Some(0);
 
@@ -166,7 +166,7 @@ fn after_a_loss_nobody_is_blamed_for_what_was_not_seen() {
         !is_it || gone > 2
     });
     let at = events.iter().position(|e| e.at_ns() > Some(lost_ns + 15 * MS)).unwrap();
-    events.insert(at, Event::Lost { at_ns: lost_ns + 15 * MS, reason: Drop::RingFull, count: 2 });
+    events.insert(at, Event::Lost { at_ns: lost_ns + 15 * MS, reason: DropReason::RingFull, count: 2 });
     let output = analysed(&events, Settings::default());
     assert_eq!(values(output.account(), "warptap.event.lost")["warptap.loss.reason=ring_full"], 2.0);
     let flaws = values(output.account(), "warptap.collective.flaws");
@@ -187,7 +187,7 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     let (mut events, mut calls) = (told_of(&job), [0u64; 4]);
     for event in &mut events {
         if let Event::CallArgs(told) = event
-            && probe_abi::row(told.header.row).is_some_and(|row| row.wiring.told.is_operation)
+            && probe_abi::row(told.header.row).is_some_and(|row| row.wiring.args.is_operation)
         {
             let next = &mut calls[(told.header.pid - 1_000) as usize];
             told.ordinal = Some(*next);

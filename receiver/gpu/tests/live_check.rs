@@ -9,7 +9,7 @@ use common::registry::{Seen, is_of_hardware};
 use common::*;
 use event::{Account, Clocks, Device, Event, ExitStatus, ThrottleReason, ThrottleTime};
 use gpu::Settings;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 
 /// A machine on which everything happens that is told of.
 fn everything() -> Vec<Event> {
@@ -37,7 +37,7 @@ fn everything() -> Vec<Event> {
     });
     let mut events = events(&[server], false);
     let at_ns = events.iter().filter_map(Event::at_ns).max().expect("events have times");
-    events.push(Event::Lost { at_ns, reason: Drop::RingFull, count: 3 });
+    events.push(Event::Lost { at_ns, reason: DropReason::RingFull, count: 3 });
     let account = Account { at_ns, hits: 10, runs: 20, run_cost_ns: 500, ..Account::default() };
     events.push(Event::Account(Box::new(account)));
     events

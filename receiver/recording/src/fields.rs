@@ -2,7 +2,7 @@
 //!
 //! Little endian, no padding. Texts and lists carry their length and are bounded.
 
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::fold::COUNTERS;
 use probe_abi::record::{ARGUMENTS, CallRecord, Header, StepRecord};
 
@@ -88,7 +88,7 @@ structs! {
     Header { kind, row, flags, pid, tid, process_start_ns, entry_ns, duration_ns }
     StepRecord {
         header, stream, sequence, previous_exit_ns, first_ns, recorded_ns, runq_gap_ns, runq_enqueue_ns, runq_wait_ns,
-        fresh, process_fresh, first_tid, device, work
+        enqueued_since_sync, process_enqueued_since_sync, first_tid, device, work
     }
     CallRecord { header, result, device, handle, bytes, stream }
     CallArgs { header, result, device, arguments, entry, exit, ordinal }
@@ -229,7 +229,7 @@ macro_rules! counters {
     )*};
 }
 
-counters!(COUNTERS, Drop::ALL.len(), ARGUMENTS);
+counters!(COUNTERS, DropReason::ALL.len(), ARGUMENTS);
 
 impl Field for Architecture {
     fn put(&self, out: &mut Out) {
@@ -283,12 +283,12 @@ impl Field for bool {
     }
 }
 
-impl Field for Drop {
+impl Field for DropReason {
     fn put(&self, out: &mut Out) {
         (*self as u16).put(out);
     }
 
     fn take(from: &mut &[u8]) -> Option<Self> {
-        Drop::ALL.get(usize::from(u16::take(from)?)).copied()
+        DropReason::ALL.get(usize::from(u16::take(from)?)).copied()
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::fold::COUNTERS;
 use probe_abi::record::{CallRecord, Header, StepRecord};
 use proptest::prelude::*;
@@ -62,8 +62,8 @@ fn step() -> impl Strategy<Value = Event> {
                 runq_gap_ns: n[5],
                 runq_enqueue_ns: n[6],
                 runq_wait_ns: n[7],
-                fresh: n[8],
-                process_fresh: n[9],
+                enqueued_since_sync: n[8],
+                process_enqueued_since_sync: n[9],
                 first_tid,
                 device,
                 work,
@@ -180,7 +180,7 @@ fn operation() -> impl Strategy<Value = Event> {
 }
 
 fn account() -> impl Strategy<Value = Event> {
-    (any::<[u64; 18]>(), any::<[u64; Drop::ALL.len()]>()).prop_map(|(n, dropped)| {
+    (any::<[u64; 18]>(), any::<[u64; DropReason::ALL.len()]>()).prop_map(|(n, dropped)| {
         Event::Account(Box::new(Account {
             at_ns: n[0],
             hits: n[1],
@@ -207,7 +207,7 @@ fn account() -> impl Strategy<Value = Event> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let lost = (any::<u64>(), prop::sample::select(&Drop::ALL[..]), any::<u64>());
+    let lost = (any::<u64>(), prop::sample::select(&DropReason::ALL[..]), any::<u64>());
     prop_oneof![
         any::<(u64, i64, i64)>().prop_map(|(at_ns, to_unix_ns, to_boottime_ns)| {
             Event::Clock(ClockOffsets { at_ns, to_unix_ns, to_boottime_ns })
@@ -243,7 +243,7 @@ fn sample() -> Vec<Event> {
         })),
         Event::Step(StepRecord::default()),
         Event::Call(CallRecord::default()),
-        Event::Lost { at_ns: 4, reason: Drop::RingFull, count: 5 },
+        Event::Lost { at_ns: 4, reason: DropReason::RingFull, count: 5 },
         Event::Operation(Box::new(OperationTotal { buckets: vec![(-4, 6)], ..OperationTotal::default() })),
         Event::Account(Box::default()),
         Event::Tick { at_ns: 7 },

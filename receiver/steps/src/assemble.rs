@@ -206,8 +206,9 @@ impl Assembler {
         if segment.is_unfinished() || Group::of(segment).leads() {
             return None;
         }
-        let of_stream =
-            || self.pending.iter().position(|g| record.fresh == 0 && g.has_stream(segment.stream));
+        let of_stream = || {
+            self.pending.iter().position(|g| record.enqueued_since_sync == 0 && g.has_stream(segment.stream))
+        };
         let is_last = |g: &Group| is_after(segment, g) || is_copy_beside(segment, g);
         let of_process = || self.pending.len().checked_sub(1).filter(|at| is_last(&self.pending[*at]));
         let at = of_stream().or_else(of_process)?;
@@ -230,7 +231,7 @@ impl Assembler {
             Some(open) => with(open, |g| g.join_later(segment)),
         };
         let open = with(open, |g| g.start_no_earlier_than(last_end_ns));
-        if segment.record.process_fresh < self.bursts.largest().div_ceil(2) {
+        if segment.record.process_enqueued_since_sync < self.bursts.largest().div_ceil(2) {
             self.iteration.open = Some(open);
             return;
         }
@@ -247,7 +248,7 @@ impl Assembler {
         if last.closer == segment.closer() {
             last.join_same_closer(segment);
             last.start_no_earlier_than(last.previous_end_ns);
-        } else if segment.record.process_fresh == 0 && !segment.is_unfinished() {
+        } else if segment.record.process_enqueued_since_sync == 0 && !segment.is_unfinished() {
             last.join_later(segment);
         } else {
             return false;
@@ -296,7 +297,8 @@ fn due_ns(joining: &Joining, group: &Group) -> u64 {
 /// True where nothing was enqueued since the step, by anybody. Kernels that another thread waits for are a step of its
 /// own, which happens to end at the same time.
 fn is_after(segment: &Segment, group: &Group) -> bool {
-    segment.record.process_fresh == 0 && (segment.closer().tid == group.closer.tid || is_copies(segment))
+    segment.record.process_enqueued_since_sync == 0
+        && (segment.closer().tid == group.closer.tid || is_copies(segment))
 }
 
 fn is_copies(segment: &Segment) -> bool {

@@ -63,14 +63,14 @@ struct Burst {
     /// Of that, by another thread than the one that waits, or that captured the graph.
     foreign: u32,
     /// Work enqueued by the process since the burst before.
-    process_fresh: u32,
+    process_enqueued_since_sync: u32,
     has_kernels: bool,
 }
 
 impl Burst {
     /// At least half of what was enqueued is closed.
     fn closes(&self) -> bool {
-        self.enqueues >= self.process_fresh / 2
+        self.enqueues >= self.process_enqueued_since_sync / 2
     }
 
     fn is_shared(&self) -> bool {
@@ -94,10 +94,10 @@ impl Bursts {
             enqueues: narrow(segment.enqueues()),
             work: narrow(segment.enqueues().saturating_add(work.of(Counter::GraphKernels))),
             foreign: narrow(work.of(Counter::Foreign).saturating_add(work.of(Counter::GraphForeign))),
-            process_fresh: narrow(segment.record.process_fresh),
+            process_enqueued_since_sync: narrow(segment.record.process_enqueued_since_sync),
             has_kernels: Shape::of(&work).form != Form::Copies,
         };
-        let is_same = new.process_fresh == 0 || self.last_closer == closer;
+        let is_same = new.process_enqueued_since_sync == 0 || self.last_closer == closer;
         self.last_closer = closer;
         match self.bursts.back_mut().filter(|_| is_same) {
             Some(last) => {
@@ -112,7 +112,7 @@ impl Bursts {
 
     /// The most work between two bursts, lately.
     pub(crate) fn largest(&self) -> u64 {
-        self.bursts.iter().map(|b| u64::from(b.process_fresh)).max().unwrap_or(0)
+        self.bursts.iter().map(|b| u64::from(b.process_enqueued_since_sync)).max().unwrap_or(0)
     }
 
     /// How sure it is that the process trains; `None` where there is no sign of it.
@@ -159,7 +159,7 @@ impl Bursts {
     }
 
     fn is_periodic(&self) -> bool {
-        let fresh: Vec<u32> = self.bursts.iter().map(|b| b.process_fresh).collect();
+        let fresh: Vec<u32> = self.bursts.iter().map(|b| b.process_enqueued_since_sync).collect();
         self.has_open_bulk(&fresh) && (PERIOD_MIN..=fresh.len() / 2).any(|period| repeats(&fresh, period))
     }
 
@@ -171,14 +171,14 @@ impl Bursts {
         let Some(middle) = sorted.get(sorted.len() / 2) else { return false };
         let bulk = middle.saturating_mul(BULK_FACTOR).max(1);
         let (bulks, smalls): (Vec<&Burst>, Vec<&Burst>) =
-            self.bursts.iter().partition(|b| b.process_fresh >= bulk);
+            self.bursts.iter().partition(|b| b.process_enqueued_since_sync >= bulk);
         let closed = smalls.iter().filter(|b| b.closes()).count();
         !bulks.is_empty() && self.closed_share() < 0.5 && closed as f64 >= MOST * smalls.len() as f64
     }
 
     /// How much of what was enqueued was closed, here or in a later burst.
     fn closed_share(&self) -> f64 {
-        self.sum(|b| b.enqueues) / self.sum(|b| b.process_fresh).max(1.0)
+        self.sum(|b| b.enqueues) / self.sum(|b| b.process_enqueued_since_sync).max(1.0)
     }
 
     fn sum(&self, of: impl Fn(&Burst) -> u32) -> f64 {
@@ -202,13 +202,13 @@ mod tests {
     use crate::testing::Rng;
     use probe_abi::record::StepRecord;
 
-    /// tid, work closed, foreign share in percent, process_fresh.
+    /// tid, work closed, foreign share in percent, process_enqueued_since_sync.
     type Row = (u32, u64, u64, u64);
 
     fn bursts(rows: impl IntoIterator<Item = Row>) -> Bursts {
         let mut bursts = Bursts::default();
-        for (at, (tid, enqueues, foreign, process_fresh)) in rows.into_iter().enumerate() {
-            let mut record = StepRecord { process_fresh, ..StepRecord::default() };
+        for (at, (tid, enqueues, foreign, process_enqueued_since_sync)) in rows.into_iter().enumerate() {
+            let mut record = StepRecord { process_enqueued_since_sync, ..StepRecord::default() };
             (record.header.tid, record.header.entry_ns) = (tid, at as u64);
             record.work[Counter::Enqueues as usize] = enqueues;
             record.work[Counter::Foreign as usize] = enqueues * foreign / 100;

@@ -39,7 +39,7 @@ fn steps(device: i32, longer_ns: u64) -> Vec<Event> {
         record.work[Counter::Launches as usize] = 100;
         record.work[Counter::Threads as usize] = 1 << 20;
         record.work[Counter::Enqueues as usize] = 100;
-        (record.fresh, record.process_fresh) = (100, 100);
+        (record.enqueued_since_sync, record.process_enqueued_since_sync) = (100, 100);
         now_ns = record.header.entry_ns + record.header.duration_ns;
         Event::Step(record)
     };

@@ -8,8 +8,8 @@
 //! event ends, on every stream of the process, what was enqueued before that stream's latest record; on a stream
 //! that records no event, all of it. Reading traces is left to [`crate::Trace`].
 
-mod cover;
 mod enter;
+mod frontier;
 mod graphs;
 mod leave;
 mod process;
@@ -18,7 +18,7 @@ mod state;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::record::{FRAMES, StreamKey};
 
 use self::graphs::Graphs;
@@ -31,13 +31,13 @@ use event::{Account, Event, ExitStatus, ProcessId};
 /// How much is remembered. The kernel's maps have the same bounds; beyond them calls are dropped and counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Bounds {
-    /// Processes. Full: [`Drop::ProcessesFull`].
+    /// Processes. Full: [`DropReason::ProcessesFull`].
     pub processes: usize,
-    /// Streams. Full: [`Drop::StreamsFull`].
+    /// Streams. Full: [`DropReason::StreamsFull`].
     pub streams: usize,
     /// Recorded events. Full: the one recorded longest ago is forgotten; a wait for it counts as unknown.
     pub events: usize,
-    /// Threads, each with [`FRAMES`] calls under way. Full: [`Drop::ThreadsFull`], [`Drop::TooDeep`].
+    /// Threads, each with [`FRAMES`] calls under way. Full: [`DropReason::ThreadsFull`], [`DropReason::TooDeep`].
     pub threads: usize,
     /// Graphs and executable graphs. Full: [`Account::untracked_graphs`].
     pub graphs: usize,
@@ -69,7 +69,7 @@ pub struct Folder {
     timed: usize,
     last_exit_ns: u64,
     account: Account,
-    told: [u64; Drop::ALL.len()],
+    told: [u64; DropReason::ALL.len()],
     unknown_rows: u64,
 }
 
@@ -89,7 +89,7 @@ impl Folder {
             timed: 0,
             last_exit_ns: 0,
             account: Account::default(),
-            told: [0; Drop::ALL.len()],
+            told: [0; DropReason::ALL.len()],
             unknown_rows: 0,
         }
     }
@@ -144,7 +144,7 @@ impl Folder {
         for process in self.processes.values_mut() {
             process.totals(at_ns, out);
         }
-        for (reason, told) in Drop::ALL.into_iter().zip(&mut self.told) {
+        for (reason, told) in DropReason::ALL.into_iter().zip(&mut self.told) {
             let count = self.account.dropped[reason as usize];
             if count > *told {
                 out.push(Event::Lost { at_ns, reason, count: count - *told });
@@ -181,14 +181,14 @@ impl Folder {
         self.processes.values().map(|p| p.id)
     }
 
-    fn count_drop(&mut self, reason: Drop) {
+    fn count_drop(&mut self, reason: DropReason) {
         self.account.dropped[reason as usize] += 1;
     }
 
     fn abandon(&mut self, pid: u32) {
         let before = self.frames.len();
         self.frames.retain(|_, frame| frame.call.process.pid != pid);
-        self.account.dropped[Drop::Abandoned as usize] += (before - self.frames.len()) as u64;
+        self.account.dropped[DropReason::Abandoned as usize] += (before - self.frames.len()) as u64;
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use probe_abi::fold::mix;
-use probe_abi::{Action, Direction, Grid, Library, Probe, Way};
+use probe_abi::{Action, Direction, DirectionSource, Grid, Library, Probe};
 
 use super::row::{Args, Category, Row, fnv1a, named_direction};
 use super::streams::Streams;
@@ -356,8 +356,8 @@ fn product(grid: Option<[u64; 3]>, block: Option<[u64; 3]>) -> Option<u64> {
 
 /// What the function's name says, else the call's own argument, else what the device did.
 fn direction(draft: &Draft, work: Option<Work>) -> Direction {
-    match draft.probe.wiring.way {
-        Way::Fixed(direction) if direction != Direction::Unknown => direction,
+    match draft.probe.wiring.direction {
+        DirectionSource::Fixed(direction) if direction != Direction::Unknown => direction,
         _ => draft.direction.or(work.and_then(|w| w.direction)).unwrap_or(Direction::Unknown),
     }
 }
@@ -389,7 +389,7 @@ fn library_name(library: Library) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use probe_abi::{PROBES, Slot};
+    use probe_abi::{ArgPos, PROBES};
 
     use super::*;
 
@@ -397,7 +397,7 @@ mod tests {
     fn every_row_that_needs_a_stream_can_be_given_one() {
         for probe in PROBES.iter().filter(|p| needs_stream(p)) {
             let has_default = matches!(probe.action, Action::Copy | Action::Fill);
-            assert!(probe.wiring.stream != Slot::NONE || has_default, "{}", probe.symbol);
+            assert!(probe.wiring.stream != ArgPos::NONE || has_default, "{}", probe.symbol);
         }
     }
 }

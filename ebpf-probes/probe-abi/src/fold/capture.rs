@@ -5,7 +5,7 @@
 //! captured is added up on the stream whose capture it is.
 
 use crate::atomic::Relaxed;
-use crate::fold::{Counter, Cut, Enqueue, StreamFold};
+use crate::fold::{Counter, Enqueue, Snapshot, StreamFold};
 use crate::graph::Contents;
 use crate::record::StreamKey;
 
@@ -39,7 +39,7 @@ impl StreamFold {
 
     /// The stream waits for an event that was recorded in a capture: what is enqueued belongs to that capture.
     #[inline(always)]
-    pub fn join_capture(&self, event: &Cut) {
+    pub fn join_capture(&self, event: &Snapshot) {
         if self.capturing.load(Relaxed) != 1 {
             for (to, from) in self.joined.iter().zip([&event.tid, &event.stream, &event.epoch]) {
                 to.store(from.load(Relaxed), Relaxed);
@@ -64,9 +64,9 @@ impl StreamFold {
 
     /// An event is recorded while the stream, which `key` names, is captured: it draws those that wait for it in.
     #[inline(always)]
-    pub fn cut_capture(&self, key: &StreamKey, into: &Cut) {
+    pub fn snapshot_capture(&self, key: &StreamKey, into: &Snapshot) {
         into.clear(key);
-        into.born_ns.store(Cut::CAPTURED, Relaxed);
+        into.born_ns.store(Snapshot::CAPTURED, Relaxed);
         into.epoch.store(self.captures.load(Relaxed), Relaxed);
         if self.capturing.load(Relaxed) == 2 {
             for (to, from) in [&into.tid, &into.stream, &into.epoch].into_iter().zip(&self.joined) {

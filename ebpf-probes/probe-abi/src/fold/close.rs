@@ -1,17 +1,17 @@
-//! Closers: a cut is taken, waited for, and what lies before it becomes a step.
+//! Closers: a snapshot is taken, waited for, and what lies before it becomes a step.
 
 use crate::atomic::Relaxed;
-use crate::fold::{COUNTERS, Cut, SEGMENTS, Stamp, StreamFold};
+use crate::fold::{COUNTERS, SEGMENTS, Snapshot, Stamp, StreamFold};
 use crate::record::{NOT_SEEN, StepRecord, StreamKey, flag};
 
 impl StreamFold {
     /// Keeps how far the stream, which `key` names, has come in `into`; at `ns` for an event, 0 for other waits. What is
     /// enqueued from here on is of another segment.
     #[inline(always)]
-    pub fn cut(&self, key: &StreamKey, ns: u64, into: &Cut) {
+    pub fn snapshot(&self, key: &StreamKey, ns: u64, into: &Snapshot) {
         let mut epoch = self.epoch.load(Relaxed);
         // A segment without work need not end.
-        if !self.is_fresh() {
+        if !self.is_segment_empty() {
             epoch = epoch.wrapping_add(1);
             self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
             self.epoch.store(epoch, Relaxed);
@@ -27,41 +27,41 @@ impl StreamFold {
         }
     }
 
-    /// True where a wait that reaches as far as `cut` has something to close. An idle poll has not, nor has the second
+    /// True where a wait that reaches as far as `snapshot` has something to close. An idle poll has not, nor has the second
     /// of two threads that waited for the same work.
     #[inline(always)]
-    pub fn closes(&self, cut: &Cut) -> bool {
-        self.is_at(cut) && cut.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
+    pub fn closes(&self, snapshot: &Snapshot) -> bool {
+        self.is_at(snapshot) && snapshot.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
     }
 
-    /// True where the cut is of this stream, and not of one that had its handle.
+    /// True where the snapshot is of this stream, and not of one that had its handle.
     #[inline(always)]
-    pub fn is_at(&self, cut: &Cut) -> bool {
-        cut.born_ns.load(Relaxed) == self.born_ns.load(Relaxed)
+    pub fn is_at(&self, snapshot: &Snapshot) -> bool {
+        snapshot.born_ns.load(Relaxed) == self.born_ns.load(Relaxed)
     }
 
-    /// A wait that reaches as far as `cut` is entered.
+    /// A wait that reaches as far as `snapshot` is entered.
     #[inline(always)]
-    pub fn enter(&self, cut: &Cut) {
-        cut.entered.store(self.enqueues(), Relaxed);
+    pub fn enter(&self, snapshot: &Snapshot) {
+        snapshot.entered.store(self.enqueues(), Relaxed);
     }
 
     /// The wait returned: fills `out`'s work and times, and the stream's next step begins.
     #[inline(always)]
-    pub fn close(&self, cut: &Cut, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
+    pub fn close(&self, snapshot: &Snapshot, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         out.sequence = self.sequence.load(Relaxed);
         out.previous_exit_ns = self.exit.ns.load(Relaxed);
-        out.recorded_ns = cut.ns.load(Relaxed);
-        let (entered, seen) = (cut.entered.load(Relaxed), self.seen.load(Relaxed));
-        out.fresh = entered.saturating_sub(seen);
+        out.recorded_ns = snapshot.ns.load(Relaxed);
+        let (entered, seen) = (snapshot.entered.load(Relaxed), self.seen.load(Relaxed));
+        out.enqueued_since_sync = entered.saturating_sub(seen);
         for at in 0..COUNTERS {
-            out.work[at] = cut.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
+            out.work[at] = snapshot.work[at].load(Relaxed).wrapping_sub(self.closed[at].load(Relaxed));
         }
-        if entered > cut.work[0].load(Relaxed) {
+        if entered > snapshot.work[0].load(Relaxed) {
             out.header.flags |= flag::AHEAD;
         }
         self.fill_times(enter, exit, out);
-        self.finish(cut, exit);
+        self.finish(snapshot, exit);
     }
 
     /// True while there is work that no step has: enqueued, and not closed.
@@ -72,11 +72,11 @@ impl StreamFold {
 
     /// The wait returned and nobody can be told: the stream's next step begins all the same.
     #[inline(always)]
-    pub fn finish(&self, cut: &Cut, exit: &Stamp) {
+    pub fn finish(&self, snapshot: &Snapshot, exit: &Stamp) {
         for at in 0..COUNTERS {
-            self.closed[at].store(cut.work[at].load(Relaxed), Relaxed);
+            self.closed[at].store(snapshot.work[at].load(Relaxed), Relaxed);
         }
-        self.find_oldest(cut.epoch.load(Relaxed));
+        self.find_oldest(snapshot.epoch.load(Relaxed));
         self.seen.store(self.enqueues(), Relaxed);
         self.sequence.fetch_add(1, Relaxed);
         self.exit.set(exit);

@@ -11,7 +11,7 @@ fn at(ns: u64) -> Stamp {
 }
 
 fn launch(fold: &StreamFold, ns: u64, threads: u64) {
-    if fold.is_fresh() {
+    if fold.is_segment_empty() {
         fold.begin(&at(ns));
     }
     fold.launch(7, &Enqueue { threads, identity: 0x1000, bytes: 0 });
@@ -19,24 +19,24 @@ fn launch(fold: &StreamFold, ns: u64, threads: u64) {
 
 const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
 
-fn close(fold: &StreamFold, cut: &Cut, enter: u64, exit: u64) -> Option<StepRecord> {
+fn close(fold: &StreamFold, snapshot: &Snapshot, enter: u64, exit: u64) -> Option<StepRecord> {
     let mut out = StepRecord::default();
-    fold.closes(cut).then(|| fold.close(cut, &at(enter), &at(exit), &mut out)).map(|()| out)
+    fold.closes(snapshot).then(|| fold.close(snapshot, &at(enter), &at(exit), &mut out)).map(|()| out)
 }
 
 fn sync(fold: &StreamFold, enter: u64, exit: u64) -> Option<StepRecord> {
     close(fold, &record(fold, 0), enter, exit)
 }
 
-fn event_sync(fold: &StreamFold, event: &Cut, enter: u64, exit: u64) -> Option<StepRecord> {
+fn event_sync(fold: &StreamFold, event: &Snapshot, enter: u64, exit: u64) -> Option<StepRecord> {
     fold.enter(event);
     close(fold, event, enter, exit)
 }
 
-fn record(fold: &StreamFold, ns: u64) -> Cut {
-    let cut = Cut::default();
-    fold.cut(&KEY, ns, &cut);
-    cut
+fn record(fold: &StreamFold, ns: u64) -> Snapshot {
+    let snapshot = Snapshot::default();
+    fold.snapshot(&KEY, ns, &snapshot);
+    snapshot
 }
 
 fn launches(step: &StepRecord) -> u64 {
@@ -66,7 +66,7 @@ fn a_closer_with_nothing_before_it_is_an_idle_poll() {
     let event = record(&fold, 4);
     assert!(sync(&fold, 5, 6).is_some());
     assert!(sync(&fold, 7, 8).is_none());
-    assert!(event_sync(&fold, &event, 9, 10).is_none(), "a later closer covered it already");
+    assert!(event_sync(&fold, &event, 9, 10).is_none(), "a later sync_call covered it already");
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn a_first_enqueue_beyond_memory_is_said_to_be_unknown() {
 fn work_enqueued_while_another_thread_waits_is_not_in_its_step() {
     let fold = StreamFold::default();
     launch(&fold, 1, 1);
-    let cut = record(&fold, 0);
+    let snapshot = record(&fold, 0);
     launch(&fold, 5, 1);
-    assert_eq!(launches(&close(&fold, &cut, 2, 9).unwrap()), 1);
+    assert_eq!(launches(&close(&fold, &snapshot, 2, 9).unwrap()), 1);
     let next = sync(&fold, 10, 11).unwrap();
     assert_eq!((launches(&next), next.first_ns), (1, 5));
 }
@@ -150,8 +150,8 @@ fn fresh_counts_what_was_enqueued_since_the_previous_return() {
     let first = record(&fold, 2);
     launch(&fold, 3, 1);
     let second = record(&fold, 4);
-    assert_eq!(event_sync(&fold, &first, 5, 6).unwrap().fresh, 2);
-    assert_eq!(event_sync(&fold, &second, 7, 8).unwrap().fresh, 0);
+    assert_eq!(event_sync(&fold, &first, 5, 6).unwrap().enqueued_since_sync, 2);
+    assert_eq!(event_sync(&fold, &second, 7, 8).unwrap().enqueued_since_sync, 0);
 }
 
 /// What a wait would close was kept in the stream: a second thread that waited for less made the first one's step its
@@ -209,14 +209,14 @@ fn a_step_says_where_more_was_enqueued_behind_it() {
 fn an_event_recorded_in_a_capture_draws_streams_into_it_until_it_ends() {
     let (origin, side) = (StreamFold::default(), StreamFold::default());
     origin.begin_capture(7, 0, None);
-    let event = Cut::default();
-    origin.cut_capture(&KEY, &event);
+    let event = Snapshot::default();
+    origin.snapshot_capture(&KEY, &event);
     assert!(event.is_empty());
     side.join_capture(&event);
     assert!(side.is_capturing() && side.joined(5) == Some(KEY) && side.is_joined_to(&origin));
     // An event of the side stream draws into the same capture.
-    let other = Cut::default();
-    side.cut_capture(&StreamKey { stream: 0x200, ..KEY }, &other);
+    let other = Snapshot::default();
+    side.snapshot_capture(&StreamKey { stream: 0x200, ..KEY }, &other);
     assert!(other.is_of(&KEY));
     origin.join_capture(&other);
     assert_eq!(origin.joined(5), None, "it is its own");

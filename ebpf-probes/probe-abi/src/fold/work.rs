@@ -9,7 +9,7 @@ use crate::hot::HotStream;
 impl StreamFold {
     /// True where the open segment has no work yet: the next enqueue must be preceded by [`StreamFold::begin`].
     #[inline(always)]
-    pub fn is_fresh(&self) -> bool {
+    pub fn is_segment_empty(&self) -> bool {
         self.open_segment().ns.load(Relaxed) == 0
     }
 
@@ -45,7 +45,7 @@ impl StreamFold {
         // Not the open segment's thread: events recorded by the second thread would make its work its own.
         match self.exit.tid.load(Relaxed) {
             0 => self.open_segment().tid.load(Relaxed),
-            closer => closer,
+            sync_call => sync_call,
         }
     }
 

@@ -40,7 +40,7 @@ impl StreamKey {
 
     /// The handle by which the stream is told: a thread's own default stream has the thread in its upper half.
     #[inline(always)]
-    pub fn told(&self) -> u64 {
+    pub fn external_handle(&self) -> u64 {
         self.stream | ((u64::from(self.tid) << 32) * u64::from(self.is_default()))
     }
 
@@ -68,7 +68,7 @@ impl StreamKey {
         self.tid != 0 && self.is_default()
     }
 
-    /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in place.
+    /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in slot.
     #[inline(always)]
     pub fn settle(&mut self, tid: u32, is_twin: bool) {
         if self.stream <= 2 {
@@ -117,10 +117,13 @@ mod tests {
             assert_eq!(StreamKey::default_of(device, first), stream, "{device}, first {first}");
             let [legacy, own] = [0, 9].map(|tid| StreamKey { pid: 5, tid, stream });
             assert!(legacy.is_legacy() && !legacy.is_own_default() && own.is_own_default());
-            assert_eq!((own.legacy(), own.told(), legacy.told()), (legacy, 9 << 32 | stream, stream));
+            assert_eq!(
+                (own.legacy(), own.external_handle(), legacy.external_handle()),
+                (legacy, 9 << 32 | stream, stream)
+            );
         }
         let made = StreamKey { pid: 5, tid: 0, stream: 0x7f00_0000_1000 };
-        assert!(!made.is_default() && made.told() == made.stream);
+        assert!(!made.is_default() && made.external_handle() == made.stream);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub const ACTIVE: usize = 16;
 /// Stretches of code in which a return address means "the runtime called".
 pub const RANGES: usize = 4;
 
-/// Where a process's runtime library lies: first and one-past-last addresses; zeroes for none. Told by user space.
+/// Where a process's runtime library lies: first and one-past-last addresses; zeroes for none. ArgsSpec by user space.
 pub type RuntimeCode = [[u64; 2]; RANGES];
 
 /// What is known of a process.
@@ -47,15 +47,15 @@ pub struct ProcessFold {
     pub launches: AtomicU64,
     /// Other calls that enqueued work.
     pub enqueues: AtomicU64,
-    /// The same at the last closer's return.
+    /// The same at the last sync_call's return.
     pub seen: AtomicU64,
     /// 1 once it has made a call that is told: then what orders its streams is reported too.
-    pub tells: AtomicU64,
+    pub uses_collectives: AtomicU64,
     /// 1 once it has a stream that waits for its legacy default stream, and that for it.
     pub blocking: AtomicU64,
     /// The device that a thread of it chose before others, plus one; 0 where none did.
     pub device: AtomicU64,
-    /// Streams with open work, for a device synchronisation; entry 0 of a free place.
+    /// Streams with open work, for a device synchronisation; entry 0 of a free slot.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
     pub calls: [AtomicU64; ROWS],
@@ -69,11 +69,11 @@ impl ProcessFold {
     }
 }
 
-/// A place in the list of streams with open work.
+/// A slot in the list of streams with open work.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ActiveStream {
-    /// 1 where this place is taken.
+    /// 1 where this slot is taken.
     pub taken: AtomicU64,
     /// [`StreamKey::tid`].
     pub tid: AtomicU64,

@@ -1,9 +1,9 @@
 //! What the programs know of a thread: its calls under way, and what it waits for.
 
-use super::{MEMORY_AT_ENTRY, ToldRecord};
+use super::{ArgsRecord, MEMORY_AT_ENTRY};
 use crate::atomic::AtomicU64;
-use crate::cover::Cover;
-use crate::fold::Cut;
+use crate::fold::Snapshot;
+use crate::frontier::Frontier;
 
 /// Calls under way on one thread that are remembered: a call within a call within a call.
 pub const FRAMES: usize = 4;
@@ -18,12 +18,12 @@ pub struct ThreadFold {
     pub device: u64,
     /// What it asks again and again.
     pub poll: Poll,
-    /// Another stream's cut, on its way into `cover`.
-    pub scratch: Cut,
-    /// The stack pointer of the call that `cover` is for.
-    pub covering: u64,
-    /// How far the wait under way reaches. A wait within it takes its place: the outer one then has nothing to close.
-    pub cover: Cover,
+    /// Another stream's snapshot, on its way into `frontier`.
+    pub scratch: Snapshot,
+    /// The stack pointer of the call that `frontier` is for.
+    pub frontier_sp: u64,
+    /// How far the wait under way reaches. A wait within it takes its slot: the outer one then has nothing to close.
+    pub frontier: Frontier,
     /// Calls under way, outermost first.
     pub frames: [Frame; FRAMES],
 }
@@ -87,12 +87,12 @@ pub struct Frame {
     pub bytes: u64,
     /// The row's stream.
     pub stream: u64,
-    /// 1 where the return closes what [`ThreadFold::cover`] says, 2 where it closes `places`.
+    /// 1 where the return closes what [`ThreadFold::frontier`] says, 2 where it closes `slots`.
     pub closing: u64,
-    /// Places of [`ProcessFold::active`] that the return closes, a bit each. Read anew for each, as with `lost`.
-    pub places: AtomicU64,
-    /// What the whole process had enqueued at entry since its previous closer.
-    pub process_fresh: u64,
+    /// BucketCounts of [`ProcessFold::active`] that the return closes, a bit each. Read anew for each, as with `lost`.
+    pub slots: AtomicU64,
+    /// What the whole process had enqueued at entry since its previous sync_call.
+    pub process_enqueued_since_sync: u64,
     /// 1 where a step's record found no room. Here, in a map, since the verifier follows both values of a variable.
     pub lost: AtomicU64,
 }
@@ -103,7 +103,7 @@ pub struct Frame {
 pub struct Caller {
     /// What is known of it.
     pub calls: Calls,
-    /// [`LongRecord::entry`] of the calls under way.
+    /// [`LongArgsRecord::entry`] of the calls under way.
     pub memory: [[u64; MEMORY_AT_ENTRY / 8]; FRAMES],
 }
 
@@ -120,29 +120,29 @@ pub struct Calls {
     /// Addresses put into `outs` since it was empty.
     pub waiting: u64,
     /// Ends of groups since the last of them was.
-    pub looks: u64,
+    pub group_ends: u64,
     /// Where calls will have written what they had not at their return, as inside a group; 0 for none. Full: the oldest
     /// is forgotten.
     pub outs: [u64; OUTS],
     /// Calls under way, outermost first.
-    pub frames: [ToldFrame; FRAMES],
+    pub frames: [ArgsFrame; FRAMES],
 }
 
-/// Places that a thread's group is still to write; a power of two.
+/// BucketCounts that a thread's group is still to write; a power of two.
 pub const OUTS: usize = 16;
-/// Ends of groups, inner ones too, after which nobody looks at such a place again.
-pub const LOOKS: u64 = 4;
+/// Ends of groups, inner ones too, after which nobody looks at such a slot again.
+pub const GROUP_ENDS_MAX: u64 = 4;
 
 /// A call under way that will be told. Only its own thread touches it.
 #[derive(Debug)]
 #[repr(C)]
-pub struct ToldFrame {
+pub struct ArgsFrame {
     /// The row.
     pub cookie: u64,
     /// The stack pointer at entry: tells this call from another of the same row.
     pub sp: u64,
     /// What will be told, as far as it is known.
-    pub told: ToldRecord,
+    pub record: ArgsRecord,
 }
 
 #[cfg(test)]

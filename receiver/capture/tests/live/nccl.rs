@@ -27,7 +27,7 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// What was written until the return; of the end of a group without the places that nothing stands in.
 fn exit(told: &CallArgs) -> String {
-    let is_pairs = row(told.header.row).unwrap().wiring.told.exit.what == probe_abi::Memory::Written;
+    let is_pairs = row(told.header.row).unwrap().wiring.args.exit.kind == probe_abi::PointeeKind::Written;
     let has_handle = |pair: &&[u8]| !is_pairs || pair[8..].iter().any(|byte| *byte != 0);
     match is_pairs {
         true => told.exit.chunks(16).filter(has_handle).map(hex).collect(),
@@ -41,7 +41,7 @@ pub fn compare(told: &CallArgs, made: &NcclLine) {
     let symbol = &made.symbol;
     assert_eq!((told.header.row, told.result), (made.row, made.result), "{symbol}");
     assert_eq!((told.header.pid, told.header.tid), (made.pid, made.tid), "{symbol}");
-    let by_value = row(made.row).unwrap().wiring.told.by_value;
+    let by_value = row(made.row).unwrap().wiring.args.by_value;
     for (at, (seen, passed)) in told.arguments.iter().zip(&made.arguments).enumerate() {
         match (by_value, at) {
             // Where the id stands is the compiler's choice; that it was found shows in its bytes.

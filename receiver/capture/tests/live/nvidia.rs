@@ -13,7 +13,7 @@ use std::process::Command;
 
 use event::Event;
 use probe_abi::fold::Counter;
-use probe_abi::{Action, Bytes, Grid, Library, Probe, Slot, attach_points, row};
+use probe_abi::{Action, ArgPos, Bytes, Grid, Library, Probe, attach_points, row};
 use simulator::player::Player;
 
 use crate::rig::{Rig, rig, settings};
@@ -86,7 +86,7 @@ fn caller(rig: &mut Rig, library: &Path) -> (Player, Vec<u64>) {
 }
 
 /// What the argument in `slot` was; 0 for none.
-fn argument(pages: &[u64], slot: Slot) -> u64 {
+fn argument(pages: &[u64], slot: ArgPos) -> u64 {
     usize::from(slot.0).checked_sub(1).and_then(|at| pages.get(at)).copied().unwrap_or(0)
 }
 
@@ -94,13 +94,13 @@ fn bytes(pages: &[u64], probe: &Probe) -> u64 {
     match probe.wiring.bytes {
         // The struct that the first argument points to is all zeroes.
         Bytes::None | Bytes::Volume(_) => 0,
-        Bytes::Arg(slot) => argument(pages, Slot(slot)),
-        Bytes::Product(slot) => argument(pages, Slot(slot)).wrapping_mul(argument(pages, Slot(slot + 1))),
+        Bytes::Arg(slot) => argument(pages, ArgPos(slot)),
+        Bytes::Product(slot) => argument(pages, ArgPos(slot)).wrapping_mul(argument(pages, ArgPos(slot + 1))),
     }
 }
 
 fn stream(pages: &[u64], probe: &Probe) -> u64 {
-    if probe.wiring.stream == Slot::IN_CONFIG { 0 } else { argument(pages, probe.wiring.stream) }
+    if probe.wiring.stream == ArgPos::IN_CONFIG { 0 } else { argument(pages, probe.wiring.stream) }
 }
 
 fn threads(pages: &[u64], probe: &Probe) -> u64 {

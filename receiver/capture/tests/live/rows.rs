@@ -11,7 +11,7 @@ use crate::rig::{Rig, rig, settings};
 
 /// Plays sentinels and gives what the oracle and the kernel say of them.
 fn sentinels(rig: &mut Rig) -> Vec<CallLine> {
-    // Functions that no row names are called too, by the way: they are not ours to see.
+    // Functions that no row names are called too, by the direction: they are not ours to see.
     let player = rig.player(&["--sentinels"]);
     rig.play(player);
     let lines: Vec<CallLine> = read(&rig.oracle())
@@ -83,7 +83,7 @@ fn every_reported_row_has_its_handle_bytes_and_stream_where_the_table_says() {
             )
         });
         let record = seen.remove(at);
-        let has_stream = row(call.row).is_some_and(|p| p.wiring.stream != probe_abi::Slot::NONE);
+        let has_stream = row(call.row).is_some_and(|p| p.wiring.stream != probe_abi::ArgPos::NONE);
         assert!(!has_stream || record.stream == call.stream, "{}: {record:?}", call.symbol);
         assert_eq!((record.result, record.header.tid), (call.result, call.tid), "{}", call.symbol);
         let took = call.exit_ns - call.entry_ns;

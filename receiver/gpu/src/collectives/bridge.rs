@@ -11,7 +11,7 @@ use nccl::functions::{Memory, Role, Row, of_symbol};
 use nccl::hash::UniqueId;
 use nccl::observe::{Call, Function, Out, StreamAction, StreamCall, UnderWay};
 use nccl::{Observation, source};
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::record::{Header, ROWS, StreamKey};
 use probe_abi::{Action, Probe};
 
@@ -155,8 +155,8 @@ fn memory(row: &Row, told: &CallArgs) -> Memory {
 }
 
 /// True where a call of NCCL may be among what was lost: such are in no map of streams or durations.
-fn loses_calls(reason: Drop) -> bool {
-    !matches!(reason, Drop::StreamsFull | Drop::DurationsFull)
+fn loses_calls(reason: DropReason) -> bool {
+    !matches!(reason, DropReason::StreamsFull | DropReason::DurationsFull)
 }
 
 fn id(bytes: &[u8]) -> Option<Box<UniqueId>> {
@@ -177,8 +177,8 @@ fn stream(header: &Header, handle: u64) -> StreamKey {
 fn meaning(probe: &Probe) -> Meaning {
     let wiring = &probe.wiring;
     Meaning::Stream(match probe.action {
-        Action::Tell if probe.symbol == VERSION => return Meaning::Version,
-        Action::Tell => return of_symbol(probe.symbol).map_or(Meaning::Nothing, Meaning::Function),
+        Action::RecordArgs if probe.symbol == VERSION => return Meaning::Version,
+        Action::RecordArgs => return of_symbol(probe.symbol).map_or(Meaning::Nothing, Meaning::Function),
         Action::StreamSync => |_, stream| StreamAction::Sync(stream),
         Action::Copy if wiring.blocking => |_, stream| StreamAction::Sync(stream),
         Action::EventSync => |call, _| StreamAction::EventSync(call.handle),

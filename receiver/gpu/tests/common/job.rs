@@ -118,8 +118,8 @@ impl Rank {
             runq_gap_ns: 0,
             runq_enqueue_ns: 10 * US,
             runq_wait_ns: 0,
-            fresh: 20,
-            process_fresh: 20,
+            enqueued_since_sync: 20,
+            process_enqueued_since_sync: 20,
             ..StepRecord::default()
         };
         (step.work[0], step.work[1], step.work[3], step.work[11]) = (20, 20, 400_000, 7);

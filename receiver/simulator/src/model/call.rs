@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use probe_abi::{Action, Bytes, Direction, Grid, Library, PROBES, Probe, Slot, Way};
+use probe_abi::{Action, ArgPos, Bytes, Direction, DirectionSource, Grid, Library, PROBES, Probe};
 
 use super::extra::EXTRA;
 
@@ -117,11 +117,11 @@ impl Effect {
             Action::StreamCreate => Effect::StreamCreate,
             Action::Instantiate => Effect::Instantiate,
             Action::GraphUpdate => Effect::ExecUpdate,
-            Action::GraphDestroy if probe.wiring.handle == Slot::NONE => Effect::GraphDestroy,
+            Action::GraphDestroy if probe.wiring.handle == ArgPos::NONE => Effect::GraphDestroy,
             Action::GraphDestroy => Effect::ExecDestroy,
             Action::GraphChange => Effect::Nothing,
             Action::Time | Action::Query | Action::Report | Action::Create => Effect::by_symbol(probe.symbol),
-            Action::Tell => Effect::Nothing,
+            Action::RecordArgs => Effect::Nothing,
         }
     }
 
@@ -215,23 +215,23 @@ pub fn decode(index: u32, function: &Function, words: &impl Words) -> Call {
         index,
         effect: Effect::at(index as usize),
         stream: match wiring.stream {
-            Slot::IN_CONFIG => words.word_behind_first(CONFIG_STREAM_AT),
+            ArgPos::IN_CONFIG => words.word_behind_first(CONFIG_STREAM_AT),
             slot => optional(words, slot),
         },
         handle: optional(words, wiring.handle),
         bytes: bytes(wiring.bytes, words),
         threads: threads(wiring.grid, words),
-        direction: match wiring.way {
-            Way::Fixed(direction) => direction as u32,
-            Way::Arg(slot) => Direction::from_kind(words.word(slot) & 0xffff_ffff) as u32,
+        direction: match wiring.direction {
+            DirectionSource::Fixed(direction) => direction as u32,
+            DirectionSource::Arg(slot) => Direction::from_kind(words.word(slot) & 0xffff_ffff) as u32,
         },
         blocking: u32::from(wiring.blocking),
         graph: optional(words, wiring.graph),
     }
 }
 
-fn optional(words: &impl Words, slot: Slot) -> u64 {
-    if slot == Slot::NONE { 0 } else { words.word(slot.0) }
+fn optional(words: &impl Words, slot: ArgPos) -> u64 {
+    if slot == ArgPos::NONE { 0 } else { words.word(slot.0) }
 }
 
 fn bytes(rule: Bytes, words: &impl Words) -> u64 {

@@ -3,7 +3,9 @@
 //! They are written as rows so that the same generator and the same decoder serve them. Their id is 0, which is
 //! no row's: nothing of them can end up among the probed.
 
-use probe_abi::{Action, Api, Bytes, Direction, Grid, Library, Probe, Slot, Told, Way, Wiring};
+use probe_abi::{
+    Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Probe, Wiring,
+};
 
 /// Exported by the stubs beside [`probe_abi::PROBES`].
 pub static EXTRA: &[Probe] = &[
@@ -14,14 +16,14 @@ pub static EXTRA: &[Probe] = &[
 
 const fn maker(library: Library, api: Api, symbol: &'static str) -> Probe {
     let wiring = Wiring {
-        stream: Slot::NONE,
-        handle: Slot(1),
-        graph: Slot::NONE,
+        stream: ArgPos::NONE,
+        handle: ArgPos(1),
+        graph: ArgPos::NONE,
         bytes: Bytes::None,
-        way: Way::Fixed(Direction::Unknown),
+        direction: DirectionSource::Fixed(Direction::Unknown),
         grid: Grid::None,
         blocking: false,
-        told: Told::NOTHING,
+        args: ArgsSpec::NONE,
     };
     Probe { id: 0, library, api, symbol, twin: None, action: Action::Time, wiring }
 }

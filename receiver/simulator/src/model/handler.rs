@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Release};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use probe_abi::{Bytes, Grid, Probe, Slot};
+use probe_abi::{ArgPos, Bytes, Grid, Probe};
 
 use super::call::{Call, Effect, Function, Words, decode};
 use super::device::{Device, Done, Moment, result};
@@ -100,10 +100,10 @@ fn announce(order: &Order) {
 fn call_inside(outer: &Call, order: &Order) {
     let Some(inner) = probe_abi::row(order.inner_row as u16).filter(|row| can_be_inner(row)) else { return };
     let mut words = [0; WORDS_MAX];
-    let bytes = if let Bytes::Arg(slot) = inner.wiring.bytes { Slot(slot) } else { Slot::NONE };
+    let bytes = if let Bytes::Arg(slot) = inner.wiring.bytes { ArgPos(slot) } else { ArgPos::NONE };
     let wanted =
         [(inner.wiring.stream, outer.stream), (inner.wiring.handle, outer.handle), (bytes, outer.bytes)];
-    for (slot, value) in wanted.into_iter().filter(|(slot, _)| *slot != Slot::NONE) {
+    for (slot, value) in wanted.into_iter().filter(|(slot, _)| *slot != ArgPos::NONE) {
         words[usize::from(slot.0) - 1] = value;
     }
     set_next(order.for_inner());

@@ -194,7 +194,7 @@ mod tests {
         for probe in PROBES.iter().filter(|p| p.library == Library::Nccl) {
             let roles =
                 prototype(probe.symbol).unwrap_or_else(|| panic!("{}: add its prototype", probe.symbol));
-            let told = probe.wiring.told;
+            let told = probe.wiring.args;
             assert_eq!(usize::from(told.arguments), roles.len(), "{}", probe.symbol);
             assert_eq!(told.by_value, roles.contains(&Id), "{}", probe.symbol);
         }

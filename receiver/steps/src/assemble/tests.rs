@@ -20,8 +20,8 @@ struct Seg {
     wait_ns: u64,
     enqueues: u64,
     foreign: u64,
-    fresh: u64,
-    process_fresh: u64,
+    enqueued_since_sync: u64,
+    process_enqueued_since_sync: u64,
     flags: u32,
 }
 
@@ -35,8 +35,8 @@ impl Default for Seg {
             wait_ns: 5 * MS,
             enqueues: 100,
             foreign: 0,
-            fresh: 100,
-            process_fresh: 100,
+            enqueued_since_sync: 100,
+            process_enqueued_since_sync: 100,
             flags: 0,
         }
     }
@@ -45,8 +45,8 @@ impl Default for Seg {
 impl Seg {
     fn segment(&self) -> Segment {
         let mut record = StepRecord {
-            fresh: self.fresh,
-            process_fresh: self.process_fresh,
+            enqueued_since_sync: self.enqueued_since_sync,
+            process_enqueued_since_sync: self.process_enqueued_since_sync,
             first_ns: self.entry_ns.saturating_sub(MS),
             runq_gap_ns: NOT_SEEN,
             runq_enqueue_ns: NOT_SEEN,
@@ -122,8 +122,8 @@ fn trailing(entry_us: u64) -> Seg {
         entry_ns: entry_us * US,
         wait_ns: 3 * US,
         enqueues: 2,
-        fresh: 0,
-        process_fresh: 0,
+        enqueued_since_sync: 0,
+        process_enqueued_since_sync: 0,
         ..Seg::default()
     }
 }
@@ -132,7 +132,14 @@ const TRAINING: Mode = Mode::Training { confidence: 0.9 };
 
 /// Inputs that were waited for while more was enqueued behind them already.
 fn inputs(entry_ms: u64) -> Seg {
-    Seg { wait_ns: 3 * US, enqueues: 12, fresh: 0, process_fresh: 0, flags: flag::AHEAD, ..at(entry_ms) }
+    Seg {
+        wait_ns: 3 * US,
+        enqueues: 12,
+        enqueued_since_sync: 0,
+        process_enqueued_since_sync: 0,
+        flags: flag::AHEAD,
+        ..at(entry_ms)
+    }
 }
 
 /// vLLM waits for its inputs' copies before it writes them again: they seemed to belong to the step before, and the step
@@ -224,7 +231,7 @@ fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail(
     let base = trailing(15_005);
     let rows = [
         Seg { wait_ns: 20 * US, ..base },
-        Seg { fresh: 1, process_fresh: 1, ..base },
+        Seg { enqueued_since_sync: 1, process_enqueued_since_sync: 1, ..base },
         Seg { entry_ns: 115 * MS + 1, ..base },
         Seg { enqueues: 50, ..base },
         Seg { flags: flag::UNFINISHED, ..base },
@@ -240,8 +247,13 @@ fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail(
 /// As a decoder behind an engine: the same closer ends both, and tells of the small one first.
 #[test]
 fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_the_step_before() {
-    let step = |entry_ms, wait_ns, fresh| {
-        let engine = Seg { wait_ns, fresh, process_fresh: fresh, ..at(entry_ms) };
+    let step = |entry_ms, wait_ns, enqueued_since_sync| {
+        let engine = Seg {
+            wait_ns,
+            enqueued_since_sync,
+            process_enqueued_since_sync: enqueued_since_sync,
+            ..at(entry_ms)
+        };
         [Seg { stream: 1, enqueues: 3, ..engine }, engine]
     };
     let [first, last] = [step(10, 5 * MS, 100), step(20, US, 0)];
@@ -252,8 +264,14 @@ fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_th
 /// As at the end of vLLM's asynchronous scheduling: inputs that begin a step count as work of its main stream.
 #[test]
 fn a_copy_s_part_is_compared_with_the_copy_of_the_step_before_and_not_with_its_inputs() {
-    let step = |entry_ms, wait_ns, fresh, on_main| {
-        let main = Seg { wait_ns, fresh, process_fresh: fresh, enqueues: on_main, ..at(entry_ms) };
+    let step = |entry_ms, wait_ns, enqueued_since_sync, on_main| {
+        let main = Seg {
+            wait_ns,
+            enqueued_since_sync,
+            process_enqueued_since_sync: enqueued_since_sync,
+            enqueues: on_main,
+            ..at(entry_ms)
+        };
         [Seg { stream: 1, enqueues: 1, ..main }, main]
     };
     let [first, last] = [step(30, 5 * MS, 100, 2), step(40, US, 0, 14)];
@@ -274,8 +292,8 @@ fn steps_of_independent_streams_wait_side_by_side_and_the_oldest_makes_room() {
 
 #[test]
 fn an_iteration_ends_with_the_closer_before_which_its_bulk_was_enqueued() {
-    let small = |ms| Seg { enqueues: 3, process_fresh: 3, wait_ns: MS, ..at(ms) };
-    let bulk = |ms| Seg { enqueues: 10, process_fresh: 1_000, ..at(ms) };
+    let small = |ms| Seg { enqueues: 3, process_enqueued_since_sync: 3, wait_ns: MS, ..at(ms) };
+    let bulk = |ms| Seg { enqueues: 10, process_enqueued_since_sync: 1_000, ..at(ms) };
     let expected =
         [(1, 79 * MS, 85 * MS, 5 * MS), (3, 100 * MS, 185 * MS, 7 * MS), (2, 200 * MS, 285 * MS, 6 * MS)];
     check(TRAINING, &[bulk(80), small(101), small(110), bulk(180), small(201), bulk(280)], &expected);
@@ -283,14 +301,14 @@ fn an_iteration_ends_with_the_closer_before_which_its_bulk_was_enqueued() {
 
 #[test]
 fn an_iteration_begins_no_earlier_than_the_one_before_it_ends() {
-    let lagging = Seg { stream: 3, process_fresh: 1_000, ..at(84) };
+    let lagging = Seg { stream: 3, process_enqueued_since_sync: 1_000, ..at(84) };
     let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (1, 85 * MS, 89 * MS, 5 * MS)];
-    check(TRAINING, &[Seg { process_fresh: 1_000, ..at(80) }, lagging], &expected);
+    check(TRAINING, &[Seg { process_enqueued_since_sync: 1_000, ..at(80) }, lagging], &expected);
 }
 
 #[test]
 fn closers_with_nothing_new_before_them_belong_to_the_iteration_that_is_over() {
-    let bulk = |ms| Seg { process_fresh: 1_000, ..at(ms) };
+    let bulk = |ms| Seg { process_enqueued_since_sync: 1_000, ..at(ms) };
     // Timers of DDP: each closes a part of the iteration, one of them more than the first.
     let timer = |us, enqueues| Seg { enqueues, ..trailing(us) };
     let segments = [bulk(80), timer(85_010, 500), timer(85_020, 700), bulk(180)];
@@ -300,7 +318,7 @@ fn closers_with_nothing_new_before_them_belong_to_the_iteration_that_is_over() {
 
 #[test]
 fn a_wait_for_the_device_that_the_loop_does_not_make_is_no_part_of_the_last_iteration() {
-    let bulk = |ms| Seg { process_fresh: 1_000, ..at(ms) };
+    let bulk = |ms| Seg { process_enqueued_since_sync: 1_000, ..at(ms) };
     let drain = Seg { row: DEVICE_SYNC, wait_ns: 400 * MS, ..bulk(180) };
     let other_stream = Seg { stream: 2, ..drain };
     let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (2, 179 * MS, 180 * MS, 0)];
@@ -316,8 +334,14 @@ fn a_wait_for_the_device_that_the_loop_does_not_make_is_no_part_of_the_last_iter
 fn steps_of_two_threads_that_end_at_the_same_time_are_two() {
     let first = Seg { row: DEVICE_SYNC, ..at(10) };
     // All of it was enqueued before the first thread's wait ended.
-    let second =
-        Seg { thread: 8, stream: 1, entry_ns: 14_995 * US, wait_ns: 10 * US, process_fresh: 0, ..first };
+    let second = Seg {
+        thread: 8,
+        stream: 1,
+        entry_ns: 14_995 * US,
+        wait_ns: 10 * US,
+        process_enqueued_since_sync: 0,
+        ..first
+    };
     let (side, main) = (Seg { enqueues: 1, ..second }, Seg { stream: 2, enqueues: 60, ..second });
     let expected = [(1, 9 * MS, 15 * MS, 5 * MS), (2, 13_995 * US, 15_005 * US, 10 * US)];
     check(Mode::Serving, &[first, side, main], &expected);
@@ -328,8 +352,8 @@ fn steps_of_two_threads_that_end_at_the_same_time_are_two() {
 
 #[test]
 fn an_iteration_that_never_came_to_its_bulk_is_left_over() {
-    let bulk = Seg { process_fresh: 1_000, ..at(80) };
-    let small = Seg { process_fresh: 3, ..at(101) };
+    let bulk = Seg { process_enqueued_since_sync: 1_000, ..at(80) };
+    let small = Seg { process_enqueued_since_sync: 3, ..at(101) };
     let mut bench = Bench::new(TRAINING);
     bench.push(&[bulk, small, small]);
     assert_eq!(bench.finish(), 2);
@@ -338,7 +362,12 @@ fn an_iteration_that_never_came_to_its_bulk_is_left_over() {
 
 #[test]
 fn a_process_may_go_from_serving_to_training_and_back() {
-    let training = |k: u64| Seg { enqueues: 1_000, foreign: 600, process_fresh: 1_000, ..at(1_000 + k * 20) };
+    let training = |k: u64| Seg {
+        enqueues: 1_000,
+        foreign: 600,
+        process_enqueued_since_sync: 1_000,
+        ..at(1_000 + k * 20)
+    };
     let serving = |k: u64| Seg { entry_ns: (100_000 + k * 20) * MS, ..Seg::default() };
     let mut bench = Bench::new(Mode::Serving);
     bench.push(&(0..80).map(|k| at(10 + k)).collect::<Vec<_>>());
@@ -354,7 +383,7 @@ fn a_process_may_go_from_serving_to_training_and_back() {
 
 #[test]
 fn an_undecided_process_holds_back_as_much_as_is_allowed_and_no_more() {
-    let unclear = |k: u64| Seg { enqueues: 10, process_fresh: 100 + k * k, ..at(10 + k * 10) };
+    let unclear = |k: u64| Seg { enqueues: 10, process_enqueued_since_sync: 100 + k * k, ..at(10 + k * 10) };
     let mut bench = Bench::new(Mode::Undecided);
     let most = Joining::default().undecided_segments;
     bench.push(&(0..most as u64 - 1).map(unclear).collect::<Vec<_>>());

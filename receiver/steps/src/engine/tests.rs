@@ -56,7 +56,7 @@ impl Server {
         let enqueues = [Counter::Launches, Counter::GraphLaunches, Counter::Copies];
         let enqueues: u64 = enqueues.into_iter().map(|c| record.work[c as usize]).sum();
         record.work[Counter::Enqueues as usize] = enqueues;
-        (record.fresh, record.process_fresh) = (enqueues, enqueues);
+        (record.enqueued_since_sync, record.process_enqueued_since_sync) = (enqueues, enqueues);
         self.sequence += 1;
         self.now_ns = record.header.entry_ns + wait_ns;
         record
@@ -493,7 +493,8 @@ fn any_record() -> impl Strategy<Value = StepRecord> {
             (record.header.entry_ns, record.header.duration_ns) = (times[0], times[1]);
             (record.first_ns, record.previous_exit_ns, record.recorded_ns) = (times[2], times[3], times[4]);
             (record.runq_gap_ns, record.runq_enqueue_ns, record.runq_wait_ns) = (runq[0], runq[1], runq[2]);
-            (record.fresh, record.process_fresh) = (counts[COUNTERS], counts[COUNTERS + 1]);
+            (record.enqueued_since_sync, record.process_enqueued_since_sync) =
+                (counts[COUNTERS], counts[COUNTERS + 1]);
             record.work.copy_from_slice(&counts[..COUNTERS]);
             record
         })

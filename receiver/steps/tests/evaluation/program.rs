@@ -26,14 +26,14 @@ pub struct Segment {
     pub closer: &'static str,
     pub wait_us: u64,
     /// Calls that enqueued in the process since the closer before; `None` for as many as are closed.
-    pub process_fresh: Option<u64>,
+    pub process_enqueued_since_sync: Option<u64>,
 }
 
 impl Segment {
     /// Work that something waits for.
     pub fn of(work: Work, truth: Truth) -> Segment {
         let closer = "cudaEventSynchronize";
-        Segment { stream: 0x5000, work, truth, closer, wait_us: 1_000, process_fresh: None }
+        Segment { stream: 0x5000, work, truth, closer, wait_us: 1_000, process_enqueued_since_sync: None }
     }
 }
 
@@ -118,8 +118,8 @@ impl Program {
             sequence,
             previous_exit_ns,
             first_ns,
-            fresh,
-            process_fresh: segment.process_fresh.unwrap_or(enqueues),
+            enqueued_since_sync: fresh,
+            process_enqueued_since_sync: segment.process_enqueued_since_sync.unwrap_or(enqueues),
             first_tid: self.process.pid,
             work: segment.work.0,
             ..StepRecord::default()

@@ -135,9 +135,13 @@ pub fn recommendation(iterations: u64, rng: &mut Rng, program: &mut Program) {
             work.0[Counter::Launches as usize] = launches;
             work.0[Counter::Enqueues as usize] += launches;
             work.0[Counter::Threads as usize] = launches * (200_000 + rng.below(100_000));
-            let process_fresh = Some(if fresh > 200 { fresh * factor } else { fresh });
+            let process_enqueued_since_sync = Some(if fresh > 200 { fresh * factor } else { fresh });
             let segment = Segment::of(work, Some(Phase::Train));
-            program.close(&[Segment { process_fresh, closer: "cudaStreamSynchronize", ..segment }]);
+            program.close(&[Segment {
+                process_enqueued_since_sync,
+                closer: "cudaStreamSynchronize",
+                ..segment
+            }]);
         }
     }
 }

@@ -82,7 +82,7 @@ impl Server {
         let enqueues = [Counter::Launches, Counter::GraphLaunches, Counter::Copies];
         let enqueues: u64 = enqueues.into_iter().map(|c| record.work[c as usize]).sum();
         record.work[Counter::Enqueues as usize] = enqueues;
-        (record.fresh, record.process_fresh) = (enqueues, enqueues);
+        (record.enqueued_since_sync, record.process_enqueued_since_sync) = (enqueues, enqueues);
         Event::Step(record)
     }
 

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use probe_abi::counters::Drop;
-use probe_abi::fold::{Cut, Enqueue, Stamp, StreamFold};
+use probe_abi::counters::DropReason;
+use probe_abi::fold::{Enqueue, Snapshot, Stamp, StreamFold};
 use probe_abi::graph::GraphKey;
 use probe_abi::record::{FRAMES, NOT_SEEN, StreamKey};
-use probe_abi::{Action, Api, Direction, Probe, Slot};
+use probe_abi::{Action, Api, ArgPos, Direction, Probe};
 
 use super::Folder;
 use super::graphs::exec_key;
@@ -19,7 +19,7 @@ impl Folder {
     pub(super) fn enter(&mut self, call: &Call, probe: &'static Probe) {
         if !self.adopt(call) {
             self.account.hits += 1;
-            return self.count_drop(Drop::ProcessesFull);
+            return self.count_drop(DropReason::ProcessesFull);
         }
         self.account.runs += 1;
         if probe.api == Api::Driver && self.is_within_runtime(call) {
@@ -31,12 +31,12 @@ impl Folder {
             process.hit(call.row);
         }
         if probe.action.enqueues() && !self.enqueue(call, probe) {
-            return self.count_drop(Drop::StreamsFull);
+            return self.count_drop(DropReason::StreamsFull);
         }
         let has_thread = self.note_runtime(call, probe);
         match probe.is_timed() {
             false => self.account.folded += 1,
-            true if !has_thread => self.count_drop(Drop::ThreadsFull),
+            true if !has_thread => self.count_drop(DropReason::ThreadsFull),
             true => self.await_return(call, probe),
         }
         // A launch is not awaited, but the source knows when it was over.
@@ -89,7 +89,7 @@ impl Folder {
             return true;
         }
         let Some(process) = self.processes.get_mut(&call.process.pid) else { return false };
-        if fold.is_fresh() {
+        if fold.is_segment_empty() {
             fold.begin(&entry_stamp(call));
             fold.set_device(device);
             process.has_blocking |= key.is_own_default();
@@ -121,30 +121,31 @@ impl Folder {
     fn await_return(&mut self, call: &Call, probe: &'static Probe) {
         let thread = self.threads.entry((call.process.pid, call.tid)).or_default();
         if thread.depth >= FRAMES {
-            return self.count_drop(Drop::TooDeep);
+            return self.count_drop(DropReason::TooDeep);
         }
         thread.depth += 1;
         let closes = self.prepare(call, probe);
-        let process_fresh = self.processes.get(&call.process.pid).map_or(0, |p| p.enqueues - p.seen);
+        let process_enqueued_since_sync =
+            self.processes.get(&call.process.pid).map_or(0, |p| p.enqueues - p.seen);
         self.entered += 1;
         self.frames.insert(
             (call.exit_ns(), Reverse(self.entered)),
-            Frame { call: *call, probe, closes, process_fresh, began_ns: call.entry_ns },
+            Frame { call: *call, probe, closes, process_enqueued_since_sync, began_ns: call.entry_ns },
         );
     }
 
     /// How far a wait reaches is taken before the call does anything: what another thread enqueues while this one
     /// waits is not in it. Returns what its return closes.
-    fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<Cut> {
+    fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<Snapshot> {
         let key = self.stream_key(call);
         match probe.action {
             Action::StreamSync => self.enter_stream(&key),
             Action::Copy if probe.wiring.blocking && call.direction == Direction::DeviceToHost => {
                 self.enter_stream(&key)
             }
-            Action::Query if probe.wiring.stream != Slot::NONE => self.enter_stream(&key),
+            Action::Query if probe.wiring.stream != ArgPos::NONE => self.enter_stream(&key),
             Action::StreamDestroy => {
-                self.enter_cut(key.pid, &self.take_cover(&key, 0).own).into_iter().collect()
+                self.enter_snapshot(key.pid, &self.take_frontier(&key, 0).own).into_iter().collect()
             }
             Action::DeviceSync => self.enter_device(call),
             Action::EventSync | Action::Query => self.enter_event(call, probe),
@@ -157,17 +158,17 @@ impl Folder {
         }
     }
 
-    fn nothing_of(&mut self, change: impl FnOnce(&mut Folder)) -> Vec<Cut> {
+    fn nothing_of(&mut self, change: impl FnOnce(&mut Folder)) -> Vec<Snapshot> {
         change(self);
         Vec::new()
     }
 
-    fn enter_device(&self, call: &Call) -> Vec<Cut> {
+    fn enter_device(&self, call: &Call) -> Vec<Snapshot> {
         let (pid, device) = (call.process.pid, self.device(call));
         let is_on = |key: &&StreamKey| self.streams.get(key).is_some_and(|s| s.fold.is_on(device));
         let active = self.processes.get(&pid).map_or(&[][..], Process::active);
         let covered = active.iter().filter(is_on);
-        covered.filter_map(|key| self.enter_cut(pid, &self.take_cover(key, 0).own)).collect()
+        covered.filter_map(|key| self.enter_snapshot(pid, &self.take_frontier(key, 0).own)).collect()
     }
 
     /// The stream that the call means.
@@ -186,14 +187,14 @@ impl Folder {
         thread.map_or(0, |thread| (i64::from(thread.device) + 1) as u64)
     }
 
-    fn enter_event(&mut self, call: &Call, probe: &Probe) -> Vec<Cut> {
+    fn enter_event(&mut self, call: &Call, probe: &Probe) -> Vec<Snapshot> {
         let pid = call.process.pid;
         let is_query = probe.action == Action::Query;
         let Some(event) = call.handle else {
             return if is_query { Vec::new() } else { self.enter_untold_event(pid) };
         };
         match self.recorded.get(pid, event) {
-            Some(cover) => self.enter_cover(pid, cover),
+            Some(frontier) => self.enter_frontier(pid, frontier),
             None => {
                 self.account.unknown_events += u64::from(!is_query);
                 Vec::new()
@@ -201,11 +202,11 @@ impl Folder {
         }
     }
 
-    fn enter_untold_event(&self, pid: u32) -> Vec<Cut> {
+    fn enter_untold_event(&self, pid: u32) -> Vec<Snapshot> {
         let reaches = |(key, stream): (&StreamKey, &Stream)| match &stream.latest {
-            Some(latest) => self.enter_cut(pid, latest),
+            Some(latest) => self.enter_snapshot(pid, latest),
             None if self.recording.contains(key) => None,
-            None => self.enter_cut(pid, &self.take_cover(key, 0).own),
+            None => self.enter_snapshot(pid, &self.take_frontier(key, 0).own),
         };
         self.streams.range(of_process(pid)).filter_map(reaches).collect()
     }

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use probe_abi::fold::{Cut, Stamp};
-use probe_abi::record::{CallRecord, Header, Kind, NOT_SEEN, StepRecord, StreamKey, flag};
+use probe_abi::fold::{Snapshot, Stamp};
+use probe_abi::record::{CallRecord, Header, NOT_SEEN, RecordKind, StepRecord, StreamKey, flag};
 use probe_abi::{Action, NON_BLOCKING, Probe, WRONG_THREAD};
 
 use super::Folder;
@@ -18,18 +18,18 @@ pub(super) struct Frame {
     pub(super) call: Call,
     pub(super) probe: &'static Probe,
     /// What its return closes.
-    pub(super) closes: Vec<Cut>,
-    /// What the process enqueued between its previous closer's return and this call's entry.
-    pub(super) process_fresh: u64,
+    pub(super) closes: Vec<Snapshot>,
+    /// What the process enqueued between its previous sync_call's return and this call's entry.
+    pub(super) process_enqueued_since_sync: u64,
     /// When the wait began: before this call, where the thread has been polling.
     pub(super) began_ns: u64,
 }
 
-/// What the steps of one closer have in common.
-struct Closer {
+/// What the steps of one sync_call have in common.
+struct SyncCall {
     header: Header,
     device: i32,
-    process_fresh: u64,
+    process_enqueued_since_sync: u64,
     enter: Stamp,
     exit: Stamp,
 }
@@ -82,7 +82,8 @@ impl Folder {
     fn answered(&mut self, frame: &mut Frame) {
         let call = &frame.call;
         let Some(thread) = self.threads.get_mut(&(call.process.pid, call.tid)) else { return };
-        let stream = frame.closes.first().and_then(|cut| self.streams.get(&cut.key(call.process.pid)));
+        let stream =
+            frame.closes.first().and_then(|snapshot| self.streams.get(&snapshot.key(call.process.pid)));
         let Some(stream) = stream else {
             thread.poll.began_ns = 0;
             return;
@@ -108,9 +109,9 @@ impl Folder {
             return;
         }
         let before = out.len();
-        let closer = closer(frame, device);
-        for cut in &frame.closes {
-            self.close_stream(&cut.key(frame.call.process.pid), cut, &closer, out);
+        let sync_call = sync_call(frame, device);
+        for snapshot in &frame.closes {
+            self.close_stream(&snapshot.key(frame.call.process.pid), snapshot, &sync_call, out);
         }
         if out.len() > before
             && let Some(process) = self.processes.get_mut(&frame.call.process.pid)
@@ -120,17 +121,19 @@ impl Folder {
     }
 
     /// Two threads may wait for the same work: the first to return makes its step.
-    fn close_stream(&self, key: &StreamKey, cut: &Cut, closer: &Closer, out: &mut Vec<Event>) {
-        let Some(stream) = self.streams.get(key).filter(|stream| stream.fold.closes(cut)) else { return };
+    fn close_stream(&self, key: &StreamKey, snapshot: &Snapshot, sync_call: &SyncCall, out: &mut Vec<Event>) {
+        let Some(stream) = self.streams.get(key).filter(|stream| stream.fold.closes(snapshot)) else {
+            return;
+        };
         let mut step = StepRecord {
-            header: closer.header,
-            stream: key.told(),
-            device: closer.device,
-            process_fresh: closer.process_fresh,
+            header: sync_call.header,
+            stream: key.external_handle(),
+            device: sync_call.device,
+            process_enqueued_since_sync: sync_call.process_enqueued_since_sync,
             ..StepRecord::default()
         };
-        stream.fold.close(cut, &closer.enter, &closer.exit, &mut step);
-        stream.fold.set_polled(closer.header.flags == flag::POLLED);
+        stream.fold.close(snapshot, &sync_call.enter, &sync_call.exit, &mut step);
+        stream.fold.set_polled(sync_call.header.flags == flag::POLLED);
         out.push(Event::Step(step));
     }
 
@@ -213,19 +216,24 @@ impl Folder {
         let Some(process) = self.processes.get(&key.pid) else { return };
         let at = Stamp { ns: at_ns, runq_ns: NOT_SEEN, tid: key.tid };
         let header = Header {
-            kind: Kind::Step as u16,
+            kind: RecordKind::Step as u16,
             flags: flag::UNFINISHED,
             pid: key.pid,
             process_start_ns: process.id.start_ns,
             entry_ns: at_ns,
             ..Header::default()
         };
-        let process_fresh = process.enqueues - process.seen;
-        let (before, cut) = (out.len(), Cut::default());
+        let process_enqueued_since_sync = process.enqueues - process.seen;
+        let (before, snapshot) = (out.len(), Snapshot::default());
         if let Some(stream) = self.streams.get(key) {
-            stream.fold.cut(key, 0, &cut);
+            stream.fold.snapshot(key, 0, &snapshot);
         }
-        self.close_stream(key, &cut, &Closer { header, device: -1, process_fresh, enter: at, exit: at }, out);
+        self.close_stream(
+            key,
+            &snapshot,
+            &SyncCall { header, device: -1, process_enqueued_since_sync, enter: at, exit: at },
+            out,
+        );
         if let Some(Event::Step(step)) = out.get_mut(before) {
             // Nobody waited: the thread that began it stands for it.
             step.header.tid = step.first_tid;
@@ -233,8 +241,8 @@ impl Folder {
     }
 }
 
-fn closer(frame: &Frame, device: i32) -> Closer {
-    let mut header = header(Kind::Step, &frame.call);
+fn sync_call(frame: &Frame, device: i32) -> SyncCall {
+    let mut header = header(RecordKind::Step, &frame.call);
     header.flags = match frame.probe.action {
         Action::StreamDestroy => flag::UNFINISHED,
         Action::Query => flag::POLLED,
@@ -244,10 +252,10 @@ fn closer(frame: &Frame, device: i32) -> Closer {
     header.duration_ns = frame.call.exit_ns().saturating_sub(frame.began_ns);
     let enter = Stamp { ns: frame.began_ns, ..entry_stamp(&frame.call) };
     let exit = Stamp { ns: frame.call.exit_ns(), ..enter };
-    Closer { header, device, process_fresh: frame.process_fresh, enter, exit }
+    SyncCall { header, device, process_enqueued_since_sync: frame.process_enqueued_since_sync, enter, exit }
 }
 
-fn header(kind: Kind, call: &Call) -> Header {
+fn header(kind: RecordKind, call: &Call) -> Header {
     Header {
         kind: kind as u16,
         row: call.row,
@@ -262,7 +270,7 @@ fn header(kind: Kind, call: &Call) -> Header {
 
 fn report(call: &Call, device: i32) -> CallRecord {
     CallRecord {
-        header: header(Kind::Call, call),
+        header: header(RecordKind::Call, call),
         result: call.result,
         device,
         handle: call.handle.unwrap_or(0),

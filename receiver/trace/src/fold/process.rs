@@ -14,7 +14,7 @@ pub(super) struct Process {
     pub(super) id: ProcessId,
     /// Calls that enqueued work.
     pub(super) enqueues: u64,
-    /// The same at the last closer's return.
+    /// The same at the last sync_call's return.
     pub(super) seen: u64,
     /// It has a stream that waits for its legacy default stream, and that for it.
     pub(super) has_blocking: bool,
@@ -134,9 +134,9 @@ fn fill(total: &mut OperationTotal, durations: &Durations) {
     total.errors = durations.errors.load(Relaxed);
     total.sum_ns = durations.sum_ns.load(Relaxed);
     total.max_ns = durations.max_ns.load(Relaxed);
-    total.zero_count = durations.places.0[0].load(Relaxed);
-    let places = durations.places.0[1..].iter().enumerate();
-    total.buckets = places
+    total.zero_count = durations.buckets.0[0].load(Relaxed);
+    let slots = durations.buckets.0[1..].iter().enumerate();
+    total.buckets = slots
         .map(|(at, count)| (OFFSET + at as i32, count.load(Relaxed)))
         .filter(|(_, count)| *count > 0)
         .collect();

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use probe_abi::cover::Cover;
-use probe_abi::fold::{Cut, StreamFold};
+use probe_abi::fold::{Snapshot, StreamFold};
+use probe_abi::frontier::Frontier;
 use probe_abi::record::Poll;
 
 /// A stream, and what it was when an event was last recorded on it.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) fold: StreamFold,
-    pub(super) latest: Option<Box<Cut>>,
+    pub(super) latest: Option<Box<Snapshot>>,
 }
 
 /// A thread.
@@ -39,7 +39,7 @@ impl Default for Thread {
 pub(super) struct Recorded {
     bound: usize,
     taken: u64,
-    by_event: BTreeMap<(u32, u64), (u64, Box<Cover>)>,
+    by_event: BTreeMap<(u32, u64), (u64, Box<Frontier>)>,
     by_age: BTreeMap<u64, (u32, u64)>,
 }
 
@@ -48,11 +48,11 @@ impl Recorded {
         Recorded { bound, taken: 0, by_event: BTreeMap::new(), by_age: BTreeMap::new() }
     }
 
-    pub(super) fn get(&self, pid: u32, event: u64) -> Option<&Cover> {
-        self.by_event.get(&(pid, event)).map(|(_, cover)| &**cover)
+    pub(super) fn get(&self, pid: u32, event: u64) -> Option<&Frontier> {
+        self.by_event.get(&(pid, event)).map(|(_, frontier)| &**frontier)
     }
 
-    pub(super) fn insert(&mut self, pid: u32, event: u64, cover: Cover) {
+    pub(super) fn insert(&mut self, pid: u32, event: u64, frontier: Frontier) {
         self.remove(pid, event);
         while self.by_event.len() >= self.bound.max(1) {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
@@ -60,7 +60,7 @@ impl Recorded {
         }
         self.taken += 1;
         self.by_age.insert(self.taken, (pid, event));
-        self.by_event.insert((pid, event), (self.taken, Box::new(cover)));
+        self.by_event.insert((pid, event), (self.taken, Box::new(frontier)));
     }
 
     pub(super) fn remove(&mut self, pid: u32, event: u64) {
@@ -83,7 +83,7 @@ mod tests {
     fn the_event_recorded_longest_ago_makes_room() {
         let mut recorded = Recorded::new(2);
         for event in [1, 2, 1, 3] {
-            recorded.insert(7, event, Cover::default());
+            recorded.insert(7, event, Frontier::default());
         }
         let kept: Vec<_> = (1..=3).filter(|e| recorded.get(7, *e).is_some()).collect();
         assert_eq!(kept, [1, 3]);

@@ -56,7 +56,7 @@ fn steps(events: &[Event]) -> Vec<StepRecord> {
     events.iter().filter_map(step).collect()
 }
 
-/// What a test expects of a step: stream, enqueues, first enqueue, closer's entry and exit, flags.
+/// What a test expects of a step: stream, enqueues, first enqueue, sync_call's entry and exit, flags.
 type Expected = (u64, u64, u64, u64, u64, u32);
 
 fn seen(step: &StepRecord) -> Expected {
@@ -90,8 +90,14 @@ fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
     ];
     let events = check(&calls, &[(7, 1, 10, 30, 40, flag::AHEAD), (7, 2, 20, 50, 60, 0)]);
     let steps = steps(&events);
-    assert_eq!((steps[0].recorded_ns, steps[0].fresh, steps[0].process_fresh), (12, 3, 3));
-    assert_eq!((steps[1].recorded_ns, steps[1].fresh, steps[1].process_fresh), (24, 0, 0));
+    assert_eq!(
+        (steps[0].recorded_ns, steps[0].enqueued_since_sync, steps[0].process_enqueued_since_sync),
+        (12, 3, 3)
+    );
+    assert_eq!(
+        (steps[1].recorded_ns, steps[1].enqueued_since_sync, steps[1].process_enqueued_since_sync),
+        (24, 0, 0)
+    );
     assert_eq!(steps[1].previous_exit_ns, 40);
 }
 
@@ -429,7 +435,10 @@ fn what_does_not_fit_is_dropped_counted_and_told() {
             |e| if let Event::Lost { reason, count, .. } = e { Some((*reason, *count)) } else { None },
         )
         .collect();
-    assert_eq!(lost, [(Drop::StreamsFull, 1), (Drop::ThreadsFull, 1), (Drop::ProcessesFull, 1)]);
+    assert_eq!(
+        lost,
+        [(DropReason::StreamsFull, 1), (DropReason::ThreadsFull, 1), (DropReason::ProcessesFull, 1)]
+    );
     assert_eq!(folder.account.untimed, 1);
     assert!(folder.account.is_balanced());
 }
@@ -438,7 +447,7 @@ fn what_does_not_fit_is_dropped_counted_and_told() {
 fn calls_deeper_than_a_threads_stack_are_dropped() {
     let nested: Vec<_> = (0..6).map(|k| call("cudaStreamQuery", 10 + k, 100 - k)).collect();
     let (folder, _) = fold(&nested);
-    assert_eq!(folder.account.dropped[Drop::TooDeep as usize], 2);
+    assert_eq!(folder.account.dropped[DropReason::TooDeep as usize], 2);
 }
 
 /// A schedule of one process: threads take turns, calls do not overlap on a thread.
@@ -475,7 +484,7 @@ proptest! {
         let counted: u64 = steps(&events).iter().map(|s| s.work[Counter::Enqueues as usize]).sum();
         prop_assert_eq!(counted, enqueued);
         prop_assert_eq!(folder.account.hits, calls.len() as u64);
-        // Not the closer's entry: where threads wait for one stream at once, the first to return closes for all.
+        // Not the sync_call's entry: where threads wait for one stream at once, the first to return closes for all.
         let exit = |s: &StepRecord| s.header.entry_ns + s.header.duration_ns;
         prop_assert!(steps(&events).iter().all(|s| s.first_ns <= exit(s)));
     }

@@ -50,7 +50,7 @@ fn key(stream: u64) -> StreamKey {
 #[test]
 fn every_row_of_nccl_is_observed() {
     for row in probe_abi::PROBES.iter().filter(|p| p.library == Library::Nccl) {
-        let written = vec![0; row.wiring.told.exit.what.bytes(2) as usize];
+        let written = vec![0; row.wiring.args.exit.kind.bytes(2) as usize];
         let told = CallArgs {
             header: header(row.symbol),
             entry: vec![0; 128],
@@ -179,7 +179,7 @@ fn a_thread_s_own_default_stream_has_one_name_in_all_records() {
 #[test]
 fn time_loss_and_ends_are_observed() {
     let process = PROCESS;
-    let (reason, status) = (Drop::RingFull, ExitStatus::Killed(9));
+    let (reason, status) = (DropReason::RingFull, ExitStatus::Killed(9));
     for (event, expected) in [
         (Event::Tick { at_ns: 3 }, Observation::Tick { at_ns: 3 }),
         (Event::Lost { at_ns: 3, reason, count: 2 }, Observation::Lost { at_ns: 3, count: 2 }),
@@ -187,7 +187,7 @@ fn time_loss_and_ends_are_observed() {
     ] {
         assert_eq!(observed(&event), [expected]);
     }
-    assert_eq!(observed(&Event::Lost { at_ns: 3, reason: Drop::DurationsFull, count: 2 }), []);
+    assert_eq!(observed(&Event::Lost { at_ns: 3, reason: DropReason::DurationsFull, count: 2 }), []);
     let under_way = event::UnderWay { at_ns: 9, process, tid: 8, row: 30, entry_ns: 4 };
     let expected = UnderWay { process, tid: 8, entry_ns: 4, at_ns: 9 };
     assert_eq!(observed(&Event::UnderWay(under_way)), [Observation::UnderWay(expected)]);

@@ -15,13 +15,13 @@ use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use probe_abi::counters::Drop;
+use probe_abi::counters::DropReason;
 use probe_abi::ordinal::Counted;
 use probe_abi::record::{
-    ARGUMENTS, Caller, Calls, FRAMES, Kind, LOOKS, LongRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN,
-    OUTS, ROWS, ToldFrame, ToldRecord,
+    ARGUMENTS, ArgsFrame, ArgsRecord, Caller, Calls, FRAMES, GROUP_ENDS_MAX, LongArgsRecord, MEMORY_AT_ENTRY,
+    MEMORY_AT_EXIT, NOT_SEEN, OUTS, ROWS, RecordKind,
 };
-use probe_abi::{Cookie, Memory, Slot};
+use probe_abi::{ArgPos, Cookie, PointeeKind};
 
 use crate::emit;
 use crate::maps::{self, CALLERS, RING};
@@ -50,12 +50,12 @@ pub fn enter(ctx: &ProbeContext) -> Option<()> {
 
 /// What is known of the call when it begins; its beginning last.
 #[inline(always)]
-fn fill(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, frame: &mut ToldFrame) {
+fn fill(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, frame: &mut ArgsFrame) {
     (frame.cookie, frame.sp) = (cookie.0, regs.entry_sp());
-    let told = &mut frame.told;
-    regs.read_told(cookie, &mut told.arguments);
+    let told = &mut frame.record;
+    regs.read_args(cookie, &mut told.arguments);
     (told.out, told.ordinal, told.entry_bytes, told.exit_bytes) = (0, NOT_SEEN, 0, 0);
-    emit::fill_header(&mut told.header, Kind::Told, cookie.id(), task, start_ns, now_ns(), 0);
+    emit::fill_header(&mut told.header, RecordKind::Args, cookie.id(), task, start_ns, now_ns(), 0);
 }
 
 // Out of line is what is rare: the stack of what is not stays below 64 bytes (see `crate::launch`).
@@ -77,14 +77,14 @@ fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     }
     process::count_hit(&task, cookie.id());
     if depth >= FRAMES {
-        return count_drop(Drop::TooDeep);
+        return count_drop(DropReason::TooDeep);
     }
     calls.depth += 1;
     let start_ns = calls.start_ns;
     let frame = &mut calls.frames[depth & (FRAMES - 1)];
     fill(cookie, &regs, &task, start_ns, frame);
     if !cookie.is_operation() {
-        let told = &mut frame.told;
+        let told = &mut frame.record;
         told.entry_bytes = read_at_entry(cookie, &task, depth, &told.arguments);
         end_handle(cookie, &task, start_ns, &told.arguments);
         told.header.entry_ns = now_ns();
@@ -94,12 +94,12 @@ fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn count_drop(reason: Drop) -> Option<()> {
+fn count_drop(reason: DropReason) -> Option<()> {
     maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
     None
 }
 
-/// The calls of a thread without a place of its own, which may be its first; `None`, counted, where it is not traced
+/// The calls of a thread without a slot of its own, which may be its first; `None`, counted, where it is not traced
 /// or there is no room.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -109,17 +109,17 @@ fn calls_of(pid: u32, tid: u32, row: u16) -> Option<&'static mut Calls> {
         return None;
     }
     let process = process::find(&task)?;
-    process::set_tells(process, pid);
+    process::set_uses_collectives(process, pid);
     let calls = maps::new_calls(pid, tid, process.start_ns.load(Relaxed));
     if calls.is_none() {
         process::count_hit(&task, row);
-        let _ = count_drop(Drop::ThreadsFull);
+        let _ = count_drop(DropReason::ThreadsFull);
     }
     calls
 }
 
 #[inline(always)]
-fn frame_at(calls: &Calls, at: usize) -> &ToldFrame {
+fn frame_at(calls: &Calls, at: usize) -> &ArgsFrame {
     &calls.frames[at & (FRAMES - 1)]
 }
 
@@ -132,13 +132,13 @@ fn forget_left(calls: &mut Calls, sp: u64) {
             break;
         }
         calls.depth -= 1;
-        let _ = count_drop(Drop::Abandoned);
+        let _ = count_drop(DropReason::Abandoned);
     }
 }
 
 #[inline(always)]
-fn argument(arguments: &[u64; ARGUMENTS], slot: Slot) -> u64 {
-    match slot.0 {
+fn argument(arguments: &[u64; ARGUMENTS], position: ArgPos) -> u64 {
+    match position.0 {
         0 => 0,
         n => arguments[(n as usize - 1) & (ARGUMENTS - 1)],
     }
@@ -146,22 +146,22 @@ fn argument(arguments: &[u64; ARGUMENTS], slot: Slot) -> u64 {
 
 /// Bytes of a list of as many items as an `int` argument says; a negative number of them is none.
 #[inline(always)]
-fn bytes(what: Memory, cookie: Cookie, arguments: &[u64; ARGUMENTS]) -> u64 {
-    let count = argument(arguments, cookie.told_count()) as u32;
+fn bytes(what: PointeeKind, cookie: Cookie, arguments: &[u64; ARGUMENTS]) -> u64 {
+    let count = argument(arguments, cookie.args_count()) as u32;
     what.bytes(if count > i32::MAX as u32 { 0 } else { u64::from(count) })
 }
 
 /// Reads what the row wants behind an argument; how much that was.
 #[inline(always)]
 fn read_at_entry(cookie: Cookie, task: &Task, depth: usize, arguments: &[u64; ARGUMENTS]) -> u32 {
-    let wanted = cookie.told_at_entry();
-    let bytes = bytes(wanted.what, cookie, arguments);
+    let wanted = cookie.args_at_entry();
+    let bytes = bytes(wanted.kind, cookie, arguments);
     if bytes == 0 || bytes > MEMORY_AT_ENTRY as u64 {
         return 0;
     }
     let Some(caller) = own_entry(task.tid) else { return 0 };
     let memory = &mut caller.memory[depth & (FRAMES - 1)];
-    let from = argument(arguments, wanted.slot);
+    let from = argument(arguments, wanted.arg);
     // SAFETY: there is room for that many bytes; the helper checks the address itself.
     let failed = unsafe { bpf_probe_read_user(memory.as_mut_ptr().cast(), bytes as u32, from as *const _) };
     if failed == 0 { bytes as u32 } else { 0 }
@@ -177,13 +177,13 @@ fn own_entry(tid: u32) -> Option<&'static mut Caller> {
 /// The row ends a handle: the next of its address is counted anew. Now, since the address is free before the return.
 #[inline(always)]
 fn end_handle(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGUMENTS]) {
-    let slot = cookie.told_ends();
-    if slot == Slot::NONE {
+    let position = cookie.ended_handle();
+    if position == ArgPos::NONE {
         return;
     }
-    let counted = Counted::new(task.pid, start_ns, argument(arguments, slot));
-    if let Some(place) = maps::ordinal(counted) {
-        place.end(counted);
+    let counted = Counted::new(task.pid, start_ns, argument(arguments, position));
+    if let Some(slot) = maps::ordinal(counted) {
+        slot.end(counted);
     }
 }
 
@@ -199,18 +199,18 @@ pub fn leave(ctx: &RetProbeContext) -> Option<()> {
         && calls.frames[0].cookie == cookie.0
     {
         calls.depth = 0;
-        end(cookie, &regs, &task, calls.start_ns, &mut calls.frames[0].told);
-        return tell(&calls.frames[0].told);
+        end(cookie, &regs, &task, calls.start_ns, &mut calls.frames[0].record);
+        return tell(&calls.frames[0].record);
     }
     leave_any(cookie, ctx.regs)
 }
 
 /// What is known of the call when it has ended; its end first.
 #[inline(always)]
-fn end(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, told: &mut ToldRecord) {
+fn end(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, told: &mut ArgsRecord) {
     told.header.duration_ns = now_ns().wrapping_sub(told.header.entry_ns);
     (told.result, told.device) = (regs.return_value() as u32, -1);
-    if cookie.told_counted() != Slot::NONE && is_taken_on(told.result) {
+    if cookie.counted_handle() != ArgPos::NONE && is_taken_on(told.result) {
         told.ordinal = ordinal(cookie, task, start_ns, &told.arguments);
     }
 }
@@ -233,7 +233,7 @@ fn leave_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
         return if is_suppressed { count_return() } else { count_unseen(task.pid, task.tid) };
     };
     let start_ns = calls.start_ns;
-    let told = &mut calls.frames[at & (FRAMES - 1)].told;
+    let told = &mut calls.frames[at & (FRAMES - 1)].record;
     end(cookie, &regs, &task, start_ns, told);
     if cookie.is_operation() { tell(told) } else { tell_more(cookie, calls, at) }
 }
@@ -246,15 +246,15 @@ fn is_taken_on(result: u32) -> bool {
 
 #[inline(always)]
 fn ordinal(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGUMENTS]) -> u64 {
-    let counted = Counted::new(task.pid, start_ns, argument(arguments, cookie.told_counted()));
-    maps::ordinal(counted).map_or(NOT_SEEN, |place| place.take(counted))
+    let counted = Counted::new(task.pid, start_ns, argument(arguments, cookie.counted_handle()));
+    maps::ordinal(counted).map_or(NOT_SEEN, |slot| slot.take(counted))
 }
 
 /// The record as it lies.
 #[inline(always)]
-fn tell(told: &ToldRecord) -> Option<()> {
-    match RING.output::<ToldRecord>(told, emit::QUIET) {
-        Ok(()) => maps::counters()?.told.fetch_add(1, Relaxed),
+fn tell(told: &ArgsRecord) -> Option<()> {
+    match RING.output::<ArgsRecord>(told, emit::QUIET) {
+        Ok(()) => maps::counters()?.args_records.fetch_add(1, Relaxed),
         Err(_) => return count_full(),
     };
     Some(())
@@ -264,7 +264,7 @@ fn tell(told: &ToldRecord) -> Option<()> {
 #[inline(never)]
 fn count_full() -> Option<()> {
     let _ = count_return();
-    count_drop(Drop::RingFull)
+    count_drop(DropReason::RingFull)
 }
 
 #[unsafe(no_mangle)]
@@ -302,7 +302,7 @@ fn pop(calls: &mut Calls, cookie: Cookie, sp: u64) -> Option<usize> {
         if is_it {
             return Some(depth - 1);
         }
-        let _ = count_drop(Drop::Abandoned);
+        let _ = count_drop(DropReason::Abandoned);
     }
     None
 }
@@ -312,46 +312,46 @@ fn pop(calls: &mut Calls, cookie: Cookie, sp: u64) -> Option<usize> {
 #[inline(never)]
 fn tell_more(cookie: Cookie, calls: &mut Calls, at: usize) -> Option<()> {
     let tid = Task::current().tid;
-    let told = &mut calls.frames[at & (FRAMES - 1)].told;
+    let told = &mut calls.frames[at & (FRAMES - 1)].record;
     told.device = device(tid);
-    let is_long = cookie.is_told_at_length() || (cookie.tells_written() && calls.waiting != 0);
+    let is_long = cookie.has_long_args() || (cookie.records_written() && calls.waiting != 0);
     let handle = match is_long {
         true => tell_at_length(cookie, calls, at, tid)?,
         false => {
             // The amount is told apart here rather than computed: a constant is what the helper is happy with.
-            told.exit_bytes = match cookie.told_at_exit().what {
-                Memory::Int => read_out(cookie, told, 4),
-                Memory::Word => read_out(cookie, told, 8),
+            told.exit_bytes = match cookie.args_at_exit().kind {
+                PointeeKind::Int => read_out(cookie, told, 4),
+                PointeeKind::Word => read_out(cookie, told, 8),
                 _ => 0,
             };
             tell(told)?;
             told.out
         }
     };
-    let told = &calls.frames[at & (FRAMES - 1)].told;
+    let told = &calls.frames[at & (FRAMES - 1)].record;
     let unwritten = unwritten(cookie, told, handle);
     if unwritten != 0 {
         calls.outs[calls.waiting as usize & (OUTS - 1)] = unwritten;
         calls.waiting += 1;
-        calls.looks = 0;
+        calls.group_ends = 0;
     }
     Some(())
 }
 
 /// The address of a handle that was not written yet, though the call was taken on; or 0.
 #[inline(always)]
-fn unwritten(cookie: Cookie, told: &ToldRecord, handle: u64) -> u64 {
-    let wanted = cookie.told_at_exit();
-    let is_open = wanted.what as u8 == Memory::Word as u8 && told.exit_bytes == 8 && handle == 0;
+fn unwritten(cookie: Cookie, told: &ArgsRecord, handle: u64) -> u64 {
+    let wanted = cookie.args_at_exit();
+    let is_open = wanted.kind as u8 == PointeeKind::Word as u8 && told.exit_bytes == 8 && handle == 0;
     match is_open && is_taken_on(told.result) {
-        true => argument(&told.arguments, wanted.slot) & !7,
+        true => argument(&told.arguments, wanted.arg) & !7,
         false => 0,
     }
 }
 
 #[inline(always)]
-fn read_out(cookie: Cookie, told: &mut ToldRecord, bytes: u32) -> u32 {
-    let from = argument(&told.arguments, cookie.told_at_exit().slot);
+fn read_out(cookie: Cookie, told: &mut ArgsRecord, bytes: u32) -> u32 {
+    let from = argument(&told.arguments, cookie.args_at_exit().arg);
     let into = core::ptr::from_mut(&mut told.out).cast();
     // SAFETY: there is room for that many bytes; the helper checks the address itself.
     let failed = unsafe { bpf_probe_read_user(into, bytes, from as *const _) };
@@ -362,7 +362,7 @@ fn read_out(cookie: Cookie, told: &mut ToldRecord, bytes: u32) -> u32 {
 #[inline(always)]
 fn tell_at_length(cookie: Cookie, calls: &mut Calls, at: usize, tid: u32) -> Option<u64> {
     let caller = own_entry(tid)?;
-    let Some(mut entry) = RING.reserve::<LongRecord>(0) else {
+    let Some(mut entry) = RING.reserve::<LongArgsRecord>(0) else {
         let _ = count_full();
         return None;
     };
@@ -374,28 +374,28 @@ fn tell_at_length(cookie: Cookie, calls: &mut Calls, at: usize, tid: u32) -> Opt
         let from = caller.memory[at & (FRAMES - 1)].as_ptr().cast();
         bpf_probe_read_kernel(out.entry.as_mut_ptr().cast(), MEMORY_AT_ENTRY as u32, from);
     }
-    let exit_bytes = match cookie.tells_written() {
+    let exit_bytes = match cookie.records_written() {
         true => read_written(calls, out),
-        false => read_at_return(cookie, &frame_at(calls, at).told.arguments, out),
+        false => read_at_return(cookie, &frame_at(calls, at).record.arguments, out),
     };
-    let (first, told) = (out.exit[0], &mut calls.frames[at & (FRAMES - 1)].told);
+    let (first, told) = (out.exit[0], &mut calls.frames[at & (FRAMES - 1)].record);
     told.exit_bytes = exit_bytes;
-    out.told = *told;
-    out.told.header.kind = Kind::ToldAtLength as u16;
+    out.record = *told;
+    out.record.header.kind = RecordKind::LongArgs as u16;
     entry.submit(emit::QUIET);
-    maps::counters()?.told.fetch_add(1, Relaxed);
+    maps::counters()?.args_records.fetch_add(1, Relaxed);
     Some(first)
 }
 
 /// Reads what the row wants behind an argument; how much that was.
 #[inline(always)]
-fn read_at_return(cookie: Cookie, arguments: &[u64; ARGUMENTS], out: &mut LongRecord) -> u32 {
-    let wanted = cookie.told_at_exit();
-    let bytes = bytes(wanted.what, cookie, arguments);
+fn read_at_return(cookie: Cookie, arguments: &[u64; ARGUMENTS], out: &mut LongArgsRecord) -> u32 {
+    let wanted = cookie.args_at_exit();
+    let bytes = bytes(wanted.kind, cookie, arguments);
     if bytes == 0 || bytes > MEMORY_AT_EXIT as u64 {
         return 0;
     }
-    let from = argument(arguments, wanted.slot);
+    let from = argument(arguments, wanted.arg);
     // SAFETY: the record has room for that many bytes; the helper checks the address itself.
     let failed = unsafe { bpf_probe_read_user(out.exit.as_mut_ptr().cast(), bytes as u32, from as *const _) };
     if failed == 0 { bytes as u32 } else { 0 }
@@ -403,7 +403,7 @@ fn read_at_return(cookie: Cookie, arguments: &[u64; ARGUMENTS], out: &mut LongRe
 
 /// Pairs of address and handle of what earlier calls have written by now; their bytes.
 #[inline(always)]
-fn read_written(calls: &mut Calls, out: &mut LongRecord) -> u32 {
+fn read_written(calls: &mut Calls, out: &mut LongArgsRecord) -> u32 {
     for at in 0..OUTS {
         out.exit[2 * at] = calls.outs[at];
         read_user_into(calls.outs[at], &mut out.exit[2 * at + 1]);
@@ -411,8 +411,8 @@ fn read_written(calls: &mut Calls, out: &mut LongRecord) -> u32 {
             calls.outs[at] = 0;
         }
     }
-    calls.looks += 1;
-    if calls.looks >= LOOKS {
+    calls.group_ends += 1;
+    if calls.group_ends >= GROUP_ENDS_MAX {
         calls.outs = [0; OUTS];
         calls.waiting = 0;
     }

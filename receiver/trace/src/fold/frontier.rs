@@ -1,31 +1,31 @@
-//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`probe_abi::cover`]).
+//! How far a wait reaches: snapshots taken, kept with events, handed from stream to stream ([`probe_abi::frontier`]).
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use probe_abi::cover::{Cover, Place};
-use probe_abi::fold::{Cut, StreamFold};
+use probe_abi::fold::{Snapshot, StreamFold};
+use probe_abi::frontier::{Frontier, Placement};
 use probe_abi::record::StreamKey;
 
 use super::Folder;
 use crate::call::Call;
 
 impl Folder {
-    /// How far the stream has come, and what it waited for; `ns` as for [`StreamFold::cut`].
-    pub(super) fn take_cover(&self, key: &StreamKey, ns: u64) -> Cover {
-        let cover = Cover::default();
+    /// How far the stream has come, and what it waited for; `ns` as for [`StreamFold::snapshot`].
+    pub(super) fn take_frontier(&self, key: &StreamKey, ns: u64) -> Frontier {
+        let frontier = Frontier::default();
         match self.streams.get(key) {
             Some(stream) if self.is_capturing(key, &stream.fold) => {
-                stream.fold.cut_capture(key, &cover.own);
-                return cover;
+                stream.fold.snapshot_capture(key, &frontier.own);
+                return frontier;
             }
             Some(stream) => {
-                stream.fold.cut(key, ns, &cover.own);
-                cover.waited.copy(&stream.fold.waited);
+                stream.fold.snapshot(key, ns, &frontier.own);
+                frontier.waited.copy(&stream.fold.waited);
             }
-            None => cover.own.clear(key),
+            None => frontier.own.clear(key),
         }
-        self.waits_for_by_itself(key).iter().for_each(|other| self.add_cut(key, other, ns, &cover));
-        cover
+        self.waits_for_by_itself(key).iter().for_each(|other| self.add_snapshot(key, other, ns, &frontier));
+        frontier
     }
 
     /// The legacy default stream waits for blocking streams, and they for it.
@@ -51,11 +51,11 @@ impl Folder {
         }
     }
 
-    fn add_cut(&self, key: &StreamKey, other: &StreamKey, ns: u64, cover: &Cover) {
+    fn add_snapshot(&self, key: &StreamKey, other: &StreamKey, ns: u64, frontier: &Frontier) {
         if let Some(stream) = self.streams.get(other).filter(|stream| stream.fold.has_open_work()) {
-            let cut = Cut::default();
-            stream.fold.cut(other, ns, &cut);
-            cover.waited.add(key, &cut);
+            let snapshot = Snapshot::default();
+            stream.fold.snapshot(other, ns, &snapshot);
+            frontier.waited.add(key, &snapshot);
         }
     }
 
@@ -72,16 +72,16 @@ impl Folder {
 
     pub(super) fn record_event(&mut self, call: &Call) {
         let key = self.stream_key(call);
-        let cover = self.take_cover(&key, call.entry_ns);
+        let frontier = self.take_frontier(&key, call.entry_ns);
         if let Some(stream) = self.streams.get_mut(&key)
             && !stream.fold.is_capturing()
         {
-            let latest = Cut::default();
-            latest.copy(&cover.own);
+            let latest = Snapshot::default();
+            latest.copy(&frontier.own);
             stream.latest = Some(Box::new(latest));
         }
         if let Some(event) = call.handle {
-            self.recorded.insert(key.pid, event, cover);
+            self.recorded.insert(key.pid, event, frontier);
         }
     }
 
@@ -101,39 +101,39 @@ impl Folder {
             return;
         }
         let waiter = self.streams.entry(key).or_default();
-        if event.own.born_ns.load(Relaxed) == Cut::CAPTURED {
+        if event.own.born_ns.load(Relaxed) == Snapshot::CAPTURED {
             return waiter.fold.join_capture(&event.own);
         }
-        for cut in std::iter::once(&event.own).chain(&event.waited.0) {
-            self.account.unclosed_streams += u64::from(self.forgets_open_work(&key, cut));
-            self.streams[&key].fold.waited.add(&key, cut);
+        for snapshot in std::iter::once(&event.own).chain(&event.waited.0) {
+            self.account.unclosed_streams += u64::from(self.forgets_open_work(&key, snapshot));
+            self.streams[&key].fold.waited.add(&key, snapshot);
         }
     }
 
-    /// True where, to keep that the stream waits as far as `cut`, a stream with open work has to be forgotten.
-    fn forgets_open_work(&self, waiter: &StreamKey, cut: &Cut) -> bool {
+    /// True where, to keep that the stream waits as far as `snapshot`, a stream with open work has to be forgotten.
+    fn forgets_open_work(&self, waiter: &StreamKey, snapshot: &Snapshot) -> bool {
         let waited = &self.streams[waiter].fold.waited;
-        let Place::Taken(at) = waited.place(waiter, cut) else { return false };
+        let Placement::Evict(at) = waited.slot(waiter, snapshot) else { return false };
         let kept = &waited.0[at];
         self.streams.get(&kept.key(waiter.pid)).is_some_and(|stream| stream.fold.closes(kept))
     }
 
     /// What a wait for all of the stream closes.
-    pub(super) fn enter_stream(&self, key: &StreamKey) -> Vec<Cut> {
-        self.enter_cover(key.pid, &self.take_cover(key, 0))
+    pub(super) fn enter_stream(&self, key: &StreamKey) -> Vec<Snapshot> {
+        self.enter_frontier(key.pid, &self.take_frontier(key, 0))
     }
 
     /// What a wait that reaches so far closes, the stream that is waited for first.
-    pub(super) fn enter_cover(&self, pid: u32, cover: &Cover) -> Vec<Cut> {
-        let cuts = std::iter::once(&cover.own).chain(&cover.waited.0);
-        cuts.filter_map(|cut| self.enter_cut(pid, cut)).collect()
+    pub(super) fn enter_frontier(&self, pid: u32, frontier: &Frontier) -> Vec<Snapshot> {
+        let snapshots = std::iter::once(&frontier.own).chain(&frontier.waited.0);
+        snapshots.filter_map(|snapshot| self.enter_snapshot(pid, snapshot)).collect()
     }
 
     /// What a wait that reaches so far closes of one stream.
-    pub(super) fn enter_cut(&self, pid: u32, cut: &Cut) -> Option<Cut> {
-        let stream = self.streams.get(&cut.key(pid)).filter(|stream| stream.fold.closes(cut))?;
-        let entered = Cut::default();
-        entered.copy(cut);
+    pub(super) fn enter_snapshot(&self, pid: u32, snapshot: &Snapshot) -> Option<Snapshot> {
+        let stream = self.streams.get(&snapshot.key(pid)).filter(|stream| stream.fold.closes(snapshot))?;
+        let entered = Snapshot::default();
+        entered.copy(snapshot);
         stream.fold.enter(&entered);
         Some(entered)
     }

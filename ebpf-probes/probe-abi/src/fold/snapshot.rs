@@ -1,4 +1,4 @@
-//! A cut: how far a stream has come, kept with an event or a wait.
+//! A snapshot: how far a stream has come, kept with an event or a wait.
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::fold::COUNTERS;
@@ -7,12 +7,12 @@ use crate::record::StreamKey;
 /// A stream at one instant: how far an event's record reaches, and a wait.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Cut {
+pub struct Snapshot {
     /// [`StreamKey::tid`] of the stream.
     pub tid: AtomicU64,
     /// The stream's handle.
     pub stream: AtomicU64,
-    /// When the stream was first used, ns: another one may come back under its handle. [`Cut::CAPTURED`] for an event
+    /// When the stream was first used, ns: another one may come back under its handle. [`Snapshot::CAPTURED`] for an event
     /// recorded in a capture.
     pub born_ns: AtomicU64,
     /// When it was taken, ns, of an event; 0 for other waits.
@@ -25,7 +25,7 @@ pub struct Cut {
     pub work: [AtomicU64; COUNTERS],
 }
 
-impl Cut {
+impl Snapshot {
     /// The birth of no stream: the event was recorded in a capture, which `tid`, `stream` and `epoch` tell.
     pub const CAPTURED: u64 = u64::MAX;
 
@@ -58,7 +58,7 @@ impl Cut {
 
     /// Makes it the same as `other`.
     #[inline(always)]
-    pub fn copy(&self, other: &Cut) {
+    pub fn copy(&self, other: &Snapshot) {
         let to = [&self.tid, &self.stream, &self.born_ns, &self.ns, &self.epoch, &self.entered];
         let from = [&other.tid, &other.stream, &other.born_ns, &other.ns, &other.epoch, &other.entered];
         for (to, from) in to.into_iter().zip(from) {

@@ -1,8 +1,8 @@
-//! How far a wait reaches: cuts taken, kept with events, handed from stream to stream ([`probe_abi::cover`]).
+//! How far a wait reaches: snapshots taken, kept with events, handed from stream to stream ([`probe_abi::frontier`]).
 
 use probe_abi::atomic::Relaxed;
-use probe_abi::cover::{Cover, Place, WAITED, Waited};
-use probe_abi::fold::Cut;
+use probe_abi::fold::Snapshot;
+use probe_abi::frontier::{Frontier, Placement, WAITED, WaitedStreams};
 use probe_abi::record::{EventKey, StreamKey};
 
 use crate::enter::active_key;
@@ -13,22 +13,22 @@ use crate::task::{Task, now_ns};
 
 /// The event as it was last recorded.
 #[inline(always)]
-pub fn event(pid: u32, event: u64) -> Option<&'static Cover> {
+pub fn event(pid: u32, event: u64) -> Option<&'static Frontier> {
     // SAFETY: an entry of a hash map stays readable for the length of this run, even where it is replaced.
-    EVENTS.get_ptr(&EventKey { pid, pad: 0, event }).map(|cover| unsafe { &*cover })
+    EVENTS.get_ptr(&EventKey { pid, pad: 0, event }).map(|frontier| unsafe { &*frontier })
 }
 
-/// How far the stream has come, and what it waited for; `ns` as for [`probe_abi::fold::StreamFold::cut`].
+/// How far the stream has come, and what it waited for; `ns` as for [`probe_abi::fold::StreamFold::snapshot`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub fn take(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+pub fn take(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     into.waited.clear();
     let mut is_blocking = key.is_own_default();
     if let Some(stream) = found(key) {
         if stream.is_capturing() {
-            return stream.cut_capture(&into.own);
+            return stream.snapshot_capture(&into.own);
         }
-        stream.cut(ns, &into.own);
+        stream.snapshot(ns, &into.own);
         into.waited.copy(stream.waited());
         is_blocking = stream.is_blocking();
     } else {
@@ -44,10 +44,10 @@ pub fn take(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
 /// A blocking stream waits for the legacy default stream of its device.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn add_legacy(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+fn add_legacy(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     let first = first_device(key.pid);
     let legacy = found(key).map_or(key.legacy(), |stream| stream.legacy(first));
-    add_cut(key, &legacy, ns, into, scratch);
+    add_snapshot(key, &legacy, ns, into, scratch);
 }
 
 /// The device that a thread of the process chose first, plus one.
@@ -59,17 +59,17 @@ fn first_device(pid: u32) -> u64 {
 /// The legacy default stream waits for blocking streams.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn add_blocking(key: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+fn add_blocking(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     let Some(process) = process::find(&Task { pid: key.pid, tid: 0 }) else { return };
     if process.blocking.load(Relaxed) == 0 {
         return;
     }
     let first = process.device.load(Relaxed);
-    for place in &process.active {
-        let other = active_key(key.pid, place);
-        let is_other = place.taken.load(Relaxed) != 0 && !other.is_legacy();
+    for slot in &process.active {
+        let other = active_key(key.pid, slot);
+        let is_other = slot.taken.load(Relaxed) != 0 && !other.is_legacy();
         if is_other && waits_with(key, &other, first) {
-            add_cut(key, &other, ns, into, scratch);
+            add_snapshot(key, &other, ns, into, scratch);
         }
     }
 }
@@ -82,16 +82,16 @@ fn waits_with(legacy: &StreamKey, other: &StreamKey, first: u64) -> bool {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn add_cut(key: &StreamKey, other: &StreamKey, ns: u64, into: &Cover, scratch: &Cut) {
+fn add_snapshot(key: &StreamKey, other: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     if let Some(stream) = found(other).filter(|stream| stream.has_open_work()) {
-        stream.cut(ns, scratch);
+        stream.snapshot(ns, scratch);
         add(key, &into.waited, scratch);
     }
 }
 
 /// The stream is destroyed: nobody waits, least of all for what it waited for. False where nothing of it is open.
 #[inline(always)]
-pub fn take_last(key: &StreamKey, into: &Cover, scratch: &Cut) -> bool {
+pub fn take_last(key: &StreamKey, into: &Frontier, scratch: &Snapshot) -> bool {
     take(key, 0, into, scratch);
     into.waited.clear();
     enter(key.pid, into)
@@ -99,7 +99,7 @@ pub fn take_last(key: &StreamKey, into: &Cover, scratch: &Cut) -> bool {
 
 /// The event is recorded on the stream.
 #[inline(always)]
-pub fn record(key: &StreamKey, event: u64, into: &Cover, scratch: &Cut) {
+pub fn record(key: &StreamKey, event: u64, into: &Frontier, scratch: &Snapshot) {
     take(key, now_ns(), into, scratch);
     let _ = EVENTS.insert(&EventKey { pid: key.pid, pad: 0, event }, into, 0);
 }
@@ -112,7 +112,7 @@ pub fn forget_event(pid: u32, event: u64) {
 
 /// A wait for the event is entered: keeps how far it reaches; false where it has nothing to close.
 #[inline(always)]
-pub fn enter_event(pid: u32, event: &Cover, into: &Cover) -> bool {
+pub fn enter_event(pid: u32, event: &Frontier, into: &Frontier) -> bool {
     into.own.copy(&event.own);
     into.waited.copy(&event.waited);
     enter(pid, into)
@@ -120,53 +120,53 @@ pub fn enter_event(pid: u32, event: &Cover, into: &Cover) -> bool {
 
 /// A wait that reaches so far is entered; false where it has nothing to close.
 #[inline(always)]
-pub fn enter(pid: u32, cover: &Cover) -> bool {
-    let mut closes = enter_cut(pid, &cover.own);
-    for cut in &cover.waited.0 {
-        closes |= enter_cut(pid, cut);
+pub fn enter(pid: u32, frontier: &Frontier) -> bool {
+    let mut closes = enter_snapshot(pid, &frontier.own);
+    for snapshot in &frontier.waited.0 {
+        closes |= enter_snapshot(pid, snapshot);
     }
     closes != 0
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn enter_cut(pid: u32, cut: &Cut) -> u64 {
-    if cut.is_empty() {
+fn enter_snapshot(pid: u32, snapshot: &Snapshot) -> u64 {
+    if snapshot.is_empty() {
         return 0;
     }
-    let key = cut.key(pid);
-    u64::from(found(&key).is_some_and(|stream| stream.enter(cut)))
+    let key = snapshot.key(pid);
+    u64::from(found(&key).is_some_and(|stream| stream.enter(snapshot)))
 }
 
 /// The stream waits for the event.
 #[inline(always)]
-pub fn wait(key: &StreamKey, event: &Cover) {
+pub fn wait(key: &StreamKey, event: &Frontier) {
     let Some(stream) = maps::stream(key).and_then(|_| found(key)) else { return count_unclosed() };
-    if event.own.born_ns.load(Relaxed) == Cut::CAPTURED {
+    if event.own.born_ns.load(Relaxed) == Snapshot::CAPTURED {
         return stream.join_capture(&event.own);
     }
     add(key, stream.waited(), &event.own);
-    for cut in &event.waited.0 {
-        add(key, stream.waited(), cut);
+    for snapshot in &event.waited.0 {
+        add(key, stream.waited(), snapshot);
     }
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn add(key: &StreamKey, waited: &Waited, cut: &Cut) {
-    let (place, taken) = match waited.place(key, cut) {
-        Place::Nowhere => return,
-        Place::Own(place) => (place, false),
-        Place::Taken(place) => (place, true),
+fn add(key: &StreamKey, waited: &WaitedStreams, snapshot: &Snapshot) {
+    let (slot, taken) = match waited.slot(key, snapshot) {
+        Placement::Redundant => return,
+        Placement::Slot(slot) => (slot, false),
+        Placement::Evict(slot) => (slot, true),
     };
-    if place >= WAITED {
+    if slot >= WAITED {
         return;
     }
-    let kept = &waited.0[place];
+    let kept = &waited.0[slot];
     if taken && found(&kept.key(key.pid)).is_some_and(|stream| stream.closes(kept)) {
         count_unclosed();
     }
-    kept.copy(cut);
+    kept.copy(snapshot);
 }
 
 #[unsafe(no_mangle)]
