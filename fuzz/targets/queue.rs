@@ -1,11 +1,13 @@
-//! Any bytes as what is done to a stored queue: requests, moods of the backend, full disks, kills and stops.
-//! See the model for what must hold.
+//! Arbitrary bytes as actions on a persistent queue: requests, answers of the backend, full disks, kills and
+//! stops. The invariants are in `world`.
 
 #![no_main]
-#![allow(dead_code)]
+#![allow(dead_code, reason = "the harness is shared with tests that use more of it")]
 
 #[path = "../../pipelines/queue/tests/stored/harness.rs"]
 mod harness;
+#[path = "../../pipelines/queue/tests/stored/observed.rs"]
+mod observed;
 #[path = "../../pipelines/queue/tests/stored/world.rs"]
 mod world;
 

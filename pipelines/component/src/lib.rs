@@ -11,6 +11,7 @@ mod consumer;
 pub mod context;
 mod data;
 mod factory;
+pub mod health;
 mod host;
 mod id;
 mod payload;

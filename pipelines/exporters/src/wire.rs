@@ -6,7 +6,7 @@ use component::auth::ClientAuth;
 use component::{ComponentId, Host, Refused, Signal, StartResult, context};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use prost::Message;
-use queue::Tally;
+use queue::SignalMetrics;
 
 /// The largest request that OTLP lets a client send, in bytes before compression.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -38,7 +38,7 @@ pub(crate) struct PartialSuccess {
 /// Tells and counts what the other side rejected of a request that it took. It must not be sent again.
 pub(crate) fn note_partial_success(
     id: &ComponentId,
-    tally: &Tally,
+    metrics: &SignalMetrics,
     signal: Signal,
     response: &ExportResponse,
 ) {
@@ -46,7 +46,7 @@ pub(crate) fn note_partial_success(
     if partial.rejected == 0 && partial.message.is_empty() {
         return;
     }
-    tally.rejected(u64::try_from(partial.rejected).unwrap_or(0));
+    metrics.rejected(u64::try_from(partial.rejected).unwrap_or(0));
     tracing::warn!(
         exporter = %id, signal = signal.name(), rejected = partial.rejected, message = %partial.message,
         "partial success"

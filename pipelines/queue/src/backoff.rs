@@ -1,10 +1,10 @@
-//! How long to wait before the next attempt: exponential, with jitter, capped.
+//! Delays between attempts: exponential, with jitter, capped.
 
 use std::time::Duration;
 
 use super::RetryConfig;
 
-/// The delays of one request's retries, one after the other.
+/// The successive delays of one request's retries.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     interval: Duration,
@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins at the configured initial interval.
+    /// Returns delays that start at the configured initial interval.
     pub fn new(config: &RetryConfig) -> Self {
         Backoff {
             interval: *config.initial_interval,
@@ -24,8 +24,8 @@ impl Backoff {
         }
     }
 
-    /// The next delay: the interval, moved by at most the randomization factor of itself. `chance` is a random
-    /// number in [0, 1).
+    /// Returns the next delay: the interval plus or minus at most the randomization factor times the interval.
+    /// `chance` is a random number in [0, 1).
     pub fn next_delay(&mut self, chance: f64) -> Duration {
         let spread = 1.0 + self.randomization_factor * (2.0 * chance - 1.0);
         let delay = scaled(self.interval, spread);
@@ -34,7 +34,7 @@ impl Backoff {
     }
 }
 
-/// A duration times a factor; what no duration can hold becomes the longest one.
+/// Multiplies a duration, saturating at `Duration::MAX`.
 fn scaled(duration: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }

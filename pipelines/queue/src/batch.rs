@@ -1,8 +1,8 @@
-//! Requests put together before they are sent, and cut where they are too large, each partition by itself.
+//! Merges requests into batches and splits batches that are too large, separately for each partition.
 //!
-//! The one idea: a batch keeps, in the order of its items, whose they are, so that each request hears of its
-//! own items' end wherever the cuts fell. It knows no clock and sends nothing: it is told the time, and
-//! returns what is to be sent.
+//! A batch carries the ack guards of its requests in the order of their items, so that each request is
+//! acknowledged by the outcome of its own items regardless of the splits. The batcher reads no clock and sends
+//! nothing: it gets the time and returns the batches to send.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -14,52 +14,52 @@ use component::context::{Context, Metadata};
 use tokio::time::Instant;
 
 use crate::QueueConfig;
+use crate::ack::AckGuard;
 use crate::dispatch::Request;
-use crate::receipt::Share;
 use crate::sizer::Sizer;
 use crate::splitting::{self, Unit};
 
-/// How many partitions are held at once; the one that waits longest is sent when there is one more.
+/// Partitions held at once, at most; above that, the oldest is sent.
 const PARTITIONS_MAX: usize = 1000;
 
-/// What is to be sent as one request, and whose it is.
+/// Data to send as one request, with the guards of the requests it contains.
 pub(crate) struct Batch {
     pub(crate) data: Data,
     pub(crate) context: Context,
-    pub(crate) shares: Vec<Share>,
+    pub(crate) acks: Vec<AckGuard>,
 }
 
 impl Batch {
-    /// A request as it came.
+    /// Returns a batch of one request, unchanged.
     pub(crate) fn of(request: Request) -> Self {
-        Batch { data: request.data, context: request.context, shares: vec![request.share] }
+        Batch { data: request.data, context: request.context, acks: vec![request.ack] }
     }
 }
 
-/// Puts requests together.
+/// Merges requests into batches.
 pub(crate) struct Batcher {
     timeout: Duration,
     min_size: usize,
-    /// None is without a bound.
+    /// `None` is unlimited.
     max_size: Option<usize>,
     unit: Unit,
     keys: Vec<String>,
     partitions: BTreeMap<Partition, Pending>,
 }
 
-/// The values under each key: none where it is not there.
+/// The metadata values of each key, empty if the key is missing.
 type Partition = Vec<Vec<String>>;
 
 struct Pending {
     data: Data,
     size: usize,
-    shares: VecDeque<(usize, Share)>,
+    acks: VecDeque<(usize, AckGuard)>,
     context: Context,
     deadline: Instant,
 }
 
 impl Batcher {
-    /// The batcher of a queue, where it has one.
+    /// Returns the batcher of a queue, if `batch` is configured.
     pub(crate) fn of(config: &QueueConfig) -> Option<Self> {
         let batch = config.batch.get()?;
         let size = |size: i64| usize::try_from(size).unwrap_or(usize::MAX);
@@ -73,15 +73,14 @@ impl Batcher {
         })
     }
 
-    /// Adds a request; returns what is to be sent now.
+    /// Adds a request; returns the batches to send now.
     pub(crate) fn add(&mut self, request: Request, now: Instant) -> Vec<Batch> {
         if !splitting::is_divisible(&request.data) {
             return vec![Batch::of(request)];
         }
         let items = request.data.items();
         if items == 0 {
-            // Nothing in it, nothing to send.
-            request.share.report(&Ok(()), false);
+            request.ack.report(&Ok(()), false);
             return Vec::new();
         }
         let partition = self.partition(&request.context);
@@ -94,8 +93,8 @@ impl Batcher {
                 pending
             }
         };
-        pending.shares.push_back((items, request.share));
-        let mut ready = pending.cut(self.max_size, unit);
+        pending.acks.push_back((items, request.ack));
+        let mut ready = pending.split(self.max_size, unit);
         match pending.size {
             0 => {}
             size if size >= self.min_size => ready.push(pending.whole()),
@@ -105,20 +104,20 @@ impl Batcher {
         ready
     }
 
-    /// When something is to be sent although nothing comes; none where nothing is held.
+    /// Returns when the oldest batch is due, or `None` if there is none.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.partitions.values().map(|pending| pending.deadline).min()
     }
 
-    /// What has waited for long enough.
+    /// Returns the batches whose timeout has passed.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<Batch> {
         let due: Vec<Partition> =
             self.partitions.iter().filter(|(_, p)| p.deadline <= now).map(|(key, _)| key.clone()).collect();
         due.iter().filter_map(|key| self.partitions.remove(key)).map(Pending::whole).collect()
     }
 
-    /// All that is held.
-    pub(crate) fn rest(&mut self) -> Vec<Batch> {
+    /// Returns all batches.
+    pub(crate) fn flush(&mut self) -> Vec<Batch> {
         std::mem::take(&mut self.partitions).into_values().map(Pending::whole).collect()
     }
 
@@ -135,7 +134,7 @@ impl Batcher {
         self.keys.iter().map(|key| context.metadata.get(key).to_vec()).collect()
     }
 
-    /// What the requests of a partition have in common.
+    /// Returns the metadata that the requests of a partition share.
     fn context(&self, partition: &Partition) -> Context {
         let mut metadata = Metadata::default();
         for (key, values) in self.keys.iter().zip(partition) {
@@ -147,42 +146,42 @@ impl Batcher {
 
 impl Pending {
     fn new(context: Context, data: Data, size: usize, deadline: Instant) -> Self {
-        Pending { data, size, shares: VecDeque::new(), context, deadline }
+        Pending { data, size, acks: VecDeque::new(), context, deadline }
     }
 
-    /// Cuts off batches of the largest size while there is more than that.
-    fn cut(&mut self, most: Option<usize>, unit: Unit) -> Vec<Batch> {
+    /// Splits off batches of the maximum size while the data is larger.
+    fn split(&mut self, most: Option<usize>, unit: Unit) -> Vec<Batch> {
         let mut batches = Vec::new();
         let Some(most) = most else { return batches };
         while self.size > most {
             let data = splitting::split_front_by(&mut self.data, most, unit);
             self.size = size_of(&self.data, unit);
-            let shares = self.shares_of(data.items());
-            batches.push(Batch { data, context: self.context.clone(), shares });
+            let acks = self.acks_of(data.items());
+            batches.push(Batch { data, context: self.context.clone(), acks });
         }
         batches
     }
 
-    /// The shares of the first items.
-    fn shares_of(&mut self, mut items: usize) -> Vec<Share> {
-        let mut shares = Vec::new();
-        while let Some((left, share)) = self.shares.front_mut()
+    /// Returns the guards of the first items.
+    fn acks_of(&mut self, mut items: usize) -> Vec<AckGuard> {
+        let mut acks = Vec::new();
+        while let Some((left, ack)) = self.acks.front_mut()
             && items > 0
         {
             if *left > items {
                 *left -= items;
-                shares.push(share.split(items));
+                acks.push(ack.split(items));
                 break;
             }
             items -= *left;
-            shares.extend(self.shares.pop_front().map(|(_, share)| share));
+            acks.extend(self.acks.pop_front().map(|(_, ack)| ack));
         }
-        shares
+        acks
     }
 
     fn whole(self) -> Batch {
-        let shares = self.shares.into_iter().map(|(_, share)| share).collect();
-        Batch { data: self.data, context: self.context, shares }
+        let acks = self.acks.into_iter().map(|(_, ack)| ack).collect();
+        Batch { data: self.data, context: self.context, acks }
     }
 }
 

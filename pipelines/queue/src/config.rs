@@ -1,4 +1,4 @@
-//! The section `sending_queue`: what the user writes, and what is wrong with it.
+//! The section `sending_queue` and its checks.
 
 use std::collections::BTreeSet;
 
@@ -79,28 +79,28 @@ pub struct PartitionConfig {
 }
 
 impl QueueConfig {
-    /// What the queue counts.
+    /// Returns the unit of the queue's size.
     pub fn sizer(&self) -> Sizer {
         self.sizer.unwrap_or_default()
     }
 
-    /// What batches count, where they are made.
+    /// Returns the unit of batch sizes.
     pub(crate) fn batch_sizer(&self) -> Sizer {
         let own = self.batch.get().and_then(|batch| batch.sizer);
         own.or(self.sizer).unwrap_or(Sizer::Items)
     }
 
-    /// How much is held, in units of the sizer.
+    /// Returns the capacity in units of the sizer.
     pub(crate) fn capacity(&self) -> u64 {
         u64::try_from(self.queue_size).unwrap_or(0)
     }
 
-    /// How many requests are sent at once.
+    /// Returns the number of requests sent at once.
     pub(crate) fn consumers(&self) -> usize {
         usize::try_from(self.num_consumers).unwrap_or(1)
     }
 
-    /// Checks the values of the section, where it is on.
+    /// Checks the values of the section if it is enabled.
     pub fn check(section: &Optional<QueueConfig>, problems: &mut Problems<'_>) {
         let Some(queue) = section.get() else { return };
         let key = |name: &str| format!("sending_queue::{name}");

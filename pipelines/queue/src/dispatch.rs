@@ -1,4 +1,4 @@
-//! Takes requests out of a queue, has them put together, and has several sent at once.
+//! Takes requests out of a queue, merges them into batches, and sends several batches at once.
 
 use std::sync::Arc;
 
@@ -9,28 +9,27 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::ack::AckGuard;
 use crate::batch::{Batch, Batcher};
-use crate::receipt::Share;
-use crate::{DRAIN_MAX, Tally};
+use crate::{DRAIN_MAX, SignalMetrics};
 
-/// A request on its way, and a hold on its end.
+/// A request on its way, with the guard of its acknowledgement.
 pub(crate) struct Request {
     pub(crate) data: Data,
     pub(crate) context: Context,
-    pub(crate) share: Share,
+    pub(crate) ack: AckGuard,
 }
 
-/// Where requests come from.
+/// The output of a queue.
 pub(crate) enum Source {
-    /// A queue in memory, which is drained at the stop. What is in it has taken room, so that it is bounded.
+    /// A queue in memory, drained on stop. It is bounded by the permits of its requests.
     Memory(mpsc::UnboundedReceiver<Request>),
-    /// The few requests that were read from a storage ahead of time; at the stop they stay in the storage.
-    Disk(mpsc::Receiver<Request>),
+    /// Requests that were read ahead from a storage. On stop they stay in the storage.
+    Persistent(mpsc::Receiver<Request>),
 }
 
 impl Source {
-    /// The next request; none when the exporter stops and there is no more to be done. May be dropped while
-    /// it waits.
+    /// Returns the next request, or `None` when the exporter stops and no request is left. Cancel safe.
     async fn next(&mut self, stop: &CancellationToken) -> Option<Request> {
         match self {
             Source::Memory(requests) => tokio::select! {
@@ -41,7 +40,7 @@ impl Source {
                     requests.try_recv().ok()
                 }
             },
-            Source::Disk(requests) => tokio::select! {
+            Source::Persistent(requests) => tokio::select! {
                 biased;
                 () = stop.cancelled() => None,
                 request = requests.recv() => request,
@@ -52,23 +51,23 @@ impl Source {
     fn len(&self) -> usize {
         match self {
             Source::Memory(requests) => requests.len(),
-            Source::Disk(_) => 0,
+            Source::Persistent(_) => 0,
         }
     }
 
-    fn keeps(&self) -> bool {
-        matches!(self, Source::Disk(_))
+    fn is_persistent(&self) -> bool {
+        matches!(self, Source::Persistent(_))
     }
 }
 
-/// The work of one queue.
+/// The task that sends the requests of one queue.
 pub(crate) struct Dispatch {
     pub(crate) id: ComponentId,
     pub(crate) next: Arc<dyn Consumer>,
     pub(crate) consumers: usize,
     pub(crate) source: Source,
     pub(crate) batcher: Option<Batcher>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) metrics: Arc<SignalMetrics>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -86,10 +85,10 @@ impl Dispatch {
         };
         if is_late {
             let (queued, in_flight_left) = (self.source.len(), in_flight.len());
-            let what = if self.source.keeps() { "keeping them" } else { "dropping them" };
+            let action = if self.source.is_persistent() { "they stay stored" } else { "dropping them" };
             tracing::error!(
                 exporter = %self.id, queued, in_flight = in_flight_left, after = ?DRAIN_MAX,
-                "shutting down with requests that could not be sent, {what}"
+                "shutting down with unsent requests, {action}"
             );
             in_flight.shutdown().await;
         }
@@ -101,14 +100,14 @@ impl Dispatch {
                 self.send(batch, in_flight).await;
             }
         }
-        let rest = self.batcher.as_mut().map(Batcher::rest).unwrap_or_default();
+        let rest = self.batcher.as_mut().map(Batcher::flush).unwrap_or_default();
         for batch in rest {
             self.send(batch, in_flight).await;
         }
         while in_flight.join_next().await.is_some() {}
     }
 
-    /// What is to be sent next, which may be nothing yet; none at the end.
+    /// Waits for the next batches, possibly none yet; returns `None` at the end.
     async fn next_batches(&mut self) -> Option<Vec<Batch>> {
         let Some(batcher) = &mut self.batcher else {
             return self.source.next(&self.stop).await.map(|request| vec![Batch::of(request)]);
@@ -123,20 +122,20 @@ impl Dispatch {
         }
     }
 
-    /// Has a batch sent as soon as one of the consumers is free.
+    /// Sends a batch as soon as one of the consumers is free.
     async fn send(&self, batch: Batch, in_flight: &mut JoinSet<()>) {
         while in_flight.len() >= self.consumers {
             in_flight.join_next().await;
         }
         if self.batcher.is_some() {
-            self.tally.batch_sent(batch.data.items());
+            self.metrics.batch_sent(batch.data.items());
         }
-        let (next, stop, keeps) = (self.next.clone(), self.stop.clone(), self.source.keeps());
+        let (next, stop, is_persistent) = (self.next.clone(), self.stop.clone(), self.source.is_persistent());
         in_flight.spawn(async move {
             let outcome = context::scope(batch.context, next.consume(batch.data)).await;
             let is_retryable = outcome.as_ref().is_err_and(component::Refused::is_retryable);
-            let is_kept = keeps && is_retryable && stop.is_cancelled();
-            batch.shares.into_iter().for_each(|share| share.report(&outcome, is_kept));
+            let is_kept = is_persistent && is_retryable && stop.is_cancelled();
+            batch.acks.into_iter().for_each(|ack| ack.report(&outcome, is_kept));
         });
     }
 }

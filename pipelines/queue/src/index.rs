@@ -1,38 +1,38 @@
-//! Which requests a stored queue holds: numbers, kept beside the requests and written in one batch with them.
+//! The index of a stored queue: the numbers of its requests, written in one batch with the requests.
 //!
 //! ```text
 //!   dispatched   unread
 //!  ┌─┴──┐      ┌──┴────┐
 //!  3  5  6      7  8  9         read = 7, write = 10
 //! ```
-//! A request has the number it was stored under until it is done. What was dispatched and is not done when
-//! the process ends is sent again by the next one, before what was not read yet.
+//! A request has one number until it is done. Requests that were dispatched and not done when the process ends
+//! are sent again by the next process, before those that were never dispatched.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use prost::Message;
 
-/// The key that the index is stored under: the Collector's own.
+/// The storage key of the index, the same as the Collector's.
 pub(crate) const KEY: &str = "qmv0";
 
-/// The key of a request.
+/// Returns the storage key of a request.
 pub(crate) fn key(number: u64) -> String {
     number.to_string()
 }
 
-/// The numbers of a queue, and the sizes of what it holds.
+/// The numbers of a queue's requests, and their total size.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Index {
     read: u64,
     write: u64,
     dispatched: BTreeSet<u64>,
-    /// Dispatched by an earlier process, and not yet by this one.
-    again: VecDeque<u64>,
+    /// Numbers dispatched by an earlier process and not yet by this one.
+    to_repeat: VecDeque<u64>,
     pub(crate) items: u64,
     pub(crate) bytes: u64,
 }
 
-/// The index as it is stored. Dispatched numbers are pairs of a begin and a length.
+/// The stored form of an index. `runs` are pairs of a first dispatched number and a count.
 #[derive(Clone, Message, PartialEq)]
 struct Stored {
     #[prost(uint64, tag = "1")]
@@ -47,11 +47,11 @@ struct Stored {
     bytes: u64,
 }
 
-/// How many numbers a stored index may name as dispatched: more than any queue ever sends at once.
+/// Dispatched numbers in a stored index, at most: more than any queue ever sends at once.
 const DISPATCHED_MAX: u64 = 1 << 24;
 
 impl Index {
-    /// The index as another process left it; none where it makes no sense.
+    /// Decodes an index; returns `None` if it is inconsistent.
     pub(crate) fn restore(bytes: &[u8]) -> Option<Self> {
         let stored = Stored::decode(bytes).ok()?;
         let mut dispatched = BTreeSet::new();
@@ -65,14 +65,14 @@ impl Index {
         (stored.read <= stored.write).then(|| Index {
             read: stored.read,
             write: stored.write,
-            again: dispatched.iter().copied().collect(),
+            to_repeat: dispatched.iter().copied().collect(),
             dispatched,
             items: stored.items,
             bytes: stored.bytes,
         })
     }
 
-    /// The index as bytes.
+    /// Encodes the index.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut runs: Vec<u64> = Vec::new();
         for &number in &self.dispatched {
@@ -85,12 +85,12 @@ impl Index {
         Stored { read, write, runs, items, bytes }.encode_to_vec()
     }
 
-    /// The requests that are held.
+    /// Returns the number of requests in the queue.
     pub(crate) fn requests(&self) -> u64 {
         self.write - self.read + self.dispatched.len() as u64
     }
 
-    /// A number for one more request.
+    /// Adds a request and returns its number.
     pub(crate) fn add(&mut self, items: u64, bytes: u64) -> u64 {
         self.items += items;
         self.bytes += bytes;
@@ -98,21 +98,21 @@ impl Index {
         self.write - 1
     }
 
-    /// Takes back the last numbers, which nobody has seen.
+    /// Takes back the last `count` numbers, whose requests were not stored.
     pub(crate) fn undo_add(&mut self, count: u64, items: u64, bytes: u64) {
         self.write -= count;
         self.items -= items;
         self.bytes -= bytes;
     }
 
-    /// How many requests are not dispatched.
+    /// Returns the number of requests that are not dispatched.
     pub(crate) fn undispatched(&self) -> usize {
-        usize::try_from(self.write - self.read).unwrap_or(usize::MAX).saturating_add(self.again.len())
+        usize::try_from(self.write - self.read).unwrap_or(usize::MAX).saturating_add(self.to_repeat.len())
     }
 
-    /// The next request to dispatch.
+    /// Marks the next request as dispatched and returns its number.
     pub(crate) fn dispatch(&mut self) -> Option<u64> {
-        if let Some(number) = self.again.pop_front() {
+        if let Some(number) = self.to_repeat.pop_front() {
             return Some(number);
         }
         (self.read < self.write).then(|| {
@@ -122,18 +122,18 @@ impl Index {
         })
     }
 
-    /// Takes back a dispatch: the request is the next one again.
+    /// Takes back a dispatch: the request becomes the next one again.
     pub(crate) fn undo_dispatch(&mut self, number: u64) {
-        self.again.push_front(number);
+        self.to_repeat.push_front(number);
     }
 
-    /// A dispatched request is done.
+    /// Removes a dispatched request that is done.
     pub(crate) fn done(&mut self, number: u64, items: u64, bytes: u64) {
         self.dispatched.remove(&number);
         self.items = self.items.saturating_sub(items);
         self.bytes = self.bytes.saturating_sub(bytes);
         if self.requests() == 0 {
-            // What could not be read had sizes that nobody knows.
+            // The sizes of unreadable requests are unknown, so the totals may be too large.
             (self.items, self.bytes) = (0, 0);
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dispatched_and_is_not_done_comes_first_after_a_restart() {
+    fn unfinished_dispatches_come_first_after_a_restart() {
         let mut index = Index::default();
         for _ in 0..10 {
             index.add(1, 10);
@@ -155,13 +155,13 @@ mod tests {
             index.done(done, 1, 10);
         }
         assert_eq!((index.requests(), index.undispatched()), (6, 3));
-        let mut again = Index::restore(&index.encode()).unwrap();
-        assert_eq!((again.requests(), again.items, again.bytes), (6, 6, 60));
-        assert_eq!(std::iter::from_fn(|| again.dispatch()).collect::<Vec<_>>(), [3, 5, 6, 7, 8, 9]);
+        let mut restored = Index::restore(&index.encode()).unwrap();
+        assert_eq!((restored.requests(), restored.items, restored.bytes), (6, 6, 60));
+        assert_eq!(std::iter::from_fn(|| restored.dispatch()).collect::<Vec<_>>(), [3, 5, 6, 7, 8, 9]);
     }
 
     #[test]
-    fn an_index_that_makes_no_sense_is_none() {
+    fn an_inconsistent_index_is_rejected() {
         let bytes = |stored: Stored| stored.encode_to_vec();
         let good = Stored { read: 5, write: 7, runs: vec![3, 2], items: 1, bytes: 1 };
         assert!(Index::restore(&bytes(good.clone())).is_some());

@@ -1,33 +1,33 @@
-//! Queue, batch, count and retry: the stack that an exporter over a network stands on.
+//! Queue, batching, metrics and retries: the stages in front of the sender of an exporter.
 //!
 //! ```text
-//!  consume ─▶ queue ─▶ batch ─▶ tally ─▶ retry ─▶ one attempt (the exporter itself)
-//!             full?    merge,   sent,    back-off,
-//!             refuse   cut      failed   Retry-After
+//!  consume ─▶ queue ─▶ batch ─▶ obsreport ─▶ retry ─▶ sender (the exporter itself)
+//!             full?    merge,   sent,        back-off,
+//!             refuse   split    failed       Retry-After
 //! ```
-//! Each stage is a [`Consumer`] in front of the next. Every signal has a queue of its own, as in the
-//! Collector, so that a flood of one does not starve another. A queue holds its requests in memory, or in the
-//! storage that `sending_queue::storage` names: then an `Ok` means that the request is stored, and what was
-//! not delivered when the process ended, by whatever end, is delivered by the next one. On stop, back-offs
-//! end at once; a queue in memory gives every request one last attempt and counts what is left after
-//! [`DRAIN_MAX`] as lost; a queue in a storage finishes what is in flight and keeps the rest.
+//! Each stage is a [`Consumer`] in front of the next. Every signal has its own queue, as in the Collector, so
+//! that a flood of one signal does not starve another. A queue holds its requests in memory, or in the storage
+//! that `sending_queue::storage` names: then an `Ok` means that the request is stored, and requests that were
+//! not delivered when the process ended, for any reason, are delivered by the next process. On stop, back-offs
+//! end at once. A queue in memory sends every request one last time and counts those left after [`DRAIN_MAX`]
+//! as dropped; a persistent queue finishes the requests in flight and leaves the rest stored.
 
+mod ack;
 mod backoff;
 mod batch;
+mod capacity;
 mod config;
-mod disk;
 mod dispatch;
-mod front;
 mod index;
-mod instruments;
+mod metrics;
+mod obsreport;
 mod payload;
-mod receipt;
+mod persistent;
 mod retry;
-mod room;
+mod sending_queue;
 mod server;
 mod sizer;
 pub mod splitting;
-mod tally;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,54 +39,54 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::config::{BatchConfig, PartitionConfig, QueueConfig};
 pub use backoff::Backoff;
+pub use metrics::{ExporterMetrics, SignalMetrics};
 pub use retry::RetryConfig;
 pub use server::Server;
 pub use sizer::Sizer;
-pub use tally::{Tallies, Tally, TallySnapshot};
 
-/// How long an exporter goes on sending what it holds after it was told to stop.
+/// Longest time that an exporter goes on sending after it was asked to stop.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Which stages stand before an attempt.
+/// The stages in front of a sender.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stages {
-    /// The queue; none where `sending_queue::enabled` is false.
+    /// The queue, unless `sending_queue::enabled` is false.
     pub queue: Option<QueueConfig>,
-    /// Retries; none where `retry_on_failure::enabled` is false.
+    /// The retries, unless `retry_on_failure::enabled` is false.
     pub retry: Option<RetryConfig>,
 }
 
-/// Stacks the stages on `attempt` for `signals`, and begins to work: also on what a storage still holds. The
-/// work that is returned ends when, after `stop`, the queues are done.
+/// Puts the stages in front of `sender` for each of `signals`, and starts to send, including requests that a
+/// storage still holds. The returned work ends when the queues are done after `stop`.
 pub async fn stack(
     host: &Host,
     id: &ComponentId,
     signals: &[Signal],
     stages: &Stages,
-    attempt: Arc<dyn Consumer>,
-    tallies: &Arc<Tallies>,
+    sender: Arc<dyn Consumer>,
+    metrics: &ExporterMetrics,
     stop: &CancellationToken,
 ) -> StartResult<(Arc<dyn Consumer>, Running)> {
-    tallies.measure(host, id);
     let mut dispatchers = JoinSet::new();
     let mut by_signal: [Option<Arc<dyn Consumer>>; Signal::ALL.len()] = Default::default();
     for signal in signals {
-        let tally = tallies.of(*signal);
-        let mut next = attempt.clone();
+        let metrics = metrics.of(*signal);
+        let mut next = sender.clone();
         if let Some(config) = &stages.retry {
             next = retry::stage(config, next, stop.clone());
         }
-        let keeps = stages.queue.as_ref().is_some_and(|queue| queue.storage.is_some());
-        next = tally::stage(host, id, tally.clone(), keeps.then(|| stop.clone()), next);
-        // As in the Collector: with all tries, and without the time in the queue.
+        let is_persistent = stages.queue.as_ref().is_some_and(|queue| queue.storage.is_some());
+        let persistent_until = is_persistent.then(|| stop.clone());
+        next = obsreport::stage(host, id, metrics.clone(), persistent_until, next);
+        // As in the Collector, a span covers all attempts and not the time in the queue.
         next = spans::exporting(id, next, host.spans());
         if let Some(config) = &stages.queue {
-            tally.watch_queue(host, id, *signal);
+            metrics.observe_queue(host);
             let client = storage_client(host, id, *signal, config).await?;
-            let queue = front::Parts { id, signal: *signal, config, tally, stop: stop.clone() };
-            let (front, dispatching) = front::stage(queue, client, next).await?;
+            let setup = sending_queue::Setup { id, signal: *signal, config, metrics, stop: stop.clone() };
+            let (queue, dispatching) = sending_queue::stage(setup, client, next).await?;
             dispatchers.spawn(dispatching);
-            next = front;
+            next = queue;
         }
         by_signal[*signal as usize] = Some(next);
     }
@@ -94,7 +94,7 @@ pub async fn stack(
     Ok((Arc::new(BySignal(by_signal)), Box::pin(drained)))
 }
 
-/// The storage that a queue is to use, opened for one signal.
+/// Opens the storage of a queue for one signal, if one is configured.
 async fn storage_client(
     host: &Host,
     id: &ComponentId,
@@ -107,7 +107,7 @@ async fn storage_client(
     Ok(Some(storage.open(Namespace { kind: "exporter", id: id.clone(), name }).await?))
 }
 
-/// Sends each signal its own way.
+/// Routes each signal to its own stages.
 struct BySignal([Option<Arc<dyn Consumer>>; Signal::ALL.len()]);
 
 impl Consumer for BySignal {
@@ -116,7 +116,9 @@ impl Consumer for BySignal {
             Some(next) => next.consume(data),
             None => {
                 let signal = data.signal().name();
-                Box::pin(async move { Err(Refused::permanent(format!("{signal} are not exported here"))) })
+                Box::pin(async move {
+                    Err(Refused::permanent(format!("{signal} are not supported by this exporter")))
+                })
             }
         }
     }

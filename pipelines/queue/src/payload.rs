@@ -1,4 +1,4 @@
-//! A request as bytes in a storage.
+//! The stored form of a request.
 //!
 //! ```text
 //!  byte 0      the version of this format: 1
@@ -6,7 +6,7 @@
 //!  ..          the context, a protobuf message: metadata as names, each with its values
 //!  ..          the data, a protobuf message of OTLP, of the signal that the queue is for
 //! ```
-//! Who sent the request is not stored: authentication data stays out of files.
+//! The identity of the sender is not stored, to keep authentication data out of files.
 
 use component::DataError;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use prost::Message;
 
 const VERSION: u8 = 1;
 
-/// Bytes before the context.
+/// Number of bytes before the context.
 const HEAD_BYTES: usize = 5;
 
-/// Why bytes are no request.
+/// The reason why stored bytes cannot be read as a request.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub(crate) enum PayloadError {
-    /// Not of this format, or not of a version that is known.
+    /// The bytes have another format, or an unknown version.
     #[error("a stored request begins with {0:?}: expected version {VERSION}")]
     Version(Option<u8>),
-    /// It ends too early.
-    #[error("a stored request of {0} bytes is cut off")]
+    /// The bytes end too early.
+    #[error("a stored request of {0} bytes is truncated")]
     Short(usize),
-    /// What is inside is no protobuf.
+    /// The context is not valid protobuf.
     #[error("the context of a stored request cannot be decoded: {0}")]
     Context(#[from] prost::DecodeError),
-    /// Its data is none.
+    /// The data is not valid.
     #[error("a stored request cannot be decoded: {0}")]
     Data(#[from] DataError),
 }
@@ -51,7 +51,7 @@ struct StoredHeader {
     values: Vec<String>,
 }
 
-/// Writes a request.
+/// Encodes a request.
 pub(crate) fn encode(data: &Data, context: &Context) -> Vec<u8> {
     let header =
         |(name, values): (&str, &[String])| StoredHeader { name: name.to_owned(), values: values.to_vec() };
@@ -65,7 +65,7 @@ pub(crate) fn encode(data: &Data, context: &Context) -> Vec<u8> {
     out
 }
 
-/// Reads a request.
+/// Decodes a request.
 pub(crate) fn decode(signal: Signal, bytes: &[u8]) -> Result<(Data, Context), PayloadError> {
     let short = || PayloadError::Short(bytes.len());
     match bytes.first() {
@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_as_it_was_written_with_its_metadata() {
+    fn a_request_and_its_metadata_survive_a_round_trip() {
         let (data, context) = request();
         assert_eq!(decode(Signal::Logs, &encode(&data, &context)), Ok((data, context)));
     }
 
     #[test]
-    fn what_is_no_request_is_an_error_and_never_a_panic() {
+    fn invalid_bytes_are_an_error_and_never_a_panic() {
         let (data, context) = request();
         let whole = encode(&data, &context);
         assert_eq!(decode(Signal::Logs, b""), Err(PayloadError::Version(None)));

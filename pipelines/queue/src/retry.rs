@@ -1,4 +1,4 @@
-//! Trying again: one request is attempted until it is taken, is refused for good, or time is up.
+//! Retries: one request is sent until it is accepted, refused permanently, or its time is up.
 
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl RetryConfig {
     }
 }
 
-/// Retries what `next` refuses for now. `stop` ends a wait, and allows one last attempt.
+/// Retries retryable refusals of `next`. `stop` ends a wait and allows one last attempt.
 pub(crate) fn stage(
     config: &RetryConfig,
     next: Arc<dyn Consumer>,
@@ -100,14 +100,14 @@ impl Retry {
                 let reason = format!("no more retries left: {}", refused.reason);
                 return Err(Refused { reason, ..refused });
             }
-            tracing::debug!(%refused, ?delay, "exporting failed, will be tried again");
+            tracing::debug!(%refused, ?delay, "exporting failed, will be retried");
             let _ = tokio::time::timeout(delay, self.stop.cancelled()).await;
         }
     }
 }
 
-/// A random number in [0, 1), from the seeds that the standard library makes for its maps: good enough to
-/// keep collectors from retrying in step.
+/// Returns a random number in [0, 1) from the seeds of the standard library's hash maps, which is good enough
+/// to keep collectors from retrying in step.
 fn chance() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 11;
     bits as f64 / (1u64 << 53) as f64

@@ -1,20 +1,20 @@
-//! Where an exporter sends to, as the attributes of its counts say it.
+//! The destination of an exporter, as attributes of its metrics.
 
 use opentelemetry::KeyValue;
 
-/// A place that requests go to.
+/// The server that requests are sent to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Server {
-    /// A name or an address.
+    /// The host name or address.
     pub address: String,
-    /// The port, where one is configured.
+    /// The port, if one is configured.
     pub port: Option<u16>,
-    /// The path, of a URL.
+    /// The path of the URL.
     pub path: Option<String>,
 }
 
 impl Server {
-    /// As OpenTelemetry's conventions name them.
+    /// Returns the attributes by the semantic conventions of OpenTelemetry.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = KeyValue> + use<> {
         let address = Some(KeyValue::new("server.address", self.address.clone()));
         let port = self.port.map(|port| KeyValue::new("server.port", i64::from(port)));

@@ -1,25 +1,25 @@
-//! What a queue or a batch counts.
+//! The unit in which the size of a queue or a batch is counted.
 
 use std::fmt;
 
 use component::Data;
 use serde::Deserialize;
 
-/// What is counted.
+/// The unit of a size.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizer {
-    /// Requests.
+    /// Number of requests.
     #[default]
     Requests,
-    /// Log records, metric points, spans.
+    /// Number of log records, metric points, spans or profile samples.
     Items,
-    /// Bytes of the request as protobuf.
+    /// Number of bytes as uncompressed protobuf.
     Bytes,
 }
 
 impl Sizer {
-    /// The size of data by this count.
+    /// Returns the size of `data` in this unit.
     pub fn size_of(self, data: &Data) -> u64 {
         match self {
             Sizer::Requests => 1,

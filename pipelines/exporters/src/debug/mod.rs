@@ -21,7 +21,7 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use output::Output;
-use queue::{QueueConfig, Stages, Tallies};
+use queue::{ExporterMetrics, QueueConfig, Stages};
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -115,8 +115,8 @@ impl Exporter for Debug {
             let output = Output::open(&self.id, &self.config)?;
             let printer = Printer { verbosity: self.config.verbosity, output };
             let stages = Stages { queue: self.config.sending_queue.into_inner(), retry: None };
-            let tallies = Arc::new(Tallies::default());
-            queue::stack(&host, &self.id, FACTORY.signals, &stages, Arc::new(printer), &tallies, &stop).await
+            let metrics = ExporterMetrics::new(&host, &self.id);
+            queue::stack(&host, &self.id, FACTORY.signals, &stages, Arc::new(printer), &metrics, &stop).await
         })
     }
 }

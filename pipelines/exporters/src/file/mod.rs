@@ -20,7 +20,7 @@ use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
     Signal, Stability, StartResult,
 };
-use queue::{Stages, Tallies};
+use queue::{ExporterMetrics, Stages};
 use tokio_util::sync::CancellationToken;
 
 pub use self::config::{FileConfig, Format, GroupByConfig, RotationConfig};
@@ -67,10 +67,10 @@ impl Exporter for FileExporter {
         Box::pin(async move {
             let files = Shared(Arc::new(Mutex::new(Files::open(&self.id, &self.config, &host)?)));
             let writer = Arc::new(Writer { encoding: Encoding::of(&self.config), files: files.clone() });
-            let tallies = Arc::new(Tallies::default());
+            let metrics = ExporterMetrics::new(&host, &self.id);
             let stages = Stages::default();
             let (front, _) =
-                queue::stack(&host, &self.id, FACTORY.signals, &stages, writer, &tallies, &stop).await?;
+                queue::stack(&host, &self.id, FACTORY.signals, &stages, writer, &metrics, &stop).await?;
             let flushing =
                 tokio::spawn(files.flush_each(self.config.flush_interval(), self.id.clone(), stop));
             let running: Running = Box::pin(async move { drop(flushing.await) });

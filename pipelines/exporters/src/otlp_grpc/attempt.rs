@@ -6,7 +6,7 @@ use std::time::Duration;
 use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version};
 use prost::Message as _;
-use queue::Tallies;
+use queue::ExporterMetrics;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use transport::client::{CallError, HttpClient};
@@ -40,16 +40,20 @@ pub(super) struct Attempt {
     /// Where each signal goes, in the order of [`Signal::ALL`].
     uris: Vec<Uri>,
     signer: Signer,
-    tallies: Arc<Tallies>,
+    metrics: Arc<ExporterMetrics>,
 }
 
 impl Attempt {
-    pub(super) fn new(mut exporter: OtlpGrpc, signer: Signer, tallies: Arc<Tallies>) -> StartResult<Self> {
+    pub(super) fn new(
+        mut exporter: OtlpGrpc,
+        signer: Signer,
+        metrics: Arc<ExporterMetrics>,
+    ) -> StartResult<Self> {
         if !exporter.timeout.is_zero() {
             exporter.headers.insert("grpc-timeout", HeaderValue::try_from(grpc::timeout(exporter.timeout))?);
         }
         let uris = Signal::ALL.into_iter().map(|signal| exporter.uri(signal)).collect::<Result<_, _>>()?;
-        Ok(Attempt { lanes: exporter.lanes()?, exporter, uris, signer, tallies })
+        Ok(Attempt { lanes: exporter.lanes()?, exporter, uris, signer, metrics })
     }
 
     async fn export(&self, data: Data) -> Result<(), Refused> {
@@ -66,7 +70,7 @@ impl Attempt {
             timeout => tokio::time::timeout(timeout, called).await.unwrap_or_else(|_| Err(late(timeout))),
         };
         let response = response.map_err(|status| refused(&status))?;
-        wire::note_partial_success(&self.exporter.id, self.tallies.of(signal), signal, &response);
+        wire::note_partial_success(&self.exporter.id, self.metrics.of(signal), signal, &response);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use component::{
     Stability, StartResult,
 };
 use http::{HeaderMap, HeaderValue, Uri};
-use queue::{Server, Stages, Tallies};
+use queue::{ExporterMetrics, Server, Stages};
 use tokio_util::sync::CancellationToken;
 use transport::Proxy;
 use transport::auth::authenticator;
@@ -138,11 +138,12 @@ impl Exporter for OtlpGrpc {
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         let host = host.clone();
         Box::pin(async move {
-            let tallies = Arc::new(Tallies::of_servers(Signal::ALL.map(|_| Some(self.server.clone()))));
+            let servers = Signal::ALL.map(|_| Some(self.server.clone()));
+            let metrics = ExporterMetrics::with_servers(&host, &self.id, servers);
             let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
-            let attempt = Attempt::new(*self, signer, tallies.clone())?;
-            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &tallies, &stop).await
+            let attempt = Attempt::new(*self, signer, metrics.clone())?;
+            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &metrics, &stop).await
         })
     }
 }

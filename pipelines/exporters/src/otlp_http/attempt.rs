@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResp
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
-use queue::Tallies;
+use queue::ExporterMetrics;
 use transport::Parts;
 use transport::client::HttpClient;
 use transport::compress::Compression;
@@ -32,12 +32,16 @@ pub(super) struct Attempt {
     exporter: OtlpHttp,
     client: HttpClient,
     signer: Signer,
-    tallies: Arc<Tallies>,
+    metrics: Arc<ExporterMetrics>,
 }
 
 impl Attempt {
-    pub(super) fn new(exporter: OtlpHttp, signer: Signer, tallies: Arc<Tallies>) -> StartResult<Self> {
-        Ok(Attempt { client: exporter.client()?, exporter, signer, tallies })
+    pub(super) fn new(
+        exporter: OtlpHttp,
+        signer: Signer,
+        metrics: Arc<ExporterMetrics>,
+    ) -> StartResult<Self> {
+        Ok(Attempt { client: exporter.client()?, exporter, signer, metrics })
     }
 
     async fn export(&self, data: Data) -> Result<(), Refused> {
@@ -54,7 +58,7 @@ impl Attempt {
                 Err(Refused::new(Code::DeadlineExceeded, reason))
             }),
         }?;
-        wire::note_partial_success(&self.exporter.id, self.tallies.of(signal), signal, &response);
+        wire::note_partial_success(&self.exporter.id, self.metrics.of(signal), signal, &response);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use component::{
     Stability, StartResult,
 };
 use http::{HeaderMap, Uri};
-use queue::{Server, Stages, Tallies};
+use queue::{ExporterMetrics, Server, Stages};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use transport::Proxy;
@@ -149,12 +149,12 @@ impl Exporter for OtlpHttp {
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         let host = host.clone();
         Box::pin(async move {
-            let tallies =
-                Arc::new(Tallies::of_servers(self.uris.each_ref().map(|uri| uri.as_ref().map(server))));
+            let servers = self.uris.each_ref().map(|uri| uri.as_ref().map(server));
+            let metrics = ExporterMetrics::with_servers(&host, &self.id, servers);
             let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
-            let attempt = Attempt::new(*self, signer, tallies.clone())?;
-            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &tallies, &stop).await
+            let attempt = Attempt::new(*self, signer, metrics.clone())?;
+            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &metrics, &stop).await
         })
     }
 }

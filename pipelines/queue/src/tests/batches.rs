@@ -1,16 +1,16 @@
-//! How requests are put together and cut, and that each sender hears of its own items' end.
+//! Batches: merging, splitting, and the result that each sender gets for its own items.
 
 use component::context::{self, Context, Metadata};
 
 use super::*;
 
-/// A queue that makes batches.
+/// Returns a queue configuration with batches.
 fn batching(batch: BatchConfig) -> QueueConfig {
     QueueConfig { batch: ::config::Optional::some(batch), ..QueueConfig::default() }
 }
 
-fn sizes(peer: &Peer) -> Vec<usize> {
-    peer.attempts().iter().map(|(_, items)| *items).collect()
+fn sizes(destination: &Destination) -> Vec<usize> {
+    destination.attempts().iter().map(|(_, items)| *items).collect()
 }
 
 async fn wait(millis: u64) {
@@ -18,80 +18,81 @@ async fn wait(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_put_together_until_the_size_or_the_time_is_reached() {
-    let peer = Peer::answering([]);
+async fn requests_are_merged_until_size_or_timeout() {
+    let destination = Destination::answering([]);
     let queue = batching(BatchConfig { min_size: 10, ..BatchConfig::default() });
-    let stack = Stack::on(&peer, Some(queue), None).await;
+    let stack = Stack::on(&destination, Some(queue), None).await;
     for items in [4, 5] {
-        stack.front.consume(spans(items)).await.unwrap();
+        stack.input.consume(spans(items)).await.unwrap();
     }
     wait(199).await;
-    assert_eq!(sizes(&peer), [0; 0]);
+    assert_eq!(sizes(&destination), [0; 0]);
     wait(2).await;
-    assert_eq!(sizes(&peer), [9], "the default is 200 ms");
+    assert_eq!(sizes(&destination), [9], "the default is 200 ms");
     for items in [4, 5, 6, 0] {
-        stack.front.consume(spans(items)).await.unwrap();
+        stack.input.consume(spans(items)).await.unwrap();
     }
     wait(1).await;
-    assert_eq!(sizes(&peer), [9, 15], "without a maximum nothing is cut");
-    assert_eq!(stack.counts().queue_size, 0);
-    assert_eq!(stack.end().await, TallySnapshot { sent: 24, ..TallySnapshot::default() });
+    assert_eq!(sizes(&destination), [9, 15], "without a maximum nothing is split");
+    assert_eq!(stack.queue_size(), 0);
+    assert_eq!(stack.end().await, Counts { sent: 24, ..Counts::default() });
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_never_larger_than_the_maximum() {
-    let peer = Peer::answering([]);
+    let destination = Destination::answering([]);
     let queue = batching(BatchConfig { min_size: 4, max_size: 5, ..BatchConfig::default() });
-    let stack = Stack::on(&peer, Some(queue), None).await;
+    let stack = Stack::on(&destination, Some(queue), None).await;
     for items in [3, 17, 1] {
-        stack.front.consume(spans(items)).await.unwrap();
+        stack.input.consume(spans(items)).await.unwrap();
     }
     wait(1000).await;
-    assert_eq!(sizes(&peer), [5, 5, 5, 5, 1]);
+    assert_eq!(sizes(&destination), [5, 5, 5, 5, 1]);
     assert_eq!(stack.end().await.sent, 21);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_by_bytes_is_cut_by_bytes() {
-    let peer = Peer::answering([]);
+async fn a_batch_by_bytes_is_split_by_bytes() {
+    let destination = Destination::answering([]);
     let one = spans(1).encoded_len() as i64;
     let batch =
         BatchConfig { min_size: 0, max_size: 3 * one, sizer: Some(Sizer::Bytes), ..BatchConfig::default() };
-    let stack = Stack::on(&peer, Some(batching(batch)), None).await;
-    stack.front.consume(spans(100)).await.unwrap();
+    let stack = Stack::on(&destination, Some(batching(batch)), None).await;
+    stack.input.consume(spans(100)).await.unwrap();
     wait(1).await;
-    assert_eq!(sizes(&peer).iter().sum::<usize>(), 100);
-    assert!(sizes(&peer).len() > 10, "{:?}", sizes(&peer));
+    assert_eq!(sizes(&destination).iter().sum::<usize>(), 100);
+    assert!(sizes(&destination).len() > 10, "{:?}", sizes(&destination));
     stack.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_sends_what_is_being_put_together() {
-    let peer = Peer::answering([]);
-    let stack = Stack::on(&peer, Some(batching(BatchConfig::default())), None).await;
-    stack.front.consume(spans(3)).await.unwrap();
+async fn stop_sends_incomplete_batches() {
+    let destination = Destination::answering([]);
+    let stack = Stack::on(&destination, Some(batching(BatchConfig::default())), None).await;
+    stack.input.consume(spans(3)).await.unwrap();
     assert_eq!(stack.end().await.sent, 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_result_hears_of_its_own_items() {
-    let peer = Peer::answering([]);
+async fn a_waiting_sender_gets_the_result_of_its_items() {
+    let destination = Destination::answering([]);
     let waiting = QueueConfig { wait_for_result: true, ..QueueConfig::default() };
-    *peer.answers.lock().unwrap() = [Refused::permanent("no such tenant")].into();
-    let stack = Stack::on(&peer, Some(waiting), None).await;
-    assert_eq!(stack.front.consume(spans(1)).await, Err(Refused::permanent("no such tenant")));
-    assert_eq!(stack.front.consume(spans(1)).await, Ok(()));
+    *destination.answers.lock().unwrap() = [Refused::permanent("no such tenant")].into();
+    let stack = Stack::on(&destination, Some(waiting), None).await;
+    assert_eq!(stack.input.consume(spans(1)).await, Err(Refused::permanent("no such tenant")));
+    assert_eq!(stack.input.consume(spans(1)).await, Ok(()));
     stack.end().await;
 
     // Three requests become batches of 5+5, 5+5 and 5 items; the second batch is refused.
     let batch = BatchConfig { min_size: 10, max_size: 10, ..BatchConfig::default() };
     let queue = QueueConfig { wait_for_result: true, num_consumers: 1, ..batching(batch) };
-    let (host, tallies, stop) = (Host::detached(), Arc::default(), CancellationToken::new());
+    let (host, stop) = (Host::detached(), CancellationToken::new());
     let (id, stages) = (ComponentId::parse("x").unwrap(), Stages { queue: Some(queue), retry: None });
+    let metrics = ExporterMetrics::new(&host, &id);
     let second: Arc<dyn Consumer> = Arc::new(RefusesTheSecond::default());
-    let (front, work) =
-        super::stack(&host, &id, &Signal::ALL, &stages, second, &tallies, &stop).await.unwrap();
-    let (a, b, c) = tokio::join!(front.consume(spans(5)), front.consume(spans(10)), front.consume(spans(10)));
+    let (input, work) =
+        super::stack(&host, &id, &Signal::ALL, &stages, second, &metrics, &stop).await.unwrap();
+    let (a, b, c) = tokio::join!(input.consume(spans(5)), input.consume(spans(10)), input.consume(spans(10)));
     let gone = || Err(Refused::permanent("the second"));
     assert_eq!((a, b, c), (Ok(()), gone(), gone()));
     stop.cancel();
@@ -110,7 +111,7 @@ impl Consumer for RefusesTheSecond {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_different_partitions_are_kept_apart_with_what_their_partition_has_in_common() {
+async fn partitions_are_batched_separately_with_their_shared_metadata() {
     struct Seen(Mutex<Vec<(usize, Vec<String>, bool)>>);
     impl Consumer for Seen {
         fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
@@ -126,15 +127,16 @@ async fn requests_of_different_partitions_are_kept_apart_with_what_their_partiti
     let queue = batching(BatchConfig { partition, ..BatchConfig::default() });
     let id = ComponentId::parse("x").unwrap();
     let stages = Stages { queue: Some(queue), retry: None };
-    let (host, tallies, stop) = (Host::detached(), Arc::default(), CancellationToken::new());
-    let stacked = stack(&host, &id, &Signal::ALL, &stages, seen.clone(), &tallies, &stop);
-    let (front, work) = stacked.await.unwrap();
+    let (host, stop) = (Host::detached(), CancellationToken::new());
+    let metrics = ExporterMetrics::new(&host, &id);
+    let stacked = stack(&host, &id, &Signal::ALL, &stages, seen.clone(), &metrics, &stop);
+    let (input, work) = stacked.await.unwrap();
     for (tenant, items) in [(Some("a"), 1), (Some("b"), 10), (Some("a"), 100), (None, 1000), (Some(""), 5)] {
         let mut metadata = Metadata::default();
         metadata.add("other", "x");
         tenant.into_iter().for_each(|tenant| metadata.add("tenant", tenant));
         let context = Context { metadata: Arc::new(metadata), ..Context::default() };
-        context::scope(context, front.consume(spans(items))).await.unwrap();
+        context::scope(context, input.consume(spans(items))).await.unwrap();
     }
     stop.cancel();
     work.await;

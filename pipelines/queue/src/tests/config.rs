@@ -1,10 +1,10 @@
-//! What a user may write, and what is wrong with the rest, in the Collector's words.
+//! Problems with the configuration, in the words of the Collector.
 
 use config::{Node, Section};
 
 use crate::{QueueConfig, RetryConfig};
 
-/// What is wrong with a `retry_on_failure` and a `sending_queue`.
+/// Returns the problems of a `retry_on_failure` and a `sending_queue`.
 fn problems(json: &str) -> Vec<String> {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
@@ -28,7 +28,7 @@ fn problems(json: &str) -> Vec<String> {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     for (json, want) in [
         (r#"{"retry_on_failure": {"max_elapsed_time": 0}, "sending_queue": {}}"#, ""),
         (r#"{"retry_on_failure": {"multiplier": -1}}"#, "retry_on_failure::multiplier: 'multiplier' is -1: "),

@@ -1,15 +1,13 @@
-//! The collector's own metrics of a queue have the Collector's names and attributes.
+//! The names and attributes of the metrics.
 
 use component::Code;
-use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::data::{
     AggregatedMetrics, GaugeDataPoint, HistogramDataPoint, MetricData, ResourceMetrics, SumDataPoint,
 };
-use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 
 use super::*;
 
-/// Every sum and gauge as `name{attributes}=value`, and every histogram as `name{attributes}: count, sum`.
+/// Formats sums and gauges as `name{attributes}=value`, and histograms as `name{attributes}: count, sum`.
 fn lines(read: &[ResourceMetrics]) -> Vec<String> {
     let mut lines = Vec::new();
     let metrics = read.iter().flat_map(ResourceMetrics::scope_metrics).flat_map(|s| s.metrics());
@@ -49,11 +47,8 @@ fn lines(read: &[ResourceMetrics]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_a_queue_counts_has_the_collectors_names() {
-    let exporter = InMemoryMetricExporter::default();
-    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
-    let host = Host::new(provider.meter("test"), Arc::default());
-    let peer = Peer::answering([Refused::new(Code::InvalidArgument, "code = Unavailable")]);
+async fn metrics_have_the_collectors_names_and_attributes() {
+    let destination = Destination::answering([Refused::new(Code::InvalidArgument, "code = Unavailable")]);
     let queue = QueueConfig {
         queue_size: 12,
         sizer: Some(Sizer::Items),
@@ -61,15 +56,14 @@ async fn what_a_queue_counts_has_the_collectors_names() {
         num_consumers: 1,
         ..QueueConfig::default()
     };
-    let stack = Stack::beside(&host, &peer, Some(queue), None).await;
-    stack.front.consume(spans(5)).await.unwrap();
-    stack.front.consume(spans(7)).await.unwrap();
-    stack.front.consume(spans(13)).await.unwrap_err();
-    let tallies = stack.tallies.clone();
-    tallies.of(Signal::Traces).rejected(2);
-    stack.end().await;
-    provider.force_flush().unwrap();
-    let found = lines(&exporter.get_finished_metrics().unwrap());
+    let stack = Stack::on(&destination, Some(queue), None).await;
+    stack.input.consume(spans(5)).await.unwrap();
+    stack.input.consume(spans(7)).await.unwrap();
+    stack.input.consume(spans(13)).await.unwrap_err();
+    stack.metrics.of(Signal::Traces).rejected(2);
+    stack.stop.cancel();
+    stack.work.await;
+    let found = lines(&stack.observed.collect());
     let found: Vec<&str> = found
         .iter()
         .map(String::as_str)
@@ -90,5 +84,4 @@ async fn what_a_queue_counts_has_the_collectors_names() {
             "sent_spans{exporter=otlp_grpc/x,server.address=h,server.port=4317,url.path=/v1/traces}=7",
         ]
     );
-    drop(tallies);
 }

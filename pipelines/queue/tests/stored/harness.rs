@@ -1,5 +1,5 @@
-//! A queue with a storage, for tests: a disk that outlives the process, a backend that answers as told, and a
-//! process that is started, stopped and killed. Time is tokio's paused clock.
+//! A test harness for the persistent queue: a disk that outlives the process, a backend with a set answer, and
+//! a process that is started, stopped and killed. Time is tokio's paused clock.
 
 use component::Payload;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,40 +8,42 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use component::storage::{Namespace, Operation, Storage, StorageClient, StorageError};
-use component::{BoxFuture, ComponentId, Consumer, Data, Host, Offer, Refused, Running, Signal};
+use component::{BoxFuture, ComponentId, Consumer, Data, Offer, Refused, Running, Signal};
 use config::{GoDuration, Optional};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
-use queue::{BatchConfig, QueueConfig, RetryConfig, Sizer, Stages, Tallies, TallySnapshot};
+use queue::{BatchConfig, ExporterMetrics, QueueConfig, RetryConfig, Sizer, Stages};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// What the backend says.
+use super::observed::{Counts, Observed};
+
+/// The answer of the backend.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// Taken.
+    /// The backend accepts.
     Take,
-    /// Not now.
+    /// The backend refuses with a retryable code.
     Later,
-    /// Never.
+    /// The backend refuses permanently.
     Never,
-    /// Taken, and nobody hears of it.
+    /// The backend accepts and does not answer.
     Hang,
 }
 
-/// How the queue is configured.
+/// The configuration of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What is counted.
+    /// Unit of the queue size.
     pub sizer: Sizer,
-    /// How much is held.
+    /// Capacity in that unit.
     pub queue_size: i64,
-    /// How many are sent at once.
+    /// Requests sent at once.
     pub num_consumers: i64,
-    /// The least and the largest batch, in items; none without batches.
+    /// Minimum and maximum items of a batch, if batches are enabled.
     pub batch: Option<(i64, i64)>,
 }
 
-/// A storage in memory, which keeps what was committed whatever becomes of the process.
+/// A storage in memory that survives the end of a process.
 #[derive(Default)]
 pub struct Disk {
     rows: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -50,22 +52,22 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The names of all that is stored.
+    /// Returns the keys of all entries.
     pub fn names(&self) -> Vec<String> {
         self.rows.lock().unwrap().keys().cloned().collect()
     }
 
-    /// Changes what is stored behind the queue's back.
+    /// Edits the entries directly.
     pub fn edit(&self, edit: impl FnOnce(&mut BTreeMap<String, Vec<u8>>)) {
         edit(&mut self.rows.lock().unwrap());
     }
 
-    /// Makes it full, or not.
+    /// Sets whether writes fail because the disk is full.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Makes every write fail, or not.
+    /// Sets whether every write fails.
     pub fn set_broken(&self, is_broken: bool) {
         self.is_broken.store(is_broken, Ordering::Relaxed);
     }
@@ -111,7 +113,7 @@ impl Shared {
     }
 }
 
-/// The other side: notes every item that it takes, and those it refuses for good.
+/// A destination that records the items it accepts and those it refuses permanently.
 pub struct Backend {
     answer: Mutex<Answer>,
     delivered: Mutex<BTreeMap<u64, usize>>,
@@ -128,7 +130,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Backend {
-    /// One that takes everything.
+    /// Returns a backend that accepts everything.
     pub fn new() -> Arc<Self> {
         Arc::new(Backend {
             answer: Mutex::new(Answer::Take),
@@ -138,22 +140,22 @@ impl Backend {
         })
     }
 
-    /// How often each item was delivered.
+    /// Returns how often each item was delivered.
     pub fn delivered(&self) -> BTreeMap<u64, usize> {
         self.delivered.lock().unwrap().clone()
     }
 
-    /// From now on it answers so.
+    /// Sets the answer.
     pub fn answer(&self, answer: Answer) {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// The items that it refused for good.
+    /// Returns the items that were refused permanently.
     pub fn refused(&self) -> BTreeSet<u64> {
         self.refused.lock().unwrap().clone()
     }
 
-    /// How many items it was sent and has not answered.
+    /// Returns the number of items received and not yet answered.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -197,7 +199,7 @@ fn ids(data: &Data) -> Vec<u64> {
     spans.map(|span| span.start_time_unix_nano).collect()
 }
 
-/// A request of these items.
+/// Returns a request with these items.
 pub fn request(ids: std::ops::Range<u64>) -> Data {
     let span = |id| Span { start_time_unix_nano: id, name: "x".repeat(id as usize % 50), ..Span::default() };
     let scope = ScopeSpans { spans: ids.map(span).collect(), ..ScopeSpans::default() };
@@ -205,44 +207,51 @@ pub fn request(ids: std::ops::Range<u64>) -> Data {
     Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }))
 }
 
-/// One run of the process: a queue on a disk, in front of a backend.
+/// One run of a process with a queue on a disk, in front of a backend.
 pub struct Process {
-    /// Where requests go in.
-    pub front: Arc<dyn Consumer>,
-    tallies: Arc<Tallies>,
+    /// The input of the queue.
+    pub input: Arc<dyn Consumer>,
+    metrics: Arc<ExporterMetrics>,
+    observed: Observed,
     stop: CancellationToken,
     work: JoinSet<()>,
 }
 
 impl Process {
-    /// Starts.
+    /// Starts a process.
     pub async fn start(shape: Shape, disk: &Arc<Disk>, backend: &Arc<Backend>) -> Self {
         let storage = ComponentId::parse("file_storage").unwrap();
         let offer = Offer { storage: Some(Arc::new(Shared(disk.clone()))), ..Offer::default() };
-        let host = Host::detached().with_extension(storage, offer);
-        let (tallies, stop) = (Arc::<Tallies>::default(), CancellationToken::new());
+        let observed = Observed::new();
+        let host = observed.host().with_extension(storage, offer);
         let id = ComponentId::parse("otlp").unwrap();
+        let (metrics, stop) = (ExporterMetrics::new(&host, &id), CancellationToken::new());
         let stages = shape.stages();
-        let stacked = queue::stack(&host, &id, &[Signal::Traces], &stages, backend.clone(), &tallies, &stop);
-        let (front, running): (_, Running) = stacked.await.unwrap();
+        let stacked = queue::stack(&host, &id, &[Signal::Traces], &stages, backend.clone(), &metrics, &stop);
+        let (input, running): (_, Running) = stacked.await.unwrap();
         let mut work = JoinSet::new();
         work.spawn(running);
-        Process { front, tallies, stop, work }
+        Process { input, metrics, observed, stop, work }
     }
 
-    /// What it counted.
-    pub fn counts(&self) -> TallySnapshot {
-        self.tallies.of(Signal::Traces).snapshot()
+    /// Returns the counters.
+    pub fn counts(&self) -> Counts {
+        self.observed.counts()
     }
 
-    /// Ends it as a signal to stop does.
-    pub async fn stop(mut self) -> TallySnapshot {
+    /// Returns the size of the queue, in units of its sizer.
+    pub fn queue_size(&self) -> u64 {
+        self.metrics.of(Signal::Traces).queue_size()
+    }
+
+    /// Stops gracefully; returns the counters and the size of the queue.
+    pub async fn stop(mut self) -> (Counts, u64) {
         self.stop.cancel();
         while self.work.join_next().await.is_some() {}
-        self.counts()
+        (self.counts(), self.queue_size())
     }
 
-    /// Ends it as a signal to kill does: nothing of it runs any more, now.
+    /// Ends at once, as SIGKILL does.
     pub fn kill(self) {
         drop(self.work);
     }

@@ -1,7 +1,8 @@
-//! A queue whose requests live in a storage.
+//! The persistent queue.
 #![allow(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
 mod claims;
 mod harness;
 mod model;
+mod observed;
 mod world;

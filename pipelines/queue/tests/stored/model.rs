@@ -1,4 +1,4 @@
-//! A stored queue does what a list would, whatever is done to it: random actions against the harness's model.
+//! A persistent queue behaves like a list under random actions, compared with the model in `world`.
 
 use proptest::prelude::*;
 use queue::Sizer;
@@ -38,15 +38,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_acknowledged_is_lost_whatever_happens(shape in shape(), actions in prop::collection::vec(action(), 1..60)) {
+    fn nothing_acknowledged_is_lost(shape in shape(), actions in prop::collection::vec(action(), 1..60)) {
         check(shape, &actions);
     }
 
-    /// Of a backend that answers what it means, and without batches, only what was in flight comes twice.
+    /// With a backend that always answers, and without batches, only requests in flight are delivered twice.
     #[test]
     fn only_what_was_in_flight_is_delivered_twice(shape in shape(), actions in prop::collection::vec(action(), 1..60)) {
-        let honest = |action: &Action| *action != Action::Answer(Answer::Hang);
-        let actions: Vec<Action> = actions.into_iter().filter(honest).collect();
+        let answers = |action: &Action| *action != Action::Answer(Answer::Hang);
+        let actions: Vec<Action> = actions.into_iter().filter(answers).collect();
         let report = check(Shape { batch: None, ..shape }, &actions);
         let most = actions.iter().filter(|a| matches!(a, Action::Kill(_))).count() * shape.num_consumers as usize * 40;
         prop_assert!(report.duplicates <= most, "{report:?} of at most {most}");

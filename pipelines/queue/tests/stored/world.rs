@@ -1,6 +1,6 @@
-//! A stored queue driven by a list of actions and compared with a model: what was acknowledged is delivered,
-//! refused for good by the backend, or still stored; what is delivered twice was in flight when the process
-//! was killed. A run is a function of its actions.
+//! A persistent queue driven by a list of actions and compared with a model: acknowledged requests are
+//! delivered, refused permanently by the backend, or still stored; requests that are delivered twice were in
+//! flight when the process was killed. A run is a function of its actions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use tokio::task::JoinSet;
 
 use super::harness::{Answer, Backend, Disk, Process, Shape, request};
 
-/// What happens next.
+/// One step of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// A request of so many items comes.
+    /// A request with this number of items arrives.
     Offer(u8),
-    /// So many come at once.
+    /// This number of requests arrives at once.
     Burst(u8),
-    /// From now on the backend answers so.
+    /// The backend changes its answer.
     Answer(Answer),
-    /// Time passes, in tenths of a second.
+    /// Tenths of a second pass.
     Wait(u8),
-    /// The disk is full, or is not any more.
+    /// The disk becomes full, or has space again.
     Full(bool),
-    /// The process is killed after so many turns of the scheduler, and started again.
+    /// The process is killed after this number of scheduler turns, and started again.
     Kill(u8),
-    /// It is stopped and started again.
+    /// The process is stopped and started again.
     Restart,
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Items that were acknowledged.
     pub acknowledged: usize,
     /// Items that were delivered more than once.
     pub duplicates: usize,
-    /// Items that were under way at kills and stops, added up.
+    /// Sum of items in flight at kills.
     pub in_flight_at_kills: usize,
 }
 
-/// The world of one run.
+/// The state of one run.
 struct World {
     shape: Shape,
     disk: Arc<Disk>,
@@ -48,12 +48,12 @@ struct World {
     process: Option<Process>,
     next_id: u64,
     acknowledged: BTreeSet<u64>,
-    /// Offered, and no answer was heard: they may be stored or not.
+    /// Items of requests that were never answered: they may be stored or not.
     unsure: BTreeSet<u64>,
     report: Report,
 }
 
-/// Runs actions in order and checks what must hold after each and at the end.
+/// Runs the actions in order and checks the invariants after each and at the end.
 pub fn check(shape: Shape, actions: &[Action]) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
@@ -104,11 +104,11 @@ impl World {
 
     async fn offer(&mut self, sizes: &[u8]) {
         let requests = self.requests(sizes);
-        let front = self.process.as_ref().unwrap().front.clone();
+        let input = self.process.as_ref().unwrap().input.clone();
         let mut offers = JoinSet::new();
         for ids in requests {
-            let front = front.clone();
-            offers.spawn(async move { (front.consume(request(ids.clone())).await, ids) });
+            let input = input.clone();
+            offers.spawn(async move { (input.consume(request(ids.clone())).await, ids) });
         }
         for (answer, ids) in offers.join_all().await {
             match answer {
@@ -119,15 +119,15 @@ impl World {
                 ),
             }
         }
-        let held = self.process.as_ref().unwrap().counts().queue_size;
-        assert!(held <= self.shape.queue_size as u64, "{held} held");
+        let size = self.process.as_ref().unwrap().queue_size();
+        assert!(size <= self.shape.queue_size as u64, "the queue has size {size}");
     }
 
-    /// Kills the process while a request is on its way in, maybe.
+    /// Kills the process, possibly while a request is being enqueued.
     async fn kill(&mut self, turns: u8) {
         let ids = self.requests(&[3]).remove(0);
-        let front = self.process.as_ref().unwrap().front.clone();
-        let mut offer = Box::pin(front.consume(request(ids.clone())));
+        let input = self.process.as_ref().unwrap().input.clone();
+        let mut offer = Box::pin(input.consume(request(ids.clone())));
         let mut answered = None;
         for _ in 0..turns % 16 {
             tokio::select! {
@@ -149,30 +149,30 @@ impl World {
     }
 
     async fn restart(&mut self) {
-        let counts = self.process.take().unwrap().stop().await;
+        let (counts, _) = self.process.take().unwrap().stop().await;
         assert_eq!(counts.unreadable_requests, 0);
         self.process = Some(Process::start(self.shape, &self.disk, &self.backend).await);
     }
 
-    /// The backend takes everything now: what is stored must arrive, all of it.
+    /// Lets the backend accept everything; all stored requests must arrive.
     async fn end(mut self) -> Report {
         self.disk.set_full(false);
         self.backend.answer(Answer::Take);
         self.restart().await;
         let mut hours = 0;
-        while self.process.as_ref().unwrap().counts().queue_size > 0 {
+        while self.process.as_ref().unwrap().queue_size() > 0 {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             hours += 1;
-            assert!(hours < 100, "{:?} is never sent", self.process.as_ref().unwrap().counts());
+            assert!(hours < 100, "{} are never sent", self.process.as_ref().unwrap().queue_size());
         }
-        let counts = self.process.take().unwrap().stop().await;
-        assert_eq!((counts.queue_size, counts.unreadable_requests), (0, 0), "{counts:?}");
+        let (counts, size) = self.process.take().unwrap().stop().await;
+        assert_eq!((size, counts.unreadable_requests), (0, 0), "{counts:?}");
         assert!(self.disk.names().iter().all(|name| name == "qmv0"), "{:?} are left over", self.disk.names());
-        self.judge();
+        self.check_deliveries();
         self.report
     }
 
-    fn judge(&mut self) {
+    fn check_deliveries(&mut self) {
         let (delivered, refused) = (self.backend.delivered(), self.backend.refused());
         let missing: Vec<&u64> = self
             .acknowledged
@@ -180,11 +180,11 @@ impl World {
             .filter(|id| !delivered.contains_key(id) && !refused.contains(id))
             .collect();
         assert!(missing.is_empty(), "acknowledged and lost: {missing:?}");
-        let strange: Vec<&u64> = delivered
+        let unexpected: Vec<&u64> = delivered
             .keys()
             .filter(|id| !self.acknowledged.contains(id) && !self.unsure.contains(id))
             .collect();
-        assert!(strange.is_empty(), "delivered although refused: {strange:?}");
+        assert!(unexpected.is_empty(), "delivered although refused: {unexpected:?}");
         self.report.acknowledged = self.acknowledged.len();
         self.report.duplicates = delivered.values().map(|times| times - 1).sum();
     }

@@ -1,46 +1,46 @@
-//! A queue in a storage: its keeper stores requests, reads a few ahead of being sent, and removes what is done.
+//! A queue in a storage: stores requests, reads a few ahead of sending, and removes them when they are done.
 //!
-//! The one idea: one task owns the index, so that every change of it is written in one batch with the requests
-//! it speaks of; what waits while a batch is being written goes into the next one together. A request that is
-//! wanted at once does not go through the storage's hands again: it is handed on when its write is done. In
-//! memory there are only those being written, those being sent, and [`AHEAD_MAX`] in between, however many
-//! the storage holds.
+//! One task owns the index, so that every change of it is written in one batch with the requests it concerns.
+//! Commands that arrive during a write form the next batch. A request that can be dispatched at once is not
+//! read back from the storage. Memory holds the requests being written, those being sent, and at most
+//! [`AHEAD_MAX`] in between, regardless of how many are stored.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use component::context::Context;
+use component::health::{Change, Health};
 use component::storage::{Operation, StorageClient, StorageError};
 use component::{ComponentId, Data, Refused, Signal, StartResult};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::ack::{AckGuard, Outcome};
+use crate::capacity::{Capacity, Permit};
 use crate::dispatch::Request;
-use crate::front::closed;
 use crate::index::{self, Index};
-use crate::receipt::{Outcome, Share};
-use crate::room::{Place, Room};
-use crate::{Sizer, Tally, payload};
+use crate::sending_queue::closed;
+use crate::{SignalMetrics, Sizer, payload};
 
-/// How many requests are read ahead.
+/// Requests read ahead of sending, at most.
 const AHEAD_MAX: usize = 16;
 
-/// How many requests are being stored at once; who brings one more waits.
+/// Requests being stored at once, at most; further senders wait.
 const STORING_MAX: usize = 128;
 
-/// How many changes, and bytes, are written together.
+/// Commands, and payload bytes, written in one batch, at most.
 const GROUP_MAX: usize = 256;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// How long to wait before a storage that failed is asked again.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Delay before a failed storage is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How many delivered requests may wait for their removal. While a storage fails, no more than these are sent
-/// again by the next process; sending goes on when they are removed.
+/// Delivered requests that may wait for their removal, at most. If the storage fails, the next process sends
+/// no more than these a second time; sending resumes when they are removed.
 pub const UNREMOVED_MAX: usize = 1000;
 
-/// What a keeper is told about its queue.
+/// The parameters of a persistent queue.
 pub(crate) struct Setup<'a> {
     pub(crate) id: &'a ComponentId,
     pub(crate) signal: Signal,
@@ -48,9 +48,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) consumers: usize,
 }
 
-/// The way in.
+/// A handle that sends commands to a [`PersistentQueue`].
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct QueueHandle {
     commands: mpsc::UnboundedSender<Command>,
     storing: Arc<Semaphore>,
 }
@@ -67,11 +67,11 @@ struct Put {
     data: Data,
     context: Context,
     size: Size,
-    place: Place,
+    permit: Permit,
     reply: oneshot::Sender<Result<(), Refused>>,
 }
 
-/// What a request counts for.
+/// The size of a request in units other than requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     items: u64,
@@ -84,25 +84,25 @@ impl Size {
     }
 }
 
-impl Entry {
-    /// Stores a request, and returns when it is.
-    pub(crate) async fn put(&self, data: Data, context: Context, place: Place) -> Result<(), Refused> {
-        let _turn = self.storing.acquire().await.map_err(|_| closed())?;
+impl QueueHandle {
+    /// Stores a request; returns once it is stored.
+    pub(crate) async fn put(&self, data: Data, context: Context, permit: Permit) -> Result<(), Refused> {
+        let _storing = self.storing.acquire().await.map_err(|_| closed())?;
         let (payload, size) = (payload::encode(&data, &context), Size::of(&data));
         let (reply, stored) = oneshot::channel();
-        let put = Put { payload, data, context, size, place, reply };
+        let put = Put { payload, data, context, size, permit, reply };
         self.commands.send(Command::Put(put)).map_err(|_| closed())?;
         stored.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Ends the keeper after what it was told before.
+    /// Stops the queue after the commands sent so far.
     pub(crate) fn close(&self) {
-        // A keeper that is gone needs not be told.
+        // A queue that is gone has stopped already.
         let _ = self.commands.send(Command::Close);
     }
 }
 
-/// Changes that are written together.
+/// Commands that are written in one batch.
 #[derive(Default)]
 struct Group {
     puts: Vec<Put>,
@@ -128,72 +128,72 @@ impl Group {
     }
 }
 
-/// The owner of a queue's index.
-pub(crate) struct Keeper {
+/// The task that owns the index of a stored queue.
+pub(crate) struct PersistentQueue {
     id: ComponentId,
     signal: Signal,
     sizer: Sizer,
     client: Arc<dyn StorageClient>,
     index: Index,
-    /// What is done, and still has to be removed from the storage.
+    /// Numbers of requests that are done and not yet removed from the storage.
     to_remove: Vec<u64>,
-    room: Arc<Room>,
-    tally: Arc<Tally>,
+    capacity: Arc<Capacity>,
+    metrics: Arc<SignalMetrics>,
     commands: mpsc::UnboundedReceiver<Command>,
-    entry: mpsc::UnboundedSender<Command>,
+    commands_sender: mpsc::UnboundedSender<Command>,
     ready: mpsc::Sender<Request>,
-    /// Not before this is a storage that failed asked again.
-    again_at: Option<Instant>,
-    /// True while the storage fails: told once.
-    is_failing: bool,
+    /// The earliest next attempt after the storage failed.
+    retry_at: Option<Instant>,
+    health: Health,
     stop: CancellationToken,
 }
 
-impl Keeper {
-    /// Opens what another process left in a storage. Returns the way in, and where requests come out.
+impl PersistentQueue {
+    /// Opens a queue and restores the index of an earlier process. Returns the queue, its handle, and the
+    /// requests that are ready to be sent.
     pub(crate) async fn open(
         setup: Setup<'_>,
         client: Arc<dyn StorageClient>,
-        room: Arc<Room>,
-        tally: Arc<Tally>,
+        capacity: Arc<Capacity>,
+        metrics: Arc<SignalMetrics>,
         stop: CancellationToken,
-    ) -> StartResult<(Self, Entry, mpsc::Receiver<Request>)> {
+    ) -> StartResult<(Self, QueueHandle, mpsc::Receiver<Request>)> {
         let stored = client.batch(vec![Operation::Get(index::KEY.to_owned())]).await?.into_iter().next();
         let index = match stored.flatten() {
             None => Index::default(),
             Some(bytes) => Index::restore(&bytes).unwrap_or_else(|| {
-                tally.unreadable(1);
-                tracing::error!(exporter = %setup.id, "the index of the stored queue cannot be read, beginning anew");
+                metrics.unreadable();
+                tracing::error!(exporter = %setup.id, "cannot read the index of the stored queue, starting with an empty one");
                 Index::default()
             }),
         };
-        let (entry, commands) = mpsc::unbounded_channel();
+        let (commands_sender, commands) = mpsc::unbounded_channel();
         let (ready, requests) = mpsc::channel(setup.consumers.clamp(1, AHEAD_MAX));
-        let keeper = Keeper {
+        let queue = PersistentQueue {
             id: setup.id.clone(),
             signal: setup.signal,
             sizer: setup.sizer,
             client,
             index,
             to_remove: Vec::new(),
-            room,
-            tally,
+            capacity,
+            metrics,
             commands,
-            entry: entry.clone(),
+            commands_sender: commands_sender.clone(),
             ready,
-            again_at: None,
-            is_failing: false,
+            retry_at: None,
+            health: Health::default(),
             stop,
         };
-        keeper.begin();
-        let entry = Entry { commands: entry, storing: Arc::new(Semaphore::new(STORING_MAX)) };
-        Ok((keeper, entry, requests))
+        queue.restore();
+        let storing = Arc::new(Semaphore::new(STORING_MAX));
+        Ok((queue, QueueHandle { commands: commands_sender, storing }, requests))
     }
 
-    /// Takes the room of what is there already.
-    fn begin(&self) {
-        self.room.force(self.held()).keep();
-        self.tally.set_queue_size(self.held());
+    /// Accounts for the requests that an earlier process stored.
+    fn restore(&self) {
+        self.capacity.acquire_over_limit(self.size()).forget();
+        self.metrics.set_queue_size(self.size());
         if self.index.requests() > 0 {
             let (requests, items) = (self.index.requests(), self.index.items);
             tracing::info!(
@@ -203,11 +203,11 @@ impl Keeper {
         }
     }
 
-    /// Works until it is told to close.
+    /// Processes commands until the queue is closed.
     pub(crate) async fn run(mut self) {
         loop {
             let reads = self.index.undispatched() > 0 && self.dispatches() && !self.ready.is_closed();
-            let (waits, again_at) = (self.again_at.is_some(), self.again_at.unwrap_or_else(Instant::now));
+            let (waits, retry_at) = (self.retry_at.is_some(), self.retry_at.unwrap_or_else(Instant::now));
             tokio::select! {
                 command = self.commands.recv() => {
                     let Some(command) = command else { return };
@@ -215,8 +215,8 @@ impl Keeper {
                         return;
                     }
                 }
-                () = sleep_until(again_at), if waits => {
-                    self.again_at = None;
+                () = sleep_until(retry_at), if waits => {
+                    self.retry_at = None;
                     self.remove().await;
                 }
                 () = async { drop(self.ready.reserve().await) }, if reads && !waits => self.read().await,
@@ -224,8 +224,8 @@ impl Keeper {
         }
     }
 
-    /// What the queue holds, in units of its sizer.
-    fn held(&self) -> u64 {
+    /// Returns the size of the queue, in units of its sizer.
+    fn size(&self) -> u64 {
         match self.sizer {
             Sizer::Requests => self.index.requests(),
             Sizer::Items => self.index.items,
@@ -233,7 +233,7 @@ impl Keeper {
         }
     }
 
-    /// Does what it is told, with what else waits. True where it is to end.
+    /// Writes a command together with others that wait. Returns true if the queue was closed.
     async fn write(&mut self, first: Command) -> bool {
         let mut group = Group::default();
         group.add(first);
@@ -249,12 +249,12 @@ impl Keeper {
         closes
     }
 
-    /// A request is done with: its room is free, and it need not be stored any more.
+    /// Releases the capacity of a request that is done, and schedules its removal.
     fn finish(&mut self, number: u64, size: Size) {
-        let before = self.held();
+        let before = self.size();
         self.index.done(number, size.items, size.bytes);
-        self.room.give_back(before.saturating_sub(self.held()));
-        self.tally.set_queue_size(self.held());
+        self.capacity.release(before.saturating_sub(self.size()));
+        self.metrics.set_queue_size(self.size());
         self.to_remove.push(number);
     }
 
@@ -277,7 +277,7 @@ impl Keeper {
                 self.not_stored(puts, &error).await;
             }
         }
-        self.tally.set_queue_size(self.held());
+        self.metrics.set_queue_size(self.size());
     }
 
     /// Writes requests, removals and the index in one batch.
@@ -288,32 +288,32 @@ impl Keeper {
         if outcome.is_ok() {
             self.to_remove.clear();
         }
-        self.note(&outcome);
+        self.record(&outcome);
         outcome
     }
 
-    /// Tells the senders, and hands on what is wanted at once.
+    /// Replies to the senders, and dispatches requests for which there is space.
     fn stored(&mut self, puts: Vec<Put>) {
         let mut direct = self.index.undispatched() == puts.len() && self.dispatches();
         for put in puts {
-            put.place.keep();
-            // A sender that is gone sends again, maybe: once more is allowed, not at all is not.
+            put.permit.forget();
+            // A sender that is gone may send again; a duplicate is allowed, a loss is not.
             let _ = put.reply.send(Ok(()));
-            direct = direct && self.hand_on(put.data, put.context, put.size);
+            direct = direct && self.dispatch(put.data, put.context, put.size);
         }
     }
 
-    fn hand_on(&mut self, data: Data, context: Context, size: Size) -> bool {
-        let Ok(place) = self.ready.try_reserve() else { return false };
+    fn dispatch(&mut self, data: Data, context: Context, size: Size) -> bool {
+        let Ok(slot) = self.ready.try_reserve() else { return false };
         let Some(number) = self.index.dispatch() else { return false };
-        place.send(Request { data, context, share: share(&self.entry, number, size) });
+        slot.send(Request { data, context, ack: ack(&self.commands_sender, number, size) });
         true
     }
 
-    /// Tells the senders why not. What could be removed still is: that may make the room that is missing.
+    /// Replies with the error. Removals are still written, since they may free the space that is missing.
     async fn not_stored(&mut self, puts: Vec<Put>, error: &StorageError) {
         match puts.is_empty() {
-            true => self.ask_again_later(),
+            true => self.retry_later(),
             false => self.remove().await,
         }
         for put in puts {
@@ -321,84 +321,85 @@ impl Keeper {
         }
     }
 
-    /// Reads as many requests as there is room for ahead of their sending.
+    /// Reads as many requests as may be ready ahead of sending.
     async fn read(&mut self) {
         let most = self.ready.capacity().min(self.index.undispatched());
         let numbers: Vec<u64> = std::iter::from_fn(|| self.index.dispatch()).take(most).collect();
         let steps = numbers.iter().map(|number| Operation::Get(index::key(*number))).collect();
         let outcome = self.client.batch(steps).await;
-        self.note(&outcome);
+        self.record(&outcome);
         match outcome {
             Ok(values) => {
-                numbers.into_iter().zip(values).for_each(|(number, value)| self.found(number, value));
+                numbers
+                    .into_iter()
+                    .zip(values)
+                    .for_each(|(number, value)| self.dispatch_stored(number, value));
             }
             Err(_) => {
                 numbers.into_iter().rev().for_each(|number| self.index.undo_dispatch(number));
-                self.ask_again_later();
+                self.retry_later();
             }
         }
         self.remove().await;
     }
 
-    /// Removes what is done, if it was not yet.
+    /// Removes requests that are done from the storage.
     async fn remove(&mut self) {
         if !self.to_remove.is_empty() && self.commit(Vec::new()).await.is_err() {
-            self.ask_again_later();
+            self.retry_later();
         }
     }
 
-    fn ask_again_later(&mut self) {
-        self.again_at.get_or_insert_with(|| Instant::now() + AGAIN_AFTER);
+    fn retry_later(&mut self) {
+        self.retry_at.get_or_insert_with(|| Instant::now() + RETRY_AFTER);
     }
 
-    /// True while requests are handed on: not after the stop, nor where nobody could note that they are done.
+    /// Returns true if requests may be dispatched: not after the stop, and not while too many removals wait.
     fn dispatches(&self) -> bool {
         !self.stop.is_cancelled() && self.to_remove.len() < UNREMOVED_MAX
     }
 
-    fn found(&mut self, number: u64, value: Option<Vec<u8>>) {
+    fn dispatch_stored(&mut self, number: u64, value: Option<Vec<u8>>) {
         let request = value.as_deref().map(|bytes| payload::decode(self.signal, bytes));
         let (data, context) = match request {
             Some(Ok(request)) => request,
             Some(Err(error)) => return self.unreadable(number, &error.to_string()),
             None => return self.unreadable(number, "it is no longer stored"),
         };
-        let share = share(&self.entry, number, Size::of(&data));
-        if let Err(unsent) = self.ready.try_send(Request { data, context, share }) {
-            // The exporter stops; the request stays where it is.
+        let ack = ack(&self.commands_sender, number, Size::of(&data));
+        if let Err(unsent) = self.ready.try_send(Request { data, context, ack }) {
+            // The exporter stops; the request stays stored.
             drop(unsent);
         }
     }
 
-    /// Counts a request that is lost, and forgets it.
+    /// Counts and drops a request that cannot be read.
     fn unreadable(&mut self, number: u64, why: &str) {
-        self.tally.unreadable(1);
-        tracing::error!(exporter = %self.id, signal = self.signal.name(), number, why, "a stored request is lost");
+        self.metrics.unreadable();
+        tracing::error!(exporter = %self.id, signal = self.signal.name(), number, why, "dropping a stored request that cannot be read");
         self.finish(number, Size::default());
     }
 
-    /// Tells when a storage begins or ceases to fail.
-    fn note<T>(&mut self, outcome: &Result<T, StorageError>) {
-        let was_failing = std::mem::replace(&mut self.is_failing, outcome.is_err());
-        match outcome {
-            Err(error) if !was_failing => tracing::error!(
-                exporter = %self.id, signal = self.signal.name(), %error, "the stored queue cannot be written or read"
-            ),
-            Ok(_) if was_failing => {
-                tracing::info!(exporter = %self.id, signal = self.signal.name(), "the stored queue works again");
+    /// Logs when the storage starts to fail or works again.
+    fn record<T>(&self, outcome: &Result<T, StorageError>) {
+        let (exporter, signal) = (&self.id, self.signal.name());
+        match (self.health.record(outcome.is_ok()), outcome) {
+            (Some(Change::Failed), Err(error)) => {
+                tracing::error!(%exporter, signal, %error, "cannot write or read the stored queue");
             }
+            (Some(Change::Recovered), _) => tracing::info!(%exporter, signal, "the stored queue works again"),
             _ => {}
         }
     }
 }
 
-/// A hold on a dispatched request: when it is let go, the keeper removes the request, unless it is to be kept.
-fn share(entry: &mpsc::UnboundedSender<Command>, number: u64, size: Size) -> Share {
-    let entry = entry.clone();
-    Share::of(usize::try_from(size.items).unwrap_or(usize::MAX), move |outcome: Outcome| {
+/// Returns the guard of a dispatched request. When the request ends, the queue removes it, unless it is kept.
+fn ack(commands: &mpsc::UnboundedSender<Command>, number: u64, size: Size) -> AckGuard {
+    let commands = commands.clone();
+    AckGuard::new(usize::try_from(size.items).unwrap_or(usize::MAX), move |outcome: Outcome| {
         if !outcome.is_kept {
-            // Without a keeper the request stays stored, and is sent again by the next process.
-            let _ = entry.send(Command::Done { number, size });
+            // If the queue has stopped, the request stays stored, and the next process sends it again.
+            let _ = commands.send(Command::Done { number, size });
         }
     })
 }
