@@ -12,9 +12,9 @@ pub mod attribute {
 
     /// `container.id`, as OpenTelemetry defines it.
     pub const CONTAINER_ID: &str = upstream::CONTAINER_ID;
-    /// The calling thread's current device, by its number in the process.
+    /// Current device of the calling thread, as numbered in its process.
     pub const CUDA_DEVICE_INDEX: &str = "cuda.device.index";
-    /// Which way a copy goes, as the members of cudaMemcpyKind.
+    /// Direction of a copy, as named by cudaMemcpyKind.
     pub const CUDA_MEMCPY_KIND: &str = "cuda.memcpy.kind";
     /// `error.type`, as OpenTelemetry defines it.
     pub const ERROR_TYPE: &str = upstream::ERROR_TYPE;
@@ -24,147 +24,147 @@ pub mod attribute {
     /// `gen_ai.request.model`, as OpenTelemetry defines it.
     #[expect(deprecated, reason = "moved upstream to a registry that has no crate yet")]
     pub const GEN_AI_REQUEST_MODEL: &str = upstream::GEN_AI_REQUEST_MODEL;
-    /// Whose library was called. HIP's calls are reported under the names of CUDA's.
+    /// Vendor of the called library. HIP calls are reported under the metric names of CUDA.
     pub const GPU_API_VENDOR: &str = "gpu.api.vendor";
-    /// What calls of the function usually take in this process, in seconds, by the counts of all there were.
+    /// Median duration in seconds of all calls of the function in this process.
     pub const GPU_CALL_BASELINE_MEDIAN: &str = "gpu.call.baseline.median";
-    /// Calls that this one stands for, itself among them, where only some of them are told.
+    /// Number of calls that this span represents, itself included, when calls are sampled.
     pub const GPU_CALL_WEIGHT: &str = "gpu.call.weight";
-    /// The layer of the called function.
+    /// API layer of the called function.
     pub const GPU_CUDA_API: &str = "gpu.cuda.api";
-    /// The called function, by its exported name without the suffix of per-thread twins.
+    /// Exported name of the called function, without the suffix of per-thread default stream variants.
     pub const GPU_CUDA_OPERATION_NAME: &str = "gpu.cuda.operation.name";
-    /// What the host waited for.
+    /// The object that the host waited for.
     pub const GPU_CUDA_SYNC_KIND: &str = "gpu.cuda.sync.kind";
-    /// The same on the span, the log record and nowhere else, so that one is found from the other.
+    /// Identifier shared by a span and its log record, which links one to the other.
     pub const GPU_EVENT_ID: &str = "gpu.event.id";
-    /// Which clock.
+    /// Clock domain.
     pub const GPU_HARDWARE_CLOCK_DOMAIN: &str = "gpu.hardware.clock.domain";
-    /// Errors counted since the last pass.
+    /// Number of errors counted since the last poll.
     pub const GPU_HARDWARE_ERRORS: &str = "gpu.hardware.errors";
-    /// Which kind of link, where it is not PCIe.
+    /// Type of the link, if it is not PCIe.
     pub const GPU_HARDWARE_LINK: &str = "gpu.hardware.link";
-    /// What the driver of an AMD GPU tells of by itself.
+    /// Type of a notification sent by the driver of an AMD GPU.
     pub const GPU_HARDWARE_NOTIFICATION: &str = "gpu.hardware.notification";
-    /// What was asked of the driver, in this receiver's words.
-    pub const GPU_HARDWARE_QUESTION: &str = "gpu.hardware.question";
-    /// How the time is known.
+    /// Name of a driver query, as used by this receiver.
+    pub const GPU_HARDWARE_QUERY_NAME: &str = "gpu.hardware.query.name";
+    /// Names of the queries that the device does not support.
+    pub const GPU_HARDWARE_QUERY_UNSUPPORTED: &str = "gpu.hardware.query.unsupported";
+    /// Origin of the throttle time.
     pub const GPU_HARDWARE_THROTTLE_ORIGIN: &str = "gpu.hardware.throttle.origin";
-    /// Why the clocks are held down.
+    /// Reason for throttled clocks.
     pub const GPU_HARDWARE_THROTTLE_REASON: &str = "gpu.hardware.throttle.reason";
-    /// What of the device cannot be measured, in this receiver's words.
-    pub const GPU_HARDWARE_UNSUPPORTED: &str = "gpu.hardware.unsupported";
-    /// Allocations that the process had not freed.
+    /// Number of allocations that the process had not freed.
     pub const GPU_MEMORY_COUNT: &str = "gpu.memory.count";
-    /// How long ago the last frees were, in seconds, the oldest first.
+    /// Ages in seconds of the most recent frees, oldest first.
     pub const GPU_MEMORY_FREED_AGES: &str = "gpu.memory.freed.ages";
-    /// Bytes of the last frees, in the order of gpu.memory.freed.ages.
+    /// Sizes in bytes of the most recent frees, in the order of gpu.memory.freed.ages.
     pub const GPU_MEMORY_FREED_SIZES: &str = "gpu.memory.freed.sizes";
-    /// Bytes of the largest allocation that the process had not freed.
+    /// Size in bytes of the largest allocation that the process had not freed.
     pub const GPU_MEMORY_LARGEST: &str = "gpu.memory.largest";
-    /// For how many seconds the least that is allocated has grown.
+    /// Time in seconds during which the minimum of allocated memory has grown.
     pub const GPU_MEMORY_LEAK_DURATION: &str = "gpu.memory.leak.duration";
-    /// Bytes by which the least that is allocated has grown in that time, counted where the workload made steps.
+    /// Growth in bytes of the minimum of allocated memory in that time, counted only in minutes with steps.
     pub const GPU_MEMORY_LEAK_GROWTH: &str = "gpu.memory.leak.growth";
-    /// Bytes that it has come to.
-    pub const GPU_MEMORY_LEAK_LEAST: &str = "gpu.memory.leak.least";
-    /// Bytes of that growth that are in allocations of the class of sizes that grew most.
+    /// Current minimum of allocated memory in bytes.
+    pub const GPU_MEMORY_LEAK_MINIMUM: &str = "gpu.memory.leak.minimum";
+    /// Part of the growth in bytes in the allocation size class that grew most.
     pub const GPU_MEMORY_LEAK_SIZE_GROWTH: &str = "gpu.memory.leak.size.growth";
-    /// Bytes from which on allocations are of that class; twice as many are of the next.
+    /// Lower bound in bytes of that size class; the upper bound is twice as large.
     pub const GPU_MEMORY_LEAK_SIZE_MIN: &str = "gpu.memory.leak.size.min";
-    /// What is said of a leak.
+    /// State of a leak.
     pub const GPU_MEMORY_LEAK_STATE: &str = "gpu.memory.leak.state";
-    /// Bytes of device memory that the process had allocated and not freed when the step ended.
+    /// Bytes of device memory allocated by the process and not freed when the step ended.
     pub const GPU_MEMORY_LIVE: &str = "gpu.memory.live";
-    /// Age in seconds of the oldest allocation not freed when the step ended.
+    /// Age in seconds of the oldest allocation that was not freed when the step ended.
     pub const GPU_MEMORY_OLDEST_AGE: &str = "gpu.memory.oldest.age";
-    /// Ages in seconds of the oldest allocations not freed when the step ended, the oldest first.
+    /// Ages in seconds of the oldest allocations that were not freed when the step ended, oldest first.
     pub const GPU_MEMORY_OLDEST_AGES: &str = "gpu.memory.oldest.ages";
-    /// Bytes of the oldest allocations, in the order of gpu.memory.oldest.ages.
+    /// Sizes in bytes of the oldest allocations, in the order of gpu.memory.oldest.ages.
     pub const GPU_MEMORY_OLDEST_SIZES: &str = "gpu.memory.oldest.sizes";
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub const GPU_MEMORY_REQUESTED: &str = "gpu.memory.requested";
-    /// Where the device stands on the PCI bus.
+    /// PCI bus address of the device.
     pub const GPU_PCI_ADDRESS: &str = "gpu.pci.address";
-    /// Mean duration in seconds of the steps of this workload and phase, warm-up bias corrected.
+    /// Mean duration in seconds of steps of this workload and phase, corrected for warm-up bias.
     pub const GPU_STEP_BASELINE_MEAN: &str = "gpu.step.baseline.mean";
-    /// 95th percentile in seconds of the durations of the steps of this workload and phase.
+    /// 95th percentile in seconds of the durations of steps of this workload and phase.
     pub const GPU_STEP_BASELINE_P95: &str = "gpu.step.baseline.p95";
-    /// The mean before the baseline was learnt anew, in seconds.
+    /// Mean in seconds before the baseline was relearned.
     pub const GPU_STEP_BASELINE_PREVIOUS_MEAN: &str = "gpu.step.baseline.previous.mean";
-    /// The 95th percentile before the baseline was learnt anew, in seconds.
+    /// 95th percentile in seconds before the baseline was relearned.
     pub const GPU_STEP_BASELINE_PREVIOUS_P95: &str = "gpu.step.baseline.previous.p95";
-    /// Bytes copied by the step in a direction that is not known, or on the host.
-    pub const GPU_STEP_BYTES_ELSEWHERE: &str = "gpu.step.bytes.elsewhere";
     /// Bytes filled by the step.
     pub const GPU_STEP_BYTES_FILLED: &str = "gpu.step.bytes.filled";
-    /// Bytes copied from the device by the step.
+    /// Bytes copied by the step from device memory to host memory.
     pub const GPU_STEP_BYTES_FROM_DEVICE: &str = "gpu.step.bytes.from_device";
-    /// Bytes copied on the device or between devices by the step.
+    /// Bytes copied by the step within a device or between devices.
     pub const GPU_STEP_BYTES_ON_DEVICE: &str = "gpu.step.bytes.on_device";
-    /// Bytes copied to the device by the step.
+    /// Bytes copied by the step in an unknown direction, or within host memory.
+    pub const GPU_STEP_BYTES_OTHER: &str = "gpu.step.bytes.other";
+    /// Bytes copied by the step from host memory to device memory.
     pub const GPU_STEP_BYTES_TO_DEVICE: &str = "gpu.step.bytes.to_device";
-    /// Its longest calls that were told, a sentence each beside what the function usually takes, the longest first.
+    /// Longest recorded calls of the step, longest first, each as a sentence with the function's usual duration.
     pub const GPU_STEP_CALLS: &str = "gpu.step.calls";
-    /// What made the step slow, where there is evidence.
+    /// Cause of a slow step, if there is evidence.
     pub const GPU_STEP_CAUSE: &str = "gpu.step.cause";
-    /// Every cause found, a sentence each, the largest share of the excess first.
+    /// All causes found, each as a sentence, the largest share of the excess first.
     pub const GPU_STEP_CAUSES: &str = "gpu.step.causes";
-    /// The part of the step's wait in which ranks of this node had not come to its collectives yet, in seconds.
+    /// Part of the step's wait in seconds during which other ranks of this node had not joined its collectives.
     pub const GPU_STEP_COLLECTIVE_WAIT_DURATION: &str = "gpu.step.collective_wait.duration";
-    /// How sure the phase is, from 0 to 1.
+    /// Confidence in the phase, from 0 to 1.
     pub const GPU_STEP_CONFIDENCE: &str = "gpu.step.confidence";
     /// Copies enqueued by the step.
     pub const GPU_STEP_COPIES: &str = "gpu.step.copies";
-    /// From the step's first work enqueued to its closer's return, in seconds.
+    /// Time in seconds from the first work enqueued to the return of the sync call.
     pub const GPU_STEP_DURATION: &str = "gpu.step.duration";
-    /// From the step's first work enqueued to its closer entered, in seconds.
+    /// Time in seconds from the first work enqueued to the entry of the sync call.
     pub const GPU_STEP_ENQUEUE_DURATION: &str = "gpu.step.enqueue.duration";
-    /// From the previous closer's return to the step's first work enqueued, in seconds.
+    /// Time in seconds from the return of the previous sync call to the first work enqueued.
     pub const GPU_STEP_GAP_DURATION: &str = "gpu.step.gap.duration";
-    /// How it is known which GPU the step ran on.
+    /// Evidence for the GPU that the step ran on.
     pub const GPU_STEP_GPU_CERTAINTY: &str = "gpu.step.gpu.certainty";
-    /// Bytes that the launched graphs copy and fill. As with all that is in graphs, what was captured into them counts, and is not told where not all of it was seen.
+    /// Bytes copied and filled by the launched graphs. Graph content is counted at capture; absent if a capture was not observed completely.
     pub const GPU_STEP_GRAPH_BYTES: &str = "gpu.step.graph_bytes";
-    /// Collectives, sends and receives that the process called while the launched graphs were captured.
+    /// Collectives, sends and receives captured into the launched graphs.
     pub const GPU_STEP_GRAPH_COLLECTIVES: &str = "gpu.step.graph_collectives";
-    /// Kernels in the launched graphs. They are not among the kernels launched by the step.
+    /// Kernels in the launched graphs, which gpu.step.launches does not include.
     pub const GPU_STEP_GRAPH_KERNELS: &str = "gpu.step.graph_kernels";
     /// Graphs launched by the step.
     pub const GPU_STEP_GRAPH_LAUNCHES: &str = "gpu.step.graph_launches";
     /// Threads started by the kernels in the launched graphs.
     pub const GPU_STEP_GRAPH_THREADS: &str = "gpu.step.graph_threads";
-    /// Share of the step for which the host was still enqueueing, from 0 to 1.
+    /// Share of the step during which the host was enqueueing, from 0 to 1.
     pub const GPU_STEP_HOST_BOUND_SHARE: &str = "gpu.step.host_bound.share";
     /// Kernels launched by the step.
     pub const GPU_STEP_LAUNCHES: &str = "gpu.step.launches";
-    /// How far beyond its baseline a step took, in buckets that exclude each other.
+    /// Ratio of the step's duration to its baseline, in disjoint buckets.
     pub const GPU_STEP_OUTLIER: &str = "gpu.step.outlier";
-    /// What the workload did in the step, decided from its shape and never from its duration.
+    /// Phase of the workload, determined from the shape of the step and never from its duration.
     pub const GPU_STEP_PHASE: &str = "gpu.step.phase";
-    /// The step's duration over its baseline's p95.
+    /// Duration of the step divided by the p95 of its baseline.
     pub const GPU_STEP_RATIO: &str = "gpu.step.ratio";
-    /// Time in seconds that the thread was ready to run and had no CPU, from the previous closer's return to this one's.
+    /// Time in seconds that the thread was runnable without a CPU, between the returns of the previous and this sync call.
     pub const GPU_STEP_RUN_QUEUE_DURATION: &str = "gpu.step.run_queue.duration";
-    /// Stretches of work, each closed by a call that waits, that the step was put together from.
+    /// Number of segments, each ended by a sync call, that the step consists of.
     pub const GPU_STEP_SEGMENTS: &str = "gpu.step.segments";
-    /// The number of the step's first segment on its stream.
+    /// Sequence number of the step's first segment on its stream.
     pub const GPU_STEP_SEQUENCE: &str = "gpu.step.sequence";
-    /// Which figure of the baseline.
+    /// Statistic of the baseline.
     pub const GPU_STEP_STATISTIC: &str = "gpu.step.statistic";
-    /// Threads started by the step's kernel launches, blocks times threads per block. Those in graphs are counted apart.
+    /// Threads started by the step's kernel launches: blocks times threads per block. Threads in graphs are in gpu.step.graph_threads.
     pub const GPU_STEP_THREADS: &str = "gpu.step.threads";
-    /// For how long of the step the first of gpu.step.throttle.reasons held the clocks of its GPU down, in seconds.
+    /// Time in seconds during the step for which the first of gpu.step.throttle.reasons throttled the GPU's clocks.
     pub const GPU_STEP_THROTTLE_DURATION: &str = "gpu.step.throttle.duration";
-    /// What held the clocks of the step's GPU down meanwhile, the longest first, as gpu.hardware.throttle.reason.
+    /// Reasons for throttled clocks of the step's GPU, longest first, with the values of gpu.hardware.throttle.reason.
     pub const GPU_STEP_THROTTLE_REASONS: &str = "gpu.step.throttle.reasons";
-    /// The share of the step's duration that gpu.step.throttle.duration is, 0 to 1.
+    /// gpu.step.throttle.duration divided by the step's duration, from 0 to 1.
     pub const GPU_STEP_THROTTLE_SHARE: &str = "gpu.step.throttle.share";
-    /// From the step's closer entered to its return, in seconds.
+    /// Time in seconds from the entry of the step's sync call to its return.
     pub const GPU_STEP_WAIT_DURATION: &str = "gpu.step.wait.duration";
-    /// The stream, by the order in which the process's streams were first seen. Handles stay where they are.
+    /// Index of the stream in the order in which the streams of the process were first seen. Stream handles are not exported.
     pub const GPU_STREAM_ORDINAL: &str = "gpu.stream.ordinal";
-    /// The number of an XID, of NVIDIA's list.
+    /// Number of an XID, as listed by NVIDIA.
     pub const GPU_XID: &str = "gpu.xid";
     /// `host.arch`, as OpenTelemetry defines it.
     pub const HOST_ARCH: &str = upstream::HOST_ARCH;
@@ -196,82 +196,82 @@ pub mod attribute {
     pub const HW_TYPE: &str = upstream::HW_TYPE;
     /// `hw.vendor`, as OpenTelemetry defines it.
     pub const HW_VENDOR: &str = upstream::HW_VENDOR;
-    /// Payload in bytes, elements times their size; of an all-gather what one rank gives.
+    /// Time in seconds from the arrival of the first rank of this node to this one.
+    pub const NCCL_ARRIVAL_DELAY: &str = "nccl.arrival_delay";
+    /// Payload in bytes: elements times their size; for an all-gather, the contribution of one rank.
     pub const NCCL_BYTES: &str = "nccl.bytes";
-    /// What the rank called.
+    /// The call made by the rank.
     pub const NCCL_CALL: &str = "nccl.call";
-    /// What the rank that came first called.
-    pub const NCCL_CALL_FIRST: &str = "nccl.call_first";
-    /// The communicator, by NCCL's own commHash where nccl.communicator.source is nccl.
+    /// Hash of the communicator; NCCL's commHash if nccl.communicator.source is `nccl`.
     pub const NCCL_COMMUNICATOR_HASH: &str = "nccl.communicator.hash";
-    /// Where the communicator's hash is from.
+    /// Origin of the communicator's hash.
     pub const NCCL_COMMUNICATOR_SOURCE: &str = "nccl.communicator.source";
-    /// The elements' type.
+    /// Datatype of the elements.
     pub const NCCL_DATATYPE: &str = "nccl.datatype";
-    /// What two sources or ranks say differently of a communicator.
-    pub const NCCL_DISPUTE: &str = "nccl.dispute";
-    /// Why a rank is gone.
-    pub const NCCL_END: &str = "nccl.end";
-    /// The signal that killed the rank's process.
+    /// Field of a communicator for which two sources or ranks reported different values.
+    pub const NCCL_DISPUTE_FIELD: &str = "nccl.dispute.field";
+    /// The conflicting value.
+    pub const NCCL_DISPUTE_VALUE: &str = "nccl.dispute.value";
+    /// Reason for the end of a rank.
+    pub const NCCL_END_REASON: &str = "nccl.end.reason";
+    /// Number of the signal that killed the rank's process.
     pub const NCCL_END_SIGNAL: &str = "nccl.end.signal";
-    /// The called function of NCCL, by its exported name.
+    /// The call made by the first rank that arrived.
+    pub const NCCL_FIRST_RANK_CALL: &str = "nccl.first_rank.call";
+    /// Exported name of the called NCCL function.
     pub const NCCL_FUNCTION: &str = "nccl.function";
-    /// For how long the first rank has waited, in seconds.
+    /// Time in seconds that the first rank has waited.
     pub const NCCL_HANG_DURATION: &str = "nccl.hang.duration";
-    /// What keeps the communicator from going on.
+    /// Type of the hang.
     pub const NCCL_HANG_KIND: &str = "nccl.hang.kind";
-    /// The ranks that have not come, a sentence each.
-    pub const NCCL_HANG_MISSING: &str = "nccl.hang.missing";
-    /// The ranks of this node that wait.
-    pub const NCCL_HANG_WAITING: &str = "nccl.hang.waiting";
-    /// How far the rank comes behind the middle of its peers, the median over the window, in seconds.
-    pub const NCCL_LATENESS: &str = "nccl.lateness";
-    /// Messages of the same sender to the same receiver before this one, on this communicator.
-    pub const NCCL_MESSAGE: &str = "nccl.message";
-    /// Ranks of the communicator, on all nodes.
+    /// Ranks that have not joined, one sentence each.
+    pub const NCCL_HANG_MISSING_RANKS: &str = "nccl.hang.missing_ranks";
+    /// Ranks of this node that wait.
+    pub const NCCL_HANG_WAITING_RANKS: &str = "nccl.hang.waiting_ranks";
+    /// Number of earlier messages from this sender to this receiver on this communicator.
+    pub const NCCL_MESSAGE_SEQUENCE: &str = "nccl.message.sequence";
+    /// Number of ranks of the communicator on all nodes.
     pub const NCCL_NRANKS: &str = "nccl.nranks";
-    /// The operation, as NCCL's logs name it.
+    /// Operation, as named in NCCL's logs.
     pub const NCCL_OPERATION: &str = "nccl.operation";
-    /// The first operations that the rank had enqueued and nobody had waited for, oldest first.
+    /// Oldest operations that the rank had enqueued and no call had waited for, oldest first.
     pub const NCCL_OUTSTANDING: &str = "nccl.outstanding";
-    /// How many there were.
+    /// Number of operations that the rank had enqueued and no call had waited for.
     pub const NCCL_OUTSTANDING_COUNT: &str = "nccl.outstanding_count";
-    /// The rank on the other side of a send or receive.
+    /// Rank of the counterpart of a send or receive.
     pub const NCCL_PEER: &str = "nccl.peer";
-    /// The rank in its communicator.
+    /// Number of the rank in its communicator.
     pub const NCCL_RANK: &str = "nccl.rank";
-    /// Where the rank's number is from.
+    /// Origin of the rank's number.
     pub const NCCL_RANK_SOURCE: &str = "nccl.rank_source";
-    /// The rank's last operations, oldest first.
-    pub const NCCL_RECENT: &str = "nccl.recent";
-    /// The reduction.
+    /// Most recent operations of the rank, oldest first.
+    pub const NCCL_RECENT_OPERATIONS: &str = "nccl.recent_operations";
+    /// Most recent steps of the rank's process, oldest first.
+    pub const NCCL_RECENT_STEPS: &str = "nccl.recent_steps";
+    /// Reduction operator.
     pub const NCCL_REDUCTION: &str = "nccl.reduction";
-    /// Collectives in the window of the verdict.
-    pub const NCCL_ROUNDS: &str = "nccl.rounds";
-    /// Those of them in which the rank was late.
-    pub const NCCL_ROUNDS_LATE: &str = "nccl.rounds_late";
-    /// What else was said.
-    pub const NCCL_SAID: &str = "nccl.said";
-    /// The usual scatter of its peers' arrivals, in seconds.
-    pub const NCCL_SCATTER: &str = "nccl.scatter";
-    /// Collectives of the communicator before this one; with the communicator's hash the collective's name on every rank and node.
+    /// Number of earlier collectives of the communicator. With the communicator's hash it identifies the collective on every rank and node.
     pub const NCCL_SEQUENCE: &str = "nccl.sequence";
-    /// From the first rank of this node to the last, in seconds.
+    /// Time in seconds from the arrival of the first rank of this node to the last.
     pub const NCCL_SKEW: &str = "nccl.skew";
-    /// From the first rank of this node to this one, in seconds.
-    pub const NCCL_SKEW_BEHIND_FIRST: &str = "nccl.skew_behind_first";
-    /// The last steps of the rank's process, oldest first.
-    pub const NCCL_STEPS: &str = "nccl.steps";
-    /// What keeps the late rank, as far as its host shows it.
+    /// Cause of the rank's lateness, as observed on its host.
     pub const NCCL_STRAGGLER_CAUSE: &str = "nccl.straggler.cause";
-    /// Why the collective is traced.
+    /// Number of collectives in the analyzed window.
+    pub const NCCL_STRAGGLER_COLLECTIVES: &str = "nccl.straggler.collectives";
+    /// Number of collectives in the analyzed window in which the rank was late.
+    pub const NCCL_STRAGGLER_LATE_COLLECTIVES: &str = "nccl.straggler.late_collectives";
+    /// Delay of the rank after the median arrival of its peers in seconds, the median over the window.
+    pub const NCCL_STRAGGLER_LATENESS: &str = "nccl.straggler.lateness";
+    /// Usual spread of the arrivals of its peers in seconds.
+    pub const NCCL_STRAGGLER_PEER_SPREAD: &str = "nccl.straggler.peer_spread";
+    /// Recent mean wait of its peers in seconds.
+    pub const NCCL_STRAGGLER_PEER_WAIT: &str = "nccl.straggler.peer_wait";
+    /// Time in seconds that the rank's process waited for something else before it arrived, in excess of its peers.
+    pub const NCCL_STRAGGLER_PRIOR_WAIT: &str = "nccl.straggler.prior_wait";
+    /// Recent wait of the rank in collectives of this communicator in seconds; a straggler waits least.
+    pub const NCCL_STRAGGLER_WAIT: &str = "nccl.straggler.wait";
+    /// Reason why the collective is traced.
     pub const NCCL_TRACE_REASON: &str = "nccl.trace.reason";
-    /// What the rank waits in this communicator's collectives lately, in seconds; a straggler waits least.
-    pub const NCCL_WAIT: &str = "nccl.wait";
-    /// What its peers wait on average, in seconds.
-    pub const NCCL_WAIT_PEERS: &str = "nccl.wait_peers";
-    /// How much longer than its peers the rank's process had waited for something else before it came, in seconds.
-    pub const NCCL_WAITED: &str = "nccl.waited";
     /// `network.io.direction`, as OpenTelemetry defines it.
     pub const NETWORK_IO_DIRECTION: &str = upstream::NETWORK_IO_DIRECTION;
     /// `os.type`, as OpenTelemetry defines it.
@@ -302,33 +302,31 @@ pub mod attribute {
     pub const TELEMETRY_SDK_VERSION: &str = upstream::TELEMETRY_SDK_VERSION;
     /// `thread.id`, as OpenTelemetry defines it.
     pub const THREAD_ID: &str = upstream::THREAD_ID;
-    /// What kind of thing was forgotten.
-    pub const WARPTAP_ANALYSIS_MEMORY: &str = "warptap.analysis.memory";
-    /// What became of an operation.
-    pub const WARPTAP_COLLECTIVE_FATE: &str = "warptap.collective.fate";
-    /// How collectives were seen less than whole, or not as they should be.
-    pub const WARPTAP_COLLECTIVE_FLAW: &str = "warptap.collective.flaw";
-    /// What was not told.
-    pub const WARPTAP_COLLECTIVE_PART: &str = "warptap.collective.part";
-    /// Why a record is not kept.
-    pub const WARPTAP_KEEP_LOSS: &str = "warptap.keep.loss";
-    /// How many records.
-    pub const WARPTAP_KEEP_RECORDS: &str = "warptap.keep.records";
-    /// Why a call or a record was lost.
-    pub const WARPTAP_LOSS_REASON: &str = "warptap.loss.reason";
-    /// What became of a call that was seen.
-    pub const WARPTAP_PROBE_FATE: &str = "warptap.probe.fate";
-    /// How a call was seen less than whole.
-    pub const WARPTAP_PROBE_FLAW: &str = "warptap.probe.flaw";
-    /// Why a call that was seen is no hit.
-    pub const WARPTAP_PROBE_PASS: &str = "warptap.probe.pass";
-    /// What cannot be seen of the process, a sentence each.
-    pub const WARPTAP_PROCESS_BLIND: &str = "warptap.process.blind";
-    /// Libraries of the process whose calls are seen, by file name and number of functions, and where its threads publish the traces that they work for.
-    pub const WARPTAP_PROCESS_VISIBLE: &str = "warptap.process.visible";
-    /// At which end of the ring records were counted.
+    /// Type of the evicted entry.
+    pub const WARPTAP_ANALYSIS_ENTRY: &str = "warptap.analysis.entry";
+    /// Inconsistency in the observed calls of collectives.
+    pub const WARPTAP_COLLECTIVE_ANOMALY: &str = "warptap.collective.anomaly";
+    /// Outcome of an operation.
+    pub const WARPTAP_COLLECTIVE_OUTCOME: &str = "warptap.collective.outcome";
+    /// Reason why a call or a record was dropped.
+    pub const WARPTAP_DROP_REASON: &str = "warptap.drop.reason";
+    /// Reason why a record was not persisted or restored.
+    pub const WARPTAP_PERSISTENCE_DROP_REASON: &str = "warptap.persistence.drop.reason";
+    /// Number of records.
+    pub const WARPTAP_PERSISTENCE_RECORDS: &str = "warptap.persistence.records";
+    /// Incompleteness of an observed call.
+    pub const WARPTAP_PROBE_ANOMALY: &str = "warptap.probe.anomaly";
+    /// Reason why an observed call is not a hit.
+    pub const WARPTAP_PROBE_IGNORE_REASON: &str = "warptap.probe.ignore.reason";
+    /// Outcome of an observed call.
+    pub const WARPTAP_PROBE_OUTCOME: &str = "warptap.probe.outcome";
+    /// Calls of the process that cannot be observed, one sentence for each reason.
+    pub const WARPTAP_PROCESS_COVERAGE_GAPS: &str = "warptap.process.coverage.gaps";
+    /// Observed libraries of the process, by file name and number of functions, and the file through which its threads publish trace contexts.
+    pub const WARPTAP_PROCESS_COVERAGE_OBSERVED: &str = "warptap.process.coverage.observed";
+    /// Side of the ring buffer on which records were counted.
     pub const WARPTAP_RING_SIDE: &str = "warptap.ring.side";
-    /// What kind of telemetry.
+    /// Type of telemetry.
     pub const WARPTAP_SIGNAL: &str = "warptap.signal";
 }
 
@@ -337,13 +335,13 @@ pub mod value {
     /// Values of `cuda.memcpy.kind`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum CudaMemcpyKind {
-        /// To the device.
+        /// From host memory to device memory.
         HostToDevice,
-        /// From the device.
+        /// From device memory to host memory.
         DeviceToHost,
-        /// On a device, or between devices.
+        /// Within a device, or between devices.
         DeviceToDevice,
-        /// The call does not say (the driver looks at the addresses), or both sides are on the host.
+        /// The call leaves the direction to the driver, which infers it from the addresses, or both sides are host memory.
         Default,
     }
 
@@ -387,7 +385,7 @@ pub mod value {
     /// Values of `gpu.cuda.api`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuCudaApi {
-        /// The driver API, called by the program itself; calls that the runtime makes are not counted again.
+        /// The driver API, called by the program itself. Driver calls made by the runtime are not counted again.
         Driver,
         /// The runtime API.
         Runtime,
@@ -409,13 +407,13 @@ pub mod value {
     /// Values of `gpu.cuda.sync.kind`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuCudaSyncKind {
-        /// For all work of the device.
+        /// All work of the device.
         Device,
-        /// For what was enqueued before an event was recorded.
+        /// Work enqueued before an event was recorded.
         Event,
-        /// For a copy that returns only when it is done.
+        /// A copy that returns only when it is complete.
         Memcpy,
-        /// For all work of a stream.
+        /// All work of a stream.
         Stream,
     }
 
@@ -437,15 +435,15 @@ pub mod value {
     /// Values of `gpu.hardware.clock.domain`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuHardwareClockDomain {
-        /// The graphics clock.
+        /// Graphics clock.
         Graphics,
-        /// The memory's clock.
+        /// Memory clock.
         Memory,
-        /// The clock of the streaming multiprocessors.
+        /// Clock of the streaming multiprocessors.
         Sm,
-        /// The clock of what joins the parts of the chip.
+        /// Clock of the data fabric that connects the parts of the chip.
         Soc,
-        /// The clock of the video engines.
+        /// Clock of the video engines.
         Video,
     }
 
@@ -468,7 +466,7 @@ pub mod value {
     /// Values of `gpu.hardware.link`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuHardwareLink {
-        /// AMD's links between GPUs.
+        /// AMD's link between GPUs.
         Xgmi,
     }
 
@@ -491,9 +489,9 @@ pub mod value {
         ResetBegin,
         /// The GPU was reset.
         ResetEnd,
-        /// The GPU slows down because it is too hot.
+        /// The GPU throttles its clocks because it is too hot.
         ThermalThrottle,
-        /// A program used memory of the GPU that is not its own.
+        /// A program accessed GPU memory that is not mapped for it.
         VmFault,
     }
 
@@ -515,9 +513,9 @@ pub mod value {
     /// Values of `gpu.hardware.throttle.origin`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuHardwareThrottleOrigin {
-        /// The driver counts it.
+        /// Counted by the driver.
         Counted,
-        /// Added up from the state at each pass, as exact as passes are frequent.
+        /// Accumulated from the state at each poll; its resolution is the poll interval.
         Sampled,
     }
 
@@ -537,27 +535,27 @@ pub mod value {
     /// Values of `gpu.hardware.throttle.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuHardwareThrottleReason {
-        /// The clocks that somebody set for applications.
+        /// Application clocks set by an administrator.
         ApplicationsClocks,
-        /// What the display needs.
+        /// Clocks limited by display requirements.
         DisplayClock,
-        /// Another reason of the hardware's.
+        /// Another hardware reason.
         Hw,
-        /// An external signal to brake, from the power supply.
+        /// External power brake signal from the power supply.
         HwPowerBrake,
-        /// The hardware slows down: too hot, or an external signal.
+        /// Hardware slowdown, by temperature or an external signal.
         HwSlowdown,
-        /// The hardware is too hot.
+        /// Hardware thermal limit.
         HwThermal,
-        /// The memory is too hot.
+        /// Memory thermal limit.
         MemoryThermal,
-        /// The power limit is kept, by the driver or the firmware.
+        /// Power limit enforced by the driver or the firmware.
         SwPowerCap,
-        /// The driver keeps the temperature limit.
+        /// Temperature limit enforced by the driver.
         SwThermal,
-        /// The slowest device of its group of boosted ones.
+        /// Clocks limited to those of the slowest device of a sync boost group.
         SyncBoost,
-        /// The voltage regulators are too hot.
+        /// Thermal limit of the voltage regulators.
         VrThermal,
     }
 
@@ -586,9 +584,9 @@ pub mod value {
     /// Values of `gpu.memory.leak.state`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuMemoryLeakState {
-        /// Half of what had grown came back, or it no longer grows.
+        /// Half of the growth was freed, or the growth stopped.
         Recovered,
-        /// The least that is allocated grows and grows.
+        /// The minimum of allocated memory keeps growing.
         Suspected,
     }
 
@@ -608,17 +606,17 @@ pub mod value {
     /// Values of `gpu.step.cause`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuStepCause {
-        /// It waited for another rank.
+        /// The step waited for another rank.
         Collective,
-        /// The host was late to enqueue, or was kept from running.
+        /// The host enqueued late, or its thread did not get a CPU.
         Host,
         /// More bytes were moved than usual.
         Memory,
-        /// There is nothing to explain, or no evidence.
+        /// The step is not an outlier, or there is no evidence.
         None,
-        /// The device ran below its clocks.
+        /// The device's clocks were throttled.
         Throttle,
-        /// The time was lost outside the host, and no more is known.
+        /// The excess was spent outside the host; its cause is unknown.
         Unknown,
     }
 
@@ -642,13 +640,13 @@ pub mod value {
     /// Values of `gpu.step.gpu.certainty`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuStepGpuCertainty {
-        /// The driver lists the process on it and on no other.
+        /// The driver lists the process on this GPU and on no other.
         Listed,
-        /// The machine has no other.
+        /// The machine has one GPU.
         Only,
-        /// By the device's number in the process, taken for its place on the PCI bus.
+        /// Inferred from the device number in the process, assuming PCI bus order.
         Order,
-        /// By the device's number in the process and the list of devices that the process was told to see.
+        /// Inferred from the device number in the process and its list of visible devices.
         Visible,
     }
 
@@ -670,13 +668,13 @@ pub mod value {
     /// Values of `gpu.step.outlier`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuStepOutlier {
-        /// 1.5 times the baseline's p95 or more, and less than twice.
+        /// At least 1.5 times and less than 2 times the baseline's p95.
         Ratio15,
-        /// Twice the baseline's p95 or more, and less than three times.
+        /// At least 2 times and less than 3 times the baseline's p95.
         Ratio2,
-        /// Three times the baseline's p95 or more.
+        /// At least 3 times the baseline's p95.
         Ratio3,
-        /// No outlier, or no baseline yet.
+        /// Not an outlier, or no baseline yet.
         None,
     }
 
@@ -698,15 +696,15 @@ pub mod value {
     /// Values of `gpu.step.phase`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuStepPhase {
-        /// Generates tokens one by one.
+        /// Generates tokens one at a time.
         Decode,
-        /// Reads context for some requests and generates for others.
+        /// Processes prompts of some requests and generates tokens for others.
         Mixed,
-        /// Reads context.
+        /// Processes prompts.
         Prefill,
-        /// A turn of a training loop.
+        /// One iteration of a training loop.
         Train,
-        /// The shape of the step does not tell.
+        /// The phase cannot be determined from the shape of the step.
         Unknown,
     }
 
@@ -729,9 +727,9 @@ pub mod value {
     /// Values of `gpu.step.statistic`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum GpuStepStatistic {
-        /// The mean.
+        /// Mean.
         Mean,
-        /// The 95th percentile.
+        /// 95th percentile.
         P95,
     }
 
@@ -751,19 +749,19 @@ pub mod value {
     /// Values of `nccl.communicator.source`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum NcclCommunicatorSource {
-        /// NCCL's hash, by a rule that was not seen at work for this version or function.
+        /// NCCL's commHash, computed by a rule that is unverified for this version or function.
         Expected,
-        /// A hash of ours that only this process has; other ranks of the communicator have other ones.
+        /// Computed by warptap, different on each rank of the communicator.
         Local,
-        /// NCCL's own commHash.
+        /// NCCL's commHash.
         Nccl,
-        /// A hash of ours, the same on every rank, but not NCCL's.
-        Ours,
+        /// Computed by warptap, equal on every rank, different from NCCL's commHash.
+        Warptap,
     }
 
     impl NcclCommunicatorSource {
         /// Every value, in the order of the registry.
-        pub const ALL: [NcclCommunicatorSource; 4] = [NcclCommunicatorSource::Expected, NcclCommunicatorSource::Local, NcclCommunicatorSource::Nccl, NcclCommunicatorSource::Ours];
+        pub const ALL: [NcclCommunicatorSource; 4] = [NcclCommunicatorSource::Expected, NcclCommunicatorSource::Local, NcclCommunicatorSource::Nccl, NcclCommunicatorSource::Warptap];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
@@ -771,7 +769,7 @@ pub mod value {
                 NcclCommunicatorSource::Expected => "expected",
                 NcclCommunicatorSource::Local => "local",
                 NcclCommunicatorSource::Nccl => "nccl",
-                NcclCommunicatorSource::Ours => "ours",
+                NcclCommunicatorSource::Warptap => "warptap",
             }
         }
     }
@@ -803,7 +801,7 @@ pub mod value {
         Uint64,
         /// ncclUint8.
         Uint8,
-        /// A number that no header has.
+        /// A number that is not in NCCL's header.
         Unknown,
     }
 
@@ -831,52 +829,52 @@ pub mod value {
         }
     }
 
-    /// Values of `nccl.dispute`.
+    /// Values of `nccl.dispute.field`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum NcclDispute {
-        /// The number of ranks.
+    pub enum NcclDisputeField {
+        /// Number of ranks.
         Nranks,
-        /// A rank's number.
+        /// Number of a rank.
         Rank,
-        /// Two ranks of this node have one number.
+        /// Two ranks of this node have the same number.
         SameRank,
     }
 
-    impl NcclDispute {
+    impl NcclDisputeField {
         /// Every value, in the order of the registry.
-        pub const ALL: [NcclDispute; 3] = [NcclDispute::Nranks, NcclDispute::Rank, NcclDispute::SameRank];
+        pub const ALL: [NcclDisputeField; 3] = [NcclDisputeField::Nranks, NcclDisputeField::Rank, NcclDisputeField::SameRank];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                NcclDispute::Nranks => "nranks",
-                NcclDispute::Rank => "rank",
-                NcclDispute::SameRank => "same_rank",
+                NcclDisputeField::Nranks => "nranks",
+                NcclDisputeField::Rank => "rank",
+                NcclDisputeField::SameRank => "same_rank",
             }
         }
     }
 
-    /// Values of `nccl.end`.
+    /// Values of `nccl.end.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum NcclEnd {
-        /// ncclCommAbort.
+    pub enum NcclEndReason {
+        /// ncclCommAbort was called.
         Aborted,
-        /// Its process ended.
+        /// The process exited.
         Exited,
-        /// A signal killed its process.
+        /// The process was killed by a signal.
         Killed,
     }
 
-    impl NcclEnd {
+    impl NcclEndReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [NcclEnd; 3] = [NcclEnd::Aborted, NcclEnd::Exited, NcclEnd::Killed];
+        pub const ALL: [NcclEndReason; 3] = [NcclEndReason::Aborted, NcclEndReason::Exited, NcclEndReason::Killed];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                NcclEnd::Aborted => "aborted",
-                NcclEnd::Exited => "exited",
-                NcclEnd::Killed => "killed",
+                NcclEndReason::Aborted => "aborted",
+                NcclEndReason::Exited => "exited",
+                NcclEndReason::Killed => "killed",
             }
         }
     }
@@ -884,23 +882,23 @@ pub mod value {
     /// Values of `nccl.hang.kind`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum NcclHangKind {
-        /// Ranks of this node have not come to a collective that others wait in.
-        Missing,
-        /// The other side of a send or receive has not come.
-        Peer,
-        /// All ranks of this node have come, and none goes on; another node, or the network, is waited for.
+        /// A rank of this node has not joined a collective that other ranks wait for.
+        MissingRank,
+        /// The counterpart of a send or receive was not called.
+        MissingPeer,
+        /// All ranks of this node have joined and none continues; they wait for another node or the network.
         Stuck,
     }
 
     impl NcclHangKind {
         /// Every value, in the order of the registry.
-        pub const ALL: [NcclHangKind; 3] = [NcclHangKind::Missing, NcclHangKind::Peer, NcclHangKind::Stuck];
+        pub const ALL: [NcclHangKind; 3] = [NcclHangKind::MissingRank, NcclHangKind::MissingPeer, NcclHangKind::Stuck];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                NcclHangKind::Missing => "missing",
-                NcclHangKind::Peer => "peer",
+                NcclHangKind::MissingRank => "missing_rank",
+                NcclHangKind::MissingPeer => "missing_peer",
                 NcclHangKind::Stuck => "stuck",
             }
         }
@@ -955,31 +953,31 @@ pub mod value {
     /// Values of `nccl.rank_source`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum NcclRankSource {
-        /// NCCL's answer to the program.
-        Asked,
-        /// The launcher's variables.
+        /// Environment variables set by the launcher.
         Environment,
-        /// An argument of the call that made the communicator.
+        /// Inferred from the arguments of all ranks to a split or shrink.
+        Inferred,
+        /// Argument of the call that created the communicator.
         Init,
-        /// Reckoned from what all ranks passed to a split or shrink.
-        Reckoned,
-        /// What an earlier run of this agent knew.
+        /// Result of an NCCL query made by the program.
+        Queried,
+        /// Restored from an earlier run of this agent.
         Restored,
-        /// Nobody told.
+        /// The rank's number is unknown.
         Unknown,
     }
 
     impl NcclRankSource {
         /// Every value, in the order of the registry.
-        pub const ALL: [NcclRankSource; 6] = [NcclRankSource::Asked, NcclRankSource::Environment, NcclRankSource::Init, NcclRankSource::Reckoned, NcclRankSource::Restored, NcclRankSource::Unknown];
+        pub const ALL: [NcclRankSource; 6] = [NcclRankSource::Environment, NcclRankSource::Inferred, NcclRankSource::Init, NcclRankSource::Queried, NcclRankSource::Restored, NcclRankSource::Unknown];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                NcclRankSource::Asked => "asked",
                 NcclRankSource::Environment => "environment",
+                NcclRankSource::Inferred => "inferred",
                 NcclRankSource::Init => "init",
-                NcclRankSource::Reckoned => "reckoned",
+                NcclRankSource::Queried => "queried",
                 NcclRankSource::Restored => "restored",
                 NcclRankSource::Unknown => "unknown",
             }
@@ -999,7 +997,7 @@ pub mod value {
         Prod,
         /// ncclSum.
         Sum,
-        /// A program's own.
+        /// User-defined reduction.
         User,
     }
 
@@ -1023,11 +1021,11 @@ pub mod value {
     /// Values of `nccl.straggler.cause`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum NcclStragglerCause {
-        /// Its thread was ready to run and had no CPU.
+        /// Its thread was runnable and did not get a CPU.
         Cpu,
-        /// It waited for its GPU, or for another communicator.
+        /// The process waited for its GPU or for another communicator.
         Device,
-        /// It did something else on its host.
+        /// The process did other work on its host.
         Host,
     }
 
@@ -1048,41 +1046,41 @@ pub mod value {
     /// Values of `nccl.trace.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum NcclTraceReason {
-        /// Its hash chose it, on every rank and node.
-        Rate,
-        /// Its skew on this node is large.
+        /// Selected by a hash that is equal on every rank and node.
+        Sampled,
+        /// The arrival skew on this node is large.
         Skew,
     }
 
     impl NcclTraceReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [NcclTraceReason; 2] = [NcclTraceReason::Rate, NcclTraceReason::Skew];
+        pub const ALL: [NcclTraceReason; 2] = [NcclTraceReason::Sampled, NcclTraceReason::Skew];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                NcclTraceReason::Rate => "rate",
+                NcclTraceReason::Sampled => "sampled",
                 NcclTraceReason::Skew => "skew",
             }
         }
     }
 
-    /// Values of `warptap.analysis.memory`.
+    /// Values of `warptap.analysis.entry`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapAnalysisMemory {
-        /// A baseline, of a workload or kept for one whose process is not there.
+    pub enum WarptapAnalysisEntry {
+        /// A baseline of a workload, or a cached baseline of a workload without a process.
         Baseline,
         /// A class of step sizes.
         Class,
-        /// A cluster of step shapes.
+        /// A cluster of steps of similar shape.
         Cluster,
-        /// A stream that waits for another.
+        /// A dependency of one stream on another.
         Edge,
         /// An event of the GPU runtime.
         Event,
-        /// A communicator whose handle was not written yet.
+        /// A communicator whose handle had not been written yet.
         Handle,
-        /// A send or receive without its other side.
+        /// A send or receive without its counterpart.
         Pair,
         /// A process.
         Process,
@@ -1090,291 +1088,266 @@ pub mod value {
         Rank,
         /// A stream.
         Stream,
-        /// A thread with its open group.
+        /// A thread with an open group.
         Thread,
     }
 
-    impl WarptapAnalysisMemory {
+    impl WarptapAnalysisEntry {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapAnalysisMemory; 11] = [WarptapAnalysisMemory::Baseline, WarptapAnalysisMemory::Class, WarptapAnalysisMemory::Cluster, WarptapAnalysisMemory::Edge, WarptapAnalysisMemory::Event, WarptapAnalysisMemory::Handle, WarptapAnalysisMemory::Pair, WarptapAnalysisMemory::Process, WarptapAnalysisMemory::Rank, WarptapAnalysisMemory::Stream, WarptapAnalysisMemory::Thread];
+        pub const ALL: [WarptapAnalysisEntry; 11] = [WarptapAnalysisEntry::Baseline, WarptapAnalysisEntry::Class, WarptapAnalysisEntry::Cluster, WarptapAnalysisEntry::Edge, WarptapAnalysisEntry::Event, WarptapAnalysisEntry::Handle, WarptapAnalysisEntry::Pair, WarptapAnalysisEntry::Process, WarptapAnalysisEntry::Rank, WarptapAnalysisEntry::Stream, WarptapAnalysisEntry::Thread];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                WarptapAnalysisMemory::Baseline => "baseline",
-                WarptapAnalysisMemory::Class => "class",
-                WarptapAnalysisMemory::Cluster => "cluster",
-                WarptapAnalysisMemory::Edge => "edge",
-                WarptapAnalysisMemory::Event => "event",
-                WarptapAnalysisMemory::Handle => "handle",
-                WarptapAnalysisMemory::Pair => "pair",
-                WarptapAnalysisMemory::Process => "process",
-                WarptapAnalysisMemory::Rank => "rank",
-                WarptapAnalysisMemory::Stream => "stream",
-                WarptapAnalysisMemory::Thread => "thread",
+                WarptapAnalysisEntry::Baseline => "baseline",
+                WarptapAnalysisEntry::Class => "class",
+                WarptapAnalysisEntry::Cluster => "cluster",
+                WarptapAnalysisEntry::Edge => "edge",
+                WarptapAnalysisEntry::Event => "event",
+                WarptapAnalysisEntry::Handle => "handle",
+                WarptapAnalysisEntry::Pair => "pair",
+                WarptapAnalysisEntry::Process => "process",
+                WarptapAnalysisEntry::Rank => "rank",
+                WarptapAnalysisEntry::Stream => "stream",
+                WarptapAnalysisEntry::Thread => "thread",
             }
         }
     }
 
-    /// Values of `warptap.collective.fate`.
+    /// Values of `warptap.collective.anomaly`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapCollectiveFate {
-        /// It went into a graph, whose replays are not seen.
+    pub enum WarptapCollectiveAnomaly {
+        /// Two sources or ranks reported different values for one field of a communicator.
+        Dispute,
+        /// An operation in a group whose end was not observed.
+        GroupNotEnded,
+        /// An operation in a group with more operations than are tracked.
+        GroupOverflow,
+        /// The end of a group whose start was not observed.
+        GroupNotStarted,
+        /// A rank that was already at work when it was first observed.
+        LateAttached,
+        /// A collective whose record was lost, detected by a gap in sequence numbers.
+        Lost,
+        /// A rank whose end was not observed before its communicator was initialized again.
+        RankReplaced,
+        /// A collective evicted before every rank of this node had joined it.
+        RoundEvicted,
+        /// A rank that joined a collective that had been evicted.
+        RoundStale,
+        /// A collective that is not compared between ranks because it cannot be matched to theirs.
+        Unaligned,
+        /// A wait for an event whose record was not observed.
+        UnknownEvent,
+        /// An operation of unknown payload, because the size of its datatype is unknown.
+        UnknownSize,
+    }
+
+    impl WarptapCollectiveAnomaly {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapCollectiveAnomaly; 12] = [WarptapCollectiveAnomaly::Dispute, WarptapCollectiveAnomaly::GroupNotEnded, WarptapCollectiveAnomaly::GroupOverflow, WarptapCollectiveAnomaly::GroupNotStarted, WarptapCollectiveAnomaly::LateAttached, WarptapCollectiveAnomaly::Lost, WarptapCollectiveAnomaly::RankReplaced, WarptapCollectiveAnomaly::RoundEvicted, WarptapCollectiveAnomaly::RoundStale, WarptapCollectiveAnomaly::Unaligned, WarptapCollectiveAnomaly::UnknownEvent, WarptapCollectiveAnomaly::UnknownSize];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapCollectiveAnomaly::Dispute => "dispute",
+                WarptapCollectiveAnomaly::GroupNotEnded => "group_not_ended",
+                WarptapCollectiveAnomaly::GroupOverflow => "group_overflow",
+                WarptapCollectiveAnomaly::GroupNotStarted => "group_not_started",
+                WarptapCollectiveAnomaly::LateAttached => "late_attached",
+                WarptapCollectiveAnomaly::Lost => "lost",
+                WarptapCollectiveAnomaly::RankReplaced => "rank_replaced",
+                WarptapCollectiveAnomaly::RoundEvicted => "round_evicted",
+                WarptapCollectiveAnomaly::RoundStale => "round_stale",
+                WarptapCollectiveAnomaly::Unaligned => "unaligned",
+                WarptapCollectiveAnomaly::UnknownEvent => "unknown_event",
+                WarptapCollectiveAnomaly::UnknownSize => "unknown_size",
+            }
+        }
+    }
+
+    /// Values of `warptap.collective.outcome`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapCollectiveOutcome {
+        /// It was captured into a graph, whose replays are not observed.
         Captured,
         /// A call waited for it.
         Completed,
-        /// Its rank, stream or process ended first.
+        /// Its rank, stream or process ended before it completed.
         Ended,
-        /// Nobody waited for it in too long a time.
+        /// No call waited for it within the timeout.
         Expired,
-        /// NCCL refused it, alone or with its group.
+        /// NCCL returned an error for it or for its group.
         Failed,
-        /// It was given up to make room.
-        Forgotten,
-        /// NCCL made it itself, of one that was counted.
+        /// It was evicted to stay within a bound.
+        Evicted,
+        /// NCCL made the call inside another call that was counted.
         Nested,
-        /// A query found it done, and nobody waited.
+        /// A query reported it complete without a wait.
         Polled,
     }
 
-    impl WarptapCollectiveFate {
+    impl WarptapCollectiveOutcome {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapCollectiveFate; 8] = [WarptapCollectiveFate::Captured, WarptapCollectiveFate::Completed, WarptapCollectiveFate::Ended, WarptapCollectiveFate::Expired, WarptapCollectiveFate::Failed, WarptapCollectiveFate::Forgotten, WarptapCollectiveFate::Nested, WarptapCollectiveFate::Polled];
+        pub const ALL: [WarptapCollectiveOutcome; 8] = [WarptapCollectiveOutcome::Captured, WarptapCollectiveOutcome::Completed, WarptapCollectiveOutcome::Ended, WarptapCollectiveOutcome::Expired, WarptapCollectiveOutcome::Failed, WarptapCollectiveOutcome::Evicted, WarptapCollectiveOutcome::Nested, WarptapCollectiveOutcome::Polled];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                WarptapCollectiveFate::Captured => "captured",
-                WarptapCollectiveFate::Completed => "completed",
-                WarptapCollectiveFate::Ended => "ended",
-                WarptapCollectiveFate::Expired => "expired",
-                WarptapCollectiveFate::Failed => "failed",
-                WarptapCollectiveFate::Forgotten => "forgotten",
-                WarptapCollectiveFate::Nested => "nested",
-                WarptapCollectiveFate::Polled => "polled",
+                WarptapCollectiveOutcome::Captured => "captured",
+                WarptapCollectiveOutcome::Completed => "completed",
+                WarptapCollectiveOutcome::Ended => "ended",
+                WarptapCollectiveOutcome::Expired => "expired",
+                WarptapCollectiveOutcome::Failed => "failed",
+                WarptapCollectiveOutcome::Evicted => "evicted",
+                WarptapCollectiveOutcome::Nested => "nested",
+                WarptapCollectiveOutcome::Polled => "polled",
             }
         }
     }
 
-    /// Values of `warptap.collective.flaw`.
+    /// Values of `warptap.drop.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapCollectiveFlaw {
-        /// Two sources or ranks said different things of a communicator.
-        Disagreement,
-        /// A wait for an event whose record was not seen.
-        EventUnknown,
-        /// An operation in a group whose end was not seen.
-        GroupOpen,
-        /// An operation in a group that holds more than are followed.
-        GroupOverflow,
-        /// A group's end whose beginning was not seen.
-        GroupUnmatched,
-        /// A rank that was first seen in the middle of its work.
-        LateAttached,
-        /// A collective known to have been lost.
-        Lost,
-        /// A rank whose end was not seen.
-        Replaced,
-        /// A collective given up before every rank of this node had come.
-        RoundGivenUp,
-        /// A rank that came to a collective that was given up.
-        RoundStale,
-        /// An operation whose payload is not known, because its elements' size is not.
-        SizeUnknown,
-        /// A collective that is not compared between ranks, because which belong together is not known.
-        Unaligned,
-    }
-
-    impl WarptapCollectiveFlaw {
-        /// Every value, in the order of the registry.
-        pub const ALL: [WarptapCollectiveFlaw; 12] = [WarptapCollectiveFlaw::Disagreement, WarptapCollectiveFlaw::EventUnknown, WarptapCollectiveFlaw::GroupOpen, WarptapCollectiveFlaw::GroupOverflow, WarptapCollectiveFlaw::GroupUnmatched, WarptapCollectiveFlaw::LateAttached, WarptapCollectiveFlaw::Lost, WarptapCollectiveFlaw::Replaced, WarptapCollectiveFlaw::RoundGivenUp, WarptapCollectiveFlaw::RoundStale, WarptapCollectiveFlaw::SizeUnknown, WarptapCollectiveFlaw::Unaligned];
-
-        /// The value as it is emitted.
-        pub const fn as_str(self) -> &'static str {
-            match self {
-                WarptapCollectiveFlaw::Disagreement => "disagreement",
-                WarptapCollectiveFlaw::EventUnknown => "event_unknown",
-                WarptapCollectiveFlaw::GroupOpen => "group_open",
-                WarptapCollectiveFlaw::GroupOverflow => "group_overflow",
-                WarptapCollectiveFlaw::GroupUnmatched => "group_unmatched",
-                WarptapCollectiveFlaw::LateAttached => "late_attached",
-                WarptapCollectiveFlaw::Lost => "lost",
-                WarptapCollectiveFlaw::Replaced => "replaced",
-                WarptapCollectiveFlaw::RoundGivenUp => "round_given_up",
-                WarptapCollectiveFlaw::RoundStale => "round_stale",
-                WarptapCollectiveFlaw::SizeUnknown => "size_unknown",
-                WarptapCollectiveFlaw::Unaligned => "unaligned",
-            }
-        }
-    }
-
-    /// Values of `warptap.collective.part`.
-    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapCollectivePart {
-        /// A log record about a straggler or the like, by the rate limit.
-        Record,
-        /// Series of its own of a rank, beyond the bound of communicators.
-        Series,
-        /// A rank's part in a collective of a large skew, by the rate limit.
-        Trace,
-    }
-
-    impl WarptapCollectivePart {
-        /// Every value, in the order of the registry.
-        pub const ALL: [WarptapCollectivePart; 3] = [WarptapCollectivePart::Record, WarptapCollectivePart::Series, WarptapCollectivePart::Trace];
-
-        /// The value as it is emitted.
-        pub const fn as_str(self) -> &'static str {
-            match self {
-                WarptapCollectivePart::Record => "record",
-                WarptapCollectivePart::Series => "series",
-                WarptapCollectivePart::Trace => "trace",
-            }
-        }
-    }
-
-    /// Values of `warptap.keep.loss`.
-    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapKeepLoss {
-        /// It is there and cannot be read.
-        Damaged,
-        /// The storage had not taken it when the receiver stopped.
-        Failed,
-        /// There are more records, or more bytes on their way, than are kept.
-        Full,
-        /// It is larger than a record may be.
-        Large,
-    }
-
-    impl WarptapKeepLoss {
-        /// Every value, in the order of the registry.
-        pub const ALL: [WarptapKeepLoss; 4] = [WarptapKeepLoss::Damaged, WarptapKeepLoss::Failed, WarptapKeepLoss::Full, WarptapKeepLoss::Large];
-
-        /// The value as it is emitted.
-        pub const fn as_str(self) -> &'static str {
-            match self {
-                WarptapKeepLoss::Damaged => "damaged",
-                WarptapKeepLoss::Failed => "failed",
-                WarptapKeepLoss::Full => "full",
-                WarptapKeepLoss::Large => "large",
-            }
-        }
-    }
-
-    /// Values of `warptap.loss.reason`.
-    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapLossReason {
-        /// It never returned.
+    pub enum WarptapDropReason {
+        /// The call never returned.
         Abandoned,
-        /// The map of durations had no room.
+        /// The map of durations was full.
         DurationsFull,
-        /// The map of processes had no room.
+        /// The map of processes was full.
         ProcessesFull,
-        /// The ring had no room for the record.
+        /// The ring buffer was full.
         RingFull,
-        /// The map of streams had no room.
+        /// The map of streams was full.
         StreamsFull,
-        /// The map of threads had no room.
+        /// The map of threads was full.
         ThreadsFull,
-        /// More calls within calls than are followed.
+        /// The call was nested deeper than the tracked depth.
         TooDeep,
     }
 
-    impl WarptapLossReason {
+    impl WarptapDropReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapLossReason; 7] = [WarptapLossReason::Abandoned, WarptapLossReason::DurationsFull, WarptapLossReason::ProcessesFull, WarptapLossReason::RingFull, WarptapLossReason::StreamsFull, WarptapLossReason::ThreadsFull, WarptapLossReason::TooDeep];
+        pub const ALL: [WarptapDropReason; 7] = [WarptapDropReason::Abandoned, WarptapDropReason::DurationsFull, WarptapDropReason::ProcessesFull, WarptapDropReason::RingFull, WarptapDropReason::StreamsFull, WarptapDropReason::ThreadsFull, WarptapDropReason::TooDeep];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                WarptapLossReason::Abandoned => "abandoned",
-                WarptapLossReason::DurationsFull => "durations_full",
-                WarptapLossReason::ProcessesFull => "processes_full",
-                WarptapLossReason::RingFull => "ring_full",
-                WarptapLossReason::StreamsFull => "streams_full",
-                WarptapLossReason::ThreadsFull => "threads_full",
-                WarptapLossReason::TooDeep => "too_deep",
+                WarptapDropReason::Abandoned => "abandoned",
+                WarptapDropReason::DurationsFull => "durations_full",
+                WarptapDropReason::ProcessesFull => "processes_full",
+                WarptapDropReason::RingFull => "ring_full",
+                WarptapDropReason::StreamsFull => "streams_full",
+                WarptapDropReason::ThreadsFull => "threads_full",
+                WarptapDropReason::TooDeep => "too_deep",
             }
         }
     }
 
-    /// Values of `warptap.probe.fate`.
+    /// Values of `warptap.persistence.drop.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapProbeFate {
-        /// Its record was sent to user space.
-        Delivered,
-        /// It was counted in the kernel and lives on in sums.
-        Folded,
-        /// Its record was left out on purpose.
-        SampledOut,
+    pub enum WarptapPersistenceDropReason {
+        /// The stored record cannot be read.
+        Corrupted,
+        /// The number of records, or of bytes waiting to be written, was at its limit.
+        Full,
+        /// The storage had not accepted the record when the receiver stopped.
+        NotWritten,
+        /// The record exceeds the maximum size of a record.
+        TooLarge,
     }
 
-    impl WarptapProbeFate {
+    impl WarptapPersistenceDropReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapProbeFate; 3] = [WarptapProbeFate::Delivered, WarptapProbeFate::Folded, WarptapProbeFate::SampledOut];
+        pub const ALL: [WarptapPersistenceDropReason; 4] = [WarptapPersistenceDropReason::Corrupted, WarptapPersistenceDropReason::Full, WarptapPersistenceDropReason::NotWritten, WarptapPersistenceDropReason::TooLarge];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                WarptapProbeFate::Delivered => "delivered",
-                WarptapProbeFate::Folded => "folded",
-                WarptapProbeFate::SampledOut => "sampled_out",
+                WarptapPersistenceDropReason::Corrupted => "corrupted",
+                WarptapPersistenceDropReason::Full => "full",
+                WarptapPersistenceDropReason::NotWritten => "not_written",
+                WarptapPersistenceDropReason::TooLarge => "too_large",
             }
         }
     }
 
-    /// Values of `warptap.probe.flaw`.
+    /// Values of `warptap.probe.anomaly`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapProbeFlaw {
-        /// A stream that a device synchronisation left open because it closes a bounded number.
+    pub enum WarptapProbeAnomaly {
+        /// The content of a graph was not stored because the map of graphs was full.
+        GraphMapFull,
+        /// The trace context published by a waiting thread was unreadable or malformed, or its map was full.
+        TraceContextUnreadable,
+        /// A stream whose segment was not ended by a device synchronization, which ends a bounded number of segments.
         UnclosedStream,
-        /// A wait for an event whose record was not seen.
+        /// A wait for an event whose record was not observed.
         UnknownEvent,
-        /// A graph of which what it holds was not kept, because the map of graphs was full.
-        UnkeptGraph,
-        /// A return whose entry was not seen.
+        /// A return whose entry was not observed.
         UnmatchedReturn,
-        /// A duration left out of the histograms because their map was full.
+        /// A duration missing from the histograms because their map was full.
         Untimed,
-        /// A wait whose thread publishes a trace context that could not be read, made no sense or found no room.
-        UntoldContext,
     }
 
-    impl WarptapProbeFlaw {
+    impl WarptapProbeAnomaly {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapProbeFlaw; 6] = [WarptapProbeFlaw::UnclosedStream, WarptapProbeFlaw::UnknownEvent, WarptapProbeFlaw::UnkeptGraph, WarptapProbeFlaw::UnmatchedReturn, WarptapProbeFlaw::Untimed, WarptapProbeFlaw::UntoldContext];
+        pub const ALL: [WarptapProbeAnomaly; 6] = [WarptapProbeAnomaly::GraphMapFull, WarptapProbeAnomaly::TraceContextUnreadable, WarptapProbeAnomaly::UnclosedStream, WarptapProbeAnomaly::UnknownEvent, WarptapProbeAnomaly::UnmatchedReturn, WarptapProbeAnomaly::Untimed];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                WarptapProbeFlaw::UnclosedStream => "unclosed_stream",
-                WarptapProbeFlaw::UnknownEvent => "unknown_event",
-                WarptapProbeFlaw::UnkeptGraph => "unkept_graph",
-                WarptapProbeFlaw::UnmatchedReturn => "unmatched_return",
-                WarptapProbeFlaw::Untimed => "untimed",
-                WarptapProbeFlaw::UntoldContext => "untold_context",
+                WarptapProbeAnomaly::GraphMapFull => "graph_map_full",
+                WarptapProbeAnomaly::TraceContextUnreadable => "trace_context_unreadable",
+                WarptapProbeAnomaly::UnclosedStream => "unclosed_stream",
+                WarptapProbeAnomaly::UnknownEvent => "unknown_event",
+                WarptapProbeAnomaly::UnmatchedReturn => "unmatched_return",
+                WarptapProbeAnomaly::Untimed => "untimed",
             }
         }
     }
 
-    /// Values of `warptap.probe.pass`.
+    /// Values of `warptap.probe.ignore.reason`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-    pub enum WarptapProbePass {
-        /// A call of a process that is not traced.
+    pub enum WarptapProbeIgnoreReason {
+        /// The process is not traced.
         Filtered,
-        /// A driver call that the runtime made itself.
+        /// The driver call was made by the runtime.
         Suppressed,
     }
 
-    impl WarptapProbePass {
+    impl WarptapProbeIgnoreReason {
         /// Every value, in the order of the registry.
-        pub const ALL: [WarptapProbePass; 2] = [WarptapProbePass::Filtered, WarptapProbePass::Suppressed];
+        pub const ALL: [WarptapProbeIgnoreReason; 2] = [WarptapProbeIgnoreReason::Filtered, WarptapProbeIgnoreReason::Suppressed];
 
         /// The value as it is emitted.
         pub const fn as_str(self) -> &'static str {
             match self {
-                WarptapProbePass::Filtered => "filtered",
-                WarptapProbePass::Suppressed => "suppressed",
+                WarptapProbeIgnoreReason::Filtered => "filtered",
+                WarptapProbeIgnoreReason::Suppressed => "suppressed",
+            }
+        }
+    }
+
+    /// Values of `warptap.probe.outcome`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub enum WarptapProbeOutcome {
+        /// The record was sent to user space.
+        Delivered,
+        /// The call was aggregated in the kernel.
+        Folded,
+        /// The record was omitted by sampling.
+        SampledOut,
+    }
+
+    impl WarptapProbeOutcome {
+        /// Every value, in the order of the registry.
+        pub const ALL: [WarptapProbeOutcome; 3] = [WarptapProbeOutcome::Delivered, WarptapProbeOutcome::Folded, WarptapProbeOutcome::SampledOut];
+
+        /// The value as it is emitted.
+        pub const fn as_str(self) -> &'static str {
+            match self {
+                WarptapProbeOutcome::Delivered => "delivered",
+                WarptapProbeOutcome::Folded => "folded",
+                WarptapProbeOutcome::SampledOut => "sampled_out",
             }
         }
     }
@@ -1382,9 +1355,9 @@ pub mod value {
     /// Values of `warptap.ring.side`.
     #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub enum WarptapRingSide {
-        /// Taken out by the receiver.
+        /// Read by the receiver.
         Received,
-        /// Put in by the kernel programs.
+        /// Written by the kernel programs.
         Submitted,
     }
 
@@ -1406,7 +1379,7 @@ pub mod value {
     pub enum WarptapSignal {
         /// Log records.
         Logs,
-        /// Points.
+        /// Metric points or series.
         Metrics,
         /// Spans.
         Traces,
@@ -1432,57 +1405,57 @@ pub mod value {
 pub mod metric {
     use super::*;
 
-    /// Calls that returned an error.
+    /// Number of calls that returned an error.
     pub const GPU_CUDA_ERRORS: Counter = Counter(&ROWS[0]);
-    /// Calls that launch a graph.
+    /// Number of graph launches.
     pub const GPU_CUDA_GRAPH_LAUNCH_CALLS: Counter = Counter(&ROWS[1]);
-    /// Calls that launch a kernel, those that were captured into a graph included.
+    /// Number of kernel launches, including those captured into a graph.
     pub const GPU_CUDA_KERNEL_LAUNCH_CALLS: Counter = Counter(&ROWS[2]);
-    /// Device memory allocated by calls that succeeded.
+    /// Device memory allocated by successful calls.
     pub const GPU_CUDA_MEMORY_ALLOCATIONS: Counter = Counter(&ROWS[3]);
     /// Bytes copied by the steps of the process.
     pub const GPU_CUDA_MEMORY_COPY_BYTES: Counter = Counter(&ROWS[4]);
-    /// Device memory freed by calls that succeeded, where the allocation was seen.
+    /// Device memory freed by successful calls, if the allocation was observed.
     pub const GPU_CUDA_MEMORY_FREE_BYTES: Counter = Counter(&ROWS[5]);
-    /// Device memory allocated and not freed, of the allocations that were seen.
+    /// Device memory allocated and not freed, limited to observed allocations.
     pub const GPU_CUDA_MEMORY_LIVE: Gauge = Gauge(&ROWS[6]);
-    /// Age of the oldest allocation not freed.
+    /// Age of the oldest allocation that is not freed.
     pub const GPU_CUDA_MEMORY_OLDEST_AGE: Gauge = Gauge(&ROWS[7]);
     /// Bytes filled by the steps of the process.
     pub const GPU_CUDA_MEMSET_BYTES: Counter = Counter(&ROWS[8]);
-    /// Calls of each function, those that are counted but not timed included.
+    /// Number of calls of each function, including functions whose calls are not timed.
     pub const GPU_CUDA_OPERATION_COUNT: Counter = Counter(&ROWS[9]);
-    /// Time that the host spent in a call.
+    /// Duration of a call on the host.
     pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&ROWS[10]);
-    /// Time that the host spent in calls that wait for the device.
+    /// Duration of calls on the host that wait for the device.
     pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&ROWS[11]);
-    /// How fast a clock domain of the device runs.
+    /// Frequency of a clock domain of the device.
     pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&ROWS[12]);
-    /// Questions that the driver did not answer, though it can.
-    pub const GPU_HARDWARE_FAILURES: Counter = Counter(&ROWS[13]);
-    /// Processes that use a device now and have no series because more of them do than are told of.
-    pub const GPU_HARDWARE_OMITTED: Gauge = Gauge(&ROWS[14]);
-    /// How long the driver took to answer the questions of one pass over all devices.
-    pub const GPU_HARDWARE_PASS_DURATION: Gauge = Gauge(&ROWS[15]);
-    /// Device memory that the process has in use.
-    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&ROWS[16]);
-    /// Whether the clocks are held down for this reason now, 1 or 0.
+    /// Time that the driver took to answer all queries of one poll of all devices.
+    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&ROWS[13]);
+    /// Device memory used by the process.
+    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&ROWS[14]);
+    /// Number of processes that use a device and are not reported because their number exceeds the limit.
+    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&ROWS[15]);
+    /// Number of driver queries that failed although the driver supports them.
+    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&ROWS[16]);
+    /// 1 while the clocks are throttled for this reason, otherwise 0.
     pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&ROWS[17]);
-    /// For how long the clocks have been held down for this reason.
+    /// Total time during which the clocks were throttled for this reason.
     pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&ROWS[18]);
-    /// What a step of this phase usually takes.
+    /// Usual duration of a step of this phase.
     pub const GPU_STEP_BASELINE: Gauge = Gauge(&ROWS[19]);
-    /// From a step's first work enqueued to its closer's return.
+    /// Time from the first work of a step enqueued to the return of its sync call.
     pub const GPU_STEP_DURATION: Histogram = Histogram(&ROWS[20]);
-    /// From a step's first work enqueued to its closer entered, the host's side of it.
+    /// Time from the first work of a step enqueued to the entry of its sync call.
     pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[21]);
-    /// From the previous closer's return to a step's first work enqueued, when the stream was idle.
+    /// Time from the return of the previous sync call to the first work of a step enqueued, while the stream was idle.
     pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&ROWS[22]);
-    /// Share of the steps' time for which the host was still enqueueing, since the process was first seen.
+    /// Share of the duration of all steps since the process was first seen during which the host was enqueueing.
     pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&ROWS[23]);
-    /// Steps that took far longer than their baseline.
+    /// Number of steps that took much longer than their baseline.
     pub const GPU_STEP_OUTLIERS: Counter = Counter(&ROWS[24]);
-    /// From a step's closer entered to its return.
+    /// Time from the entry of a step's sync call to its return.
     pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&ROWS[25]);
     /// Energy consumed by the component.
     pub const HW_ENERGY: Counter = Counter(&ROWS[26]);
@@ -1506,160 +1479,160 @@ pub mod metric {
     pub const HW_STATUS: UpDownCounter = UpDownCounter(&ROWS[35]);
     /// Temperature in degrees Celsius.
     pub const HW_TEMPERATURE: Gauge = Gauge(&ROWS[36]);
-    /// From the first rank of this node to the last to come to a collective.
+    /// Time between the first and the last arrival of ranks of this node at a collective.
     pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&ROWS[37]);
-    /// From the return of a collective's enqueueing to the return of the call that waited for it.
+    /// Time from the return of the call that enqueued a collective to the return of the call that waited for it.
     pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&ROWS[38]);
-    /// Operations that went into a graph.
+    /// Number of operations captured into a graph.
     pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&ROWS[39]);
-    /// Collectives, sends and receives that were enqueued.
+    /// Number of enqueued collectives, sends and receives.
     pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&ROWS[40]);
-    /// What the host spent in the call that enqueues a collective.
+    /// Duration of the call that enqueues a collective.
     pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[41]);
-    /// Payload of collectives, sends and receives, elements times their size.
+    /// Payload of collectives, sends and receives: elements times their size.
     pub const NCCL_COLLECTIVE_IO: Counter = Counter(&ROWS[42]);
-    /// From the return of a collective's enqueueing to the entry of the call that waits for it.
+    /// Time from the return of the call that enqueued a collective to the entry of the call that waits for it.
     pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&ROWS[43]);
-    /// What the host spent in the call that waited for a collective, from the collective's enqueueing on.
+    /// Time that the host spent in the call that waited for a collective, counted from the return of the enqueueing call.
     pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&ROWS[44]);
-    /// Calls of NCCL that failed.
+    /// Number of NCCL calls that failed.
     pub const NCCL_ERRORS: Counter = Counter(&ROWS[45]);
-    /// Times that a communicator did not go on.
+    /// Number of hangs of a communicator.
     pub const NCCL_HANGS: Counter = Counter(&ROWS[46]);
-    /// Since the rank's last collective, where its peers on this node have moved on.
+    /// Time since the rank's last collective, if its peers on this node have continued.
     pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&ROWS[47]);
-    /// How far the rank comes behind the first of this node, the mean over its last collectives.
+    /// Delay of the rank after the first arrival on this node, the mean over its most recent collectives.
     pub const NCCL_RANK_LATENESS: Gauge = Gauge(&ROWS[48]);
-    /// Verdicts that the rank is late again and again.
+    /// Number of times that the rank was found to be repeatedly late.
     pub const NCCL_STRAGGLERS: Counter = Counter(&ROWS[49]);
-    /// Failed allocations whose log record was left out by the rate limit.
-    pub const WARPTAP_ALLOCATION_UNSAID: Counter = Counter(&ROWS[50]);
-    /// Allocations left out of the live ones because a process holds more than are tracked.
+    /// Number of failed allocations whose log record was suppressed by the rate limit.
+    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&ROWS[50]);
+    /// Number of allocations that were not tracked because the process had reached the limit of tracked allocations.
     pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[51]);
-    /// What the analyses of steps and collectives forgot to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_FORGOTTEN: Counter = Counter(&ROWS[52]);
-    /// What was seen of collectives less than whole, or not as it should be.
-    pub const WARPTAP_COLLECTIVE_FLAWS: Counter = Counter(&ROWS[53]);
-    /// What was not told of collectives to stay within bounds.
-    pub const WARPTAP_COLLECTIVE_LEFT_OUT: Counter = Counter(&ROWS[54]);
-    /// Collectives, sends and receives that were seen, by what became of them.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[55]);
-    /// Operations enqueued that nobody has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[56]);
-    /// Spans, log records and last points of ended processes that no pipeline took.
-    pub const WARPTAP_DELIVERY_LOST: Counter = Counter(&ROWS[57]);
-    /// Records or calls whose loss was noticed on the way to the analysis.
-    pub const WARPTAP_EVENT_LOST: Counter = Counter(&ROWS[58]);
-    /// Events of processes whose series had ended.
+    /// Number of entries that the analyses of steps and collectives evicted to stay within their bounds.
+    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&ROWS[52]);
+    /// Number of inconsistencies in the observed calls of collectives.
+    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&ROWS[53]);
+    /// Number of observed collectives, sends and receives, by outcome.
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[54]);
+    /// Number of enqueued operations that no call has waited for yet.
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[55]);
+    /// Number of log records, series and spans about collectives that were suppressed by rate limits and bounds.
+    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&ROWS[56]);
+    /// Number of spans, log records and final points of ended processes that no pipeline accepted.
+    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&ROWS[57]);
+    /// Number of records or calls dropped before the analysis.
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&ROWS[58]);
+    /// Number of events of processes whose series had ended.
     pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[59]);
-    /// Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.
-    pub const WARPTAP_KEEP_LOST: Counter = Counter(&ROWS[60]);
-    /// Hits that were not lost, by what became of them.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[61]);
-    /// Calls seen less than whole.
-    pub const WARPTAP_PROBE_FLAWS: Counter = Counter(&ROWS[62]);
-    /// Functions attached now.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[63]);
-    /// Calls of traced processes seen to begin.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[64]);
-    /// Libraries attached now, a file counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[65]);
-    /// Hits that left no trace in the figures.
-    pub const WARPTAP_PROBE_LOSSES: Counter = Counter(&ROWS[66]);
-    /// Calls that were seen and are no hits.
-    pub const WARPTAP_PROBE_PASSES: Counter = Counter(&ROWS[67]);
-    /// Runs of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[68]);
-    /// What the probes cost the traced threads, runs times the cost of one measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[69]);
-    /// Processes whose series ended because more are traced than are kept.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[70]);
-    /// Processes that have series now.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[71]);
-    /// Records put into and taken out of the ring between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[72]);
-    /// Stretches of work that belong to no step, because their process ended before the bulk of it.
-    pub const WARPTAP_SEGMENT_LEFTOVER: Counter = Counter(&ROWS[73]);
-    /// Stretches of work whose records were lost, by the gaps in the numbers of their streams.
+    /// Number of outliers whose span and log record were suppressed by the rate limit.
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&ROWS[60]);
+    /// Number of records that were not persisted in their latest version, or could not be restored.
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&ROWS[61]);
+    /// Number of calls that were observed incompletely.
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&ROWS[62]);
+    /// Number of hits that were not dropped, by outcome.
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[63]);
+    /// Number of hits that are missing from all other metrics.
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&ROWS[64]);
+    /// Number of functions with an attached probe.
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[65]);
+    /// Number of calls of traced processes whose entry was observed.
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[66]);
+    /// Number of observed calls that are not hits.
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&ROWS[67]);
+    /// Number of libraries with attached probes. A file is counted once.
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[68]);
+    /// Number of executions of the kernel programs.
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[69]);
+    /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[70]);
+    /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[71]);
+    /// Number of processes that have series.
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[72]);
+    /// Number of records written to and read from the ring buffer between the kernel and the receiver.
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[73]);
+    /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
     pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[74]);
-    /// Series that stand for all attribute values beyond a metric's bound, of processes that ended since the last collection too.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[75]);
-    /// Outliers whose span and log record were left out by the rate limit.
-    pub const WARPTAP_SPAN_SUPPRESSED: Counter = Counter(&ROWS[76]);
-    /// Steps left out of the durations, because nobody waited for them or their beginning is forgotten.
+    /// Number of segments that belong to no step, because their process ended before most of the step.
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&ROWS[75]);
+    /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[76]);
+    /// Number of steps without durations, because no call waited for them or their start was evicted.
     pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[77]);
 }
 
 /// Spans, by their names.
 pub mod span {
-    /// A call of the GPU library inside an outlier, one of its longest.
+    /// One of the longest GPU library calls of an outlier.
     pub const GPU_STEP_CALL: &str = "gpu.step.call";
-    /// The host's side of an outlier, from its first work enqueued to its closer entered.
+    /// Part of an outlier from its first work enqueued to the entry of its sync call.
     pub const GPU_STEP_ENQUEUE: &str = "gpu.step.enqueue";
-    /// The wait of an outlier, from its closer entered to its return.
+    /// Part of an outlier from the entry of its sync call to its return.
     pub const GPU_STEP_WAIT: &str = "gpu.step.wait";
-    /// A step that took far longer than its baseline.
+    /// A step that took much longer than its baseline.
     pub const INFER_OUTLIER: &str = "infer.outlier";
-    /// One collective, from the first rank of this node to come until rank 0 had waited for it.
+    /// One collective, from the first arrival of a rank of this node until rank 0 had waited for it.
     pub const NCCL_COLLECTIVE: &str = "nccl.collective";
-    /// A rank's part in a collective, or its side of a message, from its call to the return of the call that waited for it.
+    /// Participation of a rank in a collective, or in a message, from its call to the return of the call that waited for it.
     pub const NCCL_RANK: &str = "nccl.rank";
     /// The call that enqueued the collective.
     pub const NCCL_RANK_ENQUEUE: &str = "nccl.rank.enqueue";
-    /// The call that waited for the collective, from the collective's enqueueing on.
+    /// The call that waited for the collective, counted from the return of the enqueueing call.
     pub const NCCL_RANK_WAIT: &str = "nccl.rank.wait";
-    /// How far a rank that is late again and again came behind its peers.
+    /// Delay of a repeatedly late rank after its peers.
     pub const NCCL_STRAGGLER: &str = "nccl.straggler";
 }
 
 /// Events, by their names.
 pub mod event {
-    /// Something of a device that was not answered is answered again.
-    pub const GPU_HARDWARE_ANSWERED: &str = "gpu.hardware.answered";
-    /// A device's driver has counted errors since the last pass.
+    /// A device was discovered. Lists the queries that it does not support.
+    pub const GPU_HARDWARE_DEVICE_DISCOVERED: &str = "gpu.hardware.device.discovered";
+    /// A device no longer responds: it fell off the bus, or its driver stopped serving it.
+    pub const GPU_HARDWARE_DEVICE_LOST: &str = "gpu.hardware.device.lost";
+    /// A lost device responds again.
+    pub const GPU_HARDWARE_DEVICE_RECOVERED: &str = "gpu.hardware.device.recovered";
+    /// The driver no longer lists a device.
+    pub const GPU_HARDWARE_DEVICE_REMOVED: &str = "gpu.hardware.device.removed";
+    /// The driver of a device counted errors since the last poll.
     pub const GPU_HARDWARE_ERRORS: &str = "gpu.hardware.errors";
-    /// A device that was there is no longer listed by its driver.
-    pub const GPU_HARDWARE_GONE: &str = "gpu.hardware.gone";
-    /// A device does not answer any more; it has fallen off the bus, or its driver has given it up.
-    pub const GPU_HARDWARE_LOST: &str = "gpu.hardware.lost";
-    /// The driver of an AMD GPU told of something by itself.
+    /// The driver of an AMD GPU sent a notification.
     pub const GPU_HARDWARE_NOTIFICATION: &str = "gpu.hardware.notification";
-    /// A device that was lost answers again.
-    pub const GPU_HARDWARE_RECOVERED: &str = "gpu.hardware.recovered";
-    /// A device is seen for the first time, and what of it cannot be measured.
-    pub const GPU_HARDWARE_SEEN: &str = "gpu.hardware.seen";
-    /// Something of a device that was measured is not answered now. Told once, until it is answered again.
-    pub const GPU_HARDWARE_UNANSWERED: &str = "gpu.hardware.unanswered";
-    /// The driver reported an XID, an error that it names by a number.
+    /// A query of a device that used to succeed fails. Logged once until the query succeeds again.
+    pub const GPU_HARDWARE_QUERY_FAILED: &str = "gpu.hardware.query.failed";
+    /// A query of a device that had failed succeeds again.
+    pub const GPU_HARDWARE_QUERY_RECOVERED: &str = "gpu.hardware.query.recovered";
+    /// The driver reported an XID error.
     pub const GPU_HARDWARE_XID: &str = "gpu.hardware.xid";
-    /// An allocation failed, and what the process held then.
+    /// An allocation failed. Describes the memory that the process held at that time.
     pub const GPU_MEMORY_ALLOCATION_FAILED: &str = "gpu.memory.allocation.failed";
-    /// A leak of device memory is suspected, or no longer is.
+    /// A leak of device memory is suspected, or is no longer suspected.
     pub const GPU_MEMORY_LEAK: &str = "gpu.memory.leak";
-    /// Steps of a phase take another time than before, lastingly, and the baseline was learnt anew.
+    /// The duration of steps of a phase changed permanently and the baseline was relearned.
     pub const GPU_STEP_BASELINE_SHIFT: &str = "gpu.step.baseline.shift";
-    /// Why a step took far longer than its baseline.
+    /// A step took much longer than its baseline. Describes the cause.
     pub const GPU_STEP_OUTLIER: &str = "gpu.step.outlier";
-    /// Two sources or ranks say different things of a communicator.
-    pub const NCCL_DISAGREEMENT: &str = "nccl.disagreement";
-    /// What a rank of a communicator that hangs, or of a process that is gone, had under way.
+    /// Two sources or ranks reported different values for a field of a communicator.
+    pub const NCCL_DISPUTE: &str = "nccl.dispute";
+    /// Operations in progress of a rank whose communicator hangs or whose process ended.
     pub const NCCL_FLIGHT_RECORD: &str = "nccl.flight_record";
-    /// A communicator does not go on.
+    /// A communicator makes no progress.
     pub const NCCL_HANG: &str = "nccl.hang";
-    /// A communicator that hung goes on.
-    pub const NCCL_HANG_OVER: &str = "nccl.hang.over";
-    /// Ranks called different things at one place of the sequence.
+    /// A communicator makes progress again after a hang.
+    pub const NCCL_HANG_RECOVERED: &str = "nccl.hang.recovered";
+    /// Ranks made different calls at the same sequence number.
     pub const NCCL_MISMATCH: &str = "nccl.mismatch";
     /// A rank was aborted, or its process ended, while its communicator was in use.
     pub const NCCL_RANK_ENDED: &str = "nccl.rank.ended";
-    /// A rank is late, again and again.
+    /// A rank is repeatedly late.
     pub const NCCL_STRAGGLER: &str = "nccl.straggler";
-    /// A rank that was late is no longer.
+    /// A straggler is no longer late.
     pub const NCCL_STRAGGLER_RECOVERED: &str = "nccl.straggler.recovered";
-    /// Records that an earlier run of the receiver left cannot be read. What they held is begun anew.
-    pub const WARPTAP_KEEP_DAMAGED: &str = "warptap.keep.damaged";
-    /// What can and what cannot be seen of a process, whenever that changes.
-    pub const WARPTAP_PROCESS_SEEN: &str = "warptap.process.seen";
+    /// Records persisted by an earlier run of the receiver cannot be read. Their content is lost.
+    pub const WARPTAP_PERSISTENCE_CORRUPTED: &str = "warptap.persistence.corrupted";
+    /// Calls of a process that can and cannot be observed. Logged on every change.
+    pub const WARPTAP_PROCESS_COVERAGE: &str = "warptap.process.coverage";
 }
 
 /// Every attribute, sorted by key.
@@ -1681,17 +1654,17 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.hardware.errors", values: &[], is_upstream: false },
     Attribute { key: "gpu.hardware.link", values: &["xgmi"], is_upstream: false },
     Attribute { key: "gpu.hardware.notification", values: &["reset_begin", "reset_end", "thermal_throttle", "vm_fault"], is_upstream: false },
-    Attribute { key: "gpu.hardware.question", values: &[], is_upstream: false },
+    Attribute { key: "gpu.hardware.query.name", values: &[], is_upstream: false },
+    Attribute { key: "gpu.hardware.query.unsupported", values: &[], is_upstream: false },
     Attribute { key: "gpu.hardware.throttle.origin", values: &["counted", "sampled"], is_upstream: false },
     Attribute { key: "gpu.hardware.throttle.reason", values: &["applications_clocks", "display_clock", "hw", "hw_power_brake", "hw_slowdown", "hw_thermal", "memory_thermal", "sw_power_cap", "sw_thermal", "sync_boost", "vr_thermal"], is_upstream: false },
-    Attribute { key: "gpu.hardware.unsupported", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.count", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.freed.ages", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.freed.sizes", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.largest", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.leak.duration", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.leak.growth", values: &[], is_upstream: false },
-    Attribute { key: "gpu.memory.leak.least", values: &[], is_upstream: false },
+    Attribute { key: "gpu.memory.leak.minimum", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.leak.size.growth", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.leak.size.min", values: &[], is_upstream: false },
     Attribute { key: "gpu.memory.leak.state", values: &["recovered", "suspected"], is_upstream: false },
@@ -1705,10 +1678,10 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "gpu.step.baseline.p95", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.previous.mean", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.baseline.previous.p95", values: &[], is_upstream: false },
-    Attribute { key: "gpu.step.bytes.elsewhere", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.filled", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.from_device", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.on_device", values: &[], is_upstream: false },
+    Attribute { key: "gpu.step.bytes.other", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.bytes.to_device", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.calls", values: &[], is_upstream: false },
     Attribute { key: "gpu.step.cause", values: &["collective", "host", "memory", "none", "throttle", "unknown"], is_upstream: false },
@@ -1756,44 +1729,44 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "hw.state", values: &[], is_upstream: true },
     Attribute { key: "hw.type", values: &[], is_upstream: true },
     Attribute { key: "hw.vendor", values: &[], is_upstream: true },
+    Attribute { key: "nccl.arrival_delay", values: &[], is_upstream: false },
     Attribute { key: "nccl.bytes", values: &[], is_upstream: false },
     Attribute { key: "nccl.call", values: &[], is_upstream: false },
-    Attribute { key: "nccl.call_first", values: &[], is_upstream: false },
     Attribute { key: "nccl.communicator.hash", values: &[], is_upstream: false },
-    Attribute { key: "nccl.communicator.source", values: &["expected", "local", "nccl", "ours"], is_upstream: false },
+    Attribute { key: "nccl.communicator.source", values: &["expected", "local", "nccl", "warptap"], is_upstream: false },
     Attribute { key: "nccl.datatype", values: &["bfloat16", "float16", "float32", "float64", "float8e4m3", "float8e5m2", "int32", "int64", "int8", "uint32", "uint64", "uint8", "unknown"], is_upstream: false },
-    Attribute { key: "nccl.dispute", values: &["nranks", "rank", "same_rank"], is_upstream: false },
-    Attribute { key: "nccl.end", values: &["aborted", "exited", "killed"], is_upstream: false },
+    Attribute { key: "nccl.dispute.field", values: &["nranks", "rank", "same_rank"], is_upstream: false },
+    Attribute { key: "nccl.dispute.value", values: &[], is_upstream: false },
+    Attribute { key: "nccl.end.reason", values: &["aborted", "exited", "killed"], is_upstream: false },
     Attribute { key: "nccl.end.signal", values: &[], is_upstream: false },
+    Attribute { key: "nccl.first_rank.call", values: &[], is_upstream: false },
     Attribute { key: "nccl.function", values: &[], is_upstream: false },
     Attribute { key: "nccl.hang.duration", values: &[], is_upstream: false },
-    Attribute { key: "nccl.hang.kind", values: &["missing", "peer", "stuck"], is_upstream: false },
-    Attribute { key: "nccl.hang.missing", values: &[], is_upstream: false },
-    Attribute { key: "nccl.hang.waiting", values: &[], is_upstream: false },
-    Attribute { key: "nccl.lateness", values: &[], is_upstream: false },
-    Attribute { key: "nccl.message", values: &[], is_upstream: false },
+    Attribute { key: "nccl.hang.kind", values: &["missing_rank", "missing_peer", "stuck"], is_upstream: false },
+    Attribute { key: "nccl.hang.missing_ranks", values: &[], is_upstream: false },
+    Attribute { key: "nccl.hang.waiting_ranks", values: &[], is_upstream: false },
+    Attribute { key: "nccl.message.sequence", values: &[], is_upstream: false },
     Attribute { key: "nccl.nranks", values: &[], is_upstream: false },
     Attribute { key: "nccl.operation", values: &["AllGather", "AllReduce", "AlltoAll", "Broadcast", "Gather", "Recv", "Reduce", "ReduceScatter", "Scatter", "Send"], is_upstream: false },
     Attribute { key: "nccl.outstanding", values: &[], is_upstream: false },
     Attribute { key: "nccl.outstanding_count", values: &[], is_upstream: false },
     Attribute { key: "nccl.peer", values: &[], is_upstream: false },
     Attribute { key: "nccl.rank", values: &[], is_upstream: false },
-    Attribute { key: "nccl.rank_source", values: &["asked", "environment", "init", "reckoned", "restored", "unknown"], is_upstream: false },
-    Attribute { key: "nccl.recent", values: &[], is_upstream: false },
+    Attribute { key: "nccl.rank_source", values: &["environment", "inferred", "init", "queried", "restored", "unknown"], is_upstream: false },
+    Attribute { key: "nccl.recent_operations", values: &[], is_upstream: false },
+    Attribute { key: "nccl.recent_steps", values: &[], is_upstream: false },
     Attribute { key: "nccl.reduction", values: &["avg", "max", "min", "prod", "sum", "user"], is_upstream: false },
-    Attribute { key: "nccl.rounds", values: &[], is_upstream: false },
-    Attribute { key: "nccl.rounds_late", values: &[], is_upstream: false },
-    Attribute { key: "nccl.said", values: &[], is_upstream: false },
-    Attribute { key: "nccl.scatter", values: &[], is_upstream: false },
     Attribute { key: "nccl.sequence", values: &[], is_upstream: false },
     Attribute { key: "nccl.skew", values: &[], is_upstream: false },
-    Attribute { key: "nccl.skew_behind_first", values: &[], is_upstream: false },
-    Attribute { key: "nccl.steps", values: &[], is_upstream: false },
     Attribute { key: "nccl.straggler.cause", values: &["cpu", "device", "host"], is_upstream: false },
-    Attribute { key: "nccl.trace.reason", values: &["rate", "skew"], is_upstream: false },
-    Attribute { key: "nccl.wait", values: &[], is_upstream: false },
-    Attribute { key: "nccl.wait_peers", values: &[], is_upstream: false },
-    Attribute { key: "nccl.waited", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.collectives", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.late_collectives", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.lateness", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.peer_spread", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.peer_wait", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.prior_wait", values: &[], is_upstream: false },
+    Attribute { key: "nccl.straggler.wait", values: &[], is_upstream: false },
+    Attribute { key: "nccl.trace.reason", values: &["sampled", "skew"], is_upstream: false },
     Attribute { key: "network.io.direction", values: &[], is_upstream: true },
     Attribute { key: "os.type", values: &[], is_upstream: true },
     Attribute { key: "process.executable.name", values: &[], is_upstream: true },
@@ -1809,18 +1782,17 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "telemetry.sdk.name", values: &[], is_upstream: true },
     Attribute { key: "telemetry.sdk.version", values: &[], is_upstream: true },
     Attribute { key: "thread.id", values: &[], is_upstream: true },
-    Attribute { key: "warptap.analysis.memory", values: &["baseline", "class", "cluster", "edge", "event", "handle", "pair", "process", "rank", "stream", "thread"], is_upstream: false },
-    Attribute { key: "warptap.collective.fate", values: &["captured", "completed", "ended", "expired", "failed", "forgotten", "nested", "polled"], is_upstream: false },
-    Attribute { key: "warptap.collective.flaw", values: &["disagreement", "event_unknown", "group_open", "group_overflow", "group_unmatched", "late_attached", "lost", "replaced", "round_given_up", "round_stale", "size_unknown", "unaligned"], is_upstream: false },
-    Attribute { key: "warptap.collective.part", values: &["record", "series", "trace"], is_upstream: false },
-    Attribute { key: "warptap.keep.loss", values: &["damaged", "failed", "full", "large"], is_upstream: false },
-    Attribute { key: "warptap.keep.records", values: &[], is_upstream: false },
-    Attribute { key: "warptap.loss.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
-    Attribute { key: "warptap.probe.fate", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
-    Attribute { key: "warptap.probe.flaw", values: &["unclosed_stream", "unknown_event", "unkept_graph", "unmatched_return", "untimed", "untold_context"], is_upstream: false },
-    Attribute { key: "warptap.probe.pass", values: &["filtered", "suppressed"], is_upstream: false },
-    Attribute { key: "warptap.process.blind", values: &[], is_upstream: false },
-    Attribute { key: "warptap.process.visible", values: &[], is_upstream: false },
+    Attribute { key: "warptap.analysis.entry", values: &["baseline", "class", "cluster", "edge", "event", "handle", "pair", "process", "rank", "stream", "thread"], is_upstream: false },
+    Attribute { key: "warptap.collective.anomaly", values: &["dispute", "group_not_ended", "group_overflow", "group_not_started", "late_attached", "lost", "rank_replaced", "round_evicted", "round_stale", "unaligned", "unknown_event", "unknown_size"], is_upstream: false },
+    Attribute { key: "warptap.collective.outcome", values: &["captured", "completed", "ended", "expired", "failed", "evicted", "nested", "polled"], is_upstream: false },
+    Attribute { key: "warptap.drop.reason", values: &["abandoned", "durations_full", "processes_full", "ring_full", "streams_full", "threads_full", "too_deep"], is_upstream: false },
+    Attribute { key: "warptap.persistence.drop.reason", values: &["corrupted", "full", "not_written", "too_large"], is_upstream: false },
+    Attribute { key: "warptap.persistence.records", values: &[], is_upstream: false },
+    Attribute { key: "warptap.probe.anomaly", values: &["graph_map_full", "trace_context_unreadable", "unclosed_stream", "unknown_event", "unmatched_return", "untimed"], is_upstream: false },
+    Attribute { key: "warptap.probe.ignore.reason", values: &["filtered", "suppressed"], is_upstream: false },
+    Attribute { key: "warptap.probe.outcome", values: &["delivered", "folded", "sampled_out"], is_upstream: false },
+    Attribute { key: "warptap.process.coverage.gaps", values: &[], is_upstream: false },
+    Attribute { key: "warptap.process.coverage.observed", values: &[], is_upstream: false },
     Attribute { key: "warptap.ring.side", values: &["received", "submitted"], is_upstream: false },
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
@@ -1830,7 +1802,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.errors",
         unit: "{error}",
         instrument: Instrument::Counter,
-        description: "Calls that returned an error.",
+        description: "Number of calls that returned an error.",
         attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
@@ -1842,7 +1814,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.graph.launch.calls",
         unit: "",
         instrument: Instrument::Counter,
-        description: "Calls that launch a graph.",
+        description: "Number of graph launches.",
         attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
     ],
@@ -1852,7 +1824,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.kernel.launch.calls",
         unit: "",
         instrument: Instrument::Counter,
-        description: "Calls that launch a kernel, those that were captured into a graph included.",
+        description: "Number of kernel launches, including those captured into a graph.",
         attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
     ],
@@ -1862,7 +1834,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.memory.allocations",
         unit: "By",
         instrument: Instrument::Counter,
-        description: "Device memory allocated by calls that succeeded.",
+        description: "Device memory allocated by successful calls.",
         attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
     ],
@@ -1883,7 +1855,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.memory.free.bytes",
         unit: "By",
         instrument: Instrument::Counter,
-        description: "Device memory freed by calls that succeeded, where the allocation was seen.",
+        description: "Device memory freed by successful calls, if the allocation was observed.",
         attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
     ],
@@ -1893,7 +1865,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.memory.live",
         unit: "By",
         instrument: Instrument::Gauge,
-        description: "Device memory allocated and not freed, of the allocations that were seen.",
+        description: "Device memory allocated and not freed, limited to observed allocations.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -1901,7 +1873,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.memory.oldest.age",
         unit: "s",
         instrument: Instrument::Gauge,
-        description: "Age of the oldest allocation not freed.",
+        description: "Age of the oldest allocation that is not freed.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -1919,7 +1891,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.operation.count",
         unit: "{call}",
         instrument: Instrument::Counter,
-        description: "Calls of each function, those that are counted but not timed included.",
+        description: "Number of calls of each function, including functions whose calls are not timed.",
         attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Conditional },
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
@@ -1932,7 +1904,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.operation.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "Time that the host spent in a call.",
+        description: "Duration of a call on the host.",
         attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Conditional },
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
@@ -1945,7 +1917,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.cuda.sync.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "Time that the host spent in calls that wait for the device.",
+        description: "Duration of calls on the host that wait for the device.",
         attributes: &[
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
         Use { key: attribute::GPU_CUDA_SYNC_KIND, level: Level::Required },
@@ -1956,7 +1928,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.hardware.clock.frequency",
         unit: "Hz",
         instrument: Instrument::Gauge,
-        description: "How fast a clock domain of the device runs.",
+        description: "Frequency of a clock domain of the device.",
         attributes: &[
         Use { key: attribute::GPU_HARDWARE_CLOCK_DOMAIN, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
@@ -1966,28 +1938,10 @@ static ROWS: [Metric; 78] = [
         stability: Stability::Development,
     },
     Metric {
-        name: "gpu.hardware.failures",
-        unit: "{call}",
-        instrument: Instrument::Counter,
-        description: "Questions that the driver did not answer, though it can.",
-        attributes: &[
-        Use { key: attribute::ERROR_TYPE, level: Level::Required },
-    ],
-        stability: Stability::Development,
-    },
-    Metric {
-        name: "gpu.hardware.omitted",
-        unit: "{process}",
-        instrument: Instrument::Gauge,
-        description: "Processes that use a device now and have no series because more of them do than are told of.",
-        attributes: &[],
-        stability: Stability::Development,
-    },
-    Metric {
-        name: "gpu.hardware.pass.duration",
+        name: "gpu.hardware.poll.duration",
         unit: "s",
         instrument: Instrument::Gauge,
-        description: "How long the driver took to answer the questions of one pass over all devices.",
+        description: "Time that the driver took to answer all queries of one poll of all devices.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -1995,9 +1949,27 @@ static ROWS: [Metric; 78] = [
         name: "gpu.hardware.process.memory.usage",
         unit: "By",
         instrument: Instrument::UpDownCounter,
-        description: "Device memory that the process has in use.",
+        description: "Device memory used by the process.",
         attributes: &[
         Use { key: attribute::HW_ID, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.process.unreported",
+        unit: "{process}",
+        instrument: Instrument::Gauge,
+        description: "Number of processes that use a device and are not reported because their number exceeds the limit.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "gpu.hardware.query.failures",
+        unit: "{query}",
+        instrument: Instrument::Counter,
+        description: "Number of driver queries that failed although the driver supports them.",
+        attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2005,7 +1977,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.hardware.throttle.active",
         unit: "1",
         instrument: Instrument::Gauge,
-        description: "Whether the clocks are held down for this reason now, 1 or 0.",
+        description: "1 while the clocks are throttled for this reason, otherwise 0.",
         attributes: &[
         Use { key: attribute::GPU_HARDWARE_THROTTLE_REASON, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
@@ -2018,7 +1990,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.hardware.throttle.duration",
         unit: "s",
         instrument: Instrument::Counter,
-        description: "For how long the clocks have been held down for this reason.",
+        description: "Total time during which the clocks were throttled for this reason.",
         attributes: &[
         Use { key: attribute::GPU_HARDWARE_THROTTLE_ORIGIN, level: Level::Required },
         Use { key: attribute::GPU_HARDWARE_THROTTLE_REASON, level: Level::Required },
@@ -2032,7 +2004,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.baseline",
         unit: "s",
         instrument: Instrument::Gauge,
-        description: "What a step of this phase usually takes.",
+        description: "Usual duration of a step of this phase.",
         attributes: &[
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
         Use { key: attribute::GPU_STEP_STATISTIC, level: Level::Required },
@@ -2043,7 +2015,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From a step's first work enqueued to its closer's return.",
+        description: "Time from the first work of a step enqueued to the return of its sync call.",
         attributes: &[
         Use { key: attribute::GEN_AI_PROVIDER_NAME, level: Level::Recommended },
         Use { key: attribute::GEN_AI_REQUEST_MODEL, level: Level::Recommended },
@@ -2056,7 +2028,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.enqueue.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From a step's first work enqueued to its closer entered, the host's side of it.",
+        description: "Time from the first work of a step enqueued to the entry of its sync call.",
         attributes: &[
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
     ],
@@ -2066,7 +2038,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.gap.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From the previous closer's return to a step's first work enqueued, when the stream was idle.",
+        description: "Time from the return of the previous sync call to the first work of a step enqueued, while the stream was idle.",
         attributes: &[
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
     ],
@@ -2076,7 +2048,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.host_bound.ratio",
         unit: "1",
         instrument: Instrument::Gauge,
-        description: "Share of the steps' time for which the host was still enqueueing, since the process was first seen.",
+        description: "Share of the duration of all steps since the process was first seen during which the host was enqueueing.",
         attributes: &[
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
     ],
@@ -2086,7 +2058,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.outliers",
         unit: "{step}",
         instrument: Instrument::Counter,
-        description: "Steps that took far longer than their baseline.",
+        description: "Number of steps that took much longer than their baseline.",
         attributes: &[
         Use { key: attribute::GPU_STEP_CAUSE, level: Level::Required },
         Use { key: attribute::GPU_STEP_OUTLIER, level: Level::Required },
@@ -2098,7 +2070,7 @@ static ROWS: [Metric; 78] = [
         name: "gpu.step.wait.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From a step's closer entered to its return.",
+        description: "Time from the entry of a step's sync call to its return.",
         attributes: &[
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
     ],
@@ -2276,7 +2248,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.arrival.skew",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From the first rank of this node to the last to come to a collective.",
+        description: "Time between the first and the last arrival of ranks of this node at a collective.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
@@ -2288,7 +2260,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.barrier.wait",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From the return of a collective's enqueueing to the return of the call that waited for it.",
+        description: "Time from the return of the call that enqueued a collective to the return of the call that waited for it.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
@@ -2300,7 +2272,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.captured",
         unit: "{call}",
         instrument: Instrument::Counter,
-        description: "Operations that went into a graph.",
+        description: "Number of operations captured into a graph.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
@@ -2312,7 +2284,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.count",
         unit: "{call}",
         instrument: Instrument::Counter,
-        description: "Collectives, sends and receives that were enqueued.",
+        description: "Number of enqueued collectives, sends and receives.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
@@ -2326,7 +2298,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.enqueue.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "What the host spent in the call that enqueues a collective.",
+        description: "Duration of the call that enqueues a collective.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
@@ -2338,7 +2310,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.io",
         unit: "By",
         instrument: Instrument::Counter,
-        description: "Payload of collectives, sends and receives, elements times their size.",
+        description: "Payload of collectives, sends and receives: elements times their size.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
@@ -2352,7 +2324,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.issue_gap.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "From the return of a collective's enqueueing to the entry of the call that waits for it.",
+        description: "Time from the return of the call that enqueued a collective to the entry of the call that waits for it.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
@@ -2364,7 +2336,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.collective.wait.duration",
         unit: "s",
         instrument: Instrument::Histogram,
-        description: "What the host spent in the call that waited for a collective, from the collective's enqueueing on.",
+        description: "Time that the host spent in the call that waited for a collective, counted from the return of the enqueueing call.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
@@ -2376,7 +2348,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.errors",
         unit: "{error}",
         instrument: Instrument::Counter,
-        description: "Calls of NCCL that failed.",
+        description: "Number of NCCL calls that failed.",
         attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
         Use { key: attribute::NCCL_FUNCTION, level: Level::Required },
@@ -2387,7 +2359,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.hangs",
         unit: "{hang}",
         instrument: Instrument::Counter,
-        description: "Times that a communicator did not go on.",
+        description: "Number of hangs of a communicator.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_HANG_KIND, level: Level::Required },
@@ -2399,7 +2371,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.rank.idle.duration",
         unit: "s",
         instrument: Instrument::Gauge,
-        description: "Since the rank's last collective, where its peers on this node have moved on.",
+        description: "Time since the rank's last collective, if its peers on this node have continued.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
@@ -2410,7 +2382,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.rank.lateness",
         unit: "s",
         instrument: Instrument::Gauge,
-        description: "How far the rank comes behind the first of this node, the mean over its last collectives.",
+        description: "Delay of the rank after the first arrival on this node, the mean over its most recent collectives.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
@@ -2421,7 +2393,7 @@ static ROWS: [Metric; 78] = [
         name: "nccl.stragglers",
         unit: "{verdict}",
         instrument: Instrument::Counter,
-        description: "Verdicts that the rank is late again and again.",
+        description: "Number of times that the rank was found to be repeatedly late.",
         attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
@@ -2429,10 +2401,10 @@ static ROWS: [Metric; 78] = [
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.allocation.unsaid",
+        name: "warptap.allocation.logs_suppressed",
         unit: "{record}",
         instrument: Instrument::Counter,
-        description: "Failed allocations whose log record was left out by the rate limit.",
+        description: "Number of failed allocations whose log record was suppressed by the rate limit.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2440,37 +2412,27 @@ static ROWS: [Metric; 78] = [
         name: "warptap.allocation.untracked",
         unit: "{allocation}",
         instrument: Instrument::Counter,
-        description: "Allocations left out of the live ones because a process holds more than are tracked.",
+        description: "Number of allocations that were not tracked because the process had reached the limit of tracked allocations.",
         attributes: &[],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.analysis.forgotten",
-        unit: "{item}",
+        name: "warptap.analysis.evicted",
+        unit: "{entry}",
         instrument: Instrument::Counter,
-        description: "What the analyses of steps and collectives forgot to stay within their bounds.",
+        description: "Number of entries that the analyses of steps and collectives evicted to stay within their bounds.",
         attributes: &[
-        Use { key: attribute::WARPTAP_ANALYSIS_MEMORY, level: Level::Required },
+        Use { key: attribute::WARPTAP_ANALYSIS_ENTRY, level: Level::Required },
     ],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.collective.flaws",
-        unit: "{item}",
+        name: "warptap.collective.anomalies",
+        unit: "{anomaly}",
         instrument: Instrument::Counter,
-        description: "What was seen of collectives less than whole, or not as it should be.",
+        description: "Number of inconsistencies in the observed calls of collectives.",
         attributes: &[
-        Use { key: attribute::WARPTAP_COLLECTIVE_FLAW, level: Level::Required },
-    ],
-        stability: Stability::Development,
-    },
-    Metric {
-        name: "warptap.collective.left_out",
-        unit: "{item}",
-        instrument: Instrument::Counter,
-        description: "What was not told of collectives to stay within bounds.",
-        attributes: &[
-        Use { key: attribute::WARPTAP_COLLECTIVE_PART, level: Level::Required },
+        Use { key: attribute::WARPTAP_COLLECTIVE_ANOMALY, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2478,9 +2440,9 @@ static ROWS: [Metric; 78] = [
         name: "warptap.collective.operations",
         unit: "{operation}",
         instrument: Instrument::Counter,
-        description: "Collectives, sends and receives that were seen, by what became of them.",
+        description: "Number of observed collectives, sends and receives, by outcome.",
         attributes: &[
-        Use { key: attribute::WARPTAP_COLLECTIVE_FATE, level: Level::Required },
+        Use { key: attribute::WARPTAP_COLLECTIVE_OUTCOME, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2488,27 +2450,37 @@ static ROWS: [Metric; 78] = [
         name: "warptap.collective.outstanding",
         unit: "{operation}",
         instrument: Instrument::Gauge,
-        description: "Operations enqueued that nobody has waited for yet.",
+        description: "Number of enqueued operations that no call has waited for yet.",
         attributes: &[],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.delivery.lost",
+        name: "warptap.collective.suppressed",
         unit: "{item}",
         instrument: Instrument::Counter,
-        description: "Spans, log records and last points of ended processes that no pipeline took.",
+        description: "Number of log records, series and spans about collectives that were suppressed by rate limits and bounds.",
         attributes: &[
         Use { key: attribute::WARPTAP_SIGNAL, level: Level::Required },
     ],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.event.lost",
+        name: "warptap.delivery.dropped",
+        unit: "{item}",
+        instrument: Instrument::Counter,
+        description: "Number of spans, log records and final points of ended processes that no pipeline accepted.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_SIGNAL, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.event.dropped",
         unit: "{record}",
         instrument: Instrument::Counter,
-        description: "Records or calls whose loss was noticed on the way to the analysis.",
+        description: "Number of records or calls dropped before the analysis.",
         attributes: &[
-        Use { key: attribute::WARPTAP_LOSS_REASON, level: Level::Required },
+        Use { key: attribute::WARPTAP_DROP_REASON, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2516,17 +2488,35 @@ static ROWS: [Metric; 78] = [
         name: "warptap.event.orphaned",
         unit: "{event}",
         instrument: Instrument::Counter,
-        description: "Events of processes whose series had ended.",
+        description: "Number of events of processes whose series had ended.",
         attributes: &[],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.keep.lost",
+        name: "warptap.outlier.suppressed",
+        unit: "{outlier}",
+        instrument: Instrument::Counter,
+        description: "Number of outliers whose span and log record were suppressed by the rate limit.",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.persistence.dropped",
         unit: "{record}",
         instrument: Instrument::Counter,
-        description: "Records that were to outlive the receiver and are not stored as they last were, or cannot be read any more.",
+        description: "Number of records that were not persisted in their latest version, or could not be restored.",
         attributes: &[
-        Use { key: attribute::WARPTAP_KEEP_LOSS, level: Level::Required },
+        Use { key: attribute::WARPTAP_PERSISTENCE_DROP_REASON, level: Level::Required },
+    ],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.probe.anomalies",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Number of calls that were observed incompletely.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_PROBE_ANOMALY, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2534,19 +2524,19 @@ static ROWS: [Metric; 78] = [
         name: "warptap.probe.calls",
         unit: "{call}",
         instrument: Instrument::Counter,
-        description: "Hits that were not lost, by what became of them.",
+        description: "Number of hits that were not dropped, by outcome.",
         attributes: &[
-        Use { key: attribute::WARPTAP_PROBE_FATE, level: Level::Required },
+        Use { key: attribute::WARPTAP_PROBE_OUTCOME, level: Level::Required },
     ],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.probe.flaws",
+        name: "warptap.probe.dropped",
         unit: "{call}",
         instrument: Instrument::Counter,
-        description: "Calls seen less than whole.",
+        description: "Number of hits that are missing from all other metrics.",
         attributes: &[
-        Use { key: attribute::WARPTAP_PROBE_FLAW, level: Level::Required },
+        Use { key: attribute::WARPTAP_DROP_REASON, level: Level::Required },
     ],
         stability: Stability::Development,
     },
@@ -2554,7 +2544,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.probe.functions",
         unit: "{function}",
         instrument: Instrument::Gauge,
-        description: "Functions attached now.",
+        description: "Number of functions with an attached probe.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2562,43 +2552,33 @@ static ROWS: [Metric; 78] = [
         name: "warptap.probe.hits",
         unit: "{call}",
         instrument: Instrument::Counter,
-        description: "Calls of traced processes seen to begin.",
+        description: "Number of calls of traced processes whose entry was observed.",
         attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "warptap.probe.ignored",
+        unit: "{call}",
+        instrument: Instrument::Counter,
+        description: "Number of observed calls that are not hits.",
+        attributes: &[
+        Use { key: attribute::WARPTAP_PROBE_IGNORE_REASON, level: Level::Required },
+    ],
         stability: Stability::Development,
     },
     Metric {
         name: "warptap.probe.libraries",
         unit: "{library}",
         instrument: Instrument::Gauge,
-        description: "Libraries attached now, a file counted once.",
+        description: "Number of libraries with attached probes. A file is counted once.",
         attributes: &[],
-        stability: Stability::Development,
-    },
-    Metric {
-        name: "warptap.probe.losses",
-        unit: "{call}",
-        instrument: Instrument::Counter,
-        description: "Hits that left no trace in the figures.",
-        attributes: &[
-        Use { key: attribute::WARPTAP_LOSS_REASON, level: Level::Required },
-    ],
-        stability: Stability::Development,
-    },
-    Metric {
-        name: "warptap.probe.passes",
-        unit: "{call}",
-        instrument: Instrument::Counter,
-        description: "Calls that were seen and are no hits.",
-        attributes: &[
-        Use { key: attribute::WARPTAP_PROBE_PASS, level: Level::Required },
-    ],
         stability: Stability::Development,
     },
     Metric {
         name: "warptap.probe.runs",
         unit: "{run}",
         instrument: Instrument::Counter,
-        description: "Runs of the kernel programs.",
+        description: "Number of executions of the kernel programs.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2606,7 +2586,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.probe.time",
         unit: "s",
         instrument: Instrument::Counter,
-        description: "What the probes cost the traced threads, runs times the cost of one measured on this machine.",
+        description: "Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2614,7 +2594,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.process.evicted",
         unit: "{process}",
         instrument: Instrument::Counter,
-        description: "Processes whose series ended because more are traced than are kept.",
+        description: "Number of processes whose series ended because the number of tracked processes exceeded the limit.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2622,7 +2602,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.process.tracked",
         unit: "{process}",
         instrument: Instrument::Gauge,
-        description: "Processes that have series now.",
+        description: "Number of processes that have series.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2630,25 +2610,25 @@ static ROWS: [Metric; 78] = [
         name: "warptap.ring.records",
         unit: "{record}",
         instrument: Instrument::Counter,
-        description: "Records put into and taken out of the ring between the kernel and the receiver.",
+        description: "Number of records written to and read from the ring buffer between the kernel and the receiver.",
         attributes: &[
         Use { key: attribute::WARPTAP_RING_SIDE, level: Level::Required },
     ],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.segment.leftover",
+        name: "warptap.segment.missed",
         unit: "{segment}",
         instrument: Instrument::Counter,
-        description: "Stretches of work that belong to no step, because their process ended before the bulk of it.",
+        description: "Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.",
         attributes: &[],
         stability: Stability::Development,
     },
     Metric {
-        name: "warptap.segment.missed",
+        name: "warptap.segment.unassigned",
         unit: "{segment}",
         instrument: Instrument::Counter,
-        description: "Stretches of work whose records were lost, by the gaps in the numbers of their streams.",
+        description: "Number of segments that belong to no step, because their process ended before most of the step.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2656,15 +2636,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.series.overflow",
         unit: "{series}",
         instrument: Instrument::Gauge,
-        description: "Series that stand for all attribute values beyond a metric's bound, of processes that ended since the last collection too.",
-        attributes: &[],
-        stability: Stability::Development,
-    },
-    Metric {
-        name: "warptap.span.suppressed",
-        unit: "{span}",
-        instrument: Instrument::Counter,
-        description: "Outliers whose span and log record were left out by the rate limit.",
+        description: "Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2672,7 +2644,7 @@ static ROWS: [Metric; 78] = [
         name: "warptap.step.unmeasured",
         unit: "{step}",
         instrument: Instrument::Counter,
-        description: "Steps left out of the durations, because nobody waited for them or their beginning is forgotten.",
+        description: "Number of steps without durations, because no call waited for them or their start was evicted.",
         attributes: &[],
         stability: Stability::Development,
     },
@@ -2710,10 +2682,10 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_MEMORY_OLDEST_SIZES, level: Level::Conditional },
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
-        Use { key: attribute::GPU_STEP_BYTES_ELSEWHERE, level: Level::Required },
         Use { key: attribute::GPU_STEP_BYTES_FILLED, level: Level::Required },
         Use { key: attribute::GPU_STEP_BYTES_FROM_DEVICE, level: Level::Required },
         Use { key: attribute::GPU_STEP_BYTES_ON_DEVICE, level: Level::Required },
+        Use { key: attribute::GPU_STEP_BYTES_OTHER, level: Level::Required },
         Use { key: attribute::GPU_STEP_BYTES_TO_DEVICE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSE, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
@@ -2753,11 +2725,12 @@ pub static SPANS: &[Span] = &[
     ] },
     Span { name: "nccl.rank", attributes: &[
         Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
+        Use { key: attribute::NCCL_ARRIVAL_DELAY, level: Level::Recommended },
         Use { key: attribute::NCCL_BYTES, level: Level::Recommended },
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_DATATYPE, level: Level::Required },
-        Use { key: attribute::NCCL_MESSAGE, level: Level::Conditional },
+        Use { key: attribute::NCCL_MESSAGE_SEQUENCE, level: Level::Conditional },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
         Use { key: attribute::NCCL_PEER, level: Level::Conditional },
@@ -2766,7 +2739,6 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::NCCL_REDUCTION, level: Level::Conditional },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
         Use { key: attribute::NCCL_SKEW, level: Level::Recommended },
-        Use { key: attribute::NCCL_SKEW_BEHIND_FIRST, level: Level::Recommended },
         Use { key: attribute::NCCL_TRACE_REASON, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
@@ -2788,27 +2760,49 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Recommended },
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_LATENESS, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_ROUNDS, level: Level::Required },
-        Use { key: attribute::NCCL_ROUNDS_LATE, level: Level::Required },
-        Use { key: attribute::NCCL_SCATTER, level: Level::Required },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
         Use { key: attribute::NCCL_STRAGGLER_CAUSE, level: Level::Required },
-        Use { key: attribute::NCCL_WAIT, level: Level::Recommended },
-        Use { key: attribute::NCCL_WAIT_PEERS, level: Level::Recommended },
-        Use { key: attribute::NCCL_WAITED, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_COLLECTIVES, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_LATE_COLLECTIVES, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_LATENESS, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_PEER_SPREAD, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_PEER_WAIT, level: Level::Recommended },
+        Use { key: attribute::NCCL_STRAGGLER_PRIOR_WAIT, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_WAIT, level: Level::Recommended },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
 ];
 
 /// Every event, sorted by name.
 pub static EVENTS: &[Event] = &[
-    Event { name: "gpu.hardware.answered", attributes: &[
-        Use { key: attribute::GPU_HARDWARE_QUESTION, level: Level::Required },
+    Event { name: "gpu.hardware.device.discovered", attributes: &[
+        Use { key: attribute::GPU_HARDWARE_QUERY_UNSUPPORTED, level: Level::Required },
+        Use { key: attribute::GPU_PCI_ADDRESS, level: Level::Recommended },
+        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_MODEL, level: Level::Recommended },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
+        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.device.lost", attributes: &[
+        Use { key: attribute::ERROR_TYPE, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.device.recovered", attributes: &[
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.device.removed", attributes: &[
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
@@ -2820,43 +2814,21 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.gone", attributes: &[
-        Use { key: attribute::HW_ID, level: Level::Required },
-        Use { key: attribute::HW_NAME, level: Level::Recommended },
-        Use { key: attribute::HW_PARENT, level: Level::Recommended },
-    ] },
-    Event { name: "gpu.hardware.lost", attributes: &[
-        Use { key: attribute::ERROR_TYPE, level: Level::Required },
-        Use { key: attribute::HW_ID, level: Level::Required },
-        Use { key: attribute::HW_NAME, level: Level::Recommended },
-        Use { key: attribute::HW_PARENT, level: Level::Recommended },
-    ] },
     Event { name: "gpu.hardware.notification", attributes: &[
         Use { key: attribute::GPU_HARDWARE_NOTIFICATION, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.recovered", attributes: &[
-        Use { key: attribute::HW_ID, level: Level::Required },
-        Use { key: attribute::HW_NAME, level: Level::Recommended },
-        Use { key: attribute::HW_PARENT, level: Level::Recommended },
-    ] },
-    Event { name: "gpu.hardware.seen", attributes: &[
-        Use { key: attribute::GPU_HARDWARE_UNSUPPORTED, level: Level::Required },
-        Use { key: attribute::GPU_PCI_ADDRESS, level: Level::Recommended },
-        Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
-        Use { key: attribute::HW_FIRMWARE_VERSION, level: Level::Recommended },
-        Use { key: attribute::HW_ID, level: Level::Required },
-        Use { key: attribute::HW_MODEL, level: Level::Recommended },
-        Use { key: attribute::HW_NAME, level: Level::Recommended },
-        Use { key: attribute::HW_PARENT, level: Level::Recommended },
-        Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
-        Use { key: attribute::HW_VENDOR, level: Level::Recommended },
-    ] },
-    Event { name: "gpu.hardware.unanswered", attributes: &[
+    Event { name: "gpu.hardware.query.failed", attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
-        Use { key: attribute::GPU_HARDWARE_QUESTION, level: Level::Required },
+        Use { key: attribute::GPU_HARDWARE_QUERY_NAME, level: Level::Required },
+        Use { key: attribute::HW_ID, level: Level::Required },
+        Use { key: attribute::HW_NAME, level: Level::Recommended },
+        Use { key: attribute::HW_PARENT, level: Level::Recommended },
+    ] },
+    Event { name: "gpu.hardware.query.recovered", attributes: &[
+        Use { key: attribute::GPU_HARDWARE_QUERY_NAME, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
@@ -2881,7 +2853,7 @@ pub static EVENTS: &[Event] = &[
     Event { name: "gpu.memory.leak", attributes: &[
         Use { key: attribute::GPU_MEMORY_LEAK_DURATION, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_GROWTH, level: Level::Required },
-        Use { key: attribute::GPU_MEMORY_LEAK_LEAST, level: Level::Required },
+        Use { key: attribute::GPU_MEMORY_LEAK_MINIMUM, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_SIZE_GROWTH, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_SIZE_MIN, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_STATE, level: Level::Required },
@@ -2917,14 +2889,14 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Recommended },
     ] },
-    Event { name: "nccl.disagreement", attributes: &[
+    Event { name: "nccl.dispute", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_DISPUTE, level: Level::Required },
+        Use { key: attribute::NCCL_DISPUTE_FIELD, level: Level::Required },
+        Use { key: attribute::NCCL_DISPUTE_VALUE, level: Level::Recommended },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_SAID, level: Level::Recommended },
     ] },
     Event { name: "nccl.flight_record", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
@@ -2934,22 +2906,22 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_OUTSTANDING_COUNT, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_RECENT, level: Level::Required },
-        Use { key: attribute::NCCL_STEPS, level: Level::Required },
+        Use { key: attribute::NCCL_RECENT_OPERATIONS, level: Level::Required },
+        Use { key: attribute::NCCL_RECENT_STEPS, level: Level::Required },
     ] },
     Event { name: "nccl.hang", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_HANG_DURATION, level: Level::Required },
         Use { key: attribute::NCCL_HANG_KIND, level: Level::Required },
-        Use { key: attribute::NCCL_HANG_MISSING, level: Level::Required },
-        Use { key: attribute::NCCL_HANG_WAITING, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_MISSING_RANKS, level: Level::Required },
+        Use { key: attribute::NCCL_HANG_WAITING_RANKS, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
         Use { key: attribute::NCCL_PEER, level: Level::Recommended },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
-    Event { name: "nccl.hang.over", attributes: &[
+    Event { name: "nccl.hang.recovered", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_HANG_DURATION, level: Level::Required },
@@ -2957,9 +2929,9 @@ pub static EVENTS: &[Event] = &[
     ] },
     Event { name: "nccl.mismatch", attributes: &[
         Use { key: attribute::NCCL_CALL, level: Level::Required },
-        Use { key: attribute::NCCL_CALL_FIRST, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
+        Use { key: attribute::NCCL_FIRST_RANK_CALL, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
@@ -2968,15 +2940,15 @@ pub static EVENTS: &[Event] = &[
     Event { name: "nccl.rank.ended", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_END, level: Level::Required },
+        Use { key: attribute::NCCL_END_REASON, level: Level::Required },
         Use { key: attribute::NCCL_END_SIGNAL, level: Level::Conditional },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OUTSTANDING, level: Level::Required },
         Use { key: attribute::NCCL_OUTSTANDING_COUNT, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_RECENT, level: Level::Required },
-        Use { key: attribute::NCCL_STEPS, level: Level::Required },
+        Use { key: attribute::NCCL_RECENT_OPERATIONS, level: Level::Required },
+        Use { key: attribute::NCCL_RECENT_STEPS, level: Level::Required },
         Use { key: attribute::PROCESS_EXIT_CODE, level: Level::Recommended },
     ] },
     Event { name: "nccl.straggler", attributes: &[
@@ -2991,19 +2963,19 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Recommended },
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_LATENESS, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
         Use { key: attribute::NCCL_OPERATION, level: Level::Required },
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
-        Use { key: attribute::NCCL_ROUNDS, level: Level::Required },
-        Use { key: attribute::NCCL_ROUNDS_LATE, level: Level::Required },
-        Use { key: attribute::NCCL_SCATTER, level: Level::Required },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
         Use { key: attribute::NCCL_STRAGGLER_CAUSE, level: Level::Required },
-        Use { key: attribute::NCCL_WAIT, level: Level::Recommended },
-        Use { key: attribute::NCCL_WAIT_PEERS, level: Level::Recommended },
-        Use { key: attribute::NCCL_WAITED, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_COLLECTIVES, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_LATE_COLLECTIVES, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_LATENESS, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_PEER_SPREAD, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_PEER_WAIT, level: Level::Recommended },
+        Use { key: attribute::NCCL_STRAGGLER_PRIOR_WAIT, level: Level::Required },
+        Use { key: attribute::NCCL_STRAGGLER_WAIT, level: Level::Recommended },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
     Event { name: "nccl.straggler.recovered", attributes: &[
@@ -3014,12 +2986,12 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
-    Event { name: "warptap.keep.damaged", attributes: &[
-        Use { key: attribute::WARPTAP_KEEP_RECORDS, level: Level::Required },
+    Event { name: "warptap.persistence.corrupted", attributes: &[
+        Use { key: attribute::WARPTAP_PERSISTENCE_RECORDS, level: Level::Required },
     ] },
-    Event { name: "warptap.process.seen", attributes: &[
-        Use { key: attribute::WARPTAP_PROCESS_BLIND, level: Level::Required },
-        Use { key: attribute::WARPTAP_PROCESS_VISIBLE, level: Level::Required },
+    Event { name: "warptap.process.coverage", attributes: &[
+        Use { key: attribute::WARPTAP_PROCESS_COVERAGE_GAPS, level: Level::Required },
+        Use { key: attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, level: Level::Required },
     ] },
 ];
 

@@ -144,3 +144,12 @@ fn hardware_metrics_of_upstreams_names_are_upstreams() {
     let ours: Vec<&str> = METRICS.iter().map(|m| m.name).filter(|name| name.starts_with("hw.")).collect();
     assert_eq!(ours, theirs);
 }
+
+#[test]
+fn no_attribute_is_the_namespace_of_another() {
+    for attribute in ATTRIBUTES.iter().filter(|a| !a.is_upstream) {
+        let namespace = format!("{}.", attribute.key);
+        let inside = ATTRIBUTES.iter().find(|other| other.key.starts_with(&namespace));
+        assert_eq!(inside, None, "{}", attribute.key);
+    }
+}

@@ -31,7 +31,7 @@ fn kill(pid: u32) {
 fn check_under_way(said: &Said, job: &Job, rank: usize) {
     let who = (said.pid, said.number::<usize>("nccl.rank"), said.text("nccl.communicator.hash"));
     assert_eq!(who, (job.ranks[rank], rank, job.hash("world").as_str()));
-    let (outstanding, recent) = (said.text("nccl.outstanding"), said.text("nccl.recent"));
+    let (outstanding, recent) = (said.text("nccl.outstanding"), said.text("nccl.recent_operations"));
     assert!(outstanding.lines().count() == 1 && outstanding.starts_with(UNDER_WAY), "{said:#?}");
     assert!(recent.lines().any(|line| line.starts_with("#2 AllReduce of 80 float32, sum")), "{said:#?}");
 }
@@ -47,7 +47,7 @@ fn of_a_rank_killed_in_mid_collective_it_is_told_what_it_had_under_way() {
     let told = inbox.until("nccl.rank.ended", |told| !told.is_empty());
     assert_eq!(told.len(), 1);
     check_under_way(&told[0], &job, 2);
-    assert_eq!((told[0].text("nccl.end"), told[0].text("nccl.end.signal")), ("killed", "9"));
+    assert_eq!((told[0].text("nccl.end.reason"), told[0].text("nccl.end.signal")), ("killed", "9"));
     assert!(told[0].body.contains("was killed by SIGKILL"), "{}", told[0].body);
     job.end();
 }

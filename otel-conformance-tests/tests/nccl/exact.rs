@@ -95,7 +95,7 @@ fn is_part(span: &Said) -> bool {
 
 /// One side of a message.
 fn is_side(span: &Said) -> bool {
-    !span.text("nccl.message").is_empty()
+    !span.text("nccl.message.sequence").is_empty()
 }
 
 /// Every side of a message has a span; the two that belong together share a trace, and say so of each other.

@@ -73,7 +73,7 @@ fn check(job: &Job, told: &[Said], late: &[Late]) {
 /// too. Behind the middle of all ranks in as many of the last collectives as the verdict says.
 fn was_late(calls: &[NcclLine], said: &Said) -> bool {
     let seq: u64 = said.number("nccl.sequence");
-    let [rounds, rounds_late] = ["nccl.rounds", "nccl.rounds_late"].map(|key| said.number::<u64>(key));
+    let [rounds, rounds_late] = ["nccl.straggler.collectives", "nccl.straggler.late_collectives"].map(|key| said.number::<u64>(key));
     let Some(communicator) = calls.iter().find(|c| c.pid == said.pid && c.seq == Some(seq)) else {
         return false;
     };
@@ -197,7 +197,7 @@ fn a_rank_that_never_arrives_is_named_with_what_it_misses_within_the_timeout() {
     assert_eq!(hang.text("nccl.communicator.hash"), job.hash("world"));
     assert_eq!((hang.text("nccl.operation"), hang.number::<u64>("nccl.sequence")), ("ReduceScatter", 11));
     let rank = |n: usize| format!("rank {n} (process {})", job.ranks[n]);
-    let (missing, waiting) = (hang.text("nccl.hang.missing"), hang.text("nccl.hang.waiting"));
+    let (missing, waiting) = (hang.text("nccl.hang.missing_ranks"), hang.text("nccl.hang.waiting_ranks"));
     assert!(missing.lines().count() == 1 && missing.starts_with(&rank(2)), "{missing}");
     let mut waiting: Vec<&str> = waiting.lines().collect();
     waiting.sort_unstable();

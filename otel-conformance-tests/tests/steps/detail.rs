@@ -84,7 +84,7 @@ fn outlier(inbox: &Inbox, spans: &[Said], step: &StepLine) -> (Said, Said) {
 
 /// Records delivered of every hit, between two collections that follow each other: from, to, share.
 fn shares(inbox: &Inbox) -> Vec<(u64, u64, f64)> {
-    let delivered = inbox.history("warptap.probe.calls", "warptap.probe.fate=delivered");
+    let delivered = inbox.history("warptap.probe.calls", "warptap.probe.outcome=delivered");
     let hits: BTreeMap<u64, f64> = inbox.history("warptap.probe.hits", "").into_iter().collect();
     let all: Vec<(u64, f64, f64)> =
         delivered.into_iter().filter_map(|(at, n)| Some((at, n, *hits.get(&at)?))).collect();

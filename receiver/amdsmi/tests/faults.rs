@@ -45,7 +45,7 @@ fn metrics_that_fail_leave_what_other_functions_answer() {
     let found = points(&machine_of(&script).passes([0, 10])[1]);
     assert!(found.keys().all(|key| !key.starts_with("hw.power") && !key.contains("throttle")), "{found:#?}");
     assert!(found.keys().any(|key| key.starts_with("hw.gpu.memory.usage")));
-    assert!(found["gpu.hardware.failures{error.type=file} {call}"] > 10.0);
+    assert!(found["gpu.hardware.query.failures{error.type=file} {query}"] > 10.0);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use probe_abi::counters::DropReason;
 use semconv::value::{
-    WarptapAnalysisMemory, WarptapCollectiveFate, WarptapCollectiveFlaw, WarptapCollectivePart,
-    WarptapKeepLoss, WarptapProbeFate, WarptapProbeFlaw, WarptapProbePass, WarptapRingSide, WarptapSignal,
+    WarptapAnalysisEntry, WarptapCollectiveAnomaly, WarptapCollectiveOutcome, WarptapPersistenceDropReason,
+    WarptapProbeAnomaly, WarptapProbeIgnoreReason, WarptapProbeOutcome, WarptapRingSide, WarptapSignal,
 };
 use semconv::{attribute, metric};
 use steps::Tally;
@@ -94,31 +94,31 @@ impl Account {
             (WarptapSignal::Traces, self.dropped_items.traces),
         ];
         let dropped_items = by(attribute::WARPTAP_SIGNAL, dropped_items.map(|(s, n)| (s.as_str(), n)));
-        let unkept = self.unkept.with(WarptapKeepLoss::Damaged, self.damaged);
-        let unkept = WarptapKeepLoss::ALL.map(|loss| (loss.as_str(), unkept.of(loss)));
-        let unkept = by(attribute::WARPTAP_KEEP_LOSS, unkept);
+        let unkept = self.unkept.with(WarptapPersistenceDropReason::Corrupted, self.damaged);
+        let unkept = WarptapPersistenceDropReason::ALL.map(|loss| (loss.as_str(), unkept.of(loss)));
+        let unkept = by(attribute::WARPTAP_PERSISTENCE_DROP_REASON, unkept);
         let tally = &state.tally;
         let (of_collectives, outstanding) = state.collectives.unwrap_or_default();
-        let forgotten = forgotten(tally, &of_collectives);
+        let evicted = evicted(tally, &of_collectives);
         let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
         vec![
-            sums(metric::WARPTAP_ALLOCATION_UNSAID, window, alone(self.unsaid_failures)),
+            sums(metric::WARPTAP_ALLOCATION_LOGS_SUPPRESSED, window, alone(self.unsaid_failures)),
             sums(metric::WARPTAP_ALLOCATION_UNTRACKED, window, alone(self.untracked)),
-            sums(metric::WARPTAP_ANALYSIS_FORGOTTEN, window, forgotten),
-            sums(metric::WARPTAP_COLLECTIVE_FLAWS, window, flaws(&of_collectives)),
-            sums(metric::WARPTAP_COLLECTIVE_LEFT_OUT, window, self.collectives.points()),
-            sums(metric::WARPTAP_COLLECTIVE_OPERATIONS, window, fates(&of_collectives)),
+            sums(metric::WARPTAP_ANALYSIS_EVICTED, window, evicted),
+            sums(metric::WARPTAP_COLLECTIVE_ANOMALIES, window, anomalies(&of_collectives)),
+            sums(metric::WARPTAP_COLLECTIVE_SUPPRESSED, window, self.collectives.points()),
+            sums(metric::WARPTAP_COLLECTIVE_OPERATIONS, window, outcomes(&of_collectives)),
             gauges(metric::WARPTAP_COLLECTIVE_OUTSTANDING, window, alone(outstanding)),
-            sums(metric::WARPTAP_DELIVERY_LOST, window, dropped_items),
-            sums(metric::WARPTAP_EVENT_LOST, window, by_reason(self.lost)),
+            sums(metric::WARPTAP_DELIVERY_DROPPED, window, dropped_items),
+            sums(metric::WARPTAP_EVENT_DROPPED, window, by_reason(self.lost)),
             sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
-            sums(metric::WARPTAP_KEEP_LOST, window, unkept),
+            sums(metric::WARPTAP_PERSISTENCE_DROPPED, window, unkept),
             sums(metric::WARPTAP_PROCESS_EVICTED, window, alone(self.evicted)),
             gauges(metric::WARPTAP_PROCESS_TRACKED, window, tracked),
-            sums(metric::WARPTAP_SEGMENT_LEFTOVER, window, alone(tally.leftover)),
+            sums(metric::WARPTAP_SEGMENT_UNASSIGNED, window, alone(tally.leftover)),
             sums(metric::WARPTAP_SEGMENT_MISSED, window, alone(tally.missed)),
             gauges(metric::WARPTAP_SERIES_OVERFLOW, window, alone(state.overflowing)),
-            sums(metric::WARPTAP_SPAN_SUPPRESSED, window, alone(self.suppressed)),
+            sums(metric::WARPTAP_OUTLIER_SUPPRESSED, window, alone(self.suppressed)),
             sums(metric::WARPTAP_STEP_UNMEASURED, window, alone(self.unmeasured)),
         ]
     }
@@ -127,98 +127,99 @@ impl Account {
 impl LeftOut {
     fn points(&self) -> Vec<(Vec<KeyValue>, Value)> {
         let rows = [
-            (WarptapCollectivePart::Record, self.unsaid),
-            (WarptapCollectivePart::Series, self.folded),
-            (WarptapCollectivePart::Trace, self.untraced),
+            (WarptapSignal::Logs, self.unsaid),
+            (WarptapSignal::Metrics, self.folded),
+            (WarptapSignal::Traces, self.untraced),
         ];
-        by(attribute::WARPTAP_COLLECTIVE_PART, rows.map(|(part, n)| (part.as_str(), n)))
+        by(attribute::WARPTAP_SIGNAL, rows.map(|(signal, n)| (signal.as_str(), n)))
     }
 }
 
 /// What both analyses forgot.
-fn forgotten(steps: &Tally, collectives: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
-    use WarptapAnalysisMemory as Memory;
+fn evicted(steps: &Tally, collectives: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+    use WarptapAnalysisEntry as Entry;
     let (s, c) = (steps, collectives);
     let rows = [
-        (Memory::Baseline, s.baselines_evicted),
-        (Memory::Class, s.classes_evicted),
-        (Memory::Cluster, s.clusters_evicted),
-        (Memory::Edge, c.edges_evicted),
-        (Memory::Event, c.events_evicted),
-        (Memory::Handle, c.unwritten_evicted),
-        (Memory::Pair, c.pairs_overflow),
-        (Memory::Process, s.processes_evicted.saturating_add(c.processes_evicted)),
-        (Memory::Rank, c.members_evicted),
-        (Memory::Stream, s.streams_evicted.saturating_add(c.streams_evicted)),
-        (Memory::Thread, c.threads_evicted),
+        (Entry::Baseline, s.baselines_evicted),
+        (Entry::Class, s.classes_evicted),
+        (Entry::Cluster, s.clusters_evicted),
+        (Entry::Edge, c.edges_evicted),
+        (Entry::Event, c.events_evicted),
+        (Entry::Handle, c.unwritten_evicted),
+        (Entry::Pair, c.pairs_overflow),
+        (Entry::Process, s.processes_evicted.saturating_add(c.processes_evicted)),
+        (Entry::Rank, c.members_evicted),
+        (Entry::Stream, s.streams_evicted.saturating_add(c.streams_evicted)),
+        (Entry::Thread, c.threads_evicted),
     ];
-    by(attribute::WARPTAP_ANALYSIS_MEMORY, rows.map(|(memory, n)| (memory.as_str(), n)))
+    by(attribute::WARPTAP_ANALYSIS_ENTRY, rows.map(|(entry, n)| (entry.as_str(), n)))
 }
 
-fn fates(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
-    use WarptapCollectiveFate as Fate;
+fn outcomes(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+    use WarptapCollectiveOutcome as Outcome;
     let rows = [
-        (Fate::Captured, tally.captured),
-        (Fate::Completed, tally.completed),
-        (Fate::Ended, tally.ended),
-        (Fate::Expired, tally.expired),
-        (Fate::Failed, tally.failed),
-        (Fate::Forgotten, tally.forgotten),
-        (Fate::Nested, tally.nested),
-        (Fate::Polled, tally.polled),
+        (Outcome::Captured, tally.captured),
+        (Outcome::Completed, tally.completed),
+        (Outcome::Ended, tally.ended),
+        (Outcome::Expired, tally.expired),
+        (Outcome::Failed, tally.failed),
+        (Outcome::Evicted, tally.forgotten),
+        (Outcome::Nested, tally.nested),
     ];
-    by(attribute::WARPTAP_COLLECTIVE_FATE, rows.map(|(fate, n)| (fate.as_str(), n)))
+    by(attribute::WARPTAP_COLLECTIVE_OUTCOME, rows.map(|(outcome, n)| (outcome.as_str(), n)))
 }
 
-fn flaws(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
-    use WarptapCollectiveFlaw as Flaw;
+fn anomalies(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+    use WarptapCollectiveAnomaly as Anomaly;
     let rows = [
-        (Flaw::Disagreement, tally.disagreements),
-        (Flaw::EventUnknown, tally.events_unknown),
-        (Flaw::GroupOpen, tally.groups_open),
-        (Flaw::GroupOverflow, tally.groups_overflow),
-        (Flaw::GroupUnmatched, tally.groups_unmatched),
-        (Flaw::LateAttached, tally.late_attached),
-        (Flaw::Lost, tally.collectives_lost),
-        (Flaw::Replaced, tally.replaced),
-        (Flaw::RoundGivenUp, tally.rounds_given_up),
-        (Flaw::RoundStale, tally.rounds_stale),
-        (Flaw::SizeUnknown, tally.sizes_unknown),
-        (Flaw::Unaligned, tally.unaligned),
+        (Anomaly::Dispute, tally.disagreements),
+        (Anomaly::GroupNotEnded, tally.groups_open),
+        (Anomaly::GroupNotStarted, tally.groups_unmatched),
+        (Anomaly::GroupOverflow, tally.groups_overflow),
+        (Anomaly::LateAttached, tally.late_attached),
+        (Anomaly::Lost, tally.collectives_lost),
+        (Anomaly::RankReplaced, tally.replaced),
+        (Anomaly::RoundEvicted, tally.rounds_given_up),
+        (Anomaly::RoundStale, tally.rounds_stale),
+        (Anomaly::Unaligned, tally.unaligned),
+        (Anomaly::UnknownEvent, tally.events_unknown),
+        (Anomaly::UnknownSize, tally.sizes_unknown),
     ];
-    by(attribute::WARPTAP_COLLECTIVE_FLAW, rows.map(|(flaw, n)| (flaw.as_str(), n)))
+    by(attribute::WARPTAP_COLLECTIVE_ANOMALY, rows.map(|(anomaly, n)| (anomaly.as_str(), n)))
 }
 
 fn of_probes(probes: &Probes, window: TimeRange) -> Vec<Metric> {
     let alone = |value| vec![(Vec::new(), count(value))];
-    let fates = [
-        (WarptapProbeFate::Delivered, probes.delivered),
-        (WarptapProbeFate::Folded, probes.folded),
-        (WarptapProbeFate::SampledOut, probes.sampled_out),
+    let outcomes = [
+        (WarptapProbeOutcome::Delivered, probes.delivered),
+        (WarptapProbeOutcome::Folded, probes.folded),
+        (WarptapProbeOutcome::SampledOut, probes.sampled_out),
     ];
-    let flaws = [
-        (WarptapProbeFlaw::UnclosedStream, probes.unclosed_streams),
-        (WarptapProbeFlaw::UnknownEvent, probes.unknown_events),
-        (WarptapProbeFlaw::UnmatchedReturn, probes.unmatched),
-        (WarptapProbeFlaw::UnkeptGraph, probes.untracked_graphs),
-        (WarptapProbeFlaw::Untimed, probes.untimed),
-        (WarptapProbeFlaw::UntoldContext, probes.dropped_contexts),
+    let anomalies = [
+        (WarptapProbeAnomaly::GraphMapFull, probes.untracked_graphs),
+        (WarptapProbeAnomaly::TraceContextUnreadable, probes.dropped_contexts),
+        (WarptapProbeAnomaly::UnclosedStream, probes.unclosed_streams),
+        (WarptapProbeAnomaly::UnknownEvent, probes.unknown_events),
+        (WarptapProbeAnomaly::UnmatchedReturn, probes.unmatched),
+        (WarptapProbeAnomaly::Untimed, probes.untimed),
     ];
-    let passes =
-        [(WarptapProbePass::Filtered, probes.filtered), (WarptapProbePass::Suppressed, probes.suppressed)];
+    let ignored = [
+        (WarptapProbeIgnoreReason::Filtered, probes.filtered),
+        (WarptapProbeIgnoreReason::Suppressed, probes.suppressed),
+    ];
     let sides = [(WarptapRingSide::Received, probes.received), (WarptapRingSide::Submitted, probes.records)];
-    let fates = by(attribute::WARPTAP_PROBE_FATE, fates.map(|(f, n)| (f.as_str(), n)));
-    let flaws = by(attribute::WARPTAP_PROBE_FLAW, flaws.map(|(f, n)| (f.as_str(), n)));
-    let passes = by(attribute::WARPTAP_PROBE_PASS, passes.map(|(p, n)| (p.as_str(), n)));
+    let outcomes = by(attribute::WARPTAP_PROBE_OUTCOME, outcomes.map(|(o, n)| (o.as_str(), n)));
+    let anomalies = by(attribute::WARPTAP_PROBE_ANOMALY, anomalies.map(|(a, n)| (a.as_str(), n)));
+    let ignored = by(attribute::WARPTAP_PROBE_IGNORE_REASON, ignored.map(|(i, n)| (i.as_str(), n)));
     let sides = by(attribute::WARPTAP_RING_SIDE, sides.map(|(s, n)| (s.as_str(), n)));
     let mut metrics = vec![
-        sums(metric::WARPTAP_PROBE_CALLS, window, fates),
-        sums(metric::WARPTAP_PROBE_FLAWS, window, flaws),
+        sums(metric::WARPTAP_PROBE_CALLS, window, outcomes),
+        sums(metric::WARPTAP_PROBE_ANOMALIES, window, anomalies),
         gauges(metric::WARPTAP_PROBE_FUNCTIONS, window, alone(probes.functions)),
         sums(metric::WARPTAP_PROBE_HITS, window, alone(probes.hits)),
         gauges(metric::WARPTAP_PROBE_LIBRARIES, window, alone(probes.libraries)),
-        sums(metric::WARPTAP_PROBE_LOSSES, window, by_reason(probes.dropped)),
-        sums(metric::WARPTAP_PROBE_PASSES, window, passes),
+        sums(metric::WARPTAP_PROBE_DROPPED, window, by_reason(probes.dropped)),
+        sums(metric::WARPTAP_PROBE_IGNORED, window, ignored),
         sums(metric::WARPTAP_PROBE_RUNS, window, alone(probes.runs)),
         sums(metric::WARPTAP_RING_RECORDS, window, sides),
     ];
@@ -231,7 +232,7 @@ fn of_probes(probes: &Probes, window: TimeRange) -> Vec<Metric> {
 
 fn by_reason(counts: [u64; DropReason::ALL.len()]) -> Vec<(Vec<KeyValue>, Value)> {
     let rows = DropReason::ALL.into_iter().zip(counts);
-    by(attribute::WARPTAP_LOSS_REASON, rows.map(|(reason, count)| (reason.name(), count)))
+    by(attribute::WARPTAP_DROP_REASON, rows.map(|(reason, count)| (reason.name(), count)))
 }
 
 fn by(key: &str, rows: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(Vec<KeyValue>, Value)> {
@@ -240,7 +241,7 @@ fn by(key: &str, rows: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(Ve
 
 #[cfg(test)]
 mod tests {
-    use semconv::value::WarptapLossReason;
+    use semconv::value::WarptapDropReason;
 
     use super::*;
 
@@ -248,6 +249,6 @@ mod tests {
     fn the_registry_knows_every_reason_of_a_loss() {
         let mut reasons = DropReason::ALL.map(DropReason::name);
         reasons.sort_unstable();
-        assert_eq!(reasons, WarptapLossReason::ALL.map(WarptapLossReason::as_str));
+        assert_eq!(reasons, WarptapDropReason::ALL.map(WarptapDropReason::as_str));
     }
 }

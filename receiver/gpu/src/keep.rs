@@ -23,7 +23,7 @@ mod store;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use event::ClockOffsets;
-use semconv::value::WarptapKeepLoss;
+use semconv::value::WarptapPersistenceDropReason;
 
 use changes::Changes;
 pub(crate) use keeper::{Keeper, Keeping, open};
@@ -74,14 +74,14 @@ pub struct Left {
 
 /// Records that are not kept, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Unkept([u64; WarptapKeepLoss::ALL.len()]);
+pub struct Unkept([u64; WarptapPersistenceDropReason::ALL.len()]);
 
 impl Unkept {
-    pub(crate) fn of(&self, reason: WarptapKeepLoss) -> u64 {
+    pub(crate) fn of(&self, reason: WarptapPersistenceDropReason) -> u64 {
         self.0[reason as usize]
     }
 
-    pub(crate) fn with(mut self, reason: WarptapKeepLoss, count: u64) -> Unkept {
+    pub(crate) fn with(mut self, reason: WarptapPersistenceDropReason, count: u64) -> Unkept {
         self.0[reason as usize] = self.0[reason as usize].saturating_add(count);
         self
     }
@@ -89,10 +89,10 @@ impl Unkept {
 
 /// The same, counted on several threads.
 #[derive(Debug, Default)]
-struct Losses([AtomicU64; WarptapKeepLoss::ALL.len()]);
+struct Losses([AtomicU64; WarptapPersistenceDropReason::ALL.len()]);
 
 impl Losses {
-    fn add(&self, reason: WarptapKeepLoss, count: u64) {
+    fn add(&self, reason: WarptapPersistenceDropReason, count: u64) {
         self.0[reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 

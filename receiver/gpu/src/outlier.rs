@@ -130,7 +130,7 @@ impl Outlier<'_> {
             (attribute::GPU_MEMORY_OLDEST_SIZES, of_decode.map(|o| Value::Array(sizes(o).into()))),
             (attribute::GPU_STEP_BASELINE_MEAN, Some((self.level.mean_ns / 1e9).into())),
             (attribute::GPU_STEP_BASELINE_P95, Some((self.level.p95_ns / 1e9).into())),
-            (attribute::GPU_STEP_BYTES_ELSEWHERE, work(Counter::BytesElsewhere)),
+            (attribute::GPU_STEP_BYTES_OTHER, work(Counter::BytesElsewhere)),
             (attribute::GPU_STEP_BYTES_FILLED, work(Counter::BytesFilled)),
             (attribute::GPU_STEP_BYTES_FROM_DEVICE, work(Counter::BytesFromDevice)),
             (attribute::GPU_STEP_BYTES_ON_DEVICE, work(Counter::BytesOnDevice)),

@@ -85,14 +85,14 @@ pub(crate) fn shift(
 /// What an earlier run left cannot be read.
 pub(crate) fn damaged(resource: &Resource, count: u64, at_unix: u64, records: &Records, sink: Sink<'_>) {
     records.log(instant(at_unix), None, |log| {
-        log.set_event_name(event_name::WARPTAP_KEEP_DAMAGED);
+        log.set_event_name(event_name::WARPTAP_PERSISTENCE_CORRUPTED);
         log.set_severity_number(Severity::Warn);
         log.set_severity_text("WARN");
         log.set_body(
             format!("{count} records of an earlier run cannot be read: what they held is begun anew").into(),
         );
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        log.add_attribute(attribute::WARPTAP_KEEP_RECORDS, count);
+        log.add_attribute(attribute::WARPTAP_PERSISTENCE_RECORDS, count);
     });
     take_records(resource, records, sink);
 }
@@ -102,12 +102,12 @@ pub(crate) fn seen(traced: &Traced, info: &ProcessInfo, records: &Records, clock
     let is_whole = info.blind.is_empty() && !info.visible.is_empty();
     let (severity, text) = if is_whole { (Severity::Info, "INFO") } else { (Severity::Warn, "WARN") };
     records.log(instant(clock.unix(clock.now_ns())), None, |log| {
-        log.set_event_name(event_name::WARPTAP_PROCESS_SEEN);
+        log.set_event_name(event_name::WARPTAP_PROCESS_COVERAGE);
         log.set_severity_number(severity);
         log.set_severity_text(text);
         log.set_body(sight(info).into());
-        log.add_attribute(attribute::WARPTAP_PROCESS_BLIND, texts(&info.blind));
-        log.add_attribute(attribute::WARPTAP_PROCESS_VISIBLE, texts(&info.visible));
+        log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_GAPS, texts(&info.blind));
+        log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, texts(&info.visible));
     });
     take_records(traced.resource(), records, sink);
 }

@@ -166,7 +166,7 @@ fn after_twenty_thousand_communicators_of_one_process_the_last_ones_points_are_i
     assert_eq!(*own.1, 1.0);
     assert!(node.counts[&1_000].len() <= 32, "{:?}", node.counts[&1_000]);
     assert_eq!(
-        (node.overflowing, node.told("warptap.collective.left_out", "warptap.collective.part=series")),
+        (node.overflowing, node.told("warptap.collective.suppressed", "warptap.signal=metrics")),
         (0.0, 0.0)
     );
     assert_flat(&memory);
@@ -186,7 +186,7 @@ fn one_that_stays_after_more_than_there_is_room_for_has_its_own_series_as_soon_a
             node.give(&rank.of_comm("ncclCommDestroy", at_ns + 20 * US));
         }
     }
-    let folded = node.told("warptap.collective.left_out", "warptap.collective.part=series");
+    let folded = node.told("warptap.collective.suppressed", "warptap.signal=metrics");
     assert!(folded > 0.0 && node.overflowing > 0.0, "what is beyond the bound is told: {folded}");
     let after_ns = 2 * SECOND + u64::from(MANY) * MS;
     for n in 1..30 {

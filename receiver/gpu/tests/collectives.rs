@@ -100,7 +100,7 @@ fn a_straggler_is_told_for_its_process_with_a_span_and_a_count() {
     assert_eq!(text(&log.attributes, "nccl.rank"), "2");
     assert_eq!(text(&log.attributes, "nccl.straggler.cause"), "host");
     assert_eq!(text(&log.attributes, "cuda.device.index"), "2");
-    assert!((number(&log.attributes, "nccl.lateness") - 0.020).abs() < 0.001);
+    assert!((number(&log.attributes, "nccl.straggler.lateness") - 0.020).abs() < 0.001);
     assert!(number(&log.attributes, "gpu.step.duration") > 0.020, "the step in which it was late");
     let spans = output.spans();
     let (of, span) = spans.iter().find(|(_, s)| s.name == "nccl.straggler").expect("a span");
@@ -183,7 +183,7 @@ fn a_rank_that_does_not_come_is_told_with_what_everybody_has_under_way() {
     let output = analysed(&told_of(&job), Settings::default());
     let [(resource, hang)] = &output.logs("nccl.hang")[..] else { panic!("one hang") };
     assert_eq!(pid_of(Some(resource)), Some(1_003), "told of the rank that is missing");
-    assert_eq!(text(&hang.attributes, "nccl.hang.kind"), "missing");
+    assert_eq!(text(&hang.attributes, "nccl.hang.kind"), "missing_rank");
     assert_eq!(text(&hang.attributes, "nccl.operation"), "AllReduce");
     assert_eq!(text(&hang.attributes, "nccl.sequence"), "5");
     assert!(hang.time_unix_nano - UNIX - came_ns <= 31 * SECOND);
@@ -198,8 +198,8 @@ fn a_rank_that_does_not_come_is_told_with_what_everybody_has_under_way() {
     let (_, first) = dumps.iter().find(|(of, _)| pid_of(Some(of)) == Some(1_000)).unwrap();
     let outstanding = text(&first.attributes, "nccl.outstanding");
     assert!(outstanding.starts_with("#5 AllReduce of 1024 float32, sum, enqueued "), "{outstanding}");
-    assert_eq!(text(&first.attributes, "nccl.recent").split(';').count(), 6);
-    let [(_, over)] = &output.logs("nccl.hang.over")[..] else { panic!("it is over") };
+    assert_eq!(text(&first.attributes, "nccl.recent_operations").split(';').count(), 6);
+    let [(_, over)] = &output.logs("nccl.hang.recovered")[..] else { panic!("it is over") };
     assert!((number(&over.attributes, "nccl.hang.duration") - 60.0).abs() < 1.0);
     assert_eq!(by_rest(&output, 1_003, "nccl.hangs").into_values().sum::<f64>(), 1.0);
 }
@@ -212,7 +212,7 @@ fn a_hang_says_how_the_one_that_is_missing_ended() {
     job.events.push(Event::Exit { process, at_ns: came_ns - MS, status });
     let output = analysed(&told_of(&job), Settings::default());
     let [(_, hang)] = &output.logs("nccl.hang")[..] else { panic!("one hang") };
-    let missing = text(&hang.attributes, "nccl.hang.missing");
+    let missing = text(&hang.attributes, "nccl.hang.missing_ranks");
     assert!(missing.ends_with("which is gone: killed by SIGSEGV"), "{missing}");
 }
 
@@ -236,7 +236,7 @@ fn a_process_that_ends_leaves_what_it_had_outstanding() {
     let output = analysed(&told_of(&job), Settings::default());
     let [(resource, log)] = &output.logs("nccl.rank.ended")[..] else { panic!("one end") };
     assert_eq!((pid_of(Some(resource)), log.severity_text.as_str()), (Some(1_000), "ERROR"));
-    assert_eq!(text(&log.attributes, "nccl.end"), "exited");
+    assert_eq!(text(&log.attributes, "nccl.end.reason"), "exited");
     assert_eq!(text(&log.attributes, "nccl.outstanding_count"), "1");
     // How it ended is said in words, and as numbers.
     for (status, end, words, key) in [
@@ -249,7 +249,7 @@ fn a_process_that_ends_leaves_what_it_had_outstanding() {
         let output = analysed(&told_of(&job), Settings::default());
         let [(_, log)] = &output.logs("nccl.rank.ended")[..] else { panic!("one end") };
         assert_eq!(
-            (text(&log.attributes, "nccl.end"), log.severity_text.as_str()),
+            (text(&log.attributes, "nccl.end.reason"), log.severity_text.as_str()),
             (end.to_owned(), "ERROR")
         );
         let body = show(log.body.as_ref());
@@ -360,7 +360,10 @@ fn one_message_is_one_trace_of_its_two_sides() {
         let said = |span: &Span| ["nccl.rank", "nccl.peer"].map(|key| text(&span.attributes, key));
         let [from, to] = said(send);
         assert_eq!(said(recv), [to, from]);
-        assert_eq!(text(&send.attributes, "nccl.message"), text(&recv.attributes, "nccl.message"));
+        assert_eq!(
+            text(&send.attributes, "nccl.message.sequence"),
+            text(&recv.attributes, "nccl.message.sequence")
+        );
         for parent in [send, recv] {
             let children = spans.iter().filter(|s| s.parent_span_id == parent.span_id && s.name != recv.name);
             let names: Vec<&str> = children.map(|s| s.name.as_str()).collect();
@@ -408,8 +411,8 @@ fn of_collectives_with_a_large_skew_a_bounded_number_is_traced_and_each_whole() 
     let collectives = traces.values().filter(|spans| spans.iter().any(|s| s.name.starts_with("nccl.rank.")));
     let sizes: Vec<usize> = collectives.map(Vec::len).collect();
     assert_eq!(sizes, [1 + 3 * 4; 7]);
-    let left_out = values(output.account(), "warptap.collective.left_out");
-    assert_eq!(left_out["warptap.collective.part=trace"], (300.0 - 7.0) * 4.0);
+    let left_out = values(output.account(), "warptap.collective.suppressed");
+    assert_eq!(left_out["warptap.signal=traces"], (300.0 - 7.0) * 4.0);
 }
 
 #[test]
@@ -427,7 +430,7 @@ fn what_floods_is_limited_and_counted_and_hangs_are_told_all_the_same() {
     assert_eq!(told, 3);
     let verdicts = by_rest(&output, 1_002, "nccl.stragglers")["nccl.rank=2"];
     assert!(verdicts >= 5.0, "{verdicts}");
-    let unsaid = values(output.account(), "warptap.collective.left_out")["warptap.collective.part=record"];
+    let unsaid = values(output.account(), "warptap.collective.suppressed")["warptap.signal=logs"];
     assert!(unsaid >= verdicts - 3.0, "{unsaid}");
     let (job, _) = hung(60 * SECOND);
     assert_eq!(analysed(&told_of(&job), settings_without_records()).logs("nccl.hang").len(), 1);
@@ -445,7 +448,7 @@ fn communicators_that_are_made_and_aborted_without_end_do_not_flood() {
     let output = analysed(&told(vec![rank.info()], events, 5 * SECOND), Settings::default());
     let ends = output.logs("nccl.rank.ended").len();
     assert!((256..300).contains(&ends), "{ends}");
-    let unsaid = values(output.account(), "warptap.collective.left_out")["warptap.collective.part=record"];
+    let unsaid = values(output.account(), "warptap.collective.suppressed")["warptap.signal=logs"];
     assert_eq!(ends as f64 + unsaid, 2_000.0);
 }
 
@@ -531,7 +534,7 @@ fn ten_thousand_communicators_make_a_bounded_number_of_series_and_nothing_is_los
         "every collective is in a series that was told"
     );
     let account = output.account();
-    let folded = values(account, "warptap.collective.left_out")["warptap.collective.part=series"];
+    let folded = values(account, "warptap.collective.suppressed")["warptap.signal=metrics"];
     assert!(folded > 9_000.0 && folded < 10_000.0, "{folded}");
     let overflow = latest["otel.metric.overflow=true"];
     assert!((overflow - 3.0 * folded).abs() < 200.0, "{overflow} of {folded}");

@@ -205,7 +205,7 @@ fn refused_spans_are_tried_again_until_they_are_taken() {
 }
 
 fn lost(output: &Output, signal: &str) -> f64 {
-    values(output.account(), "warptap.delivery.lost")[&format!("warptap.signal={signal}")]
+    values(output.account(), "warptap.delivery.dropped")[&format!("warptap.signal={signal}")]
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn no_time_but_the_events_is_in_the_output() {
         assert!(window.contains(&span.start_time_unix_nano) && window.contains(&span.end_time_unix_nano));
     }
     for name in
-        ["gpu.step.outlier", "nccl.flight_record", "nccl.hang", "nccl.straggler", "warptap.process.seen"]
+        ["gpu.step.outlier", "nccl.flight_record", "nccl.hang", "nccl.straggler", "warptap.process.coverage"]
     {
         for (_, log) in output.logs(name) {
             assert!(window.contains(&log.time_unix_nano) && window.contains(&log.observed_time_unix_nano));

@@ -89,7 +89,7 @@ fn outliers(output: &Output) -> usize {
 }
 
 fn damaged(output: &Output) -> f64 {
-    values(output.account(), "warptap.keep.lost")["warptap.keep.loss=damaged"]
+    values(output.account(), "warptap.persistence.dropped")["warptap.persistence.drop.reason=corrupted"]
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_record_that_is_damaged_is_told_and_begun_anew() {
         spoil(directory.path()).await;
         let second = one_run(directory.path(), fresh(200)).await;
         assert_eq!((outliers(&second), damaged(&second)), (0, 1.0));
-        assert_eq!(second.logs("warptap.keep.damaged").len(), 1);
+        assert_eq!(second.logs("warptap.persistence.corrupted").len(), 1);
         let third = one_run(directory.path(), fresh(300)).await;
         assert_eq!(damaged(&third), 0.0, "it is told once");
     });

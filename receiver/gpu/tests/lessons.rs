@@ -125,7 +125,7 @@ fn bytes_are_elements_times_the_size_of_their_type() {
     let unknown: Vec<f64> = bytes.iter().filter(|(k, _)| k.contains("=unknown")).map(|(_, v)| *v).collect();
     assert_eq!(unknown, [0.0]);
     assert_eq!(
-        values(output.account(), "warptap.collective.flaws")["warptap.collective.flaw=size_unknown"],
+        values(output.account(), "warptap.collective.anomalies")["warptap.collective.anomaly=unknown_size"],
         1.0
     );
 }
@@ -147,7 +147,7 @@ fn a_call_within_a_call_is_one_operation() {
     let output = analysed(&told(vec![rank.info()], events, 4 * SECOND), Settings::default());
     assert_eq!(sum(&output, 1_000, "nccl.collective.count"), 5.0);
     let nested = values(output.account(), "warptap.collective.operations");
-    assert_eq!(nested["warptap.collective.fate=nested"], 5.0);
+    assert_eq!(nested["warptap.collective.outcome=nested"], 5.0);
 }
 
 /// Losses were counted nowhere, and what was left was compared as if it were all.
@@ -168,9 +168,9 @@ fn after_a_loss_nobody_is_blamed_for_what_was_not_seen() {
     let at = events.iter().position(|e| e.at_ns() > Some(lost_ns + 15 * MS)).unwrap();
     events.insert(at, Event::Lost { at_ns: lost_ns + 15 * MS, reason: DropReason::RingFull, count: 2 });
     let output = analysed(&events, Settings::default());
-    assert_eq!(values(output.account(), "warptap.event.lost")["warptap.loss.reason=ring_full"], 2.0);
-    let flaws = values(output.account(), "warptap.collective.flaws");
-    assert!(flaws["warptap.collective.flaw=round_given_up"] > 0.0, "{flaws:?}");
+    assert_eq!(values(output.account(), "warptap.event.dropped")["warptap.drop.reason=ring_full"], 2.0);
+    let flaws = values(output.account(), "warptap.collective.anomalies");
+    assert!(flaws["warptap.collective.anomaly=round_evicted"] > 0.0, "{flaws:?}");
     for verdict in ["nccl.straggler", "nccl.hang", "nccl.mismatch"] {
         assert!(output.logs(verdict).is_empty(), "{verdict}");
     }
@@ -201,8 +201,8 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
         !is_it || gone > 2
     });
     let output = analysed(&events, Settings::default());
-    let flaws = values(output.account(), "warptap.collective.flaws");
-    assert_eq!(flaws["warptap.collective.flaw=lost"], 2.0);
+    let flaws = values(output.account(), "warptap.collective.anomalies");
+    assert_eq!(flaws["warptap.collective.anomaly=lost"], 2.0);
     for verdict in ["nccl.straggler", "nccl.hang", "nccl.mismatch"] {
         assert!(output.logs(verdict).is_empty(), "{verdict}");
     }

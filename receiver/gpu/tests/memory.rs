@@ -80,7 +80,7 @@ fn an_allocator_that_tries_again_and_again_is_not_told_again_and_again() {
     let output = analysed(&events(&[program], false), Settings::default());
     let told = output.logs("gpu.memory.allocation.failed").len() as f64;
     assert_eq!(told, 5.0);
-    assert_eq!(told + values(output.account(), "warptap.allocation.unsaid")[""], 200.0);
+    assert_eq!(told + values(output.account(), "warptap.allocation.logs_suppressed")[""], 200.0);
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
     let blind = ProcessInfo { blind: vec!["cudart is linked statically".to_owned()], ..info.clone() };
     let events = [Event::Process(Box::new(info)), Event::Process(Box::new(blind))];
     let output = analysed(&events, Settings::default());
-    let logs = output.logs("warptap.process.seen");
+    let logs = output.logs("warptap.process.coverage");
     let told: Vec<(String, String)> =
         logs.iter().map(|(_, l)| (l.severity_text.clone(), show(l.body.as_ref()))).collect();
     let seen = "seen: libcuda.so.1";

@@ -84,7 +84,7 @@ fn an_outlier_says_what_it_did_what_it_is_held_against_and_whose_it_is() {
         ("gpu.step.bytes.to_device", work(Counter::BytesToDevice)),
         ("gpu.step.bytes.from_device", work(Counter::BytesFromDevice)),
         ("gpu.step.bytes.on_device", work(Counter::BytesOnDevice)),
-        ("gpu.step.bytes.elsewhere", work(Counter::BytesElsewhere)),
+        ("gpu.step.bytes.other", work(Counter::BytesElsewhere)),
         ("gpu.step.bytes.filled", work(Counter::BytesFilled)),
         ("gpu.stream.ordinal", f64::from(slow.stream)),
         ("gpu.step.sequence", slow.sequence as f64),
@@ -352,7 +352,7 @@ fn spans_are_limited_and_counters_are_not() {
     let settings = Settings { spans_burst: 3, spans_per_minute: 1, ..Settings::default() };
     let output = analysed(&events(&[program], true), settings);
     let counted: f64 = values(output.last_of(100), "gpu.step.outliers").values().sum();
-    let suppressed = values(output.account(), "warptap.span.suppressed")[""];
+    let suppressed = values(output.account(), "warptap.outlier.suppressed")[""];
     assert_eq!(output.outliers().len(), 3);
     assert_eq!(output.logs("gpu.step.outlier").len(), 3);
     assert!(counted >= 12.0 && counted == 3.0 + suppressed, "{counted} = 3 + {suppressed}");

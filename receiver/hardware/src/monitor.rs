@@ -168,11 +168,11 @@ impl Monitor {
         let start = self.since.unwrap_or(pass.at_unix_ns);
         for (why, count) in &self.failures {
             let attributes = [opentelemetry::KeyValue::new(attribute::ERROR_TYPE, *why)];
-            points.count(metric::GPU_HARDWARE_FAILURES, &attributes, *count, start);
+            points.count(metric::GPU_HARDWARE_QUERY_FAILURES, &attributes, *count, start);
         }
         let omitted = users(pass).len().saturating_sub(self.settings.processes_max);
-        points.gauge(metric::GPU_HARDWARE_OMITTED, &[], omitted as f64);
-        points.gauge(metric::GPU_HARDWARE_PASS_DURATION, &[], pass.took.as_secs_f64());
+        points.gauge(metric::GPU_HARDWARE_PROCESS_UNREPORTED, &[], omitted as f64);
+        points.gauge(metric::GPU_HARDWARE_POLL_DURATION, &[], pass.took.as_secs_f64());
     }
 
     /// A resource of each process.

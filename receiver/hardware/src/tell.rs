@@ -44,8 +44,8 @@ fn said(device: &Identity, told: &Told) -> Said {
     match told {
         Told::Answered(question) => {
             let body = format!("{name} answers again: {}", question.name());
-            let others = vec![(attribute::GPU_HARDWARE_QUESTION, question.name().to_owned())];
-            Said { others, ..plain(event::GPU_HARDWARE_ANSWERED, Severity::Info, body) }
+            let others = vec![(attribute::GPU_HARDWARE_QUERY_NAME, question.name().to_owned())];
+            Said { others, ..plain(event::GPU_HARDWARE_QUERY_RECOVERED, Severity::Info, body) }
         }
         Told::Errors { kind, count } => {
             let body = format!("{name} has counted {count} more errors: {kind}");
@@ -55,7 +55,7 @@ fn said(device: &Identity, told: &Told) -> Said {
             Said { others, more, ..plain(event::GPU_HARDWARE_ERRORS, severity, body) }
         }
         Told::Gone => plain(
-            event::GPU_HARDWARE_GONE,
+            event::GPU_HARDWARE_DEVICE_REMOVED,
             Severity::Warn,
             format!("{name} is no longer listed by its driver"),
         ),
@@ -66,23 +66,26 @@ fn said(device: &Identity, told: &Told) -> Said {
         Told::Lost(why) => {
             let others = vec![(attribute::ERROR_TYPE, (*why).to_owned())];
             let body = format!("{name} does not answer any more: {why}");
-            Said { others, ..plain(event::GPU_HARDWARE_LOST, Severity::Error, body) }
+            Said { others, ..plain(event::GPU_HARDWARE_DEVICE_LOST, Severity::Error, body) }
         }
         Told::Recovered => {
-            plain(event::GPU_HARDWARE_RECOVERED, Severity::Info, format!("{name} answers again"))
+            plain(event::GPU_HARDWARE_DEVICE_RECOVERED, Severity::Info, format!("{name} answers again"))
         }
         Told::Seen { unsupported } => {
             let texts = unsupported.iter().map(|text| AnyValue::from(*text)).collect();
-            let more = vec![(attribute::GPU_HARDWARE_UNSUPPORTED, AnyValue::ListAny(Box::new(texts)))];
-            Said { more, ..plain(event::GPU_HARDWARE_SEEN, Severity::Info, seen(device, unsupported)) }
+            let more = vec![(attribute::GPU_HARDWARE_QUERY_UNSUPPORTED, AnyValue::ListAny(Box::new(texts)))];
+            Said {
+                more,
+                ..plain(event::GPU_HARDWARE_DEVICE_DISCOVERED, Severity::Info, seen(device, unsupported))
+            }
         }
         Told::Unanswered(question, why) => {
             let body = format!("{name} does not answer now: {}: {why}", question.name());
             let others = vec![
                 (attribute::ERROR_TYPE, (*why).to_owned()),
-                (attribute::GPU_HARDWARE_QUESTION, question.name().to_owned()),
+                (attribute::GPU_HARDWARE_QUERY_NAME, question.name().to_owned()),
             ];
-            Said { others, ..plain(event::GPU_HARDWARE_UNANSWERED, Severity::Warn, body) }
+            Said { others, ..plain(event::GPU_HARDWARE_QUERY_FAILED, Severity::Warn, body) }
         }
     }
 }

@@ -174,9 +174,9 @@ impl HangKind {
     /// The kind as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
-            HangKind::Missing => "missing",
+            HangKind::Missing => "missing_rank",
             HangKind::Stuck => "stuck",
-            HangKind::Peer => "peer",
+            HangKind::Peer => "missing_peer",
         }
     }
 }

@@ -63,7 +63,7 @@ impl IdSource {
     pub const fn name(self) -> &'static str {
         match self {
             IdSource::Local => "local",
-            IdSource::Ours => "ours",
+            IdSource::Ours => "warptap",
             IdSource::Expected => "expected",
             IdSource::Nccl => "nccl",
         }
@@ -98,8 +98,8 @@ impl Source {
             Source::Unknown => "unknown",
             Source::Environment => "environment",
             Source::Restored => "restored",
-            Source::Reckoned => "reckoned",
-            Source::Asked => "asked",
+            Source::Reckoned => "inferred",
+            Source::Asked => "queried",
             Source::Init => "init",
         }
     }

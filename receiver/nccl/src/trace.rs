@@ -39,7 +39,7 @@ impl Chosen {
     /// The reason as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
-            Chosen::Rate => "rate",
+            Chosen::Rate => "sampled",
             Chosen::Skew => "skew",
         }
     }

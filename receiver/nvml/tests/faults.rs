@@ -98,7 +98,7 @@ fn nothing_is_said_of_a_lost_device_but_that_it_is_lost_and_the_others_are_told(
     );
     assert_eq!(of_lost.len(), 4);
     assert_eq!(points["hw.power{hw.id=GPU-6b,hw.name=GPU 1,hw.type=gpu} W"], 7.0);
-    assert_eq!(points["gpu.hardware.failures{error.type=gpu_is_lost} {call}"], 1.0);
+    assert_eq!(points["gpu.hardware.query.failures{error.type=gpu_is_lost} {query}"], 1.0);
 }
 
 #[test]

@@ -13,8 +13,8 @@ const EXPECTED: &[(&str, f64)] = &[
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=memory,<ID>} Hz", 2.619e9),
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=sm,<ID>} Hz", 1.965e9),
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=video,<ID>} Hz", 1.545e9),
-    ("gpu.hardware.omitted{} {process}", 0.0),
-    ("gpu.hardware.pass.duration{} s", 0.003),
+    ("gpu.hardware.process.unreported{} {process}", 0.0),
+    ("gpu.hardware.poll.duration{} s", 0.003),
     ("gpu.hardware.throttle.active{gpu.hardware.throttle.reason=applications_clocks,<ID>} 1", 0.0),
     ("gpu.hardware.throttle.active{gpu.hardware.throttle.reason=display_clock,<ID>} 1", 0.0),
     ("gpu.hardware.throttle.active{gpu.hardware.throttle.reason=hw,<ID>} 1", 0.0),
@@ -123,7 +123,7 @@ fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
     let events = semconv::EVENTS.iter().map(|e| (e.name, e.attributes));
     // A part of a device has memory and nothing else of its own: what is said of the rest has no parent here.
     let has_parent = ["hw.fan.speed_ratio", "hw.gpu.memory.limit", "hw.gpu.memory.usage", "hw.status"];
-    let has_parent = |name: &str| has_parent.contains(&name) || name == "gpu.hardware.seen";
+    let has_parent = |name: &str| has_parent.contains(&name) || name == "gpu.hardware.device.discovered";
     for (signal, uses) in metrics.chain(events).filter(|(name, _)| ours(name)) {
         let is_ours = |key: &str| !OF_OTHERS.contains(&key) && (key != "hw.parent" || has_parent(signal));
         for used in uses.iter().filter(|used| is_ours(used.key)) {
@@ -151,6 +151,6 @@ fn processes_beyond_the_bound_are_counted_and_those_that_use_most_are_told() {
     let script = format!("{WHOLE}1s gpu0 processes {}\n", list.join(" "));
     let found = points(&machine_of(&script).passes([2])[0]);
     let told: Vec<&String> = found.keys().filter(|key| key.contains("process.memory")).collect();
-    assert_eq!((told.len(), found["gpu.hardware.omitted{} {process}"]), (64, 16.0));
+    assert_eq!((told.len(), found["gpu.hardware.process.unreported{} {process}"]), (64, 16.0));
     assert!(told[0].starts_with("4000017 "), "{}", told[0]);
 }

@@ -7,7 +7,7 @@ const HEAD: &str = "\
 
 # Signals
 
-What warptap emits. Names that OpenTelemetry defines are used as they are; stability is that of OpenTelemetry's
+Telemetry emitted by warptap. Names that OpenTelemetry defines are used as they are; stability is that of OpenTelemetry's
 conventions. Every histogram is exponential, every sum cumulative since the process was first seen.
 ";
 

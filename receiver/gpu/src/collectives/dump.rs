@@ -96,8 +96,8 @@ impl<'a> Dump<'a> {
         let own = [
             (attribute::NCCL_OUTSTANDING, ops(self.outstanding)),
             (attribute::NCCL_OUTSTANDING_COUNT, AnyValue::from(count)),
-            (attribute::NCCL_RECENT, ops(self.recent)),
-            (attribute::NCCL_STEPS, texts(&steps)),
+            (attribute::NCCL_RECENT_OPERATIONS, ops(self.recent)),
+            (attribute::NCCL_RECENT_STEPS, texts(&steps)),
         ];
         who(self.who).into_iter().chain(own).collect()
     }
@@ -110,7 +110,7 @@ impl<'a> Dump<'a> {
 
 /// How a rank ended.
 fn how(end: End) -> Vec<(&'static str, AnyValue)> {
-    let mut rows = vec![(attribute::NCCL_END, end.name().into())];
+    let mut rows = vec![(attribute::NCCL_END_REASON, end.name().into())];
     match end {
         End::Exited(Some(code)) => rows.push((attribute::PROCESS_EXIT_CODE, i64::from(code).into())),
         End::Killed(signal) => rows.push((attribute::NCCL_END_SIGNAL, i64::from(signal).into())),

@@ -155,12 +155,12 @@ impl Part<'_> {
             (attribute::CUDA_DEVICE_INDEX, (who.device >= 0).then(|| Value::I64(who.device.into()))),
             (attribute::NCCL_BYTES, bytes),
             (attribute::NCCL_DATATYPE, Some(datatype_name(op.datatype).into())),
-            (attribute::NCCL_MESSAGE, self.completed.message.map(number)),
+            (attribute::NCCL_MESSAGE_SEQUENCE, self.completed.message.map(number)),
             (attribute::NCCL_PEER, (op.operation.peer() == Peer::Other).then(|| Value::I64(op.peer.into()))),
             (attribute::NCCL_RANK, who.rank.value.map(integer)),
             (attribute::NCCL_RANK_SOURCE, Some(who.rank.source.name().into())),
             (attribute::NCCL_REDUCTION, reduction),
-            (attribute::NCCL_SKEW_BEHIND_FIRST, behind_first_ns.map(|ns| seconds(ns).into())),
+            (attribute::NCCL_ARRIVAL_DELAY, behind_first_ns.map(|ns| seconds(ns).into())),
             (attribute::THREAD_ID, Some(integer(who.tid))),
         ]);
         key_values(rows)

@@ -84,20 +84,20 @@ impl Verdict<'_> {
         let mut rows = who(&found.who);
         rows.extend([
             (attribute::GPU_EVENT_ID, format!("{:016x}", self.id().id64()).into()),
-            (attribute::NCCL_LATENESS, seconds(found.behind_ns).into()),
+            (attribute::NCCL_STRAGGLER_LATENESS, seconds(found.behind_ns).into()),
             (attribute::NCCL_OPERATION, found.operation.name().into()),
-            (attribute::NCCL_ROUNDS, number(found.rounds)),
-            (attribute::NCCL_ROUNDS_LATE, number(found.late_rounds)),
-            (attribute::NCCL_SCATTER, seconds(found.scatter_ns).into()),
+            (attribute::NCCL_STRAGGLER_COLLECTIVES, number(found.rounds)),
+            (attribute::NCCL_STRAGGLER_LATE_COLLECTIVES, number(found.late_rounds)),
+            (attribute::NCCL_STRAGGLER_PEER_SPREAD, seconds(found.scatter_ns).into()),
             (attribute::NCCL_SEQUENCE, number(found.seq)),
             (attribute::NCCL_STRAGGLER_CAUSE, self.cause().as_str().into()),
-            (attribute::NCCL_WAITED, seconds(found.waited_ns).into()),
+            (attribute::NCCL_STRAGGLER_PRIOR_WAIT, seconds(found.waited_ns).into()),
             (attribute::THREAD_ID, number(found.who.tid)),
         ]);
         let device = u32::try_from(found.who.device).ok();
         rows.extend(device.map(|device| (attribute::CUDA_DEVICE_INDEX, number(device))));
-        rows.extend(found.wait_ns.map(|ns| (attribute::NCCL_WAIT, seconds(ns).into())));
-        rows.extend(found.wait_peers_ns.map(|ns| (attribute::NCCL_WAIT_PEERS, seconds(ns).into())));
+        rows.extend(found.wait_ns.map(|ns| (attribute::NCCL_STRAGGLER_WAIT, seconds(ns).into())));
+        rows.extend(found.wait_peers_ns.map(|ns| (attribute::NCCL_STRAGGLER_PEER_WAIT, seconds(ns).into())));
         rows.extend(self.step.map(of_step).into_iter().flatten());
         rows.sort_by_key(|(key, _)| *key);
         rows

@@ -199,7 +199,15 @@ impl Teller<'_, '_> {
         let own =
             [(attribute::NCCL_HANG_DURATION, hung_s.into()), (attribute::NCCL_SEQUENCE, number(over.seq))];
         let rows = communicator(over.communicator).into_iter().chain(own);
-        log(self.records, self.at(over.at_ns), None, event_name::NCCL_HANG_OVER, Severity::Info, body, rows);
+        log(
+            self.records,
+            self.at(over.at_ns),
+            None,
+            event_name::NCCL_HANG_RECOVERED,
+            Severity::Info,
+            body,
+            rows,
+        );
         self.take_records(&first);
     }
 
@@ -215,7 +223,7 @@ impl Teller<'_, '_> {
         );
         let own = [
             (attribute::NCCL_CALL, own.into()),
-            (attribute::NCCL_CALL_FIRST, first.into()),
+            (attribute::NCCL_FIRST_RANK_CALL, first.into()),
             (attribute::NCCL_SEQUENCE, number(found.seq)),
         ];
         let (at, rows) = (self.at(self.clock.now_ns()), who(&found.who).into_iter().chain(own));
@@ -232,10 +240,10 @@ impl Teller<'_, '_> {
         let said = found.said.map_or("something else".to_owned(), |said| said.to_string());
         let body =
             format!("{} of {}: {said} was said, too, of its {about}", found.who, found.who.communicator);
-        let said = found.said.map(|said| (attribute::NCCL_SAID, AnyValue::from(i64::from(said))));
-        let own = [(attribute::NCCL_DISPUTE, about.into())].into_iter().chain(said);
+        let said = found.said.map(|said| (attribute::NCCL_DISPUTE_VALUE, AnyValue::from(i64::from(said))));
+        let own = [(attribute::NCCL_DISPUTE_FIELD, about.into())].into_iter().chain(said);
         let (at, rows) = (self.at(found.at_ns), who(&found.who).into_iter().chain(own));
-        log(self.records, at, None, event_name::NCCL_DISAGREEMENT, Severity::Warn, body, rows);
+        log(self.records, at, None, event_name::NCCL_DISPUTE, Severity::Warn, body, rows);
         self.take_records(&found.who);
     }
 
@@ -296,8 +304,8 @@ fn rows(hang: &Hang) -> Vec<(&'static str, AnyValue)> {
     rows.extend([
         (attribute::NCCL_HANG_DURATION, seconds(hang.at_ns.saturating_sub(hang.since_ns)).into()),
         (attribute::NCCL_HANG_KIND, hang.kind.name().into()),
-        (attribute::NCCL_HANG_MISSING, texts(&missing)),
-        (attribute::NCCL_HANG_WAITING, texts(&waiting)),
+        (attribute::NCCL_HANG_MISSING_RANKS, texts(&missing)),
+        (attribute::NCCL_HANG_WAITING_RANKS, texts(&waiting)),
         (attribute::NCCL_OPERATION, hang.operation.name().into()),
         (attribute::NCCL_SEQUENCE, number(hang.seq)),
     ]);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use semconv::value::WarptapKeepLoss;
+use semconv::value::WarptapPersistenceDropReason;
 use tokio::sync::mpsc;
 
 use super::{Change, Losses, RECORD_BYTES_MAX, RECORDS_MAX, WAITING_BYTES_MAX};
@@ -32,10 +32,10 @@ impl Changes {
         let rest = self.bytes - before.unwrap_or(0);
         let is_full = before.is_none() && self.waiting.len() >= RECORDS_MAX;
         if bytes > RECORD_BYTES_MAX {
-            return self.losses.add(WarptapKeepLoss::Large, 1);
+            return self.losses.add(WarptapPersistenceDropReason::TooLarge, 1);
         }
         if is_full || rest + bytes > WAITING_BYTES_MAX {
-            return self.losses.add(WarptapKeepLoss::Full, 1);
+            return self.losses.add(WarptapPersistenceDropReason::Full, 1);
         }
         self.bytes = rest + bytes;
         self.waiting.insert(change.key, change.bytes);
@@ -56,7 +56,7 @@ impl Changes {
         let all = self.take();
         let count = all.len() as u64;
         if count > 0 && self.sender.blocking_send(all).is_err() {
-            self.losses.add(WarptapKeepLoss::Failed, count);
+            self.losses.add(WarptapPersistenceDropReason::NotWritten, count);
         }
     }
 
@@ -102,7 +102,9 @@ mod tests {
         changes.put(set("large", &vec![0; RECORD_BYTES_MAX + 1]));
         (0..RECORDS_MAX + 3).for_each(|n| changes.put(set(&n.to_string(), b"x")));
         changes.put(set("7", b"y"));
-        let want = Unkept::default().with(WarptapKeepLoss::Large, 1).with(WarptapKeepLoss::Full, 3);
+        let want = Unkept::default()
+            .with(WarptapPersistenceDropReason::TooLarge, 1)
+            .with(WarptapPersistenceDropReason::Full, 3);
         assert_eq!((changes.losses.unkept(), changes.waiting.len()), (want, RECORDS_MAX));
         assert_eq!(changes.waiting["7"], Some(b"y".to_vec()));
     }
@@ -114,7 +116,7 @@ mod tests {
         let value = vec![0; RECORD_BYTES_MAX];
         (0..of + 2).for_each(|n| changes.put(set(&n.to_string(), &value)));
         (0..of).for_each(|n| changes.put(set(&n.to_string(), &value)));
-        let want = Unkept::default().with(WarptapKeepLoss::Full, 2);
+        let want = Unkept::default().with(WarptapPersistenceDropReason::Full, 2);
         assert_eq!((changes.losses.unkept(), changes.waiting.len()), (want, of));
     }
 }

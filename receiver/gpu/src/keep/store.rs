@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use component::storage::{Operation, StorageClient, StorageError};
 use event::ClockOffsets;
-use semconv::value::WarptapKeepLoss;
+use semconv::value::WarptapPersistenceDropReason;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +87,9 @@ impl Store {
             let is_over = stop.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none();
             match self.write(batch).await {
                 Ok(()) => return tracing::info!("records that are to outlive this program are stored again"),
-                Err(_) if is_over => return self.losses.add(WarptapKeepLoss::Failed, batch.len() as u64),
+                Err(_) if is_over => {
+                    return self.losses.add(WarptapPersistenceDropReason::NotWritten, batch.len() as u64);
+                }
                 Err(_) => {}
             }
         }
@@ -122,7 +124,7 @@ impl Store {
     fn make_room(&mut self) -> Option<usize> {
         let oldest = self.slots.iter().min_by_key(|(_, taken)| taken.written_unix_ns);
         let key = oldest.map(|(key, _)| key.clone())?;
-        self.losses.add(WarptapKeepLoss::Full, 1);
+        self.losses.add(WarptapPersistenceDropReason::Full, 1);
         self.slots.remove(&key).map(|taken| taken.slot)
     }
 }

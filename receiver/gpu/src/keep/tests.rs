@@ -87,7 +87,7 @@ fn when_all_slots_are_taken_the_record_written_longest_ago_makes_room() {
             one_run(file(&path).await, vec![vec![set("old/1", b"z")], vec![set("new/2", b"y")]]).await;
         assert_eq!(
             (left.records.len(), lost),
-            (RECORDS_MAX, Unkept::default().with(WarptapKeepLoss::Full, 1))
+            (RECORDS_MAX, Unkept::default().with(WarptapPersistenceDropReason::Full, 1))
         );
         assert_eq!((left.records[0].key.as_str(), left.records[1].key.as_str()), ("old/1", "old/2"));
         let (left, _) = one_run(file(&path).await, vec![]).await;
@@ -171,7 +171,7 @@ fn what_a_storage_had_not_taken_at_the_stop_is_counted() {
         stop.cancel();
         drop(sender);
         work.await.unwrap();
-        assert_eq!(losses.unkept(), Unkept::default().with(WarptapKeepLoss::Failed, 2));
+        assert_eq!(losses.unkept(), Unkept::default().with(WarptapPersistenceDropReason::NotWritten, 2));
     });
 }
 

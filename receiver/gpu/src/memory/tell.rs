@@ -61,7 +61,7 @@ pub(crate) fn leak(traced: &Traced, leak: &Leak, records: &Records, clock: &Cloc
     let rows = [
         (attribute::GPU_MEMORY_LEAK_DURATION, AnyValue::from(seconds(lasted_ns))),
         (attribute::GPU_MEMORY_LEAK_GROWTH, number(leak.growth_bytes)),
-        (attribute::GPU_MEMORY_LEAK_LEAST, number(leak.least_bytes)),
+        (attribute::GPU_MEMORY_LEAK_MINIMUM, number(leak.least_bytes)),
         (attribute::GPU_MEMORY_LEAK_SIZE_GROWTH, number(leak.class.growth_bytes)),
         (attribute::GPU_MEMORY_LEAK_SIZE_MIN, number(leak.class.from_bytes)),
         (attribute::GPU_MEMORY_LEAK_STATE, state.as_str().into()),
