@@ -1,4 +1,4 @@
-//! The records of a node whose ranks run collectives and wait for them, as the kernel would write them.
+//! Ring records of a node whose ranks run collectives and wait for them, as the kernel programs would write them.
 
 use event::{ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::fold::COUNTERS;
@@ -6,64 +6,64 @@ use probe_abi::record::{Header, NOT_SEEN, RecordKind};
 
 use crate::records;
 
-/// Ranks, a process each.
+/// Number of ranks, each a process.
 pub const RANKS: u32 = 8;
 /// Collectives before each wait: the buckets of one backward pass.
 const BUCKET: u64 = 8;
 const COMM: u64 = 0x7f00_0000_5000;
 const STREAM: u64 = 0x7f00_0000_7000;
-/// From one collective to the next, ns: all ranks together make some 20,000 a second.
+/// Time between two collectives of a rank in ns: all ranks together make about 20,000 per second.
 const PERIOD_NS: u64 = 400_000;
 
-/// A node.
+/// A node of ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     collectives: u64,
 }
 
 impl Node {
-    /// Each rank will run so many collectives.
+    /// Returns a node whose ranks each run `collectives` collectives.
     pub fn new(collectives: u64) -> Node {
         Node { collectives }
     }
 
-    /// What comes before the first collective.
+    /// Returns the events before the first collective.
     pub fn begin(&self) -> Vec<Event> {
         let mut events =
             vec![Event::Clock(ClockOffsets { at_ns: 1, to_unix_ns: 1 << 60, to_boottime_ns: 0 })];
         for rank in 0..RANKS {
             let info = ProcessInfo { process: process(rank), at_ns: 1, ..ProcessInfo::default() };
             events.push(Event::Process(Box::new(info)));
-            let mut told = event::CallArgs {
+            let mut args = event::CallArgs {
                 header: header("ncclCommInitRank", rank, 1_000, 1_000),
                 ..Default::default()
             };
-            told.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
-            (told.entry, told.exit) = (vec![7; 128], COMM.to_le_bytes().to_vec());
-            events.push(Event::CallArgs(told));
+            args.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
+            (args.entry, args.exit) = (vec![7; 128], COMM.to_le_bytes().to_vec());
+            events.push(Event::CallArgs(args));
         }
         events
     }
 
-    /// A communicator of all ranks, from its making to its end, with a few collectives.
+    /// Returns the events of a communicator of all ranks from its creation to its end, with a few collectives.
     pub fn communicator(&self, number: u64) -> Vec<Event> {
         let at_ns = 2_000_000_000 + number * 10_000_000;
         let comm = COMM + (1 + number % 64) * 0x1000;
         let id: Vec<u8> = (0..128).map(|at| (number >> (8 * (at % 8))) as u8).collect();
-        let told = |symbol: &str, rank: u32, after_ns: u64| event::CallArgs {
+        let args = |symbol: &str, rank: u32, after_ns: u64| event::CallArgs {
             header: header(symbol, rank, at_ns + after_ns, 1_000),
             ..event::CallArgs::default()
         };
         let mut events = Vec::new();
         for rank in 0..RANKS {
-            let mut init = told("ncclCommInitRank", rank, 0);
+            let mut init = args("ncclCommInitRank", rank, 0);
             init.arguments = [0x10, RANKS.into(), 0x20, rank.into(), 0, 0, 0, 0];
             (init.entry, init.exit) = (id.clone(), comm.to_le_bytes().to_vec());
             events.push(Event::CallArgs(init));
         }
         for n in 1..4 {
             for rank in 0..RANKS {
-                let mut reduce = told("ncclAllReduce", rank, n * 1_000_000);
+                let mut reduce = args("ncclAllReduce", rank, n * 1_000_000);
                 reduce.arguments = [0x10, 0x20, 1 << 20, 7, 0, comm, STREAM, 0];
                 events.push(Event::CallArgs(reduce));
             }
@@ -72,15 +72,15 @@ impl Node {
         let wait = |rank| Event::Step(step(rank, number, first_ns, end_ns - 1_000_000, end_ns));
         events.extend((0..RANKS).map(wait));
         for rank in 0..RANKS {
-            let mut destroy = told("ncclCommDestroy", rank, 6_000_000);
+            let mut destroy = args("ncclCommDestroy", rank, 6_000_000);
             destroy.arguments[0] = comm;
             events.push(Event::CallArgs(destroy));
         }
         events
     }
 
-    /// All records, in the order of their returns; the last rank comes `late_ns` later than the others to each first
-    /// collective of a bucket.
+    /// Returns all ring records in the order of their returns. The last rank starts each first collective of a bucket
+    /// `late_ns` after the others.
     pub fn ring(&self, late_ns: u64) -> Vec<Vec<u8>> {
         let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut at_ns = 1_000_000_000;
@@ -91,7 +91,7 @@ impl Node {
                     let late = if rank == RANKS - 1 { late_ns } else { 0 };
                     let jitter = probe_abi::fold::mix(at_ns ^ u64::from(rank)) % 50_000;
                     let entry_ns = at_ns + late + jitter + n * PERIOD_NS;
-                    all.push((entry_ns + 8_000, told(rank, entry_ns, 8_000, bucket * BUCKET + n)));
+                    all.push((entry_ns + 8_000, record_bytes(rank, entry_ns, 8_000, bucket * BUCKET + n)));
                 }
             }
             let end_ns = first_ns + late_ns + BUCKET * PERIOD_NS + 500_000;
@@ -126,8 +126,8 @@ fn header(symbol: &str, rank: u32, entry_ns: u64, duration_ns: u64) -> Header {
     }
 }
 
-/// The bytes of a told record in the ring: its fields in order, native endian.
-fn told(rank: u32, entry_ns: u64, duration_ns: u64, ordinal: u64) -> Vec<u8> {
+/// Returns the bytes of a call record in the ring: its fields in order, native endian.
+fn record_bytes(rank: u32, entry_ns: u64, duration_ns: u64, ordinal: u64) -> Vec<u8> {
     let mut out = records::header_bytes(&header("ncclAllReduce", rank, entry_ns, duration_ns));
     out.extend(0u32.to_ne_bytes());
     out.extend((-1i32).to_ne_bytes());
@@ -167,10 +167,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_record_of_a_node_decodes() {
+    fn every_record_decodes() {
         let ring = Node::new(BUCKET).ring(0);
-        let told = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::CallArgs(_)))).count();
+        let args = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::CallArgs(_)))).count();
         let steps = ring.iter().filter(|bytes| matches!(decode(bytes), Ok(Record::Step(_)))).count();
-        assert_eq!((told, steps), (BUCKET as usize * RANKS as usize, RANKS as usize));
+        assert_eq!((args, steps), (BUCKET as usize * RANKS as usize, RANKS as usize));
     }
 }

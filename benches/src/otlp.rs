@@ -1,7 +1,7 @@
-//! OTLP over gRPC for measuring: a load that is encoded once and sent many times, and a sink that counts items.
+//! OTLP over gRPC for benchmarks: a load that is encoded once and sent many times, and a sink that counts items.
 //!
-//! Neither takes part in what is measured, which is the process between; both are kept lean all the same, since they
-//! share its machine, and since a sink that is slow would measure the memory of queues.
+//! The measured process is the one between them. Both are lean, since they share its machine, and since a slow sink would
+//! measure the memory of queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,23 +30,22 @@ use tonic::server::{NamedService, UnaryService};
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
-/// Data points or spans of one request.
+/// Number of data points or spans of one request.
 pub const ITEMS: usize = 1000;
-/// Senders at once, each with a connection of its own.
+/// Number of concurrent senders, each with its own connection.
 const SENDERS: usize = 4;
 
 const METRICS_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 const TRACES_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// The fields that lead to an item: resource, scope, metric, gauge, point; resource, scope, span.
+/// Protobuf fields that lead to an item: resource, scope, metric, gauge, point; resource, scope, span.
 const TO_POINTS: &[u64] = &[1, 2, 2, 5, 1];
 const TO_SPANS: &[u64] = &[1, 2, 2];
 
-/// Requests per second, of all senders together: what every peer can keep up with, so that none measures how much
-/// its queue holds.
+/// Requests per second of all senders: a rate that every peer sustains, so that its memory is not its queue.
 const REQUESTS_PER_SECOND: u32 = 150;
 
-/// What is sent.
+/// Kind of telemetry to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
     /// Gauges: 100 of 10 points with 5 attributes.
@@ -56,7 +55,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// What an item is called.
+    /// Returns the name of an item in the plural.
     pub fn noun(self) -> &'static str {
         match self {
             Load::Metrics => "data points",
@@ -138,7 +137,7 @@ fn traces() -> ExportTraceServiceRequest {
     ExportTraceServiceRequest { resource_spans }
 }
 
-/// Messages as the bytes that they are.
+/// A codec that passes messages as bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Raw;
 
@@ -176,7 +175,7 @@ impl Decoder for Raw {
     }
 }
 
-/// Where the load goes.
+/// A client of the measured receiver.
 #[derive(Debug)]
 pub struct Target {
     runtime: Runtime,
@@ -184,7 +183,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Connects to a receiver that may still be starting.
+    /// Connects to a receiver, which may still be starting.
     pub fn connect(port: u16) -> anyhow::Result<Self> {
         let runtime = runtime()?;
         let endpoint = Channel::from_shared(format!("http://localhost:{port}"))?;
@@ -204,7 +203,7 @@ impl Target {
         Ok(Target { runtime, channels })
     }
 
-    /// Sends so many requests, and waits for all answers. What is refused for now is sent again.
+    /// Sends `requests` requests and waits for the responses. Requests with a retryable error are sent again.
     pub fn send(&self, load: Load, requests: usize) -> anyhow::Result<()> {
         let (request, mut senders) = (load.request(), tokio::task::JoinSet::new());
         for channel in self.channels.clone() {
@@ -239,7 +238,7 @@ async fn send(channel: Channel, load: Load, request: Bytes, requests: usize) -> 
     Ok(())
 }
 
-/// Takes everything and counts it.
+/// A server that accepts every request and counts its items.
 #[derive(Debug)]
 pub struct Sink {
     // Ends the server.
@@ -249,7 +248,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Listens on a free port.
+    /// Starts a server on a free port.
     pub fn start() -> anyhow::Result<Self> {
         let runtime = runtime()?;
         let listener = runtime.block_on(TcpListener::bind("localhost:0"))?;
@@ -264,12 +263,12 @@ impl Sink {
         Ok(Sink { _runtime: runtime, port, items })
     }
 
-    /// Where it listens.
+    /// Returns the port of the server.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Waits until so many items came, no more and no less.
+    /// Waits until `items` items have arrived. Fails after `longest`, or if more arrive.
     pub fn wait_for(&self, items: u64, longest: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + longest;
         while self.items.load(Ordering::Relaxed) < items {
@@ -283,7 +282,7 @@ impl Sink {
     }
 }
 
-/// The service of a signal: of metrics, or of traces.
+/// The export service of metrics or of traces.
 #[derive(Clone, Debug)]
 struct Counting<const METRICS: bool>(Arc<AtomicU64>);
 
@@ -319,27 +318,27 @@ impl<const METRICS: bool> UnaryService<Bytes> for Counting<METRICS> {
     type Future = BoxFuture<Response<Bytes>, Status>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let way = if METRICS { TO_POINTS } else { TO_SPANS };
-        self.0.fetch_add(count(&request.into_inner(), way), Ordering::Relaxed);
+        let path = if METRICS { TO_POINTS } else { TO_SPANS };
+        self.0.fetch_add(count(&request.into_inner(), path), Ordering::Relaxed);
         Box::pin(std::future::ready(Ok(Response::new(Bytes::new()))))
     }
 }
 
-/// The messages at the end of `way`, field by field, without building any: see the encoding of protobuf.
-fn count(message: &[u8], way: &[u64]) -> u64 {
-    let Some((first, way)) = way.split_first() else { return 1 };
+/// Counts the messages at the end of `path`, a list of protobuf fields, without decoding them.
+fn count(message: &[u8], path: &[u64]) -> u64 {
+    let Some((first, path)) = path.split_first() else { return 1 };
     let (mut rest, mut found) = (message, 0);
     while let Some((key, length)) = field(&mut rest) {
-        let Some((inside, behind)) = rest.split_at_checked(length) else { break };
+        let Some((inside, after)) = rest.split_at_checked(length) else { break };
         if key == first << 3 | 2 {
-            found += count(inside, way);
+            found += count(inside, path);
         }
-        rest = behind;
+        rest = after;
     }
     found
 }
 
-/// Takes the key of a field off, and says how many bytes belong to it.
+/// Consumes the key of a field and returns its number and the length of its value.
 fn field(rest: &mut &[u8]) -> Option<(u64, usize)> {
     let key = prost::encoding::decode_varint(rest).ok()?;
     let length = match key & 7 {
@@ -361,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_holds_as_many_items_as_it_says() {
+    fn request_has_the_stated_number_of_items() {
         assert_eq!(count(&Load::Metrics.request(), TO_POINTS), ITEMS as u64);
         assert_eq!(count(&Load::Traces.request(), TO_SPANS), ITEMS as u64);
     }

@@ -1,9 +1,9 @@
-//! `bpf` builds the kernel programs for both architectures and puts the objects where the agent embeds them;
-//! `bpf --check` builds them and compares instead.
+//! `bpf` builds the kernel programs for both architectures and replaces the committed objects, which the agent embeds;
+//! `bpf --check` builds and compares them.
 //!
-//! The objects are committed so that building the agent needs no BPF toolchain; the same sources give the same bytes
-//! on any machine (paths are taken out), which the check proves where the toolchain is at hand: bpf-linker on the
-//! PATH, an llvm-strip, and the rust-src component.
+//! The objects are committed so that building the agent needs no BPF toolchain. The same sources give the same bytes on
+//! any machine, since paths are remapped; the check proves it where the toolchain is installed: bpf-linker on the PATH,
+//! llvm-strip, and the rust-src component.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,11 +24,11 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             std::fs::copy(built, committed).map(drop).context("cannot write the object")
         }),
         [flag] if flag == "--check" => check(),
-        _ => bail!("bpf takes --check or nothing, not {arguments:?}"),
+        _ => bail!("expected --check or no argument: found {arguments:?}"),
     }
 }
 
-/// Compares, where the toolchain is at hand.
+/// Compares the objects, or prints that it is skipped without the toolchain.
 pub fn check() -> anyhow::Result<()> {
     if let Err(missing) = toolchain() {
         println!("skipped: the kernel objects are not rebuilt here: {missing:#}; {HOW}");
@@ -54,7 +54,7 @@ fn answers(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
 }
 
-/// The llvm-strip to use, if everything needed is there.
+/// Returns the llvm-strip to use, or an error that names the missing tool.
 fn toolchain() -> anyhow::Result<&'static str> {
     ensure!(answers("bpf-linker"), "there is no bpf-linker");
     ensure!(sysroot()?.join("lib/rustlib/src/rust/library/core").exists(), "there is no rust-src");
@@ -71,8 +71,8 @@ fn cargo_home() -> PathBuf {
     std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
-/// No BTF of the programs' own: nothing in them is relocated by it, and with it the verifier takes every function that
-/// is out of line for a global one, which may return numbers only.
+/// Returns the compiler flags. The programs carry no BTF: nothing in them is relocated by it, and with it the verifier
+/// treats every out-of-line function as a global one, which may return numbers only.
 fn flags(architecture: &str) -> anyhow::Result<String> {
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let flags = [
@@ -88,7 +88,7 @@ fn flags(architecture: &str) -> anyhow::Result<String> {
 
 fn build(architecture: &str, strip: &str) -> anyhow::Result<PathBuf> {
     let kernel = root().join("ebpf-probes/kernel");
-    // Of this checkout alone: two that share a target folder are told apart by the times of their files, or not.
+    // A folder per checkout: cargo distinguishes two checkouts in one target folder only by file times.
     let target = root().join("target/bpf").join(architecture);
     let mut cargo = Command::new("cargo");
     cargo.args([
@@ -100,7 +100,7 @@ fn build(architecture: &str, strip: &str) -> anyhow::Result<PathBuf> {
         "--target",
         "bpfel-unknown-none",
     ]);
-    // The unstable flag for the core library is all that nightly would be needed for.
+    // The unstable flag for the core library is the only use of nightly features.
     cargo.env("RUSTC_BOOTSTRAP", "1").env("CARGO_ENCODED_RUSTFLAGS", flags(architecture)?);
     cargo.env("CARGO_TARGET_DIR", &target).env_remove("RUSTFLAGS").current_dir(kernel);
     ensure!(cargo.status()?.success(), "the kernel programs do not build for {architecture}");

@@ -1,5 +1,5 @@
-//! `check` is the one gate: what it lets through may land. Each step is a row; all run, and the failures are told at
-//! the end. `check --no-tests` leaves out the tests, for who has just run them.
+//! `check` is the gate for a change. Each step is a row; all steps run, and the failures are listed at the end.
+//! `check --no-tests` skips the tests.
 
 use std::process::Command;
 use std::time::Instant;
@@ -13,7 +13,7 @@ struct Step {
     name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
-    /// A program that may be missing, and how to get it: then the step is skipped, saying so.
+    /// A program that may be missing, and how to install it: without it the step is skipped with a message.
     needs: Option<(&'static str, &'static str)>,
 }
 
@@ -49,7 +49,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let tests = match arguments {
         [] => vec![&TESTS],
         [flag] if flag == "--no-tests" => vec![],
-        _ => bail!("check takes --no-tests or nothing, not {arguments:?}"),
+        _ => bail!("expected --no-tests or no argument: found {arguments:?}"),
     };
     let mut failures: Vec<&str> =
         STEPS.iter().chain(tests).filter(|s| !s.succeeds()).map(|s| s.name).collect();
@@ -68,7 +68,7 @@ fn timed(name: &str, act: impl FnOnce() -> bool) -> bool {
     let succeeded = act();
     println!(
         "== {name}: {} in {:.1} s",
-        if succeeded { "good" } else { "FAILED" },
+        if succeeded { "passed" } else { "FAILED" },
         began.elapsed().as_secs_f64()
     );
     succeeded

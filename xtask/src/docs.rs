@@ -1,4 +1,4 @@
-//! `docs`: makes docs/components.md from the tables of components.
+//! `docs` generates docs/components.md from the tables of components.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::root;
 
-/// Has the test that compares the page write it.
+/// Runs the test that compares the page, in the mode that writes it.
 pub fn run(_: &[String]) -> anyhow::Result<()> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo

@@ -17,9 +17,9 @@ type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>)
 /// Sorted by name.
 const COMMANDS: &[Command] = &[
     ("bpf", "builds the kernel programs; --check compares them with the committed objects", bpf::run),
-    ("check", "the whole gate: format, lints, licences, generated files, tests", check::run),
-    ("docs", "makes docs/components.md from the tables of components", docs::run),
-    ("semconv", "makes the code and the documentation of semconv from its registry", semconv::run),
+    ("check", "runs the whole gate: format, lints, licences, generated files, tests", check::run),
+    ("docs", "generates docs/components.md from the tables of components", docs::run),
+    ("semconv", "generates the code and the documentation of semconv from its registry", semconv::run),
     ("tidy", "checks the words, doc comments and type names of the sources", tidy::run),
 ];
 

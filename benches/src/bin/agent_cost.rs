@@ -1,7 +1,7 @@
-//! What the whole agent costs while it watches: `cargo build --release -p warptap && cargo run --release -p benches
+//! The cost of the whole agent while it watches processes: `cargo build --release -p warptap && cargo run --release -p benches
 //! --bin agent_cost`. Needs root.
 //!
-//! Promises: the agent's CPU per step with 10,000 launches a step at most 1.10 times that with 10, at the same steps per
+//! Promises: the agent's CPU per step with 10,000 launches per step at most 1.10 times that with 10, at the same steps per
 //! second; at most 40 MB resident with 64 traced processes. Agent and players are the real binary.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for the terminal")]
@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         .status()?
         .success()
     {
-        eprintln!("skipped: this machine or user cannot watch gpu processes: see warptap check");
+        eprintln!("skipped: this machine or user cannot watch GPU processes: run warptap check");
         return Ok(());
     }
     bench.launches()?;
@@ -46,7 +46,7 @@ struct Bench {
     dir: PathBuf,
 }
 
-/// Kills what it holds.
+/// A child process that is killed on drop.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -56,7 +56,7 @@ impl Drop for Killed {
     }
 }
 
-/// A server of fifty steps a second, whatever it launches.
+/// Returns the script of a server with fifty steps per second, for any number of launches.
 fn script(launches: u64) -> String {
     let rest_ms = if launches > 1_000 { 1 } else { 15 };
     format!(
@@ -99,18 +99,18 @@ impl Bench {
             let few = self.cpu_per_second(10)?;
             let many = self.cpu_per_second(10_000)?;
             println!(
-                "agent: {:.2} % of a core with 10 launches a step, {:.2} % with 10,000",
+                "agent: {:.2} % of a core with 10 launches per step, {:.2} % with 10,000",
                 few * 100.0,
                 many * 100.0
             );
             ratios.push(many / few.max(1e-6));
         }
-        Promise { what: "agent CPU, 10,000 launches a step / 10", at_most: 1.10 }
+        Promise { what: "agent CPU, 10,000 launches per step / 10", at_most: 1.10 }
             .print(median(ratios.into_iter()));
         Ok(())
     }
 
-    /// The agent's CPU seconds per second while a server plays.
+    /// Returns the agent's CPU seconds per second while a server runs.
     fn cpu_per_second(&self, launches: u64) -> anyhow::Result<f64> {
         let path = self.dir.join("script");
         fs::write(&path, script(launches))?;
@@ -146,7 +146,7 @@ fn field(status: &str, name: &str) -> Option<f64> {
     status.lines().find_map(|l| l.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// On-CPU nanoseconds of all threads (proc_pid_schedstat(5)).
+/// Returns the CPU seconds of all threads (proc_pid_schedstat(5)).
 fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let mut ns = 0.0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {

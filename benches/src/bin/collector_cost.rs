@@ -1,11 +1,11 @@
-//! What a collector costs that hands on what it is sent: `cargo build --release -p warptap && cargo run --release -p
+//! The cost of a collector that forwards telemetry: `cargo build --release -p warptap && cargo run --release -p
 //! benches --bin collector_cost [COLLECTOR]`, COLLECTOR being a Go OpenTelemetry Collector, by default the one that
 //! the conformance tests built.
 //!
-//! Promises, for the same configuration (otlp -> batch -> otlp) and the same data, peers by turns: at most a third of
+//! Promises, for the same configuration (otlp -> batch -> otlp) and the same data, alternating: at most a third of
 //! the Collector's CPU per data point and per span, at most a quarter of its memory; and on its own at most 0.95 CPU
-//! seconds per million data points and 2.25 per million spans. The load is paced at what both
-//! keep up with, and what the sink got is counted, so that nobody is cheap by losing data.
+//! seconds per million data points and 2.25 per million spans. The load is paced at a
+//! rate that both sustain, and the sink counts what it receives, so that neither is cheap by losing data.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for the terminal")]
 
@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         .filter_map(|(n, p)| Some((n, p?)))
         .collect();
     if peers.len() < 2 {
-        eprintln!("there is no Go Collector at hand: measuring warptap alone");
+        eprintln!("there is no Go Collector: measuring warptap alone");
     }
     for load in [Load::Metrics, Load::Traces] {
         measure(load, &peers)?;
@@ -42,19 +42,19 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The Collector that the conformance tests built, in the folder beside that of this program.
+/// Returns the path of the Collector that the conformance tests built, if it exists.
 fn built_collector() -> Option<PathBuf> {
     let target = std::env::current_exe().ok()?.ancestors().nth(2)?.join("peers");
     let folders = fs::read_dir(target).ok()?.flatten().map(|e| e.path().join("built/otelcol"));
     folders.filter(|program| program.is_file()).max()
 }
 
-/// What one run of a peer came to.
+/// The cost of one run of a peer.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    /// Seconds of CPU per million items.
+    /// CPU seconds per million items.
     cpu: f64,
-    /// The most memory it had, in MiB.
+    /// Peak resident memory in MiB.
     rss: f64,
     /// Items per second.
     rate: f64,
@@ -80,7 +80,7 @@ fn measure(load: Load, peers: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     if let [ours, theirs] = &costs[..] {
         let ratio = |pick: fn(&Cost) -> f64| of(ours, pick) / of(theirs, pick);
         Promise { what: "CPU per item, of the Collector's", at_most: 0.333 }.print(ratio(|c| c.cpu));
-        Promise { what: "memory, of the Collector's", at_most: 0.25 }.print(ratio(|c| c.rss));
+        Promise { what: "memory / the Collector's", at_most: 0.25 }.print(ratio(|c| c.rss));
     }
     let at_most = match load {
         Load::Metrics => 0.95,
@@ -90,7 +90,7 @@ fn measure(load: Load, peers: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kills what it holds.
+/// A child process that is killed on drop.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -121,7 +121,7 @@ fn run(program: &Path, load: Load) -> anyhow::Result<Cost> {
     Ok(Cost { cpu: cpu / millions, rss: rss_mib(&peer.0)?, rate: items as f64 / elapsed })
 }
 
-/// What both are run with.
+/// Returns the configuration of both peers.
 fn configuration(receive: u16, send: u16) -> String {
     format!(
         "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: 'localhost:{receive}'}}}}}}}}
@@ -140,9 +140,9 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind("localhost:0")?.local_addr()?.port())
 }
 
-/// User and system time so far, from proc(5): fields 14 and 15, in hundredths of a second.
+/// Returns user and system CPU seconds (proc(5), fields 14 and 15, in hundredths of a second).
 fn cpu_seconds(peer: &Child) -> anyhow::Result<f64> {
-    // What the last requests set off is done by then.
+    // By then the work of the last requests is done.
     thread::sleep(Duration::from_millis(300));
     let stat = fs::read_to_string(format!("/proc/{}/stat", peer.id()))?;
     let (_, fields) = stat.rsplit_once(')').context("a line of proc(5)")?;
@@ -150,11 +150,11 @@ fn cpu_seconds(peer: &Child) -> anyhow::Result<f64> {
     let [utime, stime] = [fields.get(11), fields.get(12)].map(|f| f.and_then(|f| f.parse::<f64>().ok()));
     match (utime, stime) {
         (Some(utime), Some(stime)) => Ok((utime + stime) / 100.0),
-        _ => bail!("fields 14 and 15 of {stat:?} are no numbers"),
+        _ => bail!("fields 14 and 15 of {stat:?} are not numbers"),
     }
 }
 
-/// The most memory that was resident.
+/// Returns the peak resident memory in MiB.
 fn rss_mib(peer: &Child) -> anyhow::Result<f64> {
     let status = fs::read_to_string(format!("/proc/{}/status", peer.id()))?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).context("VmHWM of proc(5)")?;

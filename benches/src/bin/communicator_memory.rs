@@ -1,7 +1,7 @@
-//! What communicators that are made, used and destroyed leave behind:
+//! Memory that remains after communicators were created, used and destroyed:
 //! `cargo run --release -p benches --bin communicator_memory`.
 //!
-//! Promise: after 10,000 of them the program is as large as after 1,000, give or take 5 %.
+//! Promise: after 10,000 communicators the program is at most 5 % larger than after 1,000.
 
 #![expect(clippy::print_stdout, reason = "a command for the terminal")]
 
@@ -30,7 +30,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of this process that is in RAM.
+/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> anyhow::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = text.split_whitespace().nth(1).unwrap_or_default().parse()?;

@@ -22,6 +22,6 @@ fn main() {
         began.elapsed().as_nanos() as f64 / RECORDS as f64
     });
     let ns = median(rounds);
-    println!("{:.1} million records a second", 1e3 / ns);
+    println!("{:.1} million records per second", 1e3 / ns);
     Promise { what: "ns per record", at_most: 333.0 }.print(ns);
 }

@@ -1,7 +1,7 @@
-//! What a step record costs the agent, from its bytes in the ring to the instruments, collections and outlier spans
-//! included, and what a node full of processes makes of that: `cargo run --release -p benches --bin step_cost`.
+//! The agent's cost of a step record from the ring to the instruments, including metric collections and outlier spans,
+//! and the cost of a node full of processes: `cargo run --release -p benches --bin step_cost`.
 //!
-//! Promises: at most 5 µs a record; 64 processes of 200 steps a second each take at most 5 % of a core.
+//! Promises: at most 5 µs per record; 64 processes of 200 steps per second each take at most 5 % of a core.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use gpu::{Analyzer, Settings};
 
 const STEPS: u64 = 20_000;
 const ROUNDS: usize = 9;
-/// The node: processes, and steps of each in a second.
+/// The node: number of processes, and steps of each per second.
 const PROCESSES: u32 = 64;
 const STEPS_PER_SECOND: u64 = 200;
-/// Seconds of it that are analysed: three collections.
+/// Seconds that are analysed: three metric collections.
 const SECONDS: u64 = 30;
 
 fn main() {
@@ -27,12 +27,12 @@ fn main() {
     Promise { what: "% of a core for 64 processes of 200 steps per second", at_most: 5.0 }.print(share);
 }
 
-/// One step of every process of the node.
+/// Returns one step of every process of the node.
 fn tick(n: u64) -> Vec<Vec<u8>> {
     (1_000..1_000 + PROCESSES).map(|pid| records::bytes(&of(pid, n))).collect()
 }
 
-/// Step number `n` of a process, as long as such a rate leaves room for.
+/// Returns step number `n` of a process, with a duration that fits the rate.
 fn of(pid: u32, n: u64) -> StepRecord {
     let mut step = records::step(n);
     let period_ns = 1_000_000_000 / STEPS_PER_SECOND;
@@ -45,7 +45,7 @@ fn of(pid: u32, n: u64) -> StepRecord {
     step
 }
 
-/// Seconds that the analysis of these records takes.
+/// Returns the seconds that the analysis of these records takes.
 fn round(processes: u32, ring: &[Vec<u8>]) -> f64 {
     let mut analyzer = Analyzer::new(Settings::default());
     let mut sink = |batch: gpu::Batch| drop(std::hint::black_box(batch));
