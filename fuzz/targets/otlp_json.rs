@@ -2,17 +2,17 @@
 
 #![no_main]
 
-use component::Signal;
+use pdata::Signal;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let signal = Signal::ALL[usize::from(*choice) % Signal::ALL.len()];
-    let Ok(data) = otlp_json::decode(signal, bytes) else { return };
-    let json = otlp_json::encode(&data);
-    let back = otlp_json::decode(signal, &json).expect("what is written is read");
-    assert_eq!(otlp_json::encode(&back), json);
+    let Ok(data) = pdata::json::decode(signal, bytes) else { return };
+    let json = pdata::json::encode(&data);
+    let back = pdata::json::decode(signal, &json).expect("what is written is read");
+    assert_eq!(pdata::json::encode(&back), json);
     let mut proto = Vec::new();
     data.encode(&mut proto);
-    component::Data::decode(signal, &proto[..]).expect("the next hop reads it too");
+    pdata::Data::decode(signal, &proto[..]).expect("the next hop reads it too");
 });

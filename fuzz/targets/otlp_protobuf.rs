@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use component::{Data, Signal};
+use pdata::{Data, Signal};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,6 +19,6 @@ fuzz_target!(|bytes: &[u8]| {
     let written = encoded(&data);
     let back = Data::decode(signal, &written[..]).expect("what is written is read");
     assert_eq!(encoded(&back), written);
-    assert!(otlp_json::encode(&data).starts_with(b"{"));
+    assert!(pdata::json::encode(&data).starts_with(b"{"));
     let _ = data.items();
 });

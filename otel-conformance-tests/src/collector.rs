@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use component::{Data, Signal};
+use pdata::{Data, Signal};
 use tempfile::TempDir;
 
 use crate::peers::{self, Skip};
@@ -119,7 +119,7 @@ fn batch(line: &str) -> Data {
         line.starts_with(key)
     });
     let signal = signal.unwrap_or_else(|| panic!("no export request: {line}"));
-    otlp_json::decode(signal, line.as_bytes()).unwrap_or_else(|e| panic!("{e}: {line}"))
+    pdata::json::decode(signal, line.as_bytes()).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
 
 /// Starts it, or returns its log.

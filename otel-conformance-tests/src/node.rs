@@ -6,7 +6,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::{Data, Signal};
+use pdata::{Data, Signal};
 use serde_json::{Value, json};
 
 use crate::peers::{self, Skip};

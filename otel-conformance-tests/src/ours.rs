@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, ProcessorFactory,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, ProcessorFactory,
     Refused, Running,
 };
 use config::{Node, Section};
+use pdata::Data;
 use tokio_util::sync::CancellationToken;
 
 /// A running exporter.

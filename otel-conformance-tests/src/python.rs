@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::{Data, Signal};
+use pdata::{Data, Signal};
 use serde_json::Value;
 
 use crate::peers::{self, Skip};

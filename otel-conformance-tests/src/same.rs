@@ -1,10 +1,10 @@
 //! When two batches say the same although they are not equal field by field.
 
-use component::Data;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{Exemplar, Metric, metric};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use pdata::Data;
 
 /// The data with every message there that the Collector always has: a message that is not set and one with
 /// nothing in it are one to it.

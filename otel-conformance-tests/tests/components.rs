@@ -5,8 +5,9 @@
 mod common;
 
 use common::{batches, batches_of, json};
-use component::{Data, ProcessorFactory, Signal};
+use component::ProcessorFactory;
 use otel_conformance_tests::{CollectorConfig, Exporting, normalised, processed, real_collector};
+use pdata::{Data, Signal};
 
 /// Sends batches to a Collector one after the other, each answered before the next.
 async fn send(collector: &otel_conformance_tests::Collector, batches: &[Data]) {
@@ -94,7 +95,7 @@ fn keyed() -> Vec<Data> {
         let spans = format!(
             r#"{{"resourceSpans":[{{"resource":{{"attributes":{attributes}}},"scopeSpans":[{{"scope":{{"name":"s"}},"spans":[{{"name":"decode","kind":2,"attributes":{attributes}}},{{"name":"prefill","attributes":{attributes}}}]}}]}}]}}"#
         );
-        otlp_json::decode(Signal::Traces, spans.as_bytes()).expect("it is written as OTLP")
+        pdata::json::decode(Signal::Traces, spans.as_bytes()).expect("it is written as OTLP")
     };
     values.map(of).to_vec()
 }

@@ -7,10 +7,11 @@ mod common;
 use std::net::SocketAddr;
 
 use common::{batches, json};
-use component::{Data, ExporterFactory};
+use component::ExporterFactory;
 use otel_conformance_tests::{
     CollectorConfig, Exporting, Protocol, normalised, python_server, real_collector,
 };
+use pdata::Data;
 
 /// An exporter, settings to add to its endpoint, and what a server sees of them.
 type Way = (ExporterFactory, &'static str, Protocol, bool);

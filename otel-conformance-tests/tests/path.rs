@@ -15,10 +15,10 @@ mod live;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use component::Data;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_conformance_tests::{CollectorConfig, Protocol, python_server, real_collector};
+use pdata::Data;
 use simulator::oracle::{Line, StepLine, read};
 
 use crate::live::agent::{Agent, player, turn};

@@ -5,9 +5,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{batches, json};
-use component::{ComponentId, Consumer, Receiver, Signal};
+use component::{ComponentId, Consumer, Receiver};
 use otel_conformance_tests::{CollectorConfig, Exporting, Sink, normalised, real_collector};
 use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocol, Protocols};
+use pdata::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -1,11 +1,8 @@
 //! Data for the tests: random, the same in every run, and with at least one item in every batch, since an
 //! empty batch is not sent.
 
-#[path = "../../../pipelines/otlp-json/src/tests/arbitrary.rs"]
-mod arbitrary;
-
-use component::{Data, Signal};
 use otel_conformance_tests::without_indexes;
+use pdata::{Data, Signal};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 
@@ -19,11 +16,11 @@ pub fn batches_of(signal: Signal, count: usize) -> Vec<Data> {
     let mut runner = TestRunner::deterministic();
     let entropy = proptest::collection::vec(proptest::num::u8::ANY, 500..2500);
     let runs = std::iter::repeat_with(|| entropy.new_tree(&mut runner).expect("bytes").current());
-    let data = runs.map(|run| without_indexes(&arbitrary::data(signal, &run)));
+    let data = runs.map(|run| without_indexes(&pdata::testing::data(signal, &run)));
     data.filter(|data| data.items() > 0).take(count).collect()
 }
 
 /// The data as OTLP's JSON, in which a NaN is equal to itself.
 pub fn json(data: &Data) -> String {
-    String::from_utf8(otlp_json::encode(data)).expect("JSON is text")
+    String::from_utf8(pdata::json::encode(data)).expect("JSON is text")
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use component::{ComponentId, Consumer, Data, Host, Receiver as _, Signal};
+use component::{ComponentId, Consumer, Host, Receiver as _};
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{
     Gauge, Metric, NumberDataPoint, Sum, metric, number_data_point,
@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_conformance_tests::Sink;
 use otlp_receiver::{GrpcConfig, OtlpConfig, OtlpReceiver, Protocols};
+use pdata::{Data, Signal};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use component::Data;
 use otel_conformance_tests::{CollectorConfig, real_collector};
+use pdata::Data;
 
 use crate::job::Job;
 use crate::live::agent::Agent;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::{Refused, Signal};
+use component::Refused;
 use otel_conformance_tests::{
     CollectorConfig, Exporting, Response, Sink, javascript, python_client, python_server_answering,
     real_collector,
 };
+use pdata::Signal;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
@@ -62,7 +63,7 @@ async fn b03_a_full_success_leaves_partial_success_unset() {
     let mut requests = Vec::new();
     for signal in Signal::STABLE {
         let data = batches_of(signal, 1).remove(0);
-        requests.extend(every_way(&receiving, signal, &proto(&data), &otlp_json::encode(&data)));
+        requests.extend(every_way(&receiving, signal, &proto(&data), &pdata::json::encode(&data)));
     }
     let Some(answers) = peer(block_in_place(|| python_client(&requests))) else { return };
     let mut responses = Vec::new();
@@ -90,7 +91,7 @@ async fn b04_what_is_empty_is_taken_as_a_collector_takes_it_and_goes_no_further(
         let empty =
             [format!(r#"{{"{resources}":[]}}"#), format!(r#"{{"{resources}":[{{"schemaUrl":"x"}}]}}"#)];
         for json in ["{}"].into_iter().chain(empty.iter().map(String::as_str)) {
-            let data = otlp_json::decode(signal, json.as_bytes()).unwrap();
+            let data = pdata::json::decode(signal, json.as_bytes()).unwrap();
             requests.extend(every_way(&receiving, signal, &proto(&data), json.as_bytes()));
         }
     }

@@ -1,7 +1,8 @@
 //! B10: Resource, scope and item stay together, with the schema URLs of both, whatever stands between.
 
-use component::{Data, ProcessorFactory, Signal};
+use component::ProcessorFactory;
 use otel_conformance_tests::{normalised, processed};
+use pdata::{Data, Signal};
 use serde_json::Value;
 
 use crate::common::{batches_of, json};
@@ -86,7 +87,7 @@ async fn b10_equal_resources_and_scopes_are_put_together_and_others_are_not() {
         let text = format!(
             r#"{{"resourceLogs":[{{"schemaUrl":"{resource_schema}","resource":{{"droppedAttributesCount":{dropped},"attributes":[{{"key":"a","value":{{"intValue":"1"}}}}]}},"scopeLogs":[{{"schemaUrl":"{scope_schema}","scope":{{"name":"{scope}"}},"logRecords":[{{"body":{{"stringValue":"{body}"}}}}]}}]}}]}}"#
         );
-        otlp_json::decode(Signal::Logs, text.as_bytes()).unwrap()
+        pdata::json::decode(Signal::Logs, text.as_bytes()).unwrap()
     };
     let sent = [
         of("s1", 0, "x", "t1", "1"),

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use component::{Refused, Signal};
+use component::Refused;
 use otel_conformance_tests::{
     CollectorConfig, Exporting, Sink, python_client, python_server, real_collector,
 };
+use pdata::Signal;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
@@ -84,8 +85,10 @@ async fn b07_a_refusal_is_a_status_in_the_encoding_of_the_request() {
         let sink = Arc::new(Sink::answering(vec![Err(refused); 2]));
         let receiving = Receiving::before(&sink).await;
         let request = over_http(receiving.http.port(), Signal::Logs, &proto(&log_of(3)));
-        let json_body =
-            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, otlp_json::encode(&log_of(3)));
+        let json_body = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            pdata::json::encode(&log_of(3)),
+        );
         let as_json = json!({"headers": {"Content-Type": JSON}, "body": json_body});
         let requests = [request.clone(), but(request, as_json)];
         let Some(answers) = peer(block_in_place(|| python_client(&requests))) else { return };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::{Data, Signal};
 use otel_conformance_tests::{CollectorConfig, Sink, javascript, normalised, python_client, real_collector};
+use pdata::{Data, Signal};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
@@ -19,7 +19,7 @@ fn b08_javascript_says_the_same_to_us_in_json_and_in_protobuf() {
     for request in written {
         let signal = request.data.signal();
         let text = String::from_utf8_lossy(&request.json).into_owned();
-        let read = otlp_json::decode(signal, &request.json).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let read = pdata::json::decode(signal, &request.json).unwrap_or_else(|e| panic!("{e}: {text}"));
         assert!(read.items() >= 2, "{text}");
         assert_eq!(common::json(&normalised(&read)), common::json(&normalised(&request.data)), "{text}");
     }
@@ -103,7 +103,7 @@ async fn b08_a_collector_takes_the_same_json_for_the_same() {
     let (Some(ours), Some(theirs)) = (peer(ours), peer(theirs)) else { return };
     // What holds no item is taken by both and goes no further.
     let is_empty = |(signal, text): &(Signal, String)| {
-        otlp_json::decode(*signal, text.as_bytes()).is_ok_and(|data| data.items() == 0)
+        pdata::json::decode(*signal, text.as_bytes()).is_ok_and(|data| data.items() == 0)
     };
     let arrives = |(text, answer): &(&(Signal, String), &Value)| answer["status"] == 200 && !is_empty(text);
     let taken = texts().iter().zip(&theirs).filter(arrives).count();

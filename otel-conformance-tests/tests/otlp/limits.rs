@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::Signal;
 use otel_conformance_tests::{Exporting, Sink, python_client, python_server};
+use pdata::Signal;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use component::{ComponentId, Consumer, Data, Host, Receiver as _, Running, Signal};
+use component::{ComponentId, Consumer, Host, Receiver as _, Running};
 use config::Optional;
 use otel_conformance_tests::Sink;
 use otlp_receiver::{GrpcConfig, HttpConfig, OtlpConfig, OtlpReceiver, Protocols};
+use pdata::{Data, Signal};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -92,5 +93,5 @@ pub fn log_of(bytes: usize) -> Data {
     let json = format!(
         r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{{"stringValue":"{text}"}}}}]}}]}}]}}"#
     );
-    otlp_json::decode(Signal::Logs, json.as_bytes()).unwrap()
+    pdata::json::decode(Signal::Logs, json.as_bytes()).unwrap()
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{ExporterFactory, Refused, Signal};
+use component::{ExporterFactory, Refused};
 use otel_conformance_tests::{
     CollectorConfig, Exporting, PythonServer, Sink, python_sdk, python_server_answering, real_collector,
 };
+use pdata::Signal;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 

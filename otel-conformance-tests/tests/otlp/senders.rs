@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use component::Data;
 use otel_conformance_tests::{
     Collector, CollectorConfig, Exporting, Sink, normalised, python_sdk, real_collector,
 };
+use pdata::Data;
 use serde_json::json;
 use tokio::task::block_in_place;
 

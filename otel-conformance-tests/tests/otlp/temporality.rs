@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use component::Data;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -12,6 +11,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     metric::Data as Points,
 };
 use otel_conformance_tests::{processed, python_temporality};
+use pdata::Data;
 
 use crate::peer;
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BoxFuture, Code, Data};
+use crate::{BoxFuture, Code};
+use pdata::Data;
 
 /// A refusal of data: a status code, the reason, and when to try again.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -113,7 +114,7 @@ mod tests {
     use opentelemetry_proto::tonic::logs::v1::LogsData;
 
     use super::*;
-    use crate::Payload;
+    use pdata::Payload;
 
     /// A consumer with a fixed answer that records whether it owned the data.
     struct Fake(Result<(), Refused>, Mutex<Vec<bool>>);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxFuture, ComponentId, Consumer, Host, Offer, Signal};
+use crate::{BoxFuture, ComponentId, Consumer, Host, Offer};
 use config::{ConfigError, Section};
+use pdata::Signal;
 
 /// How settled a component is, in the Collector's words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

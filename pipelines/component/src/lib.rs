@@ -9,28 +9,22 @@ pub mod auth;
 mod code;
 mod consumer;
 pub mod context;
-mod data;
 mod factory;
 pub mod health;
 mod host;
 mod id;
-mod payload;
 pub mod spans;
 pub mod status;
 pub mod storage;
-mod wire;
 
 pub use code::Code;
 pub use consumer::{Consumer, FanOut, Refused};
-pub use data::{Data, DataError, Signal};
 pub use factory::{
     BuildContext, Connector, ConnectorFactory, Exporter, ExporterFactory, Extension, ExtensionFactory,
     Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Running, Stability, StartResult, find,
 };
 pub use host::{Host, HostError, Offer};
 pub use id::{ComponentId, IdError};
-pub use payload::Payload;
-pub use wire::WireError;
 
 /// A boxed future, the shape every asynchronous trait method here returns.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

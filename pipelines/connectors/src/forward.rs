@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use component::{BuildContext, Connector, ConnectorFactory, Consumer, Host, Running, Signal, Stability};
+use component::{BuildContext, Connector, ConnectorFactory, Consumer, Host, Running, Stability};
 use config::{ConfigError, Section};
+use pdata::Signal;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

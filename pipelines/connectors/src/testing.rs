@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use component::{
-    BoxFuture, BuildContext, ComponentId, Connector, ConnectorFactory, Consumer, Data, Host, Refused, Signal,
-};
+use component::{BoxFuture, BuildContext, ComponentId, Connector, ConnectorFactory, Consumer, Host, Refused};
 use config::{Node, Section};
+use pdata::{Data, Signal};
 
 #[derive(Default)]
 struct Sink(Mutex<Vec<Data>>);
@@ -35,9 +34,9 @@ pub(crate) fn pass(
     let connector = build(factory, settings).unwrap_or_else(|e| panic!("{settings}: {e:?}"));
     let sink = Arc::new(Sink::default());
     let (front, _) = connector.start(ends, sink.clone(), &Host::detached(), Default::default());
-    let data = otlp_json::decode(ends.0, batch.as_bytes()).unwrap();
+    let data = pdata::json::decode(ends.0, batch.as_bytes()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(front.consume(data)).unwrap();
     let got = std::mem::take(&mut *sink.0.lock().unwrap());
-    got.iter().map(|data| String::from_utf8(otlp_json::encode(data)).unwrap()).collect()
+    got.iter().map(|data| String::from_utf8(pdata::json::encode(data)).unwrap()).collect()
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use component::{
-    BoxFuture, BuildContext, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running, Signal,
-    Stability, StartResult,
+    BoxFuture, BuildContext, Consumer, Exporter, ExporterFactory, Host, Refused, Running, Stability,
+    StartResult,
 };
 use config::{ConfigError, Section};
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -2,7 +2,7 @@
 //! with TLS if asked, and keeps what it was sent. It knows nothing of tonic: what gRPC is on the wire is
 //! written out here, so that a misunderstanding on our side shows.
 
-use component::Payload;
+use pdata::Payload;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use component::auth::ClientAuth;
 use component::context::{Context, Metadata};
-use component::{BuildContext, ComponentId, Consumer, Data, ExporterFactory, Host, Offer, Running};
+use component::{BuildContext, ComponentId, Consumer, ExporterFactory, Host, Offer, Running};
 use config::{Node, Section};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use pdata::Data;
 use prost::Message as _;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use component::auth::ClientAuth;
-use component::{ComponentId, Host, Refused, Signal, StartResult, context};
+use component::{ComponentId, Host, Refused, StartResult, context};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use pdata::Signal;
 use prost::Message;
 use queue::SignalMetrics;
 

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use component::{
-    BuildContext, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
-};
+use component::{BuildContext, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use component::{BoxFuture, Consumer, Data, Refused, Running};
+use component::{BoxFuture, Consumer, Refused, Running};
+use pdata::Data;
 
 /// The consumer that applies `change` and hands on, and its background work, which is none.
 pub(crate) fn stage(

@@ -107,8 +107,8 @@ mod tests {
 
     fn resource(attributes: &str) -> u128 {
         let json = format!(r#"{{"resourceLogs":[{{"resource":{{"attributes":[{attributes}]}}}}]}}"#);
-        let data = otlp_json::decode(component::Signal::Logs, json.as_bytes()).unwrap();
-        let component::Data::Logs(logs) = data else { unreachable!("logs were read") };
+        let data = pdata::json::decode(pdata::Signal::Logs, json.as_bytes()).unwrap();
+        let pdata::Data::Logs(logs) = data else { unreachable!("logs were read") };
         Identity::default().with_resource(logs.resource_logs[0].resource.as_ref()).number()
     }
 

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use otlp_json::plain;
+use pdata::json::plain;
 use regex::RegexSet;
 use serde::Deserialize;
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use component::{
-    BuildContext, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
-};
+use component::{BuildContext, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::resource::v1::Resource as OtlpResource;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

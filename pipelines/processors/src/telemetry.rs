@@ -1,9 +1,10 @@
 //! The collector's own metrics, as far as processors count them: how an instrument is made, and attributes
 //! that several share.
 
-use component::{ComponentId, Host, Signal};
+use component::{ComponentId, Host};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
+use pdata::Signal;
 
 /// A counter of this name, and what it counts.
 #[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
@@ -45,10 +46,10 @@ pub(crate) fn items_of(signal: Signal) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use component::Data;
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
     use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+    use pdata::Data;
 
     use super::*;
     use crate::testing::{Sink, build};
@@ -63,7 +64,7 @@ mod tests {
         let host = Host::new(provider.meter("test"), Default::default());
         let stop = tokio_util::sync::CancellationToken::new();
         let (front, running) = build(factory, settings).unwrap().start(Sink::new(), &host, stop.clone());
-        let data: Data = otlp_json::decode(Signal::Logs, LOGS.as_bytes()).unwrap();
+        let data: Data = pdata::json::decode(Signal::Logs, LOGS.as_bytes()).unwrap();
         front.consume(data).await.unwrap();
         stop.cancel();
         running.await;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Processor, ProcessorFactory, Refused, Running,
-    Signal,
+    BoxFuture, BuildContext, ComponentId, Consumer, Processor, ProcessorFactory, Refused, Running,
 };
 use config::{Node, Section};
+use pdata::{Data, Signal};
 use tokio_util::sync::CancellationToken;
 
 /// The end of the pipeline: keeps what comes, answers what it is told to.
@@ -69,14 +69,18 @@ impl Started {
 /// Checks what a processor makes of one batch; that the batch it was given is shared must not show.
 #[track_caller]
 pub(crate) fn check(factory: &ProcessorFactory, settings: &str, signal: Signal, before: &str, after: &str) {
-    let given = otlp_json::decode(signal, before.as_bytes()).unwrap();
+    let given = pdata::json::decode(signal, before.as_bytes()).unwrap();
     let kept = given.clone();
     let started = Started::by(factory, settings);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(started.front.consume(given)).unwrap();
     let [made] = &started.sink.take()[..] else { panic!("one batch in, one batch out") };
-    let made = String::from_utf8(otlp_json::encode(made)).unwrap();
-    let after = otlp_json::decode(signal, after.as_bytes()).unwrap();
-    assert_eq!(made, String::from_utf8(otlp_json::encode(&after)).unwrap(), "{settings}");
-    assert_eq!(kept, otlp_json::decode(signal, before.as_bytes()).unwrap(), "what others hold is unchanged");
+    let made = String::from_utf8(pdata::json::encode(made)).unwrap();
+    let after = pdata::json::decode(signal, after.as_bytes()).unwrap();
+    assert_eq!(made, String::from_utf8(pdata::json::encode(&after)).unwrap(), "{settings}");
+    assert_eq!(
+        kept,
+        pdata::json::decode(signal, before.as_bytes()).unwrap(),
+        "what others hold is unchanged"
+    );
 }

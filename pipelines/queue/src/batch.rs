@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::Data;
 use component::context::{Context, Metadata};
+use pdata::Data;
 use tokio::time::Instant;
 
 use crate::QueueConfig;

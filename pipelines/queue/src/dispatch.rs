@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use component::context::{self, Context};
-use component::{ComponentId, Consumer, Data};
+use component::{ComponentId, Consumer};
+use pdata::Data;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};

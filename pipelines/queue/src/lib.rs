@@ -33,7 +33,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::storage::{Namespace, StorageClient};
-use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Running, Signal, StartResult, spans};
+use component::{BoxFuture, ComponentId, Consumer, Host, Refused, Running, StartResult, spans};
+use pdata::{Data, Signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

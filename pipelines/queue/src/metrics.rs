@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use component::{ComponentId, Host, Signal};
+use component::{ComponentId, Host};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
+use pdata::Signal;
 
 use crate::Server;
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use component::health::{Change, Health};
 use component::status::Status;
-use component::{BoxFuture, ComponentId, Consumer, Data, Host, Refused, Signal};
+use component::{BoxFuture, ComponentId, Consumer, Host, Refused};
+use pdata::{Data, Signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::SignalMetrics;

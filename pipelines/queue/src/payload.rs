@@ -8,11 +8,11 @@
 //! ```
 //! The identity of the sender is not stored, to keep authentication data out of files.
 
-use component::DataError;
+use pdata::DataError;
 use std::sync::Arc;
 
 use component::context::{Context, Metadata};
-use component::{Data, Signal};
+use pdata::{Data, Signal};
 use prost::Message;
 
 const VERSION: u8 = 1;
@@ -85,8 +85,8 @@ pub(crate) fn decode(signal: Signal, bytes: &[u8]) -> Result<(Data, Context), Pa
 
 #[cfg(test)]
 mod tests {
-    use component::Payload;
     use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
+    use pdata::Payload;
 
     use super::*;
 

@@ -3,8 +3,9 @@
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::sync::Arc;
 
-use component::{BoxFuture, Consumer, Data, Refused};
+use component::{BoxFuture, Consumer, Refused};
 use config::{GoDuration, Problems};
+use pdata::Data;
 use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

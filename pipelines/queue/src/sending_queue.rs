@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use component::context::{self, Context};
 use component::storage::StorageClient;
-use component::{BoxFuture, ComponentId, Consumer, Data, Refused, Running, Signal, StartResult};
+use component::{BoxFuture, ComponentId, Consumer, Refused, Running, StartResult};
+use pdata::{Data, Signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use component::Data;
+use pdata::Data;
 use serde::Deserialize;
 
 /// The unit of a size.

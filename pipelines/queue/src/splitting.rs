@@ -5,8 +5,6 @@
 //! The one idea: a batch is lists in lists, so that a cut through a list is a cut through one of its parts.
 //! Profiles are neither joined nor cut: what they hold are numbers in a dictionary of their own.
 
-use component::Data;
-use component::Payload;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -14,6 +12,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
     MetricsData, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary, SummaryDataPoint,
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use pdata::Data;
+use pdata::Payload;
 use prost::Message;
 
 /// What a cut counts.

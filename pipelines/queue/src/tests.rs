@@ -1,14 +1,15 @@
 //! The guarantees of the stages to the sender and in the metrics: every item ends in exactly one counter,
 //! regardless of the destination. Time is tokio's paused clock.
 
-use component::Payload;
+use pdata::Payload;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::config::GoDuration;
-use component::{BoxFuture, ComponentId, Consumer, Data, Refused, Running, Signal};
+use component::{BoxFuture, ComponentId, Consumer, Refused, Running};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use pdata::{Data, Signal};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

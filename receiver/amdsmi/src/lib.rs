@@ -11,9 +11,10 @@ mod session;
 mod status;
 mod throttle;
 
-use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
+use component::{BuildContext, Receiver, ReceiverFactory, Stability};
 use config::{ConfigError, Section};
 use hardware::{Config, Vendor};
+use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
 pub use layout::{FIELDS, Field, Place, VERSIONS};

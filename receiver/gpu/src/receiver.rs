@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
-    Stability, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Stability,
+    StartResult,
 };
 use config::{ConfigError, Section};
 use instrumentation::{Backpressure, BatchSender};
+use pdata::Signal;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use common::*;
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal,
-    StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, Refused, Running, StartResult,
 };
 use config::{Node, Section};
 use event::Event;
 use gpu::{AnySource, Backpressure, Batch, Open, Settings, SourceError};
+use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

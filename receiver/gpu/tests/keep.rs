@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use common::job::{Job, told, told_of};
 use common::*;
 use component::storage::{Namespace, Operation};
-use component::{BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Refused, Signal};
+use component::{BoxFuture, BuildContext, ComponentId, Consumer, Host, Refused};
 use config::{Node, Section};
 use event::{Event, ExitStatus, ProcessId};
 use gpu::{Analyzer, Backpressure, Batch, Change, Kept, Left, Open, Settings};
+use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::status::Status;
-use component::{BoxFuture, Consumer, Host, Receiver, Running, Signal, StartResult};
+use component::{BoxFuture, Consumer, Host, Receiver, Running, StartResult};
 use instrumentation::Backpressure;
+use pdata::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;

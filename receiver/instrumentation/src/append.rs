@@ -4,9 +4,9 @@
 //! requests count batches. Buffered batches of one signal are therefore appended, with each resource once, up to
 //! [`ITEMS_MAX`] items.
 
-use component::Data;
 use opentelemetry_proto::tonic::logs::v1::ResourceLogs;
 use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
+use pdata::Data;
 
 use crate::batch::Batch;
 
@@ -81,11 +81,11 @@ fn put<T>(all: &mut Vec<T>, more: T, is_same: impl Fn(&T, &T) -> bool, add: impl
 
 #[cfg(test)]
 mod tests {
-    use component::Payload;
     use opentelemetry_proto::tonic::common::v1::KeyValue;
     use opentelemetry_proto::tonic::metrics::v1::{MetricsData, ResourceMetrics};
     use opentelemetry_proto::tonic::resource::v1::Resource;
     use opentelemetry_proto::tonic::trace::v1::{ScopeSpans, Span, TracesData};
+    use pdata::Payload;
 
     use super::*;
 

@@ -1,12 +1,12 @@
 //! Batches of telemetry, ready for a pipeline.
 
-use component::{Data, Payload};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope as EncodedScope;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, MetricsData, ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use pdata::{Data, Payload};
 
 use crate::records::Records;
 

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-use component::{Consumer, Data, Refused, Signal};
+use component::{Consumer, Refused};
+use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -253,8 +254,8 @@ impl Delivery {
 mod tests {
     use std::sync::Arc as Shares;
 
-    use component::Payload;
     use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
+    use pdata::Payload;
 
     use super::*;
     use crate::append::ITEMS_MAX;

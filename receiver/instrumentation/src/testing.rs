@@ -6,7 +6,6 @@ pub mod registry;
 
 use std::collections::BTreeMap;
 
-use component::Data;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -15,6 +14,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use pdata::Data;
 
 use crate::Batch;
 

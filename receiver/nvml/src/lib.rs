@@ -10,9 +10,10 @@ mod session;
 mod throttle;
 mod xid;
 
-use component::{BuildContext, Receiver, ReceiverFactory, Signal, Stability};
+use component::{BuildContext, Receiver, ReceiverFactory, Stability};
 use config::{ConfigError, Section};
 use hardware::{Config, Vendor};
+use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use session::Library;
 

@@ -7,8 +7,8 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use component::Signal;
 use component::status::Status;
+use pdata::Signal;
 
 #[tokio::test]
 async fn devices_are_asked_and_told_until_the_stop() {

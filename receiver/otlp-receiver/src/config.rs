@@ -1,8 +1,9 @@
 //! What the user writes in the section of an `otlp` receiver: the Collector's keys, and what it refuses.
 
-use component::{ComponentId, Signal};
+use component::ComponentId;
 use config::unused::{self, Unused};
 use config::{ConfigError, GoDuration, Headers, NullIsNone, Optional, Problems, Section};
+use pdata::Signal;
 use serde::Deserialize;
 use transport::auth::{AuthConfig, HttpAuthConfig, authenticator};
 use transport::compress::Compression;

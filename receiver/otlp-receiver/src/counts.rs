@@ -3,9 +3,10 @@
 //! Refused is what the pipelines refused; failed is what was never answered, because the sender hung up or
 //! the receiver stopped before the pipelines were done. Accepted, refused and failed are all there was.
 
-use component::{ComponentId, Host, Signal};
+use component::{ComponentId, Host};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use pdata::Signal;
 
 use crate::Protocol;
 

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{Data, Refused, Signal};
+use component::Refused;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
+use pdata::{Data, Signal};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use transport::auth::metadata;

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use ::config::{ConfigError, Section};
 use component::auth::ServerAuth;
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Signal,
-    Stability, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Receiver, ReceiverFactory, Running, Stability,
+    StartResult,
 };
+use pdata::Signal;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use component::auth::{Identity, ServerAuth, Unauthenticated};
 use component::context::{self, Context, Metadata};
-use component::{Consumer, Data, Refused, Signal};
+use component::{Consumer, Refused};
+use pdata::{Data, Signal};
 
 use crate::counts::{Counts, Outcome};
 

@@ -1,7 +1,7 @@
 //! What a sender sees and what the pipeline gets. The senders here are tonic's generated clients and plain
 //! HTTP/1.1, not our own exporters.
 
-use component::Payload;
+use pdata::Payload;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use component::auth::{Identity, ServerAuth, Unauthenticated};
 use component::context::{self, Context, Metadata};
-use component::{BoxFuture, Code, ComponentId, Consumer, Data, Host, Receiver, Refused, Running, Signal};
+use component::{BoxFuture, Code, ComponentId, Consumer, Host, Receiver, Refused, Running};
 use config::{Node, Section};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -26,6 +26,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::Trac
 use opentelemetry_proto::tonic::profiles::v1development as profiles;
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+use pdata::{Data, Signal};
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -56,7 +57,7 @@ fn data(signal: Signal) -> Data {
         let batch = profiles::ProfilesData { resource_profiles: vec![resource], ..Default::default() };
         return Data::Profiles(Payload::new(batch));
     }
-    otlp_json::decode(signal, json(signal).as_bytes()).unwrap()
+    pdata::json::decode(signal, json(signal).as_bytes()).unwrap()
 }
 
 fn proto(signal: Signal) -> Vec<u8> {
@@ -242,7 +243,7 @@ impl Answer {
     fn error(&self) -> (i32, String) {
         match self.content_type() {
             "application/json" => {
-                let status: otlp_json::Status = otlp_json::from_slice(&self.body).unwrap();
+                let status: pdata::json::Status = pdata::json::from_slice(&self.body).unwrap();
                 (status.code, status.message)
             }
             "application/x-protobuf" => {

@@ -1,10 +1,11 @@
 //! What is kept, what is handed out, and that nothing is where nobody asks.
 
-use crate::Payload;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as OtlpSpan, TracesData};
+use pdata::Payload;
 
 use super::*;
-use crate::{BoxFuture, ComponentId, Consumer, Data, Refused, Signal};
+use crate::{BoxFuture, ComponentId, Consumer, Refused};
+use pdata::{Data, Signal};
 
 /// Answers as told.
 struct Sink(Result<(), Refused>);

@@ -6,7 +6,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, TraceId};
 
 use super::Spans;
-use crate::{BoxFuture, ComponentId, Consumer, Data, Refused, Signal};
+use crate::{BoxFuture, ComponentId, Consumer, Refused};
+use pdata::{Data, Signal};
 
 tokio::task_local! {
     static CURRENT: (TraceId, SpanId);

@@ -7,17 +7,17 @@ mod condition;
 mod tally;
 mod walk;
 
-use component::Payload;
+use pdata::Payload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use component::{
-    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Data, Host, Refused, Running, Signal,
-    Stability,
+    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Host, Refused, Running, Stability,
 };
 use config::{ConfigError, Node, Optional, Problems, Section, Value as ConfigValue};
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -1,6 +1,6 @@
 //! What is counted of a batch, and what may be configured.
 
-use component::Signal;
+use pdata::Signal;
 
 use super::FACTORY;
 use crate::testing::{build, pass};

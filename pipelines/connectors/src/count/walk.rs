@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::Event;
 
-use component::Data;
+use pdata::Data;
 
 use super::Definitions;
 use super::tally::Tally;

@@ -2,7 +2,6 @@
 
 use std::fmt::{Arguments, Display, Write as _};
 
-use component::Data;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
@@ -14,8 +13,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+use pdata::Data;
 
-use otlp_json::plain;
+use pdata::json::plain;
 
 use super::go::{self, fixed, hex, timestamp};
 

@@ -13,10 +13,11 @@ mod output;
 use std::sync::Arc;
 
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
-    Signal, Stability, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Refused, Running,
+    Stability, StartResult,
 };
 use config::{ConfigError, Optional, Section};
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

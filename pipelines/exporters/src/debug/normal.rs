@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use component::Data;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as NumberValue;
@@ -11,8 +10,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use pdata::Data;
 
-use otlp_json::plain;
+use pdata::json::plain;
 
 use super::go::{self, general};
 

@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use component::{ComponentId, Signal};
+use component::ComponentId;
+use pdata::Signal;
 
 use super::{DebugConfig, go};
 

@@ -4,7 +4,8 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use component::{ComponentId, Data, Signal};
+use component::ComponentId;
+use pdata::{Data, Signal};
 
 use super::output::Output;
 use super::{DebugConfig, FACTORY, Printer, Verbosity};
@@ -37,7 +38,7 @@ const TRACES: &str = r#"{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":
 
 fn data(signal: Signal) -> Data {
     let json = [LOGS, METRICS, TRACES][signal as usize];
-    otlp_json::decode(signal, json.as_bytes()).unwrap()
+    pdata::json::decode(signal, json.as_bytes()).unwrap()
 }
 
 /// A file that several can look into.

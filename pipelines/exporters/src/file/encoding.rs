@@ -3,7 +3,7 @@
 //! JSON is a line. Protobuf, and whatever is compressed, stands after its length: four bytes, big end first.
 //! Each record is compressed by itself, so that a file can be read from any of them.
 
-use component::Data;
+use pdata::Data;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::config::{FileConfig, Format};
@@ -23,7 +23,7 @@ impl Encoding {
     /// The record of a batch, with what it is framed by.
     pub(super) fn record(self, data: &Data) -> Vec<u8> {
         let message = match self.format {
-            Format::Json => otlp_json::encode(data),
+            Format::Json => pdata::json::encode(data),
             Format::Proto => {
                 let mut bytes = Vec::with_capacity(data.encoded_len());
                 data.encode(&mut bytes);
@@ -74,7 +74,7 @@ mod tests {
         let output = tool.wait_with_output().unwrap();
         writing.join().unwrap();
         assert!(output.status.success());
-        assert_eq!(output.stdout, otlp_json::encode(&data));
+        assert_eq!(output.stdout, pdata::json::encode(&data));
         assert!(record.len() < output.stdout.len() / 10, "{} of {}", record.len(), output.stdout.len());
     }
 }

@@ -9,8 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use component::Payload;
-use component::{ComponentId, Data, Host};
+use component::{ComponentId, Host};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -18,6 +17,8 @@ use opentelemetry_proto::tonic::logs::v1::LogsData;
 use opentelemetry_proto::tonic::metrics::v1::MetricsData;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::TracesData;
+use pdata::Data;
+use pdata::Payload;
 
 use super::config::GroupByConfig;
 use super::encoding::Encoding;

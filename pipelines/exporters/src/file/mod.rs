@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use ::config::{ConfigError, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Exporter, ExporterFactory, Host, Refused, Running,
-    Signal, Stability, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Refused, Running,
+    Stability, StartResult,
 };
+use pdata::{Data, Signal};
 use queue::{ExporterMetrics, Stages};
 use tokio_util::sync::CancellationToken;
 

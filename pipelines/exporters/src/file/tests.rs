@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use component::{Data, Signal};
+use pdata::{Data, Signal};
 
 use super::FACTORY;
 use crate::testing::{Started, problems, span, traces};
@@ -27,7 +27,7 @@ async fn a_line_of_json_is_an_export_request() {
     let text = String::from_utf8(written("", "what was there before", &batches).await).unwrap();
     assert!(text.ends_with('\n'));
     let lines: Vec<Data> =
-        text.lines().map(|l| otlp_json::decode(Signal::Traces, l.as_bytes()).unwrap()).collect();
+        text.lines().map(|l| pdata::json::decode(Signal::Traces, l.as_bytes()).unwrap()).collect();
     assert_eq!(lines, batches);
 }
 
@@ -92,7 +92,7 @@ async fn what_is_compressed_stands_after_its_length_each_batch_by_itself() {
             let mut plain = Vec::new();
             ruzstd::decoding::StreamingDecoder::new(message).unwrap().read_to_end(&mut plain).unwrap();
             let read =
-                if is_json { otlp_json::decode(Signal::Traces, &plain).unwrap() } else { traces(&plain) };
+                if is_json { pdata::json::decode(Signal::Traces, &plain).unwrap() } else { traces(&plain) };
             assert_eq!(read, *batch, "{format}");
             rest = tail;
         }
@@ -142,7 +142,7 @@ async fn a_full_file_is_set_aside_whole_and_the_oldest_of_them_go() {
     assert!(names[0].starts_with("otlp-20") && names[0].ends_with("-size.json"), "{names:?}");
     for (text, name) in texts.iter().zip(['b', 'c', 'd']) {
         let lines: Vec<Data> =
-            text.lines().map(|line| otlp_json::decode(Signal::Traces, line.as_bytes()).unwrap()).collect();
+            text.lines().map(|line| pdata::json::decode(Signal::Traces, line.as_bytes()).unwrap()).collect();
         assert_eq!(lines, [large(name)], "one record in each, and whole");
     }
 }
@@ -154,7 +154,7 @@ fn logs(segments: &[&str]) -> Data {
     };
     let list: Vec<String> = segments.iter().map(resource).collect();
     let json = format!(r#"{{"resourceLogs":[{},{{}}]}}"#, list.join(","));
-    otlp_json::decode(Signal::Logs, json.as_bytes()).unwrap()
+    pdata::json::decode(Signal::Logs, json.as_bytes()).unwrap()
 }
 
 #[tokio::test]

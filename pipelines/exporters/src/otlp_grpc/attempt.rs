@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{BoxFuture, Consumer, Data, Refused, Signal, StartResult};
+use component::{BoxFuture, Consumer, Refused, StartResult};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version};
+use pdata::{Data, Signal};
 use prost::Message as _;
 use queue::ExporterMetrics;
 use tonic::{Code, Status};

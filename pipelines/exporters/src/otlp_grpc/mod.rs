@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use ::config::{ConfigError, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
-    Stability, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Stability,
+    StartResult,
 };
 use http::{HeaderMap, HeaderValue, Uri};
+use pdata::Signal;
 use queue::{ExporterMetrics, Server, Stages};
 use tokio_util::sync::CancellationToken;
 use transport::Proxy;

@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use component::Payload;
-use component::{Code, Data, Refused, Signal};
+use component::{Code, Refused};
+use pdata::Payload;
+use pdata::{Data, Signal};
 use prost::Message as _;
 use queue::Server;
 use tonic_types::{ErrorDetails, StatusExt as _};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use component::{BoxFuture, Code, Consumer, Data, Refused, Signal, StartResult};
+use component::{BoxFuture, Code, Consumer, Refused, StartResult};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use pdata::{Data, Signal};
 use prost::Message as _;
 use queue::ExporterMetrics;
 use transport::Parts;
@@ -85,7 +86,7 @@ impl Attempt {
     fn body(&self, data: &Data) -> Result<Parts, Refused> {
         let (parts, bytes) = match self.exporter.encoding {
             Encoding::Json => {
-                let json = Bytes::from(otlp_json::encode(data));
+                let json = Bytes::from(pdata::json::encode(data));
                 (vec![json.clone()], json.len())
             }
             Encoding::Proto => (data.to_parts(), data.encoded_len()),
@@ -142,18 +143,18 @@ fn decode(encoding: Option<Encoding>, signal: Signal, bytes: &[u8]) -> Result<Ex
 }
 
 /// In JSON every signal counts what it rejects under a name of its own.
-fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>, otlp_json::JsonError> {
+fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>, pdata::json::JsonError> {
     let counts = match signal {
-        Signal::Logs => otlp_json::from_slice::<ExportLogsServiceResponse>(json)?
+        Signal::Logs => pdata::json::from_slice::<ExportLogsServiceResponse>(json)?
             .partial_success
             .map(|p| (p.rejected_log_records, p.error_message)),
-        Signal::Metrics => otlp_json::from_slice::<ExportMetricsServiceResponse>(json)?
+        Signal::Metrics => pdata::json::from_slice::<ExportMetricsServiceResponse>(json)?
             .partial_success
             .map(|p| (p.rejected_data_points, p.error_message)),
-        Signal::Traces => otlp_json::from_slice::<ExportTraceServiceResponse>(json)?
+        Signal::Traces => pdata::json::from_slice::<ExportTraceServiceResponse>(json)?
             .partial_success
             .map(|p| (p.rejected_spans, p.error_message)),
-        Signal::Profiles => otlp_json::from_slice::<ExportProfilesServiceResponse>(json)?
+        Signal::Profiles => pdata::json::from_slice::<ExportProfilesServiceResponse>(json)?
             .partial_success
             .map(|p| (p.rejected_profiles, p.error_message)),
     };
@@ -164,7 +165,7 @@ fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>
 fn message(encoding: Option<Encoding>, bytes: &[u8]) -> Option<String> {
     let message = match encoding? {
         Encoding::Proto => tonic_types::pb::Status::decode(bytes).ok()?.message,
-        Encoding::Json => otlp_json::from_slice::<otlp_json::Status>(bytes).ok()?.message,
+        Encoding::Json => pdata::json::from_slice::<pdata::json::Status>(bytes).ok()?.message,
     };
     Some(message).filter(|m| !m.is_empty())
 }

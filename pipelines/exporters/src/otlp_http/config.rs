@@ -1,9 +1,9 @@
 //! What the user writes in the section of `otlp_http`: the Collector's keys, and what it refuses.
 
-use component::Signal;
 use config::unused::{self, Unused};
 use config::{GoDuration, Headers, NullIsNone, Optional, Problems, Section};
 use http::{HeaderMap, HeaderValue, Uri, header};
+use pdata::Signal;
 use queue::{QueueConfig, RetryConfig};
 use serde::Deserialize;
 use transport::auth::AuthConfig;

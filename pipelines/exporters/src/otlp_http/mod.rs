@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use ::config::{ConfigError, GoDuration, Section};
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Signal,
-    Stability, StartResult,
+    BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Running, Stability,
+    StartResult,
 };
 use http::{HeaderMap, Uri};
+use pdata::Signal;
 use queue::{ExporterMetrics, Server, Stages};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,9 @@
 //! What goes over the wire and what comes of the answers. Settings are the user's own, in JSON.
 
-use component::Payload;
+use pdata::Payload;
 
-use component::{Code, Data, Refused, Signal};
+use component::{Code, Refused};
+use pdata::{Data, Signal};
 
 use transport::compress::{Compression, Level};
 
@@ -43,7 +44,7 @@ async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
             assert_eq!((seen.header("user-agent"), seen.header("x-tenant")), ("warptap/1.2.3", "a"));
             let body = compression.decompress(&seen.body, 1 << 20).unwrap();
             let batch = match encoding {
-                "json" => otlp_json::decode(Signal::Traces, &body).unwrap(),
+                "json" => pdata::json::decode(Signal::Traces, &body).unwrap(),
                 _ => traces(&body),
             };
             assert_eq!(batch, span("step"), "{encoding} {compression}");

@@ -2,7 +2,7 @@
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use otlp_json::plain;
+use pdata::json::plain;
 
 /// The type to convert to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,9 +1,9 @@
 //! What each action does, and what no action may look like. Attributes are written `key=value`, where a value
 //! is JSON; numbers with a point are doubles.
 
-use component::Signal;
 use component::auth::Identity;
 use component::context::{self, Context, Metadata};
+use pdata::Signal;
 
 use crate::resource::FACTORY;
 use crate::testing::{Started, check as check_batch, problems};
@@ -141,12 +141,12 @@ fn values_come_from_headers_and_from_who_sent_them() {
         let settings =
             format!(r#"{{"attributes": [{{"key": "a", "from_context": "{from}", "action": "upsert"}}]}}"#);
         let started = Started::by(&FACTORY, &settings);
-        let empty = otlp_json::decode(Signal::Logs, br#"{"resourceLogs":[{"resource":{}}]}"#).unwrap();
+        let empty = pdata::json::decode(Signal::Logs, br#"{"resourceLogs":[{"resource":{}}]}"#).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let passed = started.front.consume(empty);
         runtime.block_on(context::scope(context.clone(), passed)).unwrap();
         let want = format!(r#"{{"resourceLogs":[{{"resource":{{"attributes":[{}]}}}}]}}"#, attributes(value));
-        let want = otlp_json::decode(Signal::Logs, want.as_bytes()).unwrap();
+        let want = pdata::json::decode(Signal::Logs, want.as_bytes()).unwrap();
         assert_eq!(started.sink.take(), [want], "{from}");
     }
 }

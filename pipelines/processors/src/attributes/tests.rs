@@ -1,6 +1,6 @@
 //! Whose attributes are changed.
 
-use component::Signal;
+use pdata::Signal;
 
 use super::FACTORY;
 use crate::testing::{check as check_batch, problems};

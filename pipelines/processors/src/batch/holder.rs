@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use component::context::{self, Context};
-use component::{BoxFuture, ComponentId, Consumer, Data, Refused};
+use component::{BoxFuture, ComponentId, Consumer, Refused};
+use pdata::Data;
 use queue::splitting;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};

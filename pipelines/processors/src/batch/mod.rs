@@ -14,10 +14,9 @@ mod shards;
 use std::sync::Arc;
 
 use component::context::Context;
-use component::{
-    BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Signal, Stability,
-};
+use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, GoDuration, Section};
+use pdata::Signal;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

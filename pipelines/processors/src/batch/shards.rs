@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use component::context::{self, Context, Metadata};
-use component::{BoxFuture, Consumer, Data, Refused};
+use component::{BoxFuture, Consumer, Refused};
+use pdata::Data;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

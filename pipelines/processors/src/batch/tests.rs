@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use component::context::{self, Context, Metadata};
-use component::{Data, Processor, Refused, Signal};
+use component::{Processor, Refused};
+use pdata::{Data, Signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use crate::testing::{Sink, Started, problems};
 fn spans(names: std::ops::Range<usize>) -> Data {
     let spans: Vec<String> = names.map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();
     let json = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}]}}]}}]}}"#, spans.join(","));
-    otlp_json::decode(Signal::Traces, json.as_bytes()).unwrap()
+    pdata::json::decode(Signal::Traces, json.as_bytes()).unwrap()
 }
 
 fn sizes(got: &[Data]) -> Vec<usize> {

@@ -11,12 +11,11 @@ mod series;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use component::{
-    BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
-};
+use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, MetricsData};
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,7 @@
 //! What becomes of the points of a series, one after the other.
 
-use component::Signal;
 use config::GoDuration;
+use pdata::Signal;
 
 use super::FACTORY;
 use crate::testing::{Started, problems};
@@ -19,10 +19,10 @@ impl Pipe {
         let batch = format!(
             r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"host"}}]}},"scopeMetrics":[{{"metrics":[{{"name":"{name}",{metric}}}]}}]}}]}}"#
         );
-        let data = otlp_json::decode(Signal::Metrics, batch.as_bytes()).unwrap();
+        let data = pdata::json::decode(Signal::Metrics, batch.as_bytes()).unwrap();
         self.0.front.consume(data).await.unwrap();
         let kept = self.0.sink.take().pop()?;
-        let json: serde_json::Value = serde_json::from_slice(&otlp_json::encode(&kept)).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&pdata::json::encode(&kept)).unwrap();
         Some(json["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0].clone())
     }
 

@@ -9,11 +9,10 @@ mod grouping;
 
 use std::sync::Arc;
 
-use component::{
-    BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
-};
+use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

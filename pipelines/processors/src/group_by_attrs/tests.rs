@@ -1,6 +1,6 @@
 //! What is put under which resource.
 
-use component::Signal;
+use pdata::Signal;
 
 use super::FACTORY;
 use crate::testing::check;

@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use component::status::Status;
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
-    Running, Signal, Stability,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Refused, Running,
+    Stability,
 };
 use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -35,7 +35,7 @@ async fn data_is_refused_from_the_soft_limit_on_until_memory_is_back_below() {
     let running = tokio::spawn(running);
     let send = async || {
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        front.consume(otlp_json::decode(Signal::Logs, LOGS.as_bytes()).unwrap()).await
+        front.consume(pdata::json::decode(Signal::Logs, LOGS.as_bytes()).unwrap()).await
     };
     used.store(60 * MIB - 1, Ordering::Relaxed);
     assert_eq!(send().await, Ok(()));

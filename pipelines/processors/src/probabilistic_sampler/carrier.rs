@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use otlp_json::plain;
+use pdata::json::plain;
 
 use super::threshold::{Randomness, Threshold};
 use super::tracestate::Tracestate;

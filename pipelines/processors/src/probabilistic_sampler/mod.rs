@@ -11,12 +11,11 @@ mod tracestate;
 
 use std::sync::Arc;
 
-use component::{
-    BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Running, Signal, Stability,
-};
+use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

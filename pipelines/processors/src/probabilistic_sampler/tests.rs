@@ -1,6 +1,6 @@
 //! What is kept, and what it then carries. Trace ids end in the randomness that they stand for.
 
-use component::Signal;
+use pdata::Signal;
 use proptest::prelude::*;
 
 use super::FACTORY;
@@ -15,10 +15,10 @@ fn sample(settings: &str, signal: Signal, item: &str) -> Option<serde_json::Valu
     let batch = format!(r#"{{"{resources}":[{{"{scopes}":[{{"{items}":[{item}]}}]}}]}}"#);
     let started = Started::by(&FACTORY, settings);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let data = otlp_json::decode(signal, batch.as_bytes()).unwrap();
+    let data = pdata::json::decode(signal, batch.as_bytes()).unwrap();
     runtime.block_on(started.front.consume(data)).unwrap();
     let kept = started.sink.take().pop()?;
-    let json: serde_json::Value = serde_json::from_slice(&otlp_json::encode(&kept)).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&pdata::json::encode(&kept)).unwrap();
     Some(json[resources][0][scopes][0][items][0].clone())
 }
 

@@ -245,7 +245,7 @@ mod tests {
         let found = kubernetes.ask("n1").await;
         server.abort();
         let written =
-            |a: &super::super::KeyValue| format!("{}={}", a.key, otlp_json::plain::text(a.value.as_ref()));
+            |a: &super::super::KeyValue| format!("{}={}", a.key, pdata::json::plain::text(a.value.as_ref()));
         found.map(|found| found.attributes.iter().map(written).collect())
     }
 

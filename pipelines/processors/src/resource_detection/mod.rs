@@ -22,12 +22,13 @@ use std::time::Duration;
 use ::config::{ConfigError, Section};
 use component::status::Status;
 use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, Processor, ProcessorFactory, Refused,
-    Running, Signal, Stability,
+    BoxFuture, BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Refused, Running,
+    Stability,
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use pdata::{Data, Signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;

@@ -70,13 +70,13 @@ async fn pass(
     let host = Host::detached().of("p");
     let (front, running) = Box::new(processor).start(sink.clone(), &host, stop.clone());
     let batch = format!(r#"{{"resourceLogs":[{{"resource":{{"attributes":[{resource}]}}}}]}}"#);
-    front.consume(otlp_json::decode(Signal::Logs, batch.as_bytes()).unwrap()).await.unwrap();
+    front.consume(pdata::json::decode(Signal::Logs, batch.as_bytes()).unwrap()).await.unwrap();
     stop.cancel();
     running.await;
     let Some(Data::Logs(logs)) = sink.take().pop() else { panic!("logs went in") };
     let r = &logs.resource_logs[0];
     let pairs = r.resource.iter().flat_map(|r| &r.attributes);
-    let pairs = pairs.map(|a| format!("{}={}", a.key, otlp_json::plain::text(a.value.as_ref())));
+    let pairs = pairs.map(|a| format!("{}={}", a.key, pdata::json::plain::text(a.value.as_ref())));
     let written = format!("{} {}", pairs.collect::<Vec<_>>().join(","), r.schema_url);
     (written.trim().to_owned(), host.state().components().remove("p"))
 }

@@ -1,7 +1,7 @@
 //! A cut loses nothing, moves nothing and takes exactly what was asked for.
 
-use component::Payload;
-use component::{Data, Signal};
+use pdata::Payload;
+use pdata::{Data, Signal};
 use proptest::prelude::*;
 
 use super::{Unit, append, split_front, split_front_by};
@@ -47,7 +47,7 @@ fn numbered(signal: Signal, shape: &[Vec<Vec<u8>>]) -> Data {
     }).collect();
     let list = ["resourceLogs", "resourceMetrics", "resourceSpans"][signal as usize];
     let json = format!(r#"{{"{list}":[{}]}}"#, resources.join(","));
-    otlp_json::decode(signal, json.as_bytes()).unwrap()
+    pdata::json::decode(signal, json.as_bytes()).unwrap()
 }
 
 /// Every item with all that it belongs to, as one line each: what a cut must not change.
@@ -160,7 +160,7 @@ proptest! {
 fn a_metric_that_is_cut_keeps_what_it_is_on_both_sides() {
     let mut rest = numbered(Signal::Metrics, &[vec![vec![0, 3]]]);
     let front = split_front(&mut rest, 1);
-    let json = |data| String::from_utf8(otlp_json::encode(data)).unwrap();
+    let json = |data| String::from_utf8(pdata::json::encode(data)).unwrap();
     let want = |metrics: &str| {
         format!(
             r#"{{"resourceMetrics":[{{"resource":{{}},"scopeMetrics":[{{"scope":{{"name":"00"}},"metrics":[{metrics}],"schemaUrl":"s"}}],"schemaUrl":"r"}}]}}"#

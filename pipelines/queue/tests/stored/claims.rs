@@ -142,7 +142,7 @@ async fn memory_is_bounded_however_many_requests_are_stored() {
     let shape = Shape { queue_size: 100_000, ..SHAPE };
     let process = Process::start(shape, &disk, &backend).await;
     let data = request(0..1);
-    let component::Data::Traces(shared) = &data else { unreachable!() };
+    let pdata::Data::Traces(shared) = &data else { unreachable!() };
     for _ in 0..2000 {
         process.input.consume(data.clone()).await.unwrap();
     }

@@ -1,16 +1,17 @@
 //! A test harness for the persistent queue: a disk that outlives the process, a backend with a set answer, and
 //! a process that is started, stopped and killed. Time is tokio's paused clock.
 
-use component::Payload;
+use pdata::Payload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use component::storage::{Namespace, Operation, Storage, StorageClient, StorageError};
-use component::{BoxFuture, ComponentId, Consumer, Data, Offer, Refused, Running, Signal};
+use component::{BoxFuture, ComponentId, Consumer, Offer, Refused, Running};
 use config::{GoDuration, Optional};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use pdata::{Data, Signal};
 use queue::{BatchConfig, ExporterMetrics, QueueConfig, RetryConfig, Sizer, Stages};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -8,8 +8,8 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use component::Data;
 use event::ProcessId;
+use pdata::Data;
 use probe_abi::fold::Counter;
 use serde::Serialize;
 use steps::Step;
@@ -32,7 +32,7 @@ impl Lines {
 
     /// One request.
     pub(crate) fn telemetry(&mut self, data: &Data) {
-        self.write(|| otlp_json::encode(data));
+        self.write(|| pdata::json::encode(data));
     }
 
     /// One step.

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use component::Data;
 use gpu::{Found, Look, Settings};
+use pdata::Data;
 use steps::Finding;
 use trace::Limits;
 use trace::replay::{Replay, ReplayError};

@@ -1,8 +1,8 @@
 //! What must hold between the parts of a configuration: that there is something to run, and that pipelines
 //! refer to what is configured. In the Collector's words.
 
-use component::Signal;
 use config::{Node, Position, Problem, Value, nearest};
+use pdata::Signal;
 
 use super::gates::{self, Gates};
 use super::sections::{Kind, Sections};

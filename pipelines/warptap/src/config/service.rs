@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use component::{ComponentId, Signal};
+use component::ComponentId;
 use config::{Node, Position, Problem, Section, Value, nearest};
+use pdata::Signal;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use component::{BoxFuture, Consumer, Data, FanOut, Refused};
+use component::{BoxFuture, Consumer, FanOut, Refused};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use pdata::Data;
 use tokio::sync::watch;
 
 /// An edge: a consumer that hands on to wherever it leads now.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use component::{ComponentId, Signal};
+use component::ComponentId;
+use pdata::Signal;
 
 use crate::config::{Kind, PipelineId};
 

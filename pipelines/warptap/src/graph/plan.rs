@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use component::status::PipelineInfo;
 use component::{
     BuildContext, ComponentId, Connector, ConnectorFactory, Exporter, ExporterFactory, Extension,
-    ExtensionFactory, Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Signal, find,
+    ExtensionFactory, Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, find,
 };
 use config::{ConfigError, Node, Problem, nearest};
+use pdata::Signal;
 
 use super::key::Key;
 use super::order;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::status::Status;
-use component::{Consumer, Host, Offer, Running, Signal, StartResult, spans};
+use component::{Consumer, Host, Offer, Running, StartResult, spans};
 use config::Node as Config;
 use opentelemetry::KeyValue;
+use pdata::Signal;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout_at};

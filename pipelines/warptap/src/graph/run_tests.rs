@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use component::{Host, Signal};
+use component::Host;
+use pdata::Signal;
 
 use super::{Graph, Stopped};
 use crate::graph::testing::{batch, happened, plan};

@@ -1,17 +1,18 @@
 //! Components that do nothing but write down what happens to them.
 
-use component::Payload;
+use pdata::Payload;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use component::{
-    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Data, Exporter, ExporterFactory,
-    Extension, ExtensionFactory, Host, Offer, Processor, ProcessorFactory, Receiver, ReceiverFactory,
-    Refused, Running, Signal, Stability, StartResult,
+    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Exporter, ExporterFactory, Extension,
+    ExtensionFactory, Host, Offer, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused, Running,
+    Stability, StartResult,
 };
 use config::{ConfigError, Node, Section};
 use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
 use opentelemetry_proto::tonic::trace::v1::TracesData;
+use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

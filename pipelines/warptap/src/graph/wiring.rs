@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use component::{ComponentId, Signal};
+use component::ComponentId;
+use pdata::Signal;
 
 use super::key::Key;
 use crate::config::{Pipeline, PipelineId, Reference};

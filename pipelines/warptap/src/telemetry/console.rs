@@ -1,10 +1,9 @@
 //! The collector's telemetry on standard output: one line of OTLP's JSON per export.
 
-use component::Payload;
+use pdata::Payload;
 use std::io::Write as _;
 use std::time::Duration;
 
-use component::Data;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::logs::v1::LogsData;
 use opentelemetry_proto::tonic::metrics::v1::MetricsData;
@@ -17,6 +16,7 @@ use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::logs::{LogBatch, LogExporter};
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::trace::SpanData;
+use pdata::Data;
 
 /// Writes metrics.
 pub(super) fn metrics(collected: &ResourceMetrics) -> OTelSdkResult {
@@ -31,7 +31,7 @@ pub(super) fn spans(spans: Vec<SpanData>, resource: &Resource) -> OTelSdkResult 
 }
 
 fn write(data: &Data) -> OTelSdkResult {
-    let mut line = otlp_json::encode(data);
+    let mut line = pdata::json::encode(data);
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     let written = out.write_all(&line).and_then(|()| out.flush());

@@ -1,9 +1,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use component::{BoxFuture, ComponentId, Consumer, Data, Receiver, Refused, Signal};
+use component::{BoxFuture, ComponentId, Consumer, Receiver, Refused};
 use config::{Node, Section};
 use otlp_receiver::{OtlpReceiver, Protocol};
+use pdata::{Data, Signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::*;
@@ -158,7 +159,7 @@ async fn receiver(stop: CancellationToken) -> (String, String, UnboundedReceiver
 async fn arrives(taken: &mut UnboundedReceiver<Data>, part: &str) -> String {
     loop {
         let data = taken.recv().await.expect("the receiver runs");
-        let json = String::from_utf8(otlp_json::encode(&data)).unwrap();
+        let json = String::from_utf8(pdata::json::encode(&data)).unwrap();
         if json.contains(part) {
             return json;
         }

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use component::status::{State, Status};
-use component::{
-    BoxFuture, BuildContext, ComponentId, Consumer, Data, Host, ReceiverFactory, Refused, Running, Signal,
-};
+use component::{BoxFuture, BuildContext, ComponentId, Consumer, Host, ReceiverFactory, Refused, Running};
 use config::{Node, Section};
 use instrumentation::testing::Output;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry::metrics::noop::NoopMeterProvider;
+use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -60,7 +60,7 @@ impl No {
 
 fn status_body(encoding: Encoding, code: i32, message: String) -> Bytes {
     match encoding {
-        Encoding::Json => otlp_json::to_vec(&otlp_json::Status { code, message }).into(),
+        Encoding::Json => pdata::json::to_vec(&pdata::json::Status { code, message }).into(),
         Encoding::Proto => {
             tonic_types::pb::Status { code, message, details: Vec::new() }.encode_to_vec().into()
         }

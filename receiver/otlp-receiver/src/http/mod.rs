@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use component::context::{Context, Metadata};
-use component::{Data, Signal};
 use config::{GoDuration, Headers};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use pdata::{Data, Signal};
 use transport::auth::metadata;
 use transport::compress::{Compression, DecompressError};
 use transport::serve::{Handler, ServerSettings};
@@ -229,7 +229,7 @@ impl Encoding {
     fn decode(self, signal: Signal, body: Bytes) -> Result<Data, No> {
         let name = signal.name();
         match self {
-            Encoding::Json => otlp_json::decode(signal, &body)
+            Encoding::Json => pdata::json::decode(signal, &body)
                 .map_err(|e| No::bad(format!("the body is no OTLP JSON of {name}: {e}"))),
             Encoding::Proto => Data::decode(signal, body)
                 .map_err(|e| No::bad(format!("the body is no OTLP protobuf of {name}: {e}"))),

@@ -164,7 +164,7 @@ mod tests {
         let config: SystemConfig = serde_json::from_str(config).unwrap();
         let system = System { root: root.path().to_owned(), ..System::new(&config) };
         let found = system.detect().await.unwrap();
-        let written = |a: &KeyValue| format!("{}={}", a.key, otlp_json::plain::text(a.value.as_ref()));
+        let written = |a: &KeyValue| format!("{}={}", a.key, pdata::json::plain::text(a.value.as_ref()));
         assert_eq!(found.attributes.iter().map(written).collect::<Vec<_>>(), want, "{config:?}");
     }
 

@@ -1,9 +1,7 @@
 //! What the encoding promises: a round trip through JSON changes nothing, what others write is read, what
 //! is no OTLP JSON is refused with its place.
 
-mod arbitrary;
-
-use component::{Data, Signal};
+use crate::{Data, Signal, testing};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::metrics::v1::NumberDataPoint;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as NumberValue;
@@ -11,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
 use proptest::prelude::*;
 use prost::Message as _;
 
-use crate::{Status, decode, encode, from_slice, to_vec};
+use crate::json::{Status, decode, encode, from_slice, to_vec};
 
 fn protobuf(data: &Data) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -39,7 +37,7 @@ proptest! {
     #[test]
     fn a_round_trip_through_json_changes_nothing(entropy in prop::collection::vec(any::<u8>(), 0..3000)) {
         for signal in Signal::ALL {
-            let data = arbitrary::data(signal, &entropy);
+            let data = testing::data(signal, &entropy);
             let json = encode(&data);
             let value: serde_json::Value = serde_json::from_slice(&json).expect("what is written is JSON");
             prop_assert!(value.is_object());
@@ -51,14 +49,14 @@ proptest! {
 
     #[test]
     fn white_space_between_tokens_changes_nothing(entropy in prop::collection::vec(any::<u8>(), 0..1000)) {
-        let data = arbitrary::data(Signal::Metrics, &entropy);
+        let data = testing::data(Signal::Metrics, &entropy);
         let spread = spread(&encode(&data));
         prop_assert_eq!(protobuf(&decode(Signal::Metrics, &spread).unwrap()), protobuf(&data));
     }
 
     #[test]
     fn damaged_json_never_panics(entropy in prop::collection::vec(any::<u8>(), 0..600), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
-        let mut json = encode(&arbitrary::data(Signal::Traces, &entropy));
+        let mut json = encode(&testing::data(Signal::Traces, &entropy));
         let at = at.index(json.len());
         json[at] = byte;
         if cut {

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use crate::Message;
+use crate::json::Message;
 
 /// Appends `{...}`.
 pub(crate) fn message<M: Message>(message: &M, out: &mut Vec<u8>) {

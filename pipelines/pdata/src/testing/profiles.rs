@@ -1,13 +1,12 @@
-//! Any profiles at all.
+//! Arbitrary profiles.
 
-use component::Data;
-use component::Payload;
 use opentelemetry_proto::tonic::profiles::v1development::{
     Function, KeyValueAndUnit, Line, Link, Location, Mapping, Profile, ProfilesData, ProfilesDictionary,
     ResourceProfiles, Sample, ScopeProfiles, Stack, ValueType,
 };
 
 use super::{Entropy, any_value, resource, scope};
+use crate::{Data, Payload};
 
 pub(super) fn data(e: &mut Entropy<'_>) -> Data {
     Data::Profiles(Payload::new(ProfilesData {

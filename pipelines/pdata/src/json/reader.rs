@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::Message;
+use crate::json::Message;
 
 /// Brackets that may be open at once. A level of nested values takes three (`{"arrayValue":{"values":[`) of
 /// which two are messages, so this is the 100 messages that protobuf decoders stop at too.

@@ -13,9 +13,7 @@ mod reader;
 mod tables;
 mod writer;
 
-use component::Payload;
-
-use component::{Data, Signal};
+use crate::{Data, Payload, Signal};
 
 pub use reader::JsonError;
 pub use tables::Status;

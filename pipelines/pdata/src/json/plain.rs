@@ -160,7 +160,7 @@ mod tests {
             {"key":"c","value":{"bytesValue":"AQI="}},
             {"key":"d","value":{}},
             {"key":"e","value":{"doubleValue":1e6}}]}"#;
-        let span: opentelemetry_proto::tonic::trace::v1::Span = crate::from_slice(json).unwrap();
+        let span: opentelemetry_proto::tonic::trace::v1::Span = crate::json::from_slice(json).unwrap();
         let shown: Vec<String> = span
             .attributes
             .iter()

@@ -182,5 +182,4 @@ impl<T: Message + Default + Clone + fmt::Debug> fmt::Debug for Payload<T> {
 }
 
 #[cfg(test)]
-#[path = "payload_tests.rs"]
 mod tests;

@@ -7,8 +7,8 @@ use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-use crate::reader::{JsonError, Reader};
-use crate::{Message, writer};
+use crate::json::reader::{JsonError, Reader};
+use crate::json::{Message, writer};
 
 /// How a Rust value of type `T` appears in JSON.
 pub(crate) trait Kind<T> {

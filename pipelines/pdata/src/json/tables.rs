@@ -27,10 +27,10 @@ use opentelemetry_proto::tonic::trace::v1::{
     ResourceSpans, ScopeSpans, Span, Status as SpanStatus, TracesData,
 };
 
-use crate::Message;
-use crate::kinds::{Base64, Double, Flag, Hex, Int, Kind, List, Long, Maybe, Nested, Text};
-use crate::reader::{JsonError, Reader};
-use crate::writer;
+use crate::json::Message;
+use crate::json::kinds::{Base64, Double, Flag, Hex, Int, Kind, List, Long, Maybe, Nested, Text};
+use crate::json::reader::{JsonError, Reader};
+use crate::json::writer;
 
 macro_rules! messages {
     ($($message:ident {

@@ -1,11 +1,10 @@
-//! Any OTLP data at all, made from a run of bytes: every byte decides one thing, and where bytes run out the
-//! answer is "nothing", so that shorter runs make smaller data.
+//! Arbitrary OTLP data for tests, generated from a byte sequence.
+//!
+//! Every byte decides one field. After the last byte every field is absent, so that a shorter sequence generates
+//! smaller data.
 
-#[path = "arbitrary/profiles.rs"] // Also where this file is included from elsewhere.
 mod profiles;
 
-use component::Payload;
-use component::{Data, Signal};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, EntityRef, InstrumentationScope, KeyValue, KeyValueList,
@@ -22,8 +21,10 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, TracesData};
 
-/// Data of `signal` that `entropy` stands for.
-pub(crate) fn data(signal: Signal, entropy: &[u8]) -> Data {
+use crate::{Data, Payload, Signal};
+
+/// Returns the data of `signal` that `entropy` generates.
+pub fn data(signal: Signal, entropy: &[u8]) -> Data {
     let e = &mut Entropy(entropy);
     match signal {
         Signal::Logs => Data::Logs(Payload::new(LogsData { resource_logs: e.list(resource_logs) })),

@@ -1,4 +1,4 @@
-//! The messages of profiles, row by row as in [`crate::tables`]. Their protocol is in development: what they
+//! The messages of profiles, row by row as in [`crate::json::tables`]. Their protocol is in development: what they
 //! point at stands in tables of the dictionary, and all ids are hex, as the Collector writes them.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::{
@@ -9,11 +9,11 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     ResourceProfiles, Sample, ScopeProfiles, Stack, ValueType,
 };
 
-use crate::Message;
-use crate::kinds::{Base64, Hex, Int, Kind, List, Long, Maybe, Nested, Text};
-use crate::reader::{JsonError, Reader};
-use crate::tables::messages;
-use crate::writer;
+use crate::json::Message;
+use crate::json::kinds::{Base64, Hex, Int, Kind, List, Long, Maybe, Nested, Text};
+use crate::json::reader::{JsonError, Reader};
+use crate::json::tables::messages;
+use crate::json::writer;
 
 messages! {
     ProfilesData {

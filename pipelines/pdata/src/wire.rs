@@ -164,5 +164,4 @@ fn skip(field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Result<usize, Wi
 }
 
 #[cfg(test)]
-#[path = "wire_tests.rs"]
 mod tests;
