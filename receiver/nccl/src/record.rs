@@ -5,12 +5,12 @@
 //! and telling whose process is still there, is left to the caller. A record holds the communicators' handles as
 //! they are, which are addresses: it is for this machine, and not to be sent away.
 //!
-//! [`recording::kept`] says how the bytes stand around the fields, `fields.rs` which those are.
+//! [`recording::persisted`] says how the bytes stand around the fields, `fields.rs` which those are.
 
 mod fields;
 
 use event::ProcessId;
-use recording::kept::{Format, RecordError};
+use recording::persisted::{Format, RecordError};
 
 use crate::identity::Who;
 use crate::observe::StepNote;

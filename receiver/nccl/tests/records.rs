@@ -5,7 +5,7 @@ mod sim;
 use event::ExitStatus;
 use nccl::trace::{Chosen, TraceIds};
 use nccl::{End, Finding, FlightRecord, Observation, Settings, Source, TraceSettings};
-use recording::kept::RecordError;
+use recording::persisted::RecordError;
 use sim::{Job, MS, S, Watch};
 
 fn job_in_mid_collective(count: usize) -> (Watch, Job) {

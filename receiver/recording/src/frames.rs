@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fields::{Field, Out};
+use crate::codec::{Encoder, Field};
 use event::{Event, ExitStatus, ProcessId};
 
 /// Which frame is which. Never reuse a number.
@@ -27,7 +27,7 @@ pub(super) mod kind {
 }
 
 /// Writes an event's fields, and says which kind it is.
-pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
+pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
     match event {
         Event::Clock(clock) => fields(kind::CLOCK, clock, out),
         Event::Process(info) => fields(kind::PROCESS, info.as_ref(), out),
@@ -47,7 +47,7 @@ pub(super) fn put(event: &Event, out: &mut Out) -> u16 {
     }
 }
 
-fn fields(kind: u16, of: &impl Field, out: &mut Out) -> u16 {
+fn fields(kind: u16, of: &impl Field, out: &mut Encoder) -> u16 {
     of.put(out);
     kind
 }
@@ -108,7 +108,7 @@ impl Counts {
 }
 
 impl Field for Counts {
-    fn put(&self, out: &mut Out) {
+    fn put(&self, out: &mut Encoder) {
         self.events().put(out);
         self.cut.put(out);
         let list: Vec<_> = self.by_kind.iter().map(|(kind, count)| (*kind, *count)).collect();

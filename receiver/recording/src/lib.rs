@@ -4,16 +4,18 @@
 //! recording cut anywhere is whole up to there. FORMAT.md has the picture. Opening files, and when
 //! to flush, is left to the caller.
 
+pub mod codec;
 mod fields;
 mod frames;
 pub mod input;
-pub mod kept;
+pub mod persisted;
 mod reader;
 mod writer;
 
 use event::ClockOffsets;
 use probe_abi::PROBES;
 
+pub use self::codec::TEXT_MAX;
 pub use self::reader::{Reader, RecordingError};
 pub use self::writer::Writer;
 
@@ -23,8 +25,6 @@ pub const MAGIC: [u8; 8] = *b"\x89WTAP\r\n\x1a";
 pub const VERSION: (u16, u16) = (1, 3);
 /// The longest payload of a frame, bytes.
 pub const FRAME_MAX: u32 = 8 << 20;
-/// The longest text, bytes; longer ones are cut at a character.
-pub const TEXT_MAX: usize = 4096;
 /// The longest list; longer ones are cut.
 pub const LIST_MAX: usize = 256;
 

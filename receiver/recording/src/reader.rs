@@ -4,9 +4,9 @@ use std::io::{self, BufReader, Read};
 
 use event::{Event, EventSource};
 
-use super::fields::Field;
 use super::frames::{self, Counts, Payload, kind};
 use super::{FRAME_MAX, Info, MAGIC, VERSION};
+use crate::codec::Field;
 use crate::input;
 
 /// Frames read at a time.
@@ -109,7 +109,6 @@ pub struct Reader<'a> {
     offset: u64,
     payload: Vec<u8>,
     counts: Counts,
-    unknown: u64,
     state: State,
 }
 
@@ -131,7 +130,6 @@ impl<'a> Reader<'a> {
             offset: 0,
             payload: Vec::new(),
             counts: Counts::default(),
-            unknown: 0,
             state: State::Reading,
         };
         reader.read_magic()?;
@@ -142,11 +140,6 @@ impl<'a> Reader<'a> {
     /// What the recording says of itself.
     pub fn info(&self) -> &Info {
         &self.info
-    }
-
-    /// Frames of kinds that this build does not know, skipped so far.
-    pub fn unknown_frames(&self) -> u64 {
-        self.unknown
     }
 
     /// Texts and lists that the writer had to cut; known at the end.
@@ -255,10 +248,7 @@ impl<'a> Reader<'a> {
                     return Ok(None);
                 }
                 Payload::Malformed => return Err(RecordingError::Payload { offset, kind }),
-                Payload::Unknown => {
-                    self.counts.count(kind);
-                    self.unknown += 1;
-                }
+                Payload::Unknown => self.counts.count(kind),
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::fields::{Field, Out};
 use super::frames::{self, Counts, kind};
-use super::{Info, MAGIC, VERSION};
+use super::{Info, LIST_MAX, MAGIC, VERSION};
+use crate::codec::{Encoder, Field};
 use event::Event;
 
 /// Writes events as they come. Give it something buffered. Dropped without [`Writer::finish`], the recording has no
@@ -12,7 +12,7 @@ use event::Event;
 #[derive(Debug)]
 pub struct Writer<W> {
     output: W,
-    frame: Out,
+    frame: Encoder,
     counts: Counts,
 }
 
@@ -24,7 +24,7 @@ impl<W: Write> Writer<W> {
     pub fn begin(mut output: W, info: &Info) -> io::Result<Writer<W>> {
         output.write_all(&MAGIC)?;
         output.write_all(&VERSION.0.to_le_bytes())?;
-        let mut writer = Writer { output, frame: Out::default(), counts: Counts::default() };
+        let mut writer = Writer { output, frame: Encoder::new(LIST_MAX), counts: Counts::default() };
         writer.frame(|out| {
             VERSION.1.put(out);
             info.put(out);
@@ -63,7 +63,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a frame around the payload that `put` writes; it gives the kind.
-    fn frame(&mut self, put: impl FnOnce(&mut Out) -> u16) -> io::Result<u16> {
+    fn frame(&mut self, put: impl FnOnce(&mut Encoder) -> u16) -> io::Result<u16> {
         self.frame.bytes.clear();
         self.frame.bytes.resize(HEAD, 0);
         let kind = put(&mut self.frame);

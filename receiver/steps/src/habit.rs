@@ -4,7 +4,7 @@
 //! The one idea: bounded by how many, whatever they are keyed by: of [`Habits::most`] the one unused longest makes
 //! room, counted. Four phases are all that an inference server has; 16 KiB hold them.
 
-use recording::kept::Field;
+use recording::codec::{Encoder, Field};
 
 use crate::baseline::{Baseline, BaselineKey, BaselineSettings, Level};
 use crate::causes::Usual;
@@ -149,7 +149,7 @@ impl Habits {
 const STORED_PHASES: [Phase; 5] = [Phase::Prefill, Phase::Decode, Phase::Mixed, Phase::Unknown, Phase::Train];
 
 impl Field for Key {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Encoder) {
         let number = STORED_PHASES.iter().position(|phase| *phase == self.phase);
         number.map_or(u8::MAX, |number| number as u8).put(out);
         self.fingerprint.put(out);
@@ -162,7 +162,7 @@ impl Field for Key {
 }
 
 impl Field for Habit {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Encoder) {
         self.key.put(out);
         self.baseline.put(out);
         self.usual.count.put(out);
@@ -247,9 +247,9 @@ mod tests {
     fn every_phase_has_a_number_in_records() {
         assert!(Phase::ALL.iter().all(|phase| STORED_PHASES.contains(phase)));
         let stored = |phase| {
-            let mut bytes = Vec::new();
-            Key { phase, fingerprint: 0 }.put(&mut bytes);
-            bytes[0]
+            let mut out = Encoder::new(0);
+            Key { phase, fingerprint: 0 }.put(&mut out);
+            out.bytes[0]
         };
         assert_eq!(STORED_PHASES.map(stored), [0, 1, 2, 3, 4]);
     }

@@ -2,14 +2,14 @@
 //!
 //! The one idea: a record is what [`crate::Engine::baseline_record`] gives and [`crate::Engine::restore`] takes, and
 //! the name it is kept under is [`WorkloadId`]. Where it is kept is others'; how the bytes stand around the fields
-//! is said in [`recording::kept`]. What [`Format::decode`] refuses is a typed error: start fresh, and say so.
+//! is said in [`recording::persisted`]. What [`Format::decode`] refuses is a typed error: start fresh, and say so.
 //!
 //! Fingerprints of kernels and graphs are made of addresses, so they mean nothing in another process: what is
 //! learnt by fingerprint is restored to the process that it was learnt of, and to no other.
 
 use event::ProcessId;
-use recording::kept::{Format, RecordError};
-use recording::kept_fields;
+use recording::fields;
+use recording::persisted::{Format, RecordError};
 
 use crate::baseline::Level;
 use crate::habit::Habit;
@@ -29,7 +29,7 @@ pub struct BaselineRecord {
     pub(crate) habits: Vec<Habit>,
 }
 
-kept_fields! {
+fields! {
     BaselineRecord { workload, process, habits }
     WorkloadId { 0 }
 }

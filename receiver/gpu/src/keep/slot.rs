@@ -1,6 +1,6 @@
 //! A record as bytes: what stands in a slot of the storage.
 //!
-//! The frame is [`recording::kept`]'s; in it, little endian:
+//! The frame is [`recording::persisted`]'s; in it, little endian:
 //!
 //! ```text
 //!  0             16             24             32             34       34 + length
@@ -12,7 +12,8 @@
 //! `written` is in ns since 1970, the key is UTF-8. The clock stands beside every record, since times inside are CLOCK_MONOTONIC, which a restart of
 //! the machine begins anew.
 
-use recording::kept::{Field, Format};
+use recording::codec::{Encoder, Field};
+use recording::persisted::Format;
 
 use super::{Change, Kept};
 
@@ -34,31 +35,24 @@ struct Slot {
 }
 
 impl Field for Slot {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.clock.boot);
-        out.extend(self.clock.to_unix_ns.to_le_bytes());
+    fn put(&self, out: &mut Encoder) {
+        self.clock.boot.put(out);
+        self.clock.to_unix_ns.put(out);
         self.clock.written_unix_ns.put(out);
         (self.key.len() as u16).put(out);
-        out.extend(self.key.as_bytes());
-        out.extend(&self.bytes);
+        out.bytes.extend(self.key.as_bytes());
+        out.bytes.extend(&self.bytes);
     }
 
     fn take(from: &mut &[u8]) -> Option<Slot> {
-        let boot = part(from)?;
-        let to_unix_ns = i64::from_le_bytes(part(from)?);
-        let written_unix_ns = u64::take(from)?;
+        let (boot, to_unix_ns, written_unix_ns) =
+            (Field::take(from)?, Field::take(from)?, Field::take(from)?);
         let length = u16::take(from)?;
         let (key, bytes) = from.split_at_checked(length.into())?;
         *from = &[];
         let key = std::str::from_utf8(key).ok()?.to_owned();
         Some(Slot { clock: Clock { boot, to_unix_ns, written_unix_ns }, key, bytes: bytes.to_vec() })
     }
-}
-
-fn part<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = from.split_first_chunk()?;
-    *from = rest;
-    Some(*first)
 }
 
 /// A record as bytes; `None` for one that is gone, and for a key too long to be one of ours.

@@ -1,7 +1,7 @@
 //! Fields of a flight record as bytes: one list of fields per struct, from which both directions come.
 
-use recording::kept::Field;
-use recording::kept_fields;
+use recording::codec::{Encoder, Field};
+use recording::fields;
 
 use super::{FlightRecord, RankRecord};
 use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
@@ -9,7 +9,7 @@ use crate::observe::StepNote;
 use crate::op::Op;
 use crate::operation::Operation;
 
-kept_fields! {
+fields! {
     FlightRecord { process, at_ns, ranks, steps }
     RankRecord { who, handle, next_seq, is_exact, enqueued_ns, outstanding_count, outstanding, recent }
     Who { communicator, rank, nranks, process, tid, device }
@@ -22,7 +22,7 @@ kept_fields! {
 macro_rules! named {
     ($($name:ident),*) => {$(
         impl Field for $name {
-            fn put(&self, out: &mut Vec<u8>) {
+            fn put(&self, out: &mut Encoder) {
                 (*self as u8).put(out);
             }
 

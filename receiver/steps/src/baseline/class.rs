@@ -7,8 +7,8 @@
 //! everything has drifted, which a rare class would miss, and how much longer more work takes within a class.
 //! Bounded: of [`CLASSES`] the one unused longest makes room, counted.
 
-use recording::kept::Field;
-use recording::kept_fields;
+use recording::codec::{Encoder, Field};
+use recording::fields;
 
 /// Classes remembered for one baseline.
 const CLASSES: usize = 24;
@@ -135,7 +135,7 @@ pub(super) struct Classes {
     evicted: u64,
 }
 
-kept_fields! {
+fields! {
     Entry { graphs, log, first, seen, half_octaves }
     Slope { xx, xy }
 }
@@ -224,7 +224,7 @@ impl Classes {
 }
 
 impl Field for Classes {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Encoder) {
         self.entries.put(out);
         self.drift.put(out);
         self.slope.put(out);

@@ -9,8 +9,8 @@
 //! Older values weigh less, by half every so many values. A value is kept to one part in ten million. Cost: a stable
 //! sort of nearly sorted centroids every [`BUFFER`] values.
 
-use recording::kept::Field;
-use recording::kept_fields;
+use recording::codec::{Encoder, Field};
+use recording::fields;
 
 /// The quantile that is asked for.
 const RANK: f64 = 0.95;
@@ -30,7 +30,7 @@ struct Centroid {
     weight: f32,
 }
 
-kept_fields! {
+fields! {
     Centroid { mean, weight }
 }
 
@@ -153,7 +153,7 @@ fn between((w0, v0): (f64, f64), (w1, v1): (f64, f64), target: f64) -> f64 {
 
 /// Of values that still wait, none is forgotten.
 impl Field for Digest {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Encoder) {
         self.half_life.put(out);
         self.centroids.put(out);
         self.buffer.put(out);
@@ -179,6 +179,8 @@ fn bounded<T: Field>(from: &mut &[u8], most: usize) -> Option<Vec<T>> {
 
 #[cfg(test)]
 mod tests {
+    use recording::persisted::LIST_MAX;
+
     use super::*;
     use crate::testing::{Rng, rank_error};
 
@@ -251,9 +253,9 @@ mod tests {
         (0..1_000).for_each(|_| {
             digest.add(rng.normal().exp());
         });
-        let mut bytes = Vec::new();
-        digest.put(&mut bytes);
-        let mut again = Digest::take(&mut &bytes[..]).unwrap();
+        let mut out = Encoder::new(LIST_MAX);
+        digest.put(&mut out);
+        let mut again = Digest::take(&mut &out.bytes[..]).unwrap();
         for _ in 0..1_000 {
             let value = rng.normal().exp();
             assert_eq!(digest.add(value), again.add(value));

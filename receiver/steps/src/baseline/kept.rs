@@ -3,14 +3,14 @@
 //! The one idea: a warm-up, runs of strange or disturbed steps and the window of a change belong to the moment;
 //! after a restart they begin again.
 
-use recording::kept::Field;
+use recording::codec::{Encoder, Field};
 
 use super::class::Classes;
 use super::digest::Digest;
 use super::{Baseline, BaselineSettings};
 
 impl Field for Baseline {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Encoder) {
         self.numbers().put(out);
         self.count.put(out);
         self.digest.put(out);

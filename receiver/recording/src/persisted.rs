@@ -12,13 +12,13 @@
 //!  \_________________ covered by the checksum _________/
 //! ```
 //!
-//! Little endian; a list is a u16 count and its items. The order of a struct's fields in [`kept_fields!`] is the
+//! Little endian; a list is a u16 count and its items. The order of a struct's fields in [`fields!`] is the
 //! format: append, never insert, and give a reader of the older version the version it refuses. What is in a record
 //! is its owner's; where it is kept is others'.
 //!
-//! [`kept_fields!`]: crate::kept_fields
+//! [`fields!`]: crate::fields
 
-use event::ProcessId;
+use crate::codec::{Encoder, Field};
 
 /// Longer lists are cut.
 pub const LIST_MAX: usize = 1024;
@@ -87,9 +87,9 @@ pub enum RecordError {
 impl Format {
     /// A record as bytes.
     pub fn encode(&self, record: &impl Field) -> Vec<u8> {
-        let mut fields = Vec::new();
+        let mut fields = Encoder::new(LIST_MAX);
         record.put(&mut fields);
-        self.seal(&fields)
+        self.seal(&fields.bytes)
     }
 
     /// The bytes of fields as those of a record.
@@ -137,108 +137,6 @@ impl Format {
     }
 }
 
-/// Something that can be written and read back. `take` gives `None` where the bytes end too early or mean nothing.
-pub trait Field: Sized {
-    /// Appends it.
-    fn put(&self, out: &mut Vec<u8>);
-    /// Reads it from the front.
-    fn take(from: &mut &[u8]) -> Option<Self>;
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => {$(
-        impl Field for $number {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
-            }
-
-            fn take(from: &mut &[u8]) -> Option<Self> {
-                let (first, rest) = from.split_first_chunk()?;
-                *from = rest;
-                Some(<$number>::from_le_bytes(*first))
-            }
-        }
-    )*};
-}
-
-numbers!(u8, u16, u32, u64, i32, f32, f64);
-
-/// Makes structs [`Field`]s: `kept_fields! { Name { field, field } }`. The order of the fields is the format.
-///
-/// [`Field`]: crate::kept::Field
-#[macro_export]
-macro_rules! kept_fields {
-    ($($name:ident { $($field:tt),* $(,)? })*) => {$(
-        impl $crate::kept::Field for $name {
-            fn put(&self, out: &mut Vec<u8>) {
-                $($crate::kept::Field::put(&self.$field, out);)*
-            }
-
-            fn take(from: &mut &[u8]) -> Option<Self> {
-                Some($name { $($field: $crate::kept::Field::take(from)?),* })
-            }
-        }
-    )*};
-}
-
-kept_fields! {
-    ProcessId { pid, start_ns }
-}
-
-/// As many as there are, without a count.
-impl<T: Field, const N: usize> Field for [T; N] {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|item| item.put(out));
-    }
-
-    fn take(from: &mut &[u8]) -> Option<Self> {
-        let items: Option<Vec<T>> = (0..N).map(|_| T::take(from)).collect();
-        items?.try_into().ok()
-    }
-}
-
-impl Field for bool {
-    fn put(&self, out: &mut Vec<u8>) {
-        u8::from(*self).put(out);
-    }
-
-    fn take(from: &mut &[u8]) -> Option<Self> {
-        match u8::take(from)? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-}
-
-/// A byte that says whether there is one.
-impl<T: Field> Field for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.is_some().put(out);
-        self.iter().for_each(|value| value.put(out));
-    }
-
-    fn take(from: &mut &[u8]) -> Option<Self> {
-        match bool::take(from)? {
-            true => Some(Some(T::take(from)?)),
-            false => Some(None),
-        }
-    }
-}
-
-impl<T: Field> Field for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        let items = &self[..self.len().min(LIST_MAX)];
-        (items.len() as u16).put(out);
-        items.iter().for_each(|item| item.put(out));
-    }
-
-    fn take(from: &mut &[u8]) -> Option<Self> {
-        let count = u16::take(from)?;
-        (0..count).map(|_| T::take(from)).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,7 +150,7 @@ mod tests {
         maybe: Option<bool>,
     }
 
-    kept_fields! {
+    crate::fields! {
         Thing { number, list, maybe }
     }
 
