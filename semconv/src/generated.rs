@@ -1406,161 +1406,243 @@ pub mod metric {
     use super::*;
 
     /// Number of calls that returned an error.
-    pub const GPU_CUDA_ERRORS: Counter = Counter(&ROWS[0]);
+    pub const GPU_CUDA_ERRORS: Counter = Counter(&METRICS_ROWS[0]);
     /// Number of graph launches.
-    pub const GPU_CUDA_GRAPH_LAUNCH_CALLS: Counter = Counter(&ROWS[1]);
+    pub const GPU_CUDA_GRAPH_LAUNCH_CALLS: Counter = Counter(&METRICS_ROWS[1]);
     /// Number of kernel launches, including those captured into a graph.
-    pub const GPU_CUDA_KERNEL_LAUNCH_CALLS: Counter = Counter(&ROWS[2]);
+    pub const GPU_CUDA_KERNEL_LAUNCH_CALLS: Counter = Counter(&METRICS_ROWS[2]);
     /// Device memory allocated by successful calls.
-    pub const GPU_CUDA_MEMORY_ALLOCATIONS: Counter = Counter(&ROWS[3]);
+    pub const GPU_CUDA_MEMORY_ALLOCATIONS: Counter = Counter(&METRICS_ROWS[3]);
     /// Bytes copied by the steps of the process.
-    pub const GPU_CUDA_MEMORY_COPY_BYTES: Counter = Counter(&ROWS[4]);
+    pub const GPU_CUDA_MEMORY_COPY_BYTES: Counter = Counter(&METRICS_ROWS[4]);
     /// Device memory freed by successful calls, if the allocation was observed.
-    pub const GPU_CUDA_MEMORY_FREE_BYTES: Counter = Counter(&ROWS[5]);
+    pub const GPU_CUDA_MEMORY_FREE_BYTES: Counter = Counter(&METRICS_ROWS[5]);
     /// Device memory allocated and not freed, limited to observed allocations.
-    pub const GPU_CUDA_MEMORY_LIVE: Gauge = Gauge(&ROWS[6]);
+    pub const GPU_CUDA_MEMORY_LIVE: Gauge = Gauge(&METRICS_ROWS[6]);
     /// Age of the oldest allocation that is not freed.
-    pub const GPU_CUDA_MEMORY_OLDEST_AGE: Gauge = Gauge(&ROWS[7]);
+    pub const GPU_CUDA_MEMORY_OLDEST_AGE: Gauge = Gauge(&METRICS_ROWS[7]);
     /// Bytes filled by the steps of the process.
-    pub const GPU_CUDA_MEMSET_BYTES: Counter = Counter(&ROWS[8]);
+    pub const GPU_CUDA_MEMSET_BYTES: Counter = Counter(&METRICS_ROWS[8]);
     /// Number of calls of each function, including functions whose calls are not timed.
-    pub const GPU_CUDA_OPERATION_COUNT: Counter = Counter(&ROWS[9]);
+    pub const GPU_CUDA_OPERATION_COUNT: Counter = Counter(&METRICS_ROWS[9]);
     /// Duration of a call on the host.
-    pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&ROWS[10]);
+    pub const GPU_CUDA_OPERATION_DURATION: Histogram = Histogram(&METRICS_ROWS[10]);
     /// Duration of calls on the host that wait for the device.
-    pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&ROWS[11]);
+    pub const GPU_CUDA_SYNC_DURATION: Histogram = Histogram(&METRICS_ROWS[11]);
     /// Frequency of a clock domain of the device.
-    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&ROWS[12]);
+    pub const GPU_HARDWARE_CLOCK_FREQUENCY: Gauge = Gauge(&METRICS_ROWS[12]);
     /// Time that the driver took to answer all queries of one poll of all devices.
-    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&ROWS[13]);
+    pub const GPU_HARDWARE_POLL_DURATION: Gauge = Gauge(&METRICS_ROWS[13]);
     /// Device memory used by the process.
-    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&ROWS[14]);
+    pub const GPU_HARDWARE_PROCESS_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[14]);
     /// Number of processes that use a device and are not reported because their number exceeds the limit.
-    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&ROWS[15]);
+    pub const GPU_HARDWARE_PROCESS_UNREPORTED: Gauge = Gauge(&METRICS_ROWS[15]);
     /// Number of driver queries that failed although the driver supports them.
-    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&ROWS[16]);
+    pub const GPU_HARDWARE_QUERY_FAILURES: Counter = Counter(&METRICS_ROWS[16]);
     /// 1 while the clocks are throttled for this reason, otherwise 0.
-    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&ROWS[17]);
+    pub const GPU_HARDWARE_THROTTLE_ACTIVE: Gauge = Gauge(&METRICS_ROWS[17]);
     /// Total time during which the clocks were throttled for this reason.
-    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&ROWS[18]);
+    pub const GPU_HARDWARE_THROTTLE_DURATION: Counter = Counter(&METRICS_ROWS[18]);
     /// Usual duration of a step of this phase.
-    pub const GPU_STEP_BASELINE: Gauge = Gauge(&ROWS[19]);
+    pub const GPU_STEP_BASELINE: Gauge = Gauge(&METRICS_ROWS[19]);
     /// Time from the first work of a step enqueued to the return of its sync call.
-    pub const GPU_STEP_DURATION: Histogram = Histogram(&ROWS[20]);
+    pub const GPU_STEP_DURATION: Histogram = Histogram(&METRICS_ROWS[20]);
     /// Time from the first work of a step enqueued to the entry of its sync call.
-    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[21]);
+    pub const GPU_STEP_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[21]);
     /// Time from the return of the previous sync call to the first work of a step enqueued, while the stream was idle.
-    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&ROWS[22]);
+    pub const GPU_STEP_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[22]);
     /// Share of the duration of all steps since the process was first seen during which the host was enqueueing.
-    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&ROWS[23]);
+    pub const GPU_STEP_HOST_BOUND_RATIO: Gauge = Gauge(&METRICS_ROWS[23]);
     /// Number of steps that took much longer than their baseline.
-    pub const GPU_STEP_OUTLIERS: Counter = Counter(&ROWS[24]);
+    pub const GPU_STEP_OUTLIERS: Counter = Counter(&METRICS_ROWS[24]);
     /// Time from the entry of a step's sync call to its return.
-    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&ROWS[25]);
+    pub const GPU_STEP_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[25]);
     /// Energy consumed by the component.
-    pub const HW_ENERGY: Counter = Counter(&ROWS[26]);
+    pub const HW_ENERGY: Counter = Counter(&METRICS_ROWS[26]);
     /// Number of errors encountered by the component.
-    pub const HW_ERRORS: Counter = Counter(&ROWS[27]);
+    pub const HW_ERRORS: Counter = Counter(&METRICS_ROWS[27]);
     /// Fan speed expressed as a fraction of its maximum speed.
-    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&ROWS[28]);
+    pub const HW_FAN_SPEED_RATIO: Gauge = Gauge(&METRICS_ROWS[28]);
     /// Received and transmitted bytes by the GPU.
-    pub const HW_GPU_IO: Counter = Counter(&ROWS[29]);
+    pub const HW_GPU_IO: Counter = Counter(&METRICS_ROWS[29]);
     /// Size of the GPU memory.
-    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&ROWS[30]);
+    pub const HW_GPU_MEMORY_LIMIT: UpDownCounter = UpDownCounter(&METRICS_ROWS[30]);
     /// GPU memory used.
-    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&ROWS[31]);
+    pub const HW_GPU_MEMORY_USAGE: UpDownCounter = UpDownCounter(&METRICS_ROWS[31]);
     /// Fraction of GPU memory used.
-    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&ROWS[32]);
+    pub const HW_GPU_MEMORY_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[32]);
     /// Fraction of time spent in a specific task.
-    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&ROWS[33]);
+    pub const HW_GPU_UTILIZATION: Gauge = Gauge(&METRICS_ROWS[33]);
     /// Instantaneous power consumed by the component.
-    pub const HW_POWER: Gauge = Gauge(&ROWS[34]);
+    pub const HW_POWER: Gauge = Gauge(&METRICS_ROWS[34]);
     /// Operational status: `1` (true) or `0` (false) for each of the possible states.
-    pub const HW_STATUS: UpDownCounter = UpDownCounter(&ROWS[35]);
+    pub const HW_STATUS: UpDownCounter = UpDownCounter(&METRICS_ROWS[35]);
     /// Temperature in degrees Celsius.
-    pub const HW_TEMPERATURE: Gauge = Gauge(&ROWS[36]);
+    pub const HW_TEMPERATURE: Gauge = Gauge(&METRICS_ROWS[36]);
     /// Time between the first and the last arrival of ranks of this node at a collective.
-    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&ROWS[37]);
+    pub const NCCL_COLLECTIVE_ARRIVAL_SKEW: Histogram = Histogram(&METRICS_ROWS[37]);
     /// Time from the return of the call that enqueued a collective to the return of the call that waited for it.
-    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&ROWS[38]);
+    pub const NCCL_COLLECTIVE_BARRIER_WAIT: Histogram = Histogram(&METRICS_ROWS[38]);
     /// Number of operations captured into a graph.
-    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&ROWS[39]);
+    pub const NCCL_COLLECTIVE_CAPTURED: Counter = Counter(&METRICS_ROWS[39]);
     /// Number of enqueued collectives, sends and receives.
-    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&ROWS[40]);
+    pub const NCCL_COLLECTIVE_COUNT: Counter = Counter(&METRICS_ROWS[40]);
     /// Duration of the call that enqueues a collective.
-    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&ROWS[41]);
+    pub const NCCL_COLLECTIVE_ENQUEUE_DURATION: Histogram = Histogram(&METRICS_ROWS[41]);
     /// Payload of collectives, sends and receives: elements times their size.
-    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&ROWS[42]);
+    pub const NCCL_COLLECTIVE_IO: Counter = Counter(&METRICS_ROWS[42]);
     /// Time from the return of the call that enqueued a collective to the entry of the call that waits for it.
-    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&ROWS[43]);
+    pub const NCCL_COLLECTIVE_ISSUE_GAP_DURATION: Histogram = Histogram(&METRICS_ROWS[43]);
     /// Time that the host spent in the call that waited for a collective, counted from the return of the enqueueing call.
-    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&ROWS[44]);
+    pub const NCCL_COLLECTIVE_WAIT_DURATION: Histogram = Histogram(&METRICS_ROWS[44]);
     /// Number of NCCL calls that failed.
-    pub const NCCL_ERRORS: Counter = Counter(&ROWS[45]);
+    pub const NCCL_ERRORS: Counter = Counter(&METRICS_ROWS[45]);
     /// Number of hangs of a communicator.
-    pub const NCCL_HANGS: Counter = Counter(&ROWS[46]);
+    pub const NCCL_HANGS: Counter = Counter(&METRICS_ROWS[46]);
     /// Time since the rank's last collective, if its peers on this node have continued.
-    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&ROWS[47]);
+    pub const NCCL_RANK_IDLE_DURATION: Gauge = Gauge(&METRICS_ROWS[47]);
     /// Delay of the rank after the first arrival on this node, the mean over its most recent collectives.
-    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&ROWS[48]);
+    pub const NCCL_RANK_LATENESS: Gauge = Gauge(&METRICS_ROWS[48]);
     /// Number of times that the rank was found to be repeatedly late.
-    pub const NCCL_STRAGGLERS: Counter = Counter(&ROWS[49]);
+    pub const NCCL_STRAGGLERS: Counter = Counter(&METRICS_ROWS[49]);
     /// Number of failed allocations whose log record was suppressed by the rate limit.
-    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&ROWS[50]);
+    pub const WARPTAP_ALLOCATION_LOGS_SUPPRESSED: Counter = Counter(&METRICS_ROWS[50]);
     /// Number of allocations that were not tracked because the process had reached the limit of tracked allocations.
-    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&ROWS[51]);
+    pub const WARPTAP_ALLOCATION_UNTRACKED: Counter = Counter(&METRICS_ROWS[51]);
     /// Number of entries that the analyses of steps and collectives evicted to stay within their bounds.
-    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&ROWS[52]);
+    pub const WARPTAP_ANALYSIS_EVICTED: Counter = Counter(&METRICS_ROWS[52]);
     /// Number of inconsistencies in the observed calls of collectives.
-    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&ROWS[53]);
+    pub const WARPTAP_COLLECTIVE_ANOMALIES: Counter = Counter(&METRICS_ROWS[53]);
     /// Number of observed collectives, sends and receives, by outcome.
-    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&ROWS[54]);
+    pub const WARPTAP_COLLECTIVE_OPERATIONS: Counter = Counter(&METRICS_ROWS[54]);
     /// Number of enqueued operations that no call has waited for yet.
-    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&ROWS[55]);
+    pub const WARPTAP_COLLECTIVE_OUTSTANDING: Gauge = Gauge(&METRICS_ROWS[55]);
     /// Number of log records, series and spans about collectives that were suppressed by rate limits and bounds.
-    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&ROWS[56]);
+    pub const WARPTAP_COLLECTIVE_SUPPRESSED: Counter = Counter(&METRICS_ROWS[56]);
     /// Number of spans, log records and final points of ended processes that no pipeline accepted.
-    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&ROWS[57]);
+    pub const WARPTAP_DELIVERY_DROPPED: Counter = Counter(&METRICS_ROWS[57]);
     /// Number of records or calls dropped before the analysis.
-    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&ROWS[58]);
+    pub const WARPTAP_EVENT_DROPPED: Counter = Counter(&METRICS_ROWS[58]);
     /// Number of events of processes whose series had ended.
-    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&ROWS[59]);
+    pub const WARPTAP_EVENT_ORPHANED: Counter = Counter(&METRICS_ROWS[59]);
     /// Number of outliers whose span and log record were suppressed by the rate limit.
-    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&ROWS[60]);
+    pub const WARPTAP_OUTLIER_SUPPRESSED: Counter = Counter(&METRICS_ROWS[60]);
     /// Number of records that were not persisted in their latest version, or could not be restored.
-    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&ROWS[61]);
+    pub const WARPTAP_PERSISTENCE_DROPPED: Counter = Counter(&METRICS_ROWS[61]);
     /// Number of calls that were observed incompletely.
-    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&ROWS[62]);
+    pub const WARPTAP_PROBE_ANOMALIES: Counter = Counter(&METRICS_ROWS[62]);
     /// Number of hits that were not dropped, by outcome.
-    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&ROWS[63]);
+    pub const WARPTAP_PROBE_CALLS: Counter = Counter(&METRICS_ROWS[63]);
     /// Number of hits that are missing from all other metrics.
-    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&ROWS[64]);
+    pub const WARPTAP_PROBE_DROPPED: Counter = Counter(&METRICS_ROWS[64]);
     /// Number of functions with an attached probe.
-    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&ROWS[65]);
+    pub const WARPTAP_PROBE_FUNCTIONS: Gauge = Gauge(&METRICS_ROWS[65]);
     /// Number of calls of traced processes whose entry was observed.
-    pub const WARPTAP_PROBE_HITS: Counter = Counter(&ROWS[66]);
+    pub const WARPTAP_PROBE_HITS: Counter = Counter(&METRICS_ROWS[66]);
     /// Number of observed calls that are not hits.
-    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&ROWS[67]);
+    pub const WARPTAP_PROBE_IGNORED: Counter = Counter(&METRICS_ROWS[67]);
     /// Number of libraries with attached probes. A file is counted once.
-    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&ROWS[68]);
+    pub const WARPTAP_PROBE_LIBRARIES: Gauge = Gauge(&METRICS_ROWS[68]);
     /// Number of executions of the kernel programs.
-    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&ROWS[69]);
+    pub const WARPTAP_PROBE_RUNS: Counter = Counter(&METRICS_ROWS[69]);
     /// Estimated time that probes added to traced threads: executions times the cost of one, measured on this machine.
-    pub const WARPTAP_PROBE_TIME: Counter = Counter(&ROWS[70]);
+    pub const WARPTAP_PROBE_TIME: Counter = Counter(&METRICS_ROWS[70]);
     /// Number of processes whose series ended because the number of tracked processes exceeded the limit.
-    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&ROWS[71]);
+    pub const WARPTAP_PROCESS_EVICTED: Counter = Counter(&METRICS_ROWS[71]);
     /// Number of processes that have series.
-    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&ROWS[72]);
+    pub const WARPTAP_PROCESS_TRACKED: Gauge = Gauge(&METRICS_ROWS[72]);
     /// Number of records written to and read from the ring buffer between the kernel and the receiver.
-    pub const WARPTAP_RING_RECORDS: Counter = Counter(&ROWS[73]);
+    pub const WARPTAP_RING_RECORDS: Counter = Counter(&METRICS_ROWS[73]);
     /// Number of segments whose records were lost, detected by gaps in the sequence numbers of their streams.
-    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&ROWS[74]);
+    pub const WARPTAP_SEGMENT_MISSED: Counter = Counter(&METRICS_ROWS[74]);
     /// Number of segments that belong to no step, because their process ended before most of the step.
-    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&ROWS[75]);
+    pub const WARPTAP_SEGMENT_UNASSIGNED: Counter = Counter(&METRICS_ROWS[75]);
     /// Number of overflow series, which aggregate attribute values above a metric's limit, including those of processes that ended since the last collection.
-    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&ROWS[76]);
+    pub const WARPTAP_SERIES_OVERFLOW: Gauge = Gauge(&METRICS_ROWS[76]);
     /// Number of steps without durations, because no call waited for them or their start was evicted.
-    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&ROWS[77]);
+    pub const WARPTAP_STEP_UNMEASURED: Counter = Counter(&METRICS_ROWS[77]);
+}
+
+/// The collector's own metrics.
+pub mod own_metric {
+    use super::*;
+
+    /// Number of points that were converted.
+    pub const OTELCOL_CUMULATIVETODELTA_DATAPOINTS: Counter = Counter(&OWN_METRICS_ROWS[0]);
+    /// Number of points that were dropped.
+    pub const OTELCOL_CUMULATIVETODELTA_DATAPOINTS_DROPPED: Counter = Counter(&OWN_METRICS_ROWS[1]);
+    /// By signal (logs, metrics, traces, profiles): Number of log records that did not fit in the sending queue.
+    pub const OTELCOL_EXPORTER_ENQUEUE_FAILED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[2]), Counter(&OWN_METRICS_ROWS[3]), Counter(&OWN_METRICS_ROWS[5]), Counter(&OWN_METRICS_ROWS[4])];
+    /// Items of each request that entered the queue.
+    pub const OTELCOL_EXPORTER_ENQUEUE_SIZE: Histogram = Histogram(&OWN_METRICS_ROWS[6]);
+    /// Number of resources without the attribute that names their file.
+    pub const OTELCOL_EXPORTER_FILE_DROPPED_RESOURCES: Counter = Counter(&OWN_METRICS_ROWS[7]);
+    /// Number of requests that are being sent or retried.
+    pub const OTELCOL_EXPORTER_IN_FLIGHT_REQUESTS: UpDownCounter = UpDownCounter(&OWN_METRICS_ROWS[8]);
+    /// Items of each batch that was sent.
+    pub const OTELCOL_EXPORTER_QUEUE_BATCH_SEND_SIZE: Histogram = Histogram(&OWN_METRICS_ROWS[9]);
+    /// Capacity of the sending queue.
+    pub const OTELCOL_EXPORTER_QUEUE_CAPACITY: Gauge = Gauge(&OWN_METRICS_ROWS[10]);
+    /// Size of the sending queue.
+    pub const OTELCOL_EXPORTER_QUEUE_SIZE: Gauge = Gauge(&OWN_METRICS_ROWS[11]);
+    /// Number of stored requests dropped because they could not be read.
+    pub const OTELCOL_EXPORTER_QUEUE_UNREADABLE_REQUESTS: Counter = Counter(&OWN_METRICS_ROWS[12]);
+    /// By signal (logs, metrics, traces, profiles): Number of log records that the destination rejected in partial successes.
+    pub const OTELCOL_EXPORTER_REJECTED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[13]), Counter(&OWN_METRICS_ROWS[14]), Counter(&OWN_METRICS_ROWS[16]), Counter(&OWN_METRICS_ROWS[15])];
+    /// By signal (logs, metrics, traces, profiles): Number of log records that were refused or whose retries ended.
+    pub const OTELCOL_EXPORTER_SEND_FAILED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[17]), Counter(&OWN_METRICS_ROWS[18]), Counter(&OWN_METRICS_ROWS[20]), Counter(&OWN_METRICS_ROWS[19])];
+    /// By signal (logs, metrics, traces, profiles): Number of log records that the destination accepted.
+    pub const OTELCOL_EXPORTER_SENT: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[21]), Counter(&OWN_METRICS_ROWS[22]), Counter(&OWN_METRICS_ROWS[24]), Counter(&OWN_METRICS_ROWS[23])];
+    /// Number of batches of operations that were applied.
+    pub const OTELCOL_FILE_STORAGE_BATCHES: Counter = Counter(&OWN_METRICS_ROWS[25]);
+    /// Number of compactions.
+    pub const OTELCOL_FILE_STORAGE_COMPACTIONS: Counter = Counter(&OWN_METRICS_ROWS[26]);
+    /// Number of batches of operations that failed or were refused because the file was full.
+    pub const OTELCOL_FILE_STORAGE_FAILED_BATCHES: Counter = Counter(&OWN_METRICS_ROWS[27]);
+    /// Size of the file in bytes.
+    pub const OTELCOL_FILE_STORAGE_FILE_BYTES: Gauge = Gauge(&OWN_METRICS_ROWS[28]);
+    /// Number of unreadable files that were renamed and replaced.
+    pub const OTELCOL_FILE_STORAGE_SET_ASIDE_FILES: Counter = Counter(&OWN_METRICS_ROWS[29]);
+    /// Bytes stored in the file.
+    pub const OTELCOL_FILE_STORAGE_STORED_BYTES: Gauge = Gauge(&OWN_METRICS_ROWS[30]);
+    /// Total CPU user and system time in seconds.
+    pub const OTELCOL_PROCESS_CPU_SECONDS: Counter = Counter(&OWN_METRICS_ROWS[31]);
+    /// Total physical memory (resident set size).
+    pub const OTELCOL_PROCESS_MEMORY_RSS: Gauge = Gauge(&OWN_METRICS_ROWS[32]);
+    /// Uptime of the process.
+    pub const OTELCOL_PROCESS_UPTIME: Counter = Counter(&OWN_METRICS_ROWS[33]);
+    /// Number of items in each batch that was sent.
+    pub const OTELCOL_PROCESSOR_BATCH_BATCH_SEND_SIZE: Histogram = Histogram(&OWN_METRICS_ROWS[34]);
+    /// Number of times the batch was sent due to a size trigger.
+    pub const OTELCOL_PROCESSOR_BATCH_BATCH_SIZE_TRIGGER_SEND: Counter = Counter(&OWN_METRICS_ROWS[35]);
+    /// Number of items of batches that the next component refused.
+    pub const OTELCOL_PROCESSOR_BATCH_DROPPED_ITEMS: Counter = Counter(&OWN_METRICS_ROWS[36]);
+    /// Number of distinct metadata value combinations being processed.
+    pub const OTELCOL_PROCESSOR_BATCH_METADATA_CARDINALITY: UpDownCounter = UpDownCounter(&OWN_METRICS_ROWS[37]);
+    /// Number of times the batch was sent due to a timeout trigger.
+    pub const OTELCOL_PROCESSOR_BATCH_TIMEOUT_TRIGGER_SEND: Counter = Counter(&OWN_METRICS_ROWS[38]);
+    /// Number of items passed to the processor.
+    pub const OTELCOL_PROCESSOR_INCOMING_ITEMS: Counter = Counter(&OWN_METRICS_ROWS[39]);
+    /// By signal (logs, metrics, traces, profiles): Number of log records that were accepted.
+    pub const OTELCOL_PROCESSOR_MEMORY_LIMITER_ACCEPTED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[40]), Counter(&OWN_METRICS_ROWS[41]), Counter(&OWN_METRICS_ROWS[43]), Counter(&OWN_METRICS_ROWS[42])];
+    /// By signal (logs, metrics, traces, profiles): Number of log records that were refused.
+    pub const OTELCOL_PROCESSOR_MEMORY_LIMITER_REFUSED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[44]), Counter(&OWN_METRICS_ROWS[45]), Counter(&OWN_METRICS_ROWS[47]), Counter(&OWN_METRICS_ROWS[46])];
+    /// Number of items emitted from the processor.
+    pub const OTELCOL_PROCESSOR_OUTGOING_ITEMS: Counter = Counter(&OWN_METRICS_ROWS[48]);
+    /// Number of logs that were sampled, and that were not.
+    pub const OTELCOL_PROCESSOR_PROBABILISTIC_SAMPLER_COUNT_LOGS_SAMPLED: Counter = Counter(&OWN_METRICS_ROWS[49]);
+    /// Number of traces that were sampled, and that were not.
+    pub const OTELCOL_PROCESSOR_PROBABILISTIC_SAMPLER_COUNT_TRACES_SAMPLED: Counter = Counter(&OWN_METRICS_ROWS[50]);
+    /// By signal (logs, metrics, traces, profiles): Number of log records that the pipelines accepted.
+    pub const OTELCOL_RECEIVER_ACCEPTED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[51]), Counter(&OWN_METRICS_ROWS[52]), Counter(&OWN_METRICS_ROWS[54]), Counter(&OWN_METRICS_ROWS[53])];
+    /// By signal (logs, metrics, traces, profiles): Number of log records whose sender disconnected before the pipelines answered.
+    pub const OTELCOL_RECEIVER_FAILED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[55]), Counter(&OWN_METRICS_ROWS[56]), Counter(&OWN_METRICS_ROWS[58]), Counter(&OWN_METRICS_ROWS[57])];
+    /// By signal (logs, metrics, traces, profiles): Number of log records that the pipelines refused.
+    pub const OTELCOL_RECEIVER_REFUSED: [Counter; 4] = [Counter(&OWN_METRICS_ROWS[59]), Counter(&OWN_METRICS_ROWS[60]), Counter(&OWN_METRICS_ROWS[62]), Counter(&OWN_METRICS_ROWS[61])];
+    /// Number of requests received, by outcome.
+    pub const OTELCOL_RECEIVER_REQUESTS: Counter = Counter(&OWN_METRICS_ROWS[63]);
+    /// Number of lines of the collector's log that were not written.
+    pub const WARPTAP_LOG_LINES_DROPPED: Counter = Counter(&OWN_METRICS_ROWS[64]);
 }
 
 /// Spans, by their names.
@@ -1797,7 +1879,7 @@ pub static ATTRIBUTES: &[Attribute] = &[
     Attribute { key: "warptap.signal", values: &["logs", "metrics", "traces"], is_upstream: false },
 ];
 
-static ROWS: [Metric; 78] = [
+static METRICS_ROWS: [Metric; 78] = [
     Metric {
         name: "gpu.cuda.errors",
         unit: "{error}",
@@ -2651,7 +2733,533 @@ static ROWS: [Metric; 78] = [
 ];
 
 /// Every metric, sorted by name.
-pub static METRICS: &[Metric] = &ROWS;
+pub static METRICS: &[Metric] = &METRICS_ROWS;
+
+static OWN_METRICS_ROWS: [Metric; 65] = [
+    Metric {
+        name: "otelcol_cumulativetodelta_datapoints",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of points that were converted. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_cumulativetodelta_datapoints_dropped",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of points that were dropped. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_exporter_enqueue_failed_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that did not fit in the sending queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_enqueue_failed_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that did not fit in the sending queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_enqueue_failed_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that did not fit in the sending queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_enqueue_failed_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that did not fit in the sending queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_enqueue_size",
+        unit: "",
+        instrument: Instrument::Histogram,
+        description: "Items of each request that entered the queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_file_dropped_resources",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of resources without the attribute that names their file. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_exporter_in_flight_requests",
+        unit: "",
+        instrument: Instrument::UpDownCounter,
+        description: "Number of requests that are being sent or retried. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_queue_batch_send_size",
+        unit: "",
+        instrument: Instrument::Histogram,
+        description: "Items of each batch that was sent. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_queue_capacity",
+        unit: "",
+        instrument: Instrument::Gauge,
+        description: "Capacity of the sending queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_queue_size",
+        unit: "",
+        instrument: Instrument::Gauge,
+        description: "Size of the sending queue. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_queue_unreadable_requests",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of stored requests dropped because they could not be read. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_rejected_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that the destination rejected in partial successes. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_rejected_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that the destination rejected in partial successes. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_rejected_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that the destination rejected in partial successes. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_rejected_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that the destination rejected in partial successes. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_send_failed_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that were refused or whose retries ended. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_send_failed_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that were refused or whose retries ended. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_send_failed_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that were refused or whose retries ended. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_send_failed_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that were refused or whose retries ended. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_sent_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that the destination accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_sent_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that the destination accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_sent_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that the destination accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_exporter_sent_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that the destination accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_file_storage_batches",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of batches of operations that were applied. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_file_storage_compactions",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of compactions. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_file_storage_failed_batches",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of batches of operations that failed or were refused because the file was full. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_file_storage_file_bytes",
+        unit: "",
+        instrument: Instrument::Gauge,
+        description: "Size of the file in bytes. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_file_storage_set_aside_files",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of unreadable files that were renamed and replaced. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_file_storage_stored_bytes",
+        unit: "",
+        instrument: Instrument::Gauge,
+        description: "Bytes stored in the file. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_process_cpu_seconds",
+        unit: "s",
+        instrument: Instrument::Counter,
+        description: "Total CPU user and system time in seconds. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_process_memory_rss",
+        unit: "By",
+        instrument: Instrument::Gauge,
+        description: "Total physical memory (resident set size). [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_process_uptime",
+        unit: "s",
+        instrument: Instrument::Counter,
+        description: "Uptime of the process. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_processor_batch_batch_send_size",
+        unit: "",
+        instrument: Instrument::Histogram,
+        description: "Number of items in each batch that was sent. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_batch_batch_size_trigger_send",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of times the batch was sent due to a size trigger. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_batch_dropped_items",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of items of batches that the next component refused. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_batch_metadata_cardinality",
+        unit: "",
+        instrument: Instrument::UpDownCounter,
+        description: "Number of distinct metadata value combinations being processed. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_batch_timeout_trigger_send",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of times the batch was sent due to a timeout trigger. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_incoming_items",
+        unit: "{items}",
+        instrument: Instrument::Counter,
+        description: "Number of items passed to the processor. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_accepted_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that were accepted. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_accepted_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that were accepted. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_accepted_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that were accepted. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_accepted_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that were accepted. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_refused_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that were refused. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_refused_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that were refused. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_refused_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that were refused. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_memory_limiter_refused_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that were refused. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_outgoing_items",
+        unit: "{items}",
+        instrument: Instrument::Counter,
+        description: "Number of items emitted from the processor. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_processor_probabilistic_sampler_count_logs_sampled",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of logs that were sampled, and that were not. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_processor_probabilistic_sampler_count_traces_sampled",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of traces that were sampled, and that were not. [Development]",
+        attributes: &[],
+        stability: Stability::Development,
+    },
+    Metric {
+        name: "otelcol_receiver_accepted_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that the pipelines accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_accepted_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that the pipelines accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_accepted_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that the pipelines accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_accepted_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that the pipelines accepted. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_failed_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records whose sender disconnected before the pipelines answered. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_failed_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points whose sender disconnected before the pipelines answered. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_failed_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples whose sender disconnected before the pipelines answered. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_failed_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans whose sender disconnected before the pipelines answered. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_refused_log_records",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of log records that the pipelines refused. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_refused_metric_points",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of metric points that the pipelines refused. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_refused_profile_samples",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of profile samples that the pipelines refused. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_refused_spans",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of spans that the pipelines refused. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "otelcol_receiver_requests",
+        unit: "",
+        instrument: Instrument::Counter,
+        description: "Number of requests received, by outcome. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+    Metric {
+        name: "warptap_log_lines_dropped",
+        unit: "{lines}",
+        instrument: Instrument::Counter,
+        description: "Number of lines of the collector's log that were not written. [Alpha]",
+        attributes: &[],
+        stability: Stability::Alpha,
+    },
+];
+
+/// Every metric of the collector itself, sorted by name.
+pub static OWN_METRICS: &[Metric] = &OWN_METRICS_ROWS;
 
 /// Every span, sorted by name.
 pub static SPANS: &[Span] = &[

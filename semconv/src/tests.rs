@@ -153,3 +153,15 @@ fn no_attribute_is_the_namespace_of_another() {
         assert_eq!(inside, None, "{}", attribute.key);
     }
 }
+
+#[test]
+fn own_metrics_have_the_collectors_prefix_and_are_sorted() {
+    assert!(OWN_METRICS.windows(2).all(|w| w[0].name < w[1].name));
+    let is_own = |m: &Metric| m.name.starts_with("otelcol_") || m.name.starts_with("warptap_");
+    assert!(OWN_METRICS.iter().all(is_own));
+    assert!(
+        OWN_METRICS
+            .iter()
+            .all(|m| m.description.ends_with("[Alpha]") || m.description.ends_with("[Development]"))
+    );
+}

@@ -1,7 +1,7 @@
-//! Makes `semconv/src/generated.rs` and `semconv/docs/signals.md` from `semconv/registry/*.yaml`.
+//! Generates `semconv/src/generated.rs` and the pages of `semconv/docs` from `semconv/registry/*.yaml`.
 //!
-//! The one idea: the outputs are a pure function of the registry, so that a test can hold the committed files
-//! against it. Weaver's own check, of syntax and policies, runs where the variable `WEAVER` names its binary.
+//! The output is a pure function of the registry; a test compares it with the committed files. Weaver's own check of syntax and
+//! policies runs if the variable `WEAVER` names its binary.
 
 mod docs;
 mod model;
@@ -22,17 +22,18 @@ pub(crate) fn run(_arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every generated file and what it should hold.
+/// Returns the path and content of every generated file.
 fn outputs() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let registry = registry()?;
     let package = crate::root().join("semconv");
     Ok(vec![
         (package.join("src/generated.rs"), rust::generate(&registry)),
-        (package.join("docs/signals.md"), docs::generate(&registry)),
+        (package.join("docs/signals.md"), docs::signals(&registry)),
+        (package.join("docs/otelcol.md"), docs::own_metrics(&registry)),
     ])
 }
 
-/// Reads every file of the registry but its manifest, which Weaver alone needs.
+/// Reads all files of the registry except the manifest, which only Weaver needs.
 fn registry() -> anyhow::Result<Registry> {
     let folder = crate::root().join("semconv/registry");
     let mut files: Vec<PathBuf> =
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generated_files_are_those_of_the_registry() {
+    fn generated_files_are_up_to_date() {
         for (path, want) in outputs().unwrap() {
             let have = fs::read_to_string(&path).unwrap_or_default();
             assert!(have == want, "{} is stale: run `cargo run -p xtask -- semconv`", path.display());
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_registry_is_said() {
+    fn registry_errors_name_the_entry() {
         let metric = "groups:\n- {id: metric.a.b, type: metric, brief: B., stability: development, instrument: counter, unit: s, metric_name: ";
         for (yaml, want) in [
             ("groups:\n- {id: x, type: metric, brief: B.}".to_owned(), "x: a metric needs metric_name"),

@@ -13,6 +13,7 @@ mod factory;
 pub mod health;
 mod host;
 mod id;
+pub mod metrics;
 pub mod spans;
 pub mod status;
 pub mod storage;

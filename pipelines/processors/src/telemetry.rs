@@ -1,32 +1,13 @@
 //! The collector's own metrics, as far as processors count them: how an instrument is made, and attributes
 //! that several share.
 
-use component::{ComponentId, Host};
+use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
-use pdata::Signal;
+use opentelemetry::metrics::Counter;
 
-/// A counter of this name, and what it counts.
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-pub(crate) fn counter(host: &Host, name: impl Into<String>, means: impl Into<String>) -> Counter<u64> {
-    host.meter().u64_counter(name.into()).with_description(means.into()).build()
-}
-
-/// A histogram of this name with these bounds, and what it measures.
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-pub(crate) fn histogram(
-    host: &Host,
-    name: &'static str,
-    bounds: &[f64],
-    means: &'static str,
-) -> Histogram<u64> {
-    host.meter().u64_histogram(name).with_boundaries(bounds.to_vec()).with_description(means).build()
-}
-
-/// A counter of this name that goes both ways, and what it counts.
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-pub(crate) fn up_down_counter(host: &Host, name: &'static str, means: &'static str) -> UpDownCounter<i64> {
-    host.meter().i64_up_down_counter(name).with_description(means).build()
+/// Creates a counter.
+pub(crate) fn counter(host: &Host, metric: semconv::Counter) -> Counter<u64> {
+    metrics::u64_counter(host.meter(), metric).build()
 }
 
 /// The attribute that says whose metric it is.
@@ -34,22 +15,12 @@ pub(crate) fn whose(id: &ComponentId) -> KeyValue {
     KeyValue::new("processor", id.to_string())
 }
 
-/// What the items of a signal are called in the names of metrics.
-pub(crate) fn items_of(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Logs => "log_records",
-        Signal::Metrics => "metric_points",
-        Signal::Traces => "spans",
-        Signal::Profiles => "profile_samples",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
     use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
-    use pdata::Data;
+    use pdata::{Data, Signal};
 
     use super::*;
     use crate::testing::{Sink, build};

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use component::{ComponentId, Host};
+use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
 use pdata::Signal;
+use semconv::own_metric;
 
 use crate::Server;
 
@@ -69,37 +70,25 @@ pub struct SignalMetrics {
     exporter_and_server: Vec<KeyValue>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
 impl SignalMetrics {
     fn new(host: &Host, id: &ComponentId, signal: Signal, server: Option<&Server>) -> Self {
-        let (meter, items) = (host.meter(), items_of(signal));
-        let counter = |name: &str, description: &str| {
-            let items = items.replace('_', " ");
-            let builder = meter.u64_counter(format!("otelcol_exporter_{name}"));
-            builder.with_description(format!("Number of {items} {description} [Alpha]")).build()
-        };
-        let item_counter = |name: &str, text: &str| counter(&format!("{name}_{items}"), text);
-        let histogram = |name: &str, description: &'static str| {
-            let builder = meter.u64_histogram(format!("otelcol_exporter_{name}"));
-            builder.with_boundaries(ITEM_BOUNDS.to_vec()).with_description(description).build()
-        };
-        let unreadable = meter.u64_counter("otelcol_exporter_queue_unreadable_requests");
-        let in_flight = meter.i64_up_down_counter("otelcol_exporter_in_flight_requests");
+        let meter = host.meter();
+        let counter = |metric| metrics::u64_counter(meter, metric).build();
+        let item_counter = |by_signal: [semconv::Counter; 4]| counter(by_signal[signal as usize]);
+        let histogram =
+            |metric| metrics::u64_histogram(meter, metric).with_boundaries(ITEM_BOUNDS.to_vec()).build();
         let exporter = KeyValue::new("exporter", id.to_string());
         let server = server.map(Server::attributes).into_iter().flatten();
         SignalMetrics {
-            sent: item_counter("sent", "that the destination accepted"),
-            send_failed: item_counter("send_failed", "that were refused or whose retries ended"),
-            enqueue_failed: item_counter("enqueue_failed", "that did not fit in the sending queue"),
-            rejected: item_counter("rejected", "that the destination rejected in partial successes"),
-            unreadable: unreadable
-                .with_description("Number of stored requests dropped because they could not be read [Alpha]")
+            sent: item_counter(own_metric::OTELCOL_EXPORTER_SENT),
+            send_failed: item_counter(own_metric::OTELCOL_EXPORTER_SEND_FAILED),
+            enqueue_failed: item_counter(own_metric::OTELCOL_EXPORTER_ENQUEUE_FAILED),
+            rejected: item_counter(own_metric::OTELCOL_EXPORTER_REJECTED),
+            unreadable: counter(own_metric::OTELCOL_EXPORTER_QUEUE_UNREADABLE_REQUESTS),
+            in_flight: metrics::i64_up_down_counter(meter, own_metric::OTELCOL_EXPORTER_IN_FLIGHT_REQUESTS)
                 .build(),
-            in_flight: in_flight
-                .with_description("Number of requests that are being sent or retried [Alpha]")
-                .build(),
-            enqueue_size: histogram("enqueue_size", "Items of each request that entered the queue [Alpha]"),
-            batch_send_size: histogram("queue_batch_send_size", "Items of each batch that was sent [Alpha]"),
+            enqueue_size: histogram(own_metric::OTELCOL_EXPORTER_ENQUEUE_SIZE),
+            batch_send_size: histogram(own_metric::OTELCOL_EXPORTER_QUEUE_BATCH_SEND_SIZE),
             queue_size: AtomicU64::default(),
             queue_capacity: AtomicU64::default(),
             is_used: AtomicBool::default(),
@@ -185,19 +174,18 @@ impl SignalMetrics {
     /// Registers the gauges of the queue. They report nothing before the queue is used (the queue of a signal
     /// without a pipeline never is) and after `self` is dropped.
     pub(crate) fn observe_queue(self: &Arc<Self>, host: &Host) {
-        let gauge = |name: &'static str, description: &'static str, value: fn(&Self) -> u64| {
-            let metrics: Weak<Self> = Arc::downgrade(self);
-            let gauge = host.meter().u64_observable_gauge(name).with_description(description);
-            let gauge = gauge.with_callback(move |observer| {
-                if let Some(metrics) = metrics.upgrade().filter(|m| m.is_used.load(Ordering::Relaxed)) {
-                    observer.observe(value(&metrics), &metrics.exporter_and_signal);
+        let gauge = |metric, value: fn(&Self) -> u64| {
+            let this: Weak<Self> = Arc::downgrade(self);
+            let gauge = metrics::u64_observable_gauge(host.meter(), metric).with_callback(move |observer| {
+                if let Some(this) = this.upgrade().filter(|this| this.is_used.load(Ordering::Relaxed)) {
+                    observer.observe(value(&this), &this.exporter_and_signal);
                 }
             });
             let _ = gauge.build();
         };
-        gauge("otelcol_exporter_queue_size", "Size of the sending queue [Alpha]", Self::queue_size);
-        gauge("otelcol_exporter_queue_capacity", "Capacity of the sending queue [Alpha]", |metrics| {
-            metrics.queue_capacity.load(Ordering::Relaxed)
+        gauge(own_metric::OTELCOL_EXPORTER_QUEUE_SIZE, Self::queue_size);
+        gauge(own_metric::OTELCOL_EXPORTER_QUEUE_CAPACITY, |this| {
+            this.queue_capacity.load(Ordering::Relaxed)
         });
     }
 }
@@ -208,15 +196,5 @@ pub(crate) struct InFlight<'a>(&'a SignalMetrics);
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.in_flight.add(-1, &self.0.exporter_and_signal);
-    }
-}
-
-/// Returns the name of a signal's items in metric names.
-fn items_of(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Logs => "log_records",
-        Signal::Metrics => "metric_points",
-        Signal::Traces => "spans",
-        Signal::Profiles => "profile_samples",
     }
 }

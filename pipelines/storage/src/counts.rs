@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use component::metrics;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
+use semconv::own_metric;
 
 /// The counts of one store.
 #[derive(Debug, Default)]
@@ -62,37 +64,36 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A metric's name, what it reads, and whether it only grows.
-type Row = (&'static str, fn(&CountsSnapshot) -> u64, bool);
+/// A metric and the value that it reads.
+type Row<M> = (M, fn(&CountsSnapshot) -> u64);
 
-/// What is exported, by name; the Collector's `file_storage` has no metrics whose names could be taken.
-const ROWS: [Row; 6] = [
-    ("otelcol_file_storage_batches", |counts| counts.batches, true),
-    ("otelcol_file_storage_compactions", |counts| counts.compactions, true),
-    ("otelcol_file_storage_failed_batches", |counts| counts.failed + counts.refused_full, true),
-    ("otelcol_file_storage_file_bytes", |counts| counts.file_bytes, false),
-    ("otelcol_file_storage_set_aside_files", |counts| counts.set_aside, true),
-    ("otelcol_file_storage_stored_bytes", |counts| counts.stored_bytes, false),
+/// The exported counters. The Collector's `file_storage` has no metrics of its own.
+const COUNTERS: [Row<semconv::Counter>; 4] = [
+    (own_metric::OTELCOL_FILE_STORAGE_BATCHES, |counts| counts.batches),
+    (own_metric::OTELCOL_FILE_STORAGE_COMPACTIONS, |counts| counts.compactions),
+    (own_metric::OTELCOL_FILE_STORAGE_FAILED_BATCHES, |counts| counts.failed + counts.refused_full),
+    (own_metric::OTELCOL_FILE_STORAGE_SET_ASIDE_FILES, |counts| counts.set_aside),
 ];
 
-/// Has the counts of a file exported as long as it is open.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "names beside the Collector's: our registry does not define them"
-)]
+/// The exported gauges.
+const GAUGES: [Row<semconv::Gauge>; 2] = [
+    (own_metric::OTELCOL_FILE_STORAGE_FILE_BYTES, |counts| counts.file_bytes),
+    (own_metric::OTELCOL_FILE_STORAGE_STORED_BYTES, |counts| counts.stored_bytes),
+];
+
+/// Exports the counts of a file while it is open.
 pub(crate) fn export(counts: &Arc<Counts>, meter: &Meter, file: &str) {
-    for (name, read, only_grows) in ROWS {
-        let (counts, file): (Weak<Counts>, _) =
-            (Arc::downgrade(counts), KeyValue::new("file", file.to_owned()));
-        let value = move || counts.upgrade().map(|counts| read(&counts.snapshot()));
-        let whose = [file];
-        let observe = move |to: &dyn AsyncInstrument<u64>| {
-            value().into_iter().for_each(|value| to.observe(value, &whose));
-        };
-        if only_grows {
-            let _ = meter.u64_observable_counter(name).with_callback(observe).build();
-        } else {
-            let _ = meter.u64_observable_gauge(name).with_callback(observe).build();
+    let observe = |read: fn(&CountsSnapshot) -> u64| {
+        let counts: Weak<Counts> = Arc::downgrade(counts);
+        let attributes = [KeyValue::new("file", file.to_owned())];
+        move |to: &dyn AsyncInstrument<u64>| {
+            counts.upgrade().into_iter().for_each(|counts| to.observe(read(&counts.snapshot()), &attributes));
         }
+    };
+    for (metric, read) in COUNTERS {
+        let _ = metrics::u64_observable_counter(meter, metric).with_callback(observe(read)).build();
+    }
+    for (metric, read) in GAUGES {
+        let _ = metrics::u64_observable_gauge(meter, metric).with_callback(observe(read)).build();
     }
 }

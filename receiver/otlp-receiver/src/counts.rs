@@ -3,10 +3,11 @@
 //! Refused is what the pipelines refused; failed is what was never answered, because the sender hung up or
 //! the receiver stopped before the pipelines were done. Accepted, refused and failed are all there was.
 
-use component::{ComponentId, Host};
+use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use pdata::Signal;
+use semconv::own_metric;
 
 use crate::Protocol;
 
@@ -21,12 +22,11 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// The names of outcomes in the names of counters, and in the attribute of the counter of requests, and what
-/// they mean.
-const OUTCOMES: [(&str, &str, &str); 3] = [
-    ("accepted", "success", "the pipelines took"),
-    ("refused", "refused", "the pipelines refused"),
-    ("failed", "failure", "came whose fate nobody waited for"),
+/// The counters of items of each outcome, by signal, and the value of the attribute `outcome`.
+const OUTCOMES: [([semconv::Counter; Signal::ALL.len()], &str); 3] = [
+    (own_metric::OTELCOL_RECEIVER_ACCEPTED, "success"),
+    (own_metric::OTELCOL_RECEIVER_REFUSED, "refused"),
+    (own_metric::OTELCOL_RECEIVER_FAILED, "failure"),
 ];
 
 /// The counters of one receiver for one protocol.
@@ -40,15 +40,9 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn new(host: &Host, receiver: &ComponentId, protocol: Protocol) -> Self {
-        let items = OUTCOMES.map(|(outcome, _, what)| {
-            Signal::ALL.map(|signal| {
-                let items = items_of(signal);
-                let means = format!("How many {} {what} [Alpha]", items.replace('_', " "));
-                counter(host, format!("otelcol_receiver_{outcome}_{items}"), means)
-            })
-        });
-        let means = "How many requests came, by what became of them [Alpha]".to_owned();
-        let requests = counter(host, "otelcol_receiver_requests".to_owned(), means);
+        let counter = |metric| metrics::u64_counter(host.meter(), metric).build();
+        let items = OUTCOMES.map(|(by_signal, _)| by_signal.map(counter));
+        let requests = counter(own_metric::OTELCOL_RECEIVER_REQUESTS);
         let attributes =
             [KeyValue::new("receiver", receiver.to_string()), KeyValue::new("transport", protocol.name())];
         Counts { items, requests, attributes }
@@ -61,21 +55,7 @@ impl Counts {
             counters[signal as usize].add(items, &self.attributes);
         }
         let [receiver, transport] = self.attributes.clone();
-        let (_, outcome, _) = OUTCOMES[outcome as usize];
+        let (_, outcome) = OUTCOMES[outcome as usize];
         self.requests.add(1, &[receiver, transport, KeyValue::new("outcome", outcome)]);
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
-fn counter(host: &Host, name: String, means: String) -> Counter<u64> {
-    host.meter().u64_counter(name).with_description(means).build()
-}
-
-fn items_of(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Logs => "log_records",
-        Signal::Metrics => "metric_points",
-        Signal::Traces => "spans",
-        Signal::Profiles => "profile_samples",
     }
 }

@@ -8,6 +8,9 @@ use serde::Deserialize;
 /// Namespaces that are ours or that we share with OBI. A reference to anything else is a reference to upstream.
 const OURS: [&str; 4] = ["cuda.", "gpu.", "nccl.", "warptap."];
 
+/// Prefixes of the names of the collector's own metrics, which follow the Collector's practice.
+const OWN: [&str; 2] = ["otelcol_", "warptap_"];
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -114,6 +117,8 @@ pub(super) struct Signal {
 pub(super) struct Registry {
     pub(super) attributes: BTreeMap<String, Attribute>,
     pub(super) metrics: BTreeMap<String, Signal>,
+    /// The collector's own metrics.
+    pub(super) own_metrics: BTreeMap<String, Signal>,
     pub(super) spans: BTreeMap<String, Signal>,
     pub(super) events: BTreeMap<String, Signal>,
     pub(super) resource: BTreeMap<String, Signal>,
@@ -141,6 +146,9 @@ impl Registry {
                 insert(&mut self.resource, Signal::named("resource", group)?)
             }
             "attribute_group" => self.define(&group),
+            "metric" if OWN.iter().any(|own| group.id.starts_with(&format!("metric.{own}"))) => {
+                insert(&mut self.own_metrics, Signal::metric(group)?)
+            }
             "metric" => insert(&mut self.metrics, Signal::metric(group)?),
             "span" => insert(&mut self.spans, Signal::span(group)?),
             "event" => insert(&mut self.events, Signal::event(group)?),
@@ -220,6 +228,16 @@ impl Signal {
         signal.unit = signal.group.unit.clone().context("a metric needs a unit")?;
         ensure!(!signal.group.stability.is_empty(), "a metric needs a stability");
         Ok(signal)
+    }
+
+    /// The description of a metric; own metrics name their stability in it, as the Collector's do.
+    pub(super) fn description(&self) -> String {
+        let brief = line(&self.group.brief);
+        match self.group.stability.as_str() {
+            "alpha" => format!("{brief} [Alpha]"),
+            _ if OWN.iter().any(|own| self.name.starts_with(own)) => format!("{brief} [Development]"),
+            _ => brief,
+        }
     }
 
     fn span(group: Group) -> anyhow::Result<Signal> {

@@ -1,5 +1,6 @@
 //! The registry as Rust: constants, sets of values, and the tables that tests walk.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::model::{Attribute, Level, Registry, Signal, Use, line};
@@ -20,10 +21,12 @@ pub(super) fn generate(registry: &Registry) -> String {
     attributes(&mut out, registry);
     values(&mut out, registry);
     metrics(&mut out, registry);
+    own_metrics(&mut out, registry);
     named(&mut out, "span", "Spans, by their names.", registry.spans.values());
     named(&mut out, "event", "Events, by their names.", registry.events.values());
     attribute_table(&mut out, registry);
-    metric_table(&mut out, registry);
+    metric_table(&mut out, "METRICS", "metric", &registry.metrics);
+    metric_table(&mut out, "OWN_METRICS", "metric of the collector itself", &registry.own_metrics);
     signal_table(&mut out, "SPANS", "Span", registry.spans.values());
     signal_table(&mut out, "EVENTS", "Event", registry.events.values());
     let resource = registry.resource.values().flat_map(|s| s.attributes.iter());
@@ -92,7 +95,40 @@ fn metrics(out: &mut String, registry: &Registry) {
     for (at, (name, signal)) in registry.metrics.iter().enumerate() {
         let kind = instrument(&signal.instrument);
         add(out, &format!("    /// {}", line(&signal.group.brief)));
-        add(out, &format!("    pub const {}: {kind} = {kind}(&ROWS[{at}]);", constant(name)));
+        add(out, &format!("    pub const {}: {kind} = {kind}(&METRICS_ROWS[{at}]);", constant(name)));
+    }
+    add(out, "}");
+}
+
+/// The items of each signal, as metric names end, in the order of the pipelines' signals.
+const ITEMS: [&str; 4] = ["_log_records", "_metric_points", "_spans", "_profile_samples"];
+
+/// Constants of the collector's own metrics; one array for the metrics that count the items of each signal.
+fn own_metrics(out: &mut String, registry: &Registry) {
+    add(out, "\n/// The collector's own metrics.\npub mod own_metric {\n    use super::*;\n");
+    let at = |name: &str| registry.own_metrics.keys().position(|known| known == name);
+    for (row, (name, signal)) in registry.own_metrics.iter().enumerate() {
+        let kind = instrument(&signal.instrument);
+        let brief = line(&signal.group.brief);
+        let stem = ITEMS.iter().find_map(|items| name.strip_suffix(items));
+        let rows = stem
+            .and_then(|s| ITEMS.iter().map(|items| at(&format!("{s}{items}"))).collect::<Option<Vec<_>>>());
+        match (stem, rows) {
+            (Some(stem), Some(rows)) if rows[0] == row => {
+                let all: Vec<String> =
+                    rows.iter().map(|row| format!("{kind}(&OWN_METRICS_ROWS[{row}])")).collect();
+                add(out, &format!("    /// By signal (logs, metrics, traces, profiles): {brief}"));
+                add(out, &format!("    pub const {}: [{kind}; 4] = [{}];", constant(stem), all.join(", ")));
+            }
+            (_, Some(_)) => {}
+            (_, None) => {
+                add(out, &format!("    /// {brief}"));
+                add(
+                    out,
+                    &format!("    pub const {}: {kind} = {kind}(&OWN_METRICS_ROWS[{row}]);", constant(name)),
+                );
+            }
+        }
     }
     add(out, "}");
 }
@@ -116,20 +152,22 @@ fn attribute_table(out: &mut String, registry: &Registry) {
     add(out, "];");
 }
 
-fn metric_table(out: &mut String, registry: &Registry) {
-    let count = registry.metrics.len();
-    add(out, &format!("\nstatic ROWS: [Metric; {count}] = ["));
-    for (name, signal) in &registry.metrics {
+fn metric_table(out: &mut String, table: &str, about: &str, metrics: &BTreeMap<String, Signal>) {
+    add(out, &format!("\nstatic {table}_ROWS: [Metric; {}] = [", metrics.len()));
+    for (name, signal) in metrics {
         add(out, "    Metric {");
         add(out, &format!("        name: {name:?},"));
         add(out, &format!("        unit: {:?},", signal.unit));
         add(out, &format!("        instrument: Instrument::{},", instrument(&signal.instrument)));
-        add(out, &format!("        description: {:?},", line(&signal.group.brief)));
+        add(out, &format!("        description: {:?},", signal.description()));
         add(out, &format!("        attributes: &[{}],", uses(signal.attributes.iter())));
         add(out, &format!("        stability: Stability::{},", camel(&signal.group.stability)));
         add(out, "    },");
     }
-    add(out, "];\n\n/// Every metric, sorted by name.\npub static METRICS: &[Metric] = &ROWS;");
+    add(
+        out,
+        &format!("];\n\n/// Every {about}, sorted by name.\npub static {table}: &[Metric] = &{table}_ROWS;"),
+    );
 }
 
 fn signal_table<'a>(out: &mut String, name: &str, kind: &str, signals: impl Iterator<Item = &'a Signal>) {

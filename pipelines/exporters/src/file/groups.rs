@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use component::{ComponentId, Host};
+use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -19,6 +19,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::TracesData;
 use pdata::Data;
 use pdata::Payload;
+use semconv::own_metric;
 
 use super::config::GroupByConfig;
 use super::encoding::Encoding;
@@ -51,15 +52,8 @@ impl Groups {
         host: &Host,
     ) -> Self {
         let (before, behind) = path.split_once('*').unwrap_or((path, ""));
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a count of this exporter, named as the Collector names its own"
-        )]
-        let dropped = host
-            .meter()
-            .u64_counter("otelcol_exporter_file_dropped_resources")
-            .with_description("Resources without the attribute that names their file [Development]")
-            .build();
+        let dropped = own_metric::OTELCOL_EXPORTER_FILE_DROPPED_RESOURCES;
+        let dropped = metrics::u64_counter(host.meter(), dropped).build();
         Groups {
             id: id.clone(),
             before: before.to_owned(),

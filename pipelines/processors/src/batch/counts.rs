@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use component::{ComponentId, Host};
+use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
+use semconv::own_metric;
 
 use super::holder::Trigger;
 use crate::telemetry;
@@ -59,31 +60,16 @@ const SEND_SIZE_BOUNDS: [f64; 22] = [
 
 impl Instruments {
     pub(super) fn new(id: &ComponentId, host: &Host) -> Self {
-        let counter = |name, means: &str| {
-            telemetry::counter(
-                host,
-                format!("otelcol_processor_batch_{name}"),
-                format!("{means} [Development]"),
-            )
-        };
+        let counter = |metric| telemetry::counter(host, metric);
+        let send_size =
+            metrics::u64_histogram(host.meter(), own_metric::OTELCOL_PROCESSOR_BATCH_BATCH_SEND_SIZE);
+        let cardinality = own_metric::OTELCOL_PROCESSOR_BATCH_METADATA_CARDINALITY;
         Instruments {
-            send_size: telemetry::histogram(
-                host,
-                "otelcol_processor_batch_batch_send_size",
-                &SEND_SIZE_BOUNDS,
-                "Items of each batch that was handed on [Development]",
-            ),
-            size_triggers: counter(
-                "batch_size_trigger_send",
-                "Batches handed on since they were large enough",
-            ),
-            timeout_triggers: counter("timeout_trigger_send", "Batches handed on since their time was up"),
-            dropped_items: counter("dropped_items", "Items of batches that the next component refused"),
-            cardinality: telemetry::up_down_counter(
-                host,
-                "otelcol_processor_batch_metadata_cardinality",
-                "Combinations of metadata that are held apart [Development]",
-            ),
+            send_size: send_size.with_boundaries(SEND_SIZE_BOUNDS.to_vec()).build(),
+            size_triggers: counter(own_metric::OTELCOL_PROCESSOR_BATCH_BATCH_SIZE_TRIGGER_SEND),
+            timeout_triggers: counter(own_metric::OTELCOL_PROCESSOR_BATCH_TIMEOUT_TRIGGER_SEND),
+            dropped_items: counter(own_metric::OTELCOL_PROCESSOR_BATCH_DROPPED_ITEMS),
+            cardinality: metrics::i64_up_down_counter(host.meter(), cardinality).build(),
             whose: [telemetry::whose(id)],
         }
     }

@@ -11,6 +11,7 @@ use component::{ComponentId, Host};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
+use semconv::own_metric;
 use tokio::time::Instant;
 
 use super::InitialValue;
@@ -124,11 +125,9 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn new(id: &ComponentId, host: &Host) -> Self {
-        let counter = |name, means| telemetry::counter(host, name, means);
-        let (converted, dropped) = ("Points that were converted", "Points that were dropped, by why");
         Counts {
-            converted: counter("otelcol_cumulativetodelta_datapoints", converted),
-            dropped: counter("otelcol_cumulativetodelta_datapoints_dropped", dropped),
+            converted: telemetry::counter(host, own_metric::OTELCOL_CUMULATIVETODELTA_DATAPOINTS),
+            dropped: telemetry::counter(host, own_metric::OTELCOL_CUMULATIVETODELTA_DATAPOINTS_DROPPED),
             whose: telemetry::whose(id),
         }
     }

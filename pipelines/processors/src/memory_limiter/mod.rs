@@ -25,6 +25,7 @@ use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use pdata::{Data, Signal};
+use semconv::own_metric;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -231,14 +232,10 @@ struct Counts {
 
 impl Counts {
     fn new(id: &ComponentId, host: &Host) -> Self {
-        let counter = |outcome: &str, signal| {
-            let items = telemetry::items_of(signal);
-            let means = format!("How many {} were {outcome} [Development]", items.replace('_', " "));
-            telemetry::counter(host, format!("otelcol_processor_memory_limiter_{outcome}_{items}"), means)
-        };
+        let counter = |metric| telemetry::counter(host, metric);
         Counts {
-            accepted: Signal::ALL.map(|signal| counter("accepted", signal)),
-            refused: Signal::ALL.map(|signal| counter("refused", signal)),
+            accepted: own_metric::OTELCOL_PROCESSOR_MEMORY_LIMITER_ACCEPTED.map(counter),
+            refused: own_metric::OTELCOL_PROCESSOR_MEMORY_LIMITER_REFUSED.map(counter),
             whose: [telemetry::whose(id)],
         }
     }

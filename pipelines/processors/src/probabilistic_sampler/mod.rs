@@ -16,6 +16,7 @@ use config::{ConfigError, Section};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use pdata::{Data, Signal};
+use semconv::own_metric;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -139,15 +140,12 @@ impl Processor for ProbabilisticSampler {
         host: &Host,
         _: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running) {
-        let counter = |what: &str| {
-            let name = format!("otelcol_processor_probabilistic_sampler_count_{what}_sampled");
-            telemetry::counter(
-                host,
-                name,
-                format!("How many {what} were kept, and how many not [Development]"),
-            )
-        };
-        let (logs, traces) = (counter("logs"), counter("traces"));
+        let logs =
+            telemetry::counter(host, own_metric::OTELCOL_PROCESSOR_PROBABILISTIC_SAMPLER_COUNT_LOGS_SAMPLED);
+        let traces = telemetry::counter(
+            host,
+            own_metric::OTELCOL_PROCESSOR_PROBABILISTIC_SAMPLER_COUNT_TRACES_SAMPLED,
+        );
         let whose = telemetry::whose(&self.id);
         change::filter(
             move |data| match data {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::status::Status;
-use component::{Consumer, Host, Offer, Running, StartResult, spans};
+use component::{Consumer, Host, Offer, Running, StartResult, metrics, spans};
 use config::Node as Config;
 use opentelemetry::KeyValue;
 use pdata::Signal;
+use semconv::own_metric;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout_at};
@@ -241,12 +242,13 @@ async fn start(
             Started { front: None, offer, running }
         }
         Part::Processor(processor, signal) => {
-            let counted = |direction: &Direction, next| match UNCOUNTED.contains(&key.id().kind()) {
+            let counted = |metric: semconv::Counter, next| match UNCOUNTED.contains(&key.id().kind()) {
                 true => next,
-                false => counted(direction, next, key, signal, host),
+                false => counted(metric, next, key, signal, host),
             };
-            let (front, running) = processor.start(counted(&OUTGOING, next()), host, stop);
-            fed((counted(&INCOMING, front), running))
+            let (front, running) =
+                processor.start(counted(own_metric::OTELCOL_PROCESSOR_OUTGOING_ITEMS, next()), host, stop);
+            fed((counted(own_metric::OTELCOL_PROCESSOR_INCOMING_ITEMS, front), running))
         }
         Part::Receiver(receiver) => {
             let traced =
@@ -257,25 +259,18 @@ async fn start(
     })
 }
 
-/// A counter around processors: its name, and what it counts.
-type Direction = (&'static str, &'static str);
-
-const INCOMING: Direction = ("otelcol_processor_incoming_items", "Items that came to a processor [Alpha]");
-const OUTGOING: Direction = ("otelcol_processor_outgoing_items", "Items that left a processor [Alpha]");
-
 /// Processors that the Collector leaves out, since they hand on later what they took.
 const UNCOUNTED: [&str; 1] = ["batch"];
 
 /// Counts what goes to `next` as the Collector does.
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
 fn counted(
-    (name, means): &Direction,
+    metric: semconv::Counter,
     next: Arc<dyn Consumer>,
     key: &Key,
     signal: Signal,
     host: &Host,
 ) -> Arc<dyn Consumer> {
-    let items = host.meter().u64_counter(*name).with_unit("{items}").with_description(*means).build();
+    let items = metrics::u64_counter(host.meter(), metric).build();
     let processor = KeyValue::new("processor", key.id().to_string());
     Arc::new(Counted { next, items, attributes: [processor, KeyValue::new("otel.signal", signal.name())] })
 }

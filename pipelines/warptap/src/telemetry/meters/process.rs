@@ -3,46 +3,35 @@
 
 use std::sync::Arc;
 
+use component::metrics;
 use component::status::State;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
+use semconv::own_metric;
 
 use crate::logging;
 
 /// Measures the process whenever somebody asks.
-#[expect(clippy::disallowed_methods, reason = "the Collector's names: our registry does not define them")]
 pub(super) fn measure(meter: &Meter, state: &Arc<State>) {
     let state = state.clone();
-    meter
-        .f64_observable_counter("otelcol_process_uptime")
-        .with_unit("s")
-        .with_description("Uptime of the process [Alpha]")
+    metrics::f64_observable_counter(meter, own_metric::OTELCOL_PROCESS_UPTIME)
         .with_callback(move |observer| observer.observe(state.uptime().as_secs_f64(), &[]))
         .build();
-    meter
-        .f64_observable_counter("otelcol_process_cpu_seconds")
-        .with_unit("s")
-        .with_description("Total CPU user and system time in seconds [Alpha]")
+    metrics::f64_observable_counter(meter, own_metric::OTELCOL_PROCESS_CPU_SECONDS)
         .with_callback(|observer| {
             if let Some(seconds) = read("/proc/self/stat").as_deref().and_then(cpu_seconds) {
                 observer.observe(seconds, &[]);
             }
         })
         .build();
-    meter
-        .i64_observable_gauge("otelcol_process_memory_rss")
-        .with_unit("By")
-        .with_description("Total physical memory (resident set size) [Alpha]")
+    metrics::i64_observable_gauge(meter, own_metric::OTELCOL_PROCESS_MEMORY_RSS)
         .with_callback(|observer| {
             if let Some(bytes) = read("/proc/self/statm").as_deref().and_then(rss_bytes) {
                 observer.observe(bytes, &[]);
             }
         })
         .build();
-    meter
-        .u64_observable_counter("warptap_log_lines_dropped")
-        .with_unit("{lines}")
-        .with_description("Lines of the collector's log that were not written [Alpha]")
+    metrics::u64_observable_counter(meter, own_metric::WARPTAP_LOG_LINES_DROPPED)
         .with_callback(|observer| {
             for (reason, lines) in logging::dropped() {
                 observer.observe(lines, &[KeyValue::new("reason", reason)]);
