@@ -13,7 +13,7 @@ use semconv::value::{
     WarptapProbeAnomaly, WarptapProbeIgnoreReason, WarptapProbeOutcome, WarptapRingSide, WarptapSignal,
 };
 use semconv::{attribute, metric};
-use steps::Tally;
+use steps::StepTally;
 
 use crate::keep::Unkept;
 use crate::points::{count, gauges, seconds, sums, text};
@@ -65,7 +65,7 @@ pub(crate) struct LeftOut {
 pub(crate) struct State {
     pub(crate) processes: usize,
     pub(crate) overflowing: u64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: StepTally,
     /// What was counted of collectives, and operations that nobody has waited for yet.
     pub(crate) collectives: Option<(nccl::Tally, u64)>,
 }
@@ -136,7 +136,7 @@ impl LeftOut {
 }
 
 /// What both analyses forgot.
-fn evicted(steps: &Tally, collectives: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
+fn evicted(steps: &StepTally, collectives: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
     use WarptapAnalysisEntry as Entry;
     let (s, c) = (steps, collectives);
     let rows = [

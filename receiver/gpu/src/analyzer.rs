@@ -64,6 +64,8 @@ pub struct Analyzer {
     gone: Vec<String>,
     /// When baselines are told next to whoever keeps them.
     baselines_at_ns: u64,
+    /// Findings of the current event; empty between events.
+    findings: Vec<Finding>,
 }
 
 impl Analyzer {
@@ -86,6 +88,7 @@ impl Analyzer {
             account: Account::default(),
             gone: Vec::new(),
             baselines_at_ns: 0,
+            findings: Vec::new(),
         }
     }
 
@@ -125,7 +128,8 @@ impl Analyzer {
         }
         // Before steps: a wait's collectives say what it waited for.
         self.with_collectives(sink, |collectives, teller| collectives.observe(event, teller, look));
-        self.find(|engine, out| engine.observe(event, &mut |finding| out(finding)), sink, look);
+        self.engine.observe(event, &mut self.findings);
+        self.report_findings(sink, look);
         self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
         if let Event::Exit { process, at_ns, .. } = event {
             self.end(*process, *at_ns, sink);
@@ -155,7 +159,8 @@ impl Analyzer {
     /// The same, showing `look` every finding on the way.
     pub fn finish_with(&mut self, sink: Sink<'_>, look: Look<'_>) {
         self.with_collectives(sink, |collectives, teller| collectives.finish(teller, look));
-        self.find(|engine, out| engine.finish(&mut |finding| out(finding)), sink, look);
+        self.engine.finish(&mut self.findings);
+        self.report_findings(sink, look);
         self.emit_metrics(self.clock.now_ns(), false, sink);
     }
 
@@ -201,15 +206,10 @@ impl Analyzer {
         account.unsaid_failures += u64::from(!is_told);
     }
 
-    /// Takes over what the engine finds when it is told something.
-    fn find(
-        &mut self,
-        told: impl FnOnce(&mut Engine, &mut dyn FnMut(Finding)),
-        sink: Sink<'_>,
-        look: Look<'_>,
-    ) {
-        let Analyzer { engine, collectives, processes, records, account, clock, trouble, .. } = self;
-        told(engine, &mut |finding| {
+    /// Reports the findings of the engine.
+    fn report_findings(&mut self, sink: Sink<'_>, look: Look<'_>) {
+        let Analyzer { findings, collectives, processes, records, account, clock, trouble, .. } = self;
+        for finding in findings.drain(..) {
             look(Found::Step(&finding));
             if let (Finding::Step(step), Some(collectives)) = (&finding, &mut *collectives) {
                 collectives.note(step);
@@ -218,7 +218,10 @@ impl Analyzer {
                 Finding::Step(step) => step.process,
                 Finding::BaselineShift(shift) => shift.process,
             };
-            let Some(traced) = processes.get_mut(&process) else { return account.orphaned += 1 };
+            let Some(traced) = processes.get_mut(&process) else {
+                account.orphaned += 1;
+                continue;
+            };
             match &finding {
                 Finding::Step(step) if is_measured(step) => {
                     traced.step(step);
@@ -233,7 +236,7 @@ impl Analyzer {
                 Finding::Step(_) => account.unmeasured += 1,
                 Finding::BaselineShift(shift) => tell::shift(traced, shift, records, clock, sink),
             }
-        });
+        }
     }
 }
 

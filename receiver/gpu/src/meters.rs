@@ -13,7 +13,7 @@ use probe_abi::fold::Counter as Work;
 use probe_abi::record::StepRecord;
 use semconv::value::{CudaMemcpyKind, GpuApiVendor, GpuStepOutlier, GpuStepPhase, GpuStepStatistic};
 use semconv::{attribute, metric};
-use steps::{Level, Outlier, Step};
+use steps::{BaselineLevel, Outlier, Step};
 
 use crate::instruments::instruments;
 use crate::points::seconds;
@@ -168,7 +168,7 @@ impl Meters {
     }
 
     /// What is so at a collection: a phase's baseline.
-    pub(crate) fn usual(&self, phase: GpuStepPhase, level: &Level) {
+    pub(crate) fn usual(&self, phase: GpuStepPhase, level: &BaselineLevel) {
         let rows = [(GpuStepStatistic::Mean, level.mean_ns), (GpuStepStatistic::P95, level.p95_ns)];
         for (statistic, ns) in rows {
             let attributes = [

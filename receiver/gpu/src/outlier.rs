@@ -17,7 +17,7 @@ use opentelemetry_sdk::trace::SdkTracer;
 use probe_abi::fold::Counter;
 use semconv::value::{GpuApiVendor, GpuStepPhase};
 use semconv::{attribute, event, span};
-use steps::{Level, Phase, Step};
+use steps::{BaselineLevel, Phase, Step};
 
 use crate::contexts::Place;
 use crate::memory::Piece;
@@ -31,7 +31,7 @@ pub(crate) use calls::Inside;
 pub(crate) struct Outlier<'a> {
     pub(crate) step: &'a Step,
     /// What it was compared with.
-    pub(crate) level: Level,
+    pub(crate) level: BaselineLevel,
     pub(crate) vendor: GpuApiVendor,
     pub(crate) model: Option<&'a str>,
     pub(crate) provider: Option<&'a str>,

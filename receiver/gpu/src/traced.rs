@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use probe_abi::Probe;
 use semconv::value::{GpuApiVendor, GpuStepOutlier, GpuStepPhase};
 use semconv::{attribute, metric};
-use steps::{Level, Step};
+use steps::{BaselineLevel, Step};
 
 use crate::batch::resource_metrics;
 use crate::clock::Clock;
@@ -48,7 +48,7 @@ pub(crate) struct Bounds {
 #[derive(Clone, Copy, Debug, Default)]
 struct Phase {
     /// Once warmed up.
-    usual: Option<Level>,
+    usual: Option<BaselineLevel>,
     steps_ns: u64,
     host_bound_ns: u64,
 }

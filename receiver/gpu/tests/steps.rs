@@ -25,15 +25,14 @@ fn slow_decode() -> Vec<Event> {
 /// What the engine says of events, without the rest.
 fn found(events: &[Event]) -> Vec<steps::Step> {
     let mut engine = steps::Engine::new(steps::Settings::default());
-    let mut steps = Vec::new();
-    let mut take = |finding| {
-        if let Finding::Step(step) = finding {
-            steps.push(step);
-        }
+    let mut findings = Vec::new();
+    events.iter().for_each(|event| engine.observe(event, &mut findings));
+    engine.finish(&mut findings);
+    let step = |finding| match finding {
+        Finding::Step(step) => Some(step),
+        Finding::BaselineShift(_) => None,
     };
-    events.iter().for_each(|event| engine.observe(event, &mut take));
-    engine.finish(&mut take);
-    steps
+    findings.into_iter().filter_map(step).collect()
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! What steps of one workload and phase usually take, and which of them take much longer.
+//! The baseline of one workload and phase: usual durations, and the outliers among steps.
 //!
-//! The one idea: two comparisons must agree before a step is called an outlier: with the phase's p95, which is
-//! what is reported, and with steps of its own size ([`Class`]), so that neither a long prompt nor a larger batch
-//! is mistaken for slowness. What is far outside the usual scatter of its size is kept out of the baseline, an outlier
-//! or not; if that lasts, it is the new normal: the baseline is learnt anew from the last steps, and says so.
-//! Unless the cause is known: a disturbance is passed over for as long as it is one, within bounds.
+//! Two comparisons must agree before a step is an outlier: with the phase's p95, which is reported, and with steps of its
+//! own size ([`Class`]), so that neither a long prompt nor a larger batch is mistaken for slowness. Steps far outside the
+//! usual scatter of their size are *strange* and not learnt from, outliers or not. If that lasts, it is the new normal: the
+//! baseline is learnt again from the latest steps, and the change is reported. Steps with a known disturbance are skipped
+//! instead, up to [`DISTURBED_MAX`] in a row.
 //!
-//! Fixed memory ([`Baseline::BYTES_MAX`]). Leaves to others what a phase or a class is.
+//! Uses at most [`Baseline::BYTES_MAX`] of memory.
 
 mod class;
 mod digest;
-mod kept;
+mod stored;
 mod verdict;
 mod window;
 
@@ -19,53 +19,55 @@ use self::digest::Digest;
 use self::window::{Sample, WINDOW, Window};
 
 pub use self::class::Class;
-pub use self::verdict::{BaselineKey, BaselineSettings, Level, Observed, Outlier, Verdict, outlier_bucket};
+pub use self::verdict::{
+    BaselineKey, BaselineLevel, BaselineSettings, Observed, Outlier, Verdict, outlier_bucket,
+};
 
-/// Steps after which a step weighs half in the level.
+/// Steps after which the weight of a step in the level is halved.
 const HALF_LIFE: f64 = 4096.0;
-/// A step takes this much longer than its class before it can be an outlier: a little less than the lowest bucket,
-/// since what the class usually takes is an estimate too.
+/// The ratio to its class from which a step can be an outlier: a little less than the lowest bucket, since the duration of
+/// the class is an estimate too.
 const CLASS_RATIO: f64 = 1.47;
-/// A class that is not known yet cannot vouch for a step: only the highest bucket is believed.
+/// The ratio to the p95 from which a step of an unknown class is an outlier: the highest bucket only.
 const COLD_RATIO: f64 = 3.0;
-/// Beyond this many mean deviations (5 standard deviations of a normal distribution) a step is strange.
+/// Mean deviations beyond which a step is strange (5 standard deviations of a normal distribution).
 const STRANGE_DEVIATIONS: f64 = 6.0;
-/// Steps that the mean deviation and the share of strange steps average over: many more than a change takes to be
-/// found, or it would pass for scatter.
+/// Steps that the mean deviation and the share of strange steps are averaged over: many more than the detection of a change
+/// takes, or the change would count as scatter.
 const DEVIATION_MEMORY: f64 = 1024.0;
 const STRANGE_MEMORY: f64 = 1024.0;
-/// Above this share of all steps, what was strange is a habit. Outliers up to 5 % stay outliers.
+/// The share of strange steps above which they are normal. Outliers up to 5 % remain outliers.
 const STRANGE_SHARE_MAX: f64 = 0.08;
-/// Of strange steps in a row so many count towards that share.
+/// Strange steps in a row that count towards that share.
 const STRANGE_RUN_MAX: u32 = 8;
-/// Of the last [`WINDOW`] steps so many must be off their class, all in one direction, to be a lasting change.
+/// Steps of the last [`WINDOW`] that must be off their class, all in one direction, to be a lasting change.
 const SHIFTED_MIN: u32 = 150;
-/// Differences of logarithms from which a step is off its class: a quarter longer, a fifth shorter...
+/// The difference of logarithms from which a step is off its class: a quarter longer, a fifth shorter.
 const SHIFT_LOG: f64 = 0.223;
-/// ... and more mean deviations than this.
+/// Mean deviations from which a step is off its class.
 const SHIFT_DEVIATIONS: f64 = 2.0;
-/// Steps further off, in mean deviations and by [`SHIFT_LOG`], teach nothing about their class.
+/// Mean deviations beyond which, and beyond [`SHIFT_LOG`], a class does not learn from a step.
 const LEARN_DEVIATIONS: f64 = 3.0;
-/// From this share of what a step should take on, time lost is a disturbance and not noise.
+/// The excess, as a share of the expected duration, from which a step can be disturbed.
 const DISTURBED_EXCESS: f64 = 0.25;
-/// So many disturbed steps in a row are passed over; what lasts longer is learnt like any change.
+/// Disturbed steps in a row that are skipped; a longer disturbance is learnt like any change.
 const DISTURBED_MAX: u32 = 4096;
-/// At most this part of the warm-up is rejected as its own outliers; more than that is not outliers.
+/// The largest share of the warm-up that is rejected as outliers; more than that is normal.
 const WARM_UP_REJECTED_MAX: f64 = 1.0 / 3.0;
-/// A standard deviation is this many median absolute deviations, for a normal distribution.
+/// The ratio of standard deviation to median absolute deviation of a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
 
-/// How far a step is off what it should take.
+/// The distance of a step from its expected duration.
 #[derive(Clone, Copy, Debug)]
 struct Off {
-    /// Difference of logarithms.
+    /// The difference of logarithms.
     log: f32,
-    /// True where its own class says what it should take.
+    /// True if the expectation is that of its own class.
     is_own: bool,
 }
 
 impl Off {
-    /// What a step that took `ns` should have taken.
+    /// Returns the expected duration of a step that took `ns`.
     fn usual_ns(&self, ns: f64) -> f64 {
         ns / f64::from(self.log).exp()
     }
@@ -82,7 +84,7 @@ pub struct Baseline {
     mean_weight: f64,
     count: u64,
     classes: Classes,
-    /// Mean absolute deviation of a step's logarithm from its class's.
+    /// The mean absolute deviation of a step's logarithm from its class's.
     deviation: f64,
     deviation_count: f64,
     strange_share: f64,
@@ -97,7 +99,7 @@ impl Baseline {
     /// The most memory that a baseline takes with a warm-up of up to 32 steps, in bytes.
     pub const BYTES_MAX: usize = 5 * 512;
 
-    /// A baseline that knows nothing.
+    /// Returns a baseline that has learnt nothing.
     pub fn new(settings: BaselineSettings) -> Baseline {
         Baseline {
             settings,
@@ -117,7 +119,7 @@ impl Baseline {
         }
     }
 
-    /// Compares a step with what came before it, then learns from it.
+    /// Compares a step with earlier ones, then learns from it.
     pub fn observe(&mut self, step: &Observed) -> Verdict {
         let ns = (step.duration_ns as f64).max(1.0);
         match self.level() {
@@ -129,25 +131,21 @@ impl Baseline {
         }
     }
 
-    /// The level now; `None` during the warm-up.
-    pub fn level(&self) -> Option<Level> {
-        (self.count > 0).then_some(Level { mean_ns: self.mean_ns, p95_ns: self.p95_ns, count: self.count })
+    /// Returns the level; `None` during the warm-up.
+    pub fn level(&self) -> Option<BaselineLevel> {
+        (self.count > 0).then_some(BaselineLevel {
+            mean_ns: self.mean_ns,
+            p95_ns: self.p95_ns,
+            count: self.count,
+        })
     }
 
-    /// Classes of steps forgotten to make room for others.
+    /// Returns the number of size classes evicted.
     pub fn classes_evicted(&self) -> u64 {
         self.classes.evicted()
     }
 
-    /// Bytes taken now, those on the heap included.
-    pub fn size_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.digest.heap_bytes()
-            + self.classes.heap_bytes()
-            + self.warm_up.capacity() * size_of::<(f64, Class)>()
-    }
-
-    fn judge(&mut self, ns: f64, step: &Observed, level: Level) -> Verdict {
+    fn judge(&mut self, ns: f64, step: &Observed, level: BaselineLevel) -> Verdict {
         let (ratio, class) = (ns / level.p95_ns, step.class);
         let off = self.off(ns, &class);
         let outlier = self.bucket(ns, ratio, off);
@@ -174,7 +172,8 @@ impl Baseline {
         Verdict { is_learnt: !is_strange, shift, ..verdict }
     }
 
-    /// A habit comes among other steps; an incident comes in one piece, of which only the beginning counts.
+    /// Counts a step towards the share of strange ones. A new normal is spread among other steps; of an incident, which is
+    /// one run of strange steps, only the beginning counts.
     fn count_strange(&mut self, is_strange: bool) {
         self.strange_run = if is_strange { self.strange_run.saturating_add(1) } else { 0 };
         if self.strange_run <= STRANGE_RUN_MAX {
@@ -193,7 +192,7 @@ impl Baseline {
         }
     }
 
-    /// How far a step is off what it should take.
+    /// Returns the distance of a step from its expected duration; `None` if its class is unknown.
     fn off(&self, ns: f64, class: &Class) -> Option<Off> {
         let Expected { log, is_own } = self.classes.expected(class)?;
         Some(Off { log: ns.ln() as f32 - log, is_own })
@@ -203,14 +202,14 @@ impl Baseline {
         STRANGE_DEVIATIONS * self.deviation
     }
 
-    /// True for a step that is slow for its class, whether or not that makes it an outlier of its phase: what is
-    /// slow is not usual. A small step that takes as long as a large one would move the p95 otherwise.
+    /// Returns true for a step that is slow for its class, even if it is not an outlier of its phase. A small step as long as
+    /// a large one would otherwise move the p95.
     fn is_strange(&self, ns: f64, off: Off) -> bool {
         f64::from(off.log) > self.strange_from().max(CLASS_RATIO.ln())
             && ns - off.usual_ns(ns) >= self.settings.excess_min_ns as f64
     }
 
-    /// A class learns what it takes of its own first steps, whatever others let expect.
+    /// Lets an unknown class learn from its first steps, even if other classes predict less.
     fn learn_strange(&mut self, ns: f64, class: &Class, off: Option<Off>) {
         if off.is_some_and(|off| !off.is_own) {
             self.classes.learn(class, ns.ln() as f32);
@@ -221,7 +220,7 @@ impl Baseline {
         self.learn_level(ns);
         let own = off.filter(|off| off.is_own);
         let distance = own.map_or(0.0, |off| f64::from(off.log.abs()));
-        // A class follows slow drifts only, or a change would be forgotten before it is found to last.
+        // A class follows slow drifts only, or it would have absorbed a change before the change is found to last.
         if distance <= SHIFT_LOG.max(LEARN_DEVIATIONS * self.deviation) {
             self.classes.learn(class, ns.ln() as f32);
         }
@@ -232,7 +231,7 @@ impl Baseline {
     }
 
     fn learn_level(&mut self, ns: f64) {
-        // Divided by the weight there is, not by what it will be: no bias towards an initial value.
+        // Divided by the current weight: no bias towards an initial value.
         self.mean_weight = self.mean_weight * (-1.0 / HALF_LIFE).exp2() + 1.0;
         self.mean_ns += (ns - self.mean_ns) / self.mean_weight;
         self.count += 1;
@@ -254,7 +253,7 @@ impl Baseline {
         }
     }
 
-    /// Learns anew where the last steps say that things have changed for good. True where it did.
+    /// Learns again from the latest steps if they show a lasting change; returns true if they do.
     fn relearn(&mut self) -> bool {
         let least = SHIFT_LOG.max(SHIFT_DEVIATIONS * self.deviation) as f32;
         if let Some(by) = self.window.shift(least, SHIFTED_MIN) {
@@ -265,7 +264,7 @@ impl Baseline {
         }
         let is_shifting = self.window.shift(least, WINDOW as u32 / 2).is_some();
         if self.strange_share > STRANGE_SHARE_MAX && !is_shifting {
-            // Part of the steps go another way now: neither part is strange any more.
+            // The steps have two modes now, neither of which is strange.
             self.deviation = self.deviation.max(self.window.deviation());
             self.restart(|_| true);
             return true;
@@ -282,14 +281,14 @@ impl Baseline {
     }
 }
 
-/// True for a step that is slow, mostly for a known reason outside of it.
+/// Returns true for a step that is slow mostly for a known reason outside of it.
 fn is_disturbed(ns: f64, usual_ns: f64, outside_ns: f64) -> bool {
     let excess_ns = ns - usual_ns;
     excess_ns > DISTURBED_EXCESS * usual_ns && outside_ns > excess_ns / 2.0
 }
 
-/// The longest duration of a warm-up that is not an outlier of it: far from the median for the scatter around it,
-/// and few.
+/// Returns the longest duration of a warm-up that is not an outlier of it. Outliers are few, and far from the median for
+/// the scatter around it.
 fn warm_up_limit(steps: &[(f64, Class)]) -> f64 {
     let logs = sorted(steps.iter().map(|(ns, _)| ns.ln()));
     let median = logs[logs.len() / 2];
@@ -309,7 +308,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-// The warm-up goes when classes come, which take less.
+// The memory of the warm-up is released when that of the classes is allocated, which is less.
 const WARM_UP_BYTES: usize = 32 * size_of::<(f64, Class)>();
 const _: () = assert!(Classes::BYTES_MAX <= WARM_UP_BYTES);
 const _: () = assert!(size_of::<Baseline>() + Digest::BYTES_MAX + WARM_UP_BYTES <= Baseline::BYTES_MAX);

@@ -1,30 +1,32 @@
-//! Why a step was slow: its excess over what is usual, divided among the causes that there is evidence for.
+//! Why a step was slow: its excess over the usual duration, divided among causes with evidence.
 //!
-//! The one idea: a cause is a *share of the excess* with the evidence beside it; no evidence, no cause. The parts
-//! of a step (host enqueueing, waiting) have an excess each, and the rows of a table take their share of them one
-//! after the other, what was measured directly first, so that no nanosecond is blamed twice.
+//! A cause is a *share of the excess* with its evidence; without evidence there is no cause. The parts of a step, host
+//! enqueueing and waiting, each have an excess. The rows of a table ([`explain`]) take their shares of it in turn, measured
+//! causes first, so that no nanosecond is attributed twice. Time on the device is not measured and not attributed.
 //!
-//! Pure: no clock, no state. Knows nothing of streams, phases or baselines; `steps` brings both sides of the
-//! comparison. What nobody measured (device time) is not blamed here.
+//! A new cause is a row of that table. If it needs a new quantity, that is a variant of [`Quantity`] and a line of
+//! [`StepFacts::of`], and a new version of the record format.
 
 mod explain;
 
 pub use explain::explain;
 pub use semconv::value::GpuStepCause as CauseKind;
 
-/// How much a cause costs, as a multiple of the usual duration.
+use crate::finding::Step;
+
+/// The cost of a cause as a multiple of the usual duration.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Severity {
-    /// Less than half of it.
+    /// Less than half of the usual duration.
     Low,
-    /// From half of it on.
+    /// From half of the usual duration on.
     Medium,
-    /// From one and a half on.
+    /// From one and a half of the usual duration on.
     High,
 }
 
 impl Severity {
-    /// The severity as an attribute value.
+    /// Returns the severity as it is emitted.
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Low => "low",
@@ -42,76 +44,126 @@ impl Severity {
     }
 }
 
-/// For how long a reason held down the clocks of the GPU that a step ran on, within the step. Durations in nanoseconds.
+/// The throttling of the GPU's clocks within a step. Durations in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throttle {
-    /// The reason that did it longest.
+    /// The reason.
     pub reason: &'static str,
-    /// How long, as well as it is known.
+    /// Estimated duration.
     pub ns: f64,
-    /// At least so long.
+    /// Lower bound of the duration.
     pub at_least_ns: f64,
-    /// At most so long.
+    /// Upper bound of the duration.
     pub at_most_ns: f64,
-    /// How long that is in a time like the step's, usually.
+    /// Usual duration in a time as long as the step.
     pub usual_ns: f64,
 }
 
-/// One step, as far as causes are concerned. Durations in nanoseconds.
+/// A quantity of a step that is compared with its usual value. Durations in nanoseconds.
+///
+/// The order is that of stored records: append only, and raise the version of [`crate::record::FORMAT`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Quantity {
+    /// From the first enqueue to the return of the sync call: [`Quantity::Enqueue`] + [`Quantity::Wait`].
+    Duration,
+    /// The part in which the host enqueued, or was busy before it waited.
+    Enqueue,
+    /// The part in which the host waited.
+    Wait,
+    /// Time the thread was ready to run without a CPU, in the enqueue part.
+    RunQueueEnqueue,
+    /// Time the thread was ready to run without a CPU, in the wait part.
+    RunQueueWait,
+    /// Bytes copied between host and device.
+    CopiedBytes,
+    /// Time waited for ranks that had not arrived at a collective.
+    PeerWait,
+}
+
+/// The number of quantities.
+pub(crate) const QUANTITIES: usize = Quantity::PeerWait as usize + 1;
+
+/// The quantities of one step, as far as they were measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepFacts {
-    /// From the first enqueue to the return of the closer: `enqueue_ns + wait_ns`.
-    pub duration_ns: f64,
-    /// The part in which the host enqueued, or did something else before it waited.
-    pub enqueue_ns: f64,
-    /// The part in which it waited.
-    pub wait_ns: f64,
-    /// Time the thread was ready to run and had no CPU, in the first part; `None` where it was not seen.
-    pub runq_enqueue_ns: Option<f64>,
-    /// The same in the second part.
-    pub runq_wait_ns: Option<f64>,
-    /// Time in which it waited for ranks that had not come yet; `None` where its process has no collectives.
-    pub collective_wait_ns: Option<f64>,
-    /// Bytes copied, whatever the direction.
-    pub copied_bytes: f64,
-    /// What held its GPU's clocks down; `None` where they were not, or nobody looked.
-    pub throttle: Option<Throttle>,
+    values: [Option<f64>; QUANTITIES],
+    /// The throttling of its GPU; `None` without throttling or samples.
+    throttle: Option<Throttle>,
 }
 
-/// The same quantities, averaged over the steps that this one is compared with.
+impl StepFacts {
+    /// Returns the facts of a step, without throttling.
+    pub fn of(step: &Step) -> StepFacts {
+        let ns = |ns: u64| ns as f64;
+        let values = [
+            Some(ns(step.duration_ns)),
+            Some(ns(step.enqueue_ns)),
+            Some(ns(step.wait_ns)),
+            step.run_queue.enqueue_ns.map(ns),
+            step.run_queue.wait_ns.map(ns),
+            Some(step.work.copied_bytes() as f64),
+            step.collective_wait_ns.map(ns),
+        ];
+        StepFacts { values, throttle: None }
+    }
+
+    /// Returns the facts with throttling.
+    pub fn with_throttle(self, throttle: Throttle) -> StepFacts {
+        StepFacts { throttle: Some(throttle), ..self }
+    }
+
+    /// Returns a quantity; `None` if it was not measured.
+    pub fn measured(&self, quantity: Quantity) -> Option<f64> {
+        self.values[quantity as usize]
+    }
+
+    /// Returns a quantity; 0 if it was not measured.
+    pub fn get(&self, quantity: Quantity) -> f64 {
+        self.measured(quantity).unwrap_or(0.0)
+    }
+}
+
+/// The number of steps that usual quantities are averaged over.
+const USUAL_MEMORY: u64 = 128;
+
+/// The usual quantities of the steps that one is compared with: running means.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usual {
-    /// Steps behind the averages; 0 means that nothing is known and nothing explained.
-    pub count: u64,
-    /// Mean of [`StepFacts::duration_ns`].
-    pub duration_ns: f64,
-    /// Mean of [`StepFacts::enqueue_ns`].
-    pub enqueue_ns: f64,
-    /// Mean of [`StepFacts::wait_ns`].
-    pub wait_ns: f64,
-    /// Mean of [`StepFacts::runq_enqueue_ns`] where it was seen, else 0.
-    pub runq_enqueue_ns: f64,
-    /// Mean of [`StepFacts::runq_wait_ns`] where it was seen, else 0.
-    pub runq_wait_ns: f64,
-    /// Mean of [`StepFacts::collective_wait_ns`] where it was seen, else 0.
-    pub collective_wait_ns: f64,
-    /// Mean of [`StepFacts::copied_bytes`].
-    pub copied_bytes: f64,
+    /// Steps learnt from; 0 means that nothing can be explained.
+    pub(crate) count: u64,
+    /// Means in the order of [`Quantity`]; quantities that were not measured count as 0.
+    pub(crate) means: [f64; QUANTITIES],
 }
 
-/// One reason for a step's excess.
+impl Usual {
+    /// Returns the mean of a quantity.
+    pub fn get(&self, quantity: Quantity) -> f64 {
+        self.means[quantity as usize]
+    }
+
+    /// Learns from a step.
+    pub(crate) fn learn(&mut self, step: &StepFacts) {
+        self.count += 1;
+        let pull = 1.0 / self.count.min(USUAL_MEMORY) as f64;
+        for (mean, value) in self.means.iter_mut().zip(step.values) {
+            *mean += (value.unwrap_or(0.0) - *mean) * pull;
+        }
+    }
+}
+
+/// One cause of a step's excess.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
-    /// What it is.
+    /// The kind of cause.
     pub kind: CauseKind,
-    /// Its share of the excess, 0 to 1. The shares of a step's causes add up to 1 at most.
+    /// The share of the excess, 0 to 1. The shares of a step add up to 1 at most.
     pub share: f64,
-    /// The same in nanoseconds.
+    /// The share of the excess in nanoseconds.
     pub excess_ns: u64,
-    /// How much it costs.
+    /// The cost in terms of the usual duration.
     pub severity: Severity,
-    /// What was seen, with figures.
+    /// The measured values, as a sentence.
     pub evidence: String,
-    /// What to look at, or to do.
+    /// The recommended action.
     pub advice: &'static str,
 }

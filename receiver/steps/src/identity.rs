@@ -1,20 +1,20 @@
-//! Which workload a process is: what stays the same when it is started anew, and the agent as well.
+//! The identity of a workload, which survives restarts of the process and of the agent.
 //!
-//! The one idea: a workload is *what is run, with which arguments, for whom, as which of its ranks*. Left out is all
-//! that another start changes though the steps stay what they were: pids, container and pod ids, ports, addresses,
-//! file descriptors, seeds, folders of logs. The device is left out too: the scheduler may give another one of the
-//! same node, and where that is slower for good, the baseline says so and is learnt anew.
+//! A workload is a program with its arguments, its names in Kubernetes and elsewhere, and its rank. Everything that a restart
+//! changes without changing the steps is left out: pids, container and pod ids, ports, addresses, file descriptors, seeds,
+//! log folders. The device is left out, too: the scheduler may assign another one of the node, and if that is slower, the
+//! baseline reports a lasting change.
 //!
-//! Processes that cannot be told apart (replicas on one node without a rank) are one workload: they share what is
-//! kept, and the one that was heard of last writes it. A guess, as far as arguments go: an option that is missing
-//! from [`PASSING`] costs a warm-up, no more.
+//! Processes without distinguishing marks (replicas on one node without a rank) are one workload: they share stored
+//! baselines, and the most recently used process writes them. Arguments are matched by heuristics: an option missing from
+//! [`TRANSIENT`] costs a warm-up, no more.
 
 use std::fmt;
 
 use event::{LauncherEnv, ProcessInfo};
 use probe_abi::fold::mix;
 
-/// Attributes that name a workload and outlive its processes.
+/// Attributes that name a workload and survive its processes.
 const NAMES: [&str; 10] = [
     "gen_ai.request.model",
     "k8s.container.name",
@@ -27,23 +27,23 @@ const NAMES: [&str; 10] = [
     "service.name",
     "service.namespace",
 ];
-/// Which rank of its job a process is, the best first: by node, then of all.
+/// Variables with the rank of a process in its job, best first: by node, then global.
 const RANKS: [&str; 5] = ["LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
-/// Words in the name of an option whose value changes from start to start.
-const PASSING: [&str; 14] = [
+/// Words in the names of options whose value changes with each start.
+const TRANSIENT: [&str; 14] = [
     "addr", "address", "dir", "endpoint", "fd", "file", "handle", "host", "id", "log", "port", "seed",
     "socket", "url",
 ];
 
-/// Words in the name of an option whose value says what is run, whatever its other words are (`--model-id`).
-const LASTING: [&str; 6] = ["adapter", "checkpoint", "config", "engine", "model", "tokenizer"];
+/// Words in the names of options whose value is part of the identity, whatever the other words (`--model-id`).
+const STABLE: [&str; 6] = ["adapter", "checkpoint", "config", "engine", "model", "tokenizer"];
 
-/// Names a workload across restarts.
+/// The id of a workload across restarts.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WorkloadId(pub u64);
 
 impl WorkloadId {
-    /// The workload of this process, given what its launcher told it, if there is one.
+    /// Returns the workload of a process, given the environment of its launcher, if any.
     pub fn of(info: &ProcessInfo, launched: Option<&LauncherEnv>) -> WorkloadId {
         let mut identity = Identity::default();
         identity.describe(info);
@@ -52,7 +52,7 @@ impl WorkloadId {
     }
 }
 
-/// What is known so far of who a process is.
+/// The parts of a workload's identity that are known so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity {
     program: Option<u64>,
@@ -60,64 +60,64 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The process was described, perhaps anew.
+    /// Applies the description of the process; a later one replaces it.
     pub(crate) fn describe(&mut self, info: &ProcessInfo) {
         let path = [&info.executable_path, &info.executable].into_iter().find(|text| !text.is_empty());
         let names = info.attributes.iter().filter(|(key, _)| NAMES.contains(&key.as_str()));
         let mut hash = Hash::default();
         hash.list(path.into_iter().map(String::as_str));
-        hash.list(lasting(&info.command).iter().map(String::as_str));
+        hash.list(stable(&info.command).iter().map(String::as_str));
         hash.list(names.flat_map(|(key, value)| [key.as_str(), value]));
         self.program = Some(hash.0);
     }
 
-    /// Its launcher told it who it is.
+    /// Applies the environment of its launcher.
     pub(crate) fn launched(&mut self, launched: &LauncherEnv) {
         let mut hash = Hash::default();
         hash.list(launched.first(&RANKS));
         self.rank = hash.0;
     }
 
-    /// Its workload; `None` before it was described.
+    /// Returns the workload; `None` before the process was described.
     pub(crate) fn workload(&self) -> Option<WorkloadId> {
         self.program.map(|program| WorkloadId(mix(program ^ self.rank)))
     }
 }
 
 impl fmt::Display for WorkloadId {
-    /// Sixteen hexadecimal digits.
+    /// Writes sixteen hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-/// The arguments without what another start changes.
-fn lasting(command: &[String]) -> Vec<String> {
-    let mut kept = Vec::with_capacity(command.len());
-    let mut is_passing_value = false;
+/// Returns the arguments without the parts that a restart changes.
+fn stable(command: &[String]) -> Vec<String> {
+    let mut stable = Vec::with_capacity(command.len());
+    let mut is_transient_value = false;
     for argument in command {
         let is_option = argument.starts_with('-');
-        if is_passing_value && !is_option {
-            is_passing_value = false;
+        if is_transient_value && !is_option {
+            is_transient_value = false;
             continue;
         }
         let (name, value) = argument.split_once('=').map_or((&**argument, None), |(n, v)| (n, Some(v)));
-        is_passing_value = is_option && value.is_none() && is_passing(name);
+        is_transient_value = is_option && value.is_none() && is_transient(name);
         match value {
-            Some(_) if is_option && is_passing(name) => kept.push(name.to_owned()),
-            _ => kept.push(without_handles(argument)),
+            Some(_) if is_option && is_transient(name) => stable.push(name.to_owned()),
+            _ => stable.push(without_handles(argument)),
         }
     }
-    kept
+    stable
 }
 
-/// `--master-port`, `--log_dir`: one of the words of the name is a [`PASSING`] one, and none a [`LASTING`] one.
-fn is_passing(option: &str) -> bool {
+/// Returns true for options such as `--master-port`, `--log_dir`: with a [`TRANSIENT`] word and without a [`STABLE`] one.
+fn is_transient(option: &str) -> bool {
     let has_one_of = |list: &[&str]| option.split(['-', '_', '.']).any(|word| list.contains(&word));
-    has_one_of(&PASSING) && !has_one_of(&LASTING)
+    has_one_of(&TRANSIENT) && !has_one_of(&STABLE)
 }
 
-/// Code on a command line, such as Python's for a child process, carries numbers of descriptors.
+/// Removes digits from code on a command line, such as Python's for a child process, which contains descriptor numbers.
 fn without_handles(argument: &str) -> String {
     match argument.contains('(') {
         true => argument.chars().filter(|c| !c.is_ascii_digit()).collect(),
@@ -129,7 +129,7 @@ fn without_handles(argument: &str) -> String {
 struct Hash(u64);
 
 impl Hash {
-    /// Lists do not run into each other, nor do texts.
+    /// Adds a list; lists and their texts are delimited.
     fn list<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) {
         let mut count = 0;
         for text in texts {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_start_of_the_same_is_the_same() {
+    fn a_restart_is_the_same_workload() {
         check("vllm serve meta/llama --port 8000", "vllm serve meta/llama --port 8001", true);
         check("vllm serve m --port=8000 -tp 2", "vllm serve m --port=9000 -tp 2", true);
         check("sglang --nccl-port 1 --model-path m", "sglang --nccl-port 2 --model-path m", true);

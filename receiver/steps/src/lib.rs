@@ -1,66 +1,68 @@
-//! Steps: the turns of a workload, with their phase, what is usual for them, and which of them were slow.
+//! Steps of GPU workloads: their phase, their baseline, and the causes of outliers.
 //!
-//! The one idea: the kernel sends one record for each stretch of work that something waited for. Four layers make
-//! a verdict of it, each of them a comparison with what came before:
+//! The kernel sends one record for each stretch of work that a sync call waited for. Four stages make a verdict of it,
+//! each a comparison with earlier records:
 //!
 //! ```text
-//!  StepRecord --- assemble ---> step ----- phase -----> label ---- baseline ----> verdict --- causes --> why
-//!  (a segment)    serving or    (Group)    shape        and how    (workload,     and          of the
-//!                 training?                only         sure       phase)         bucket       excess
+//!  StepRecord --- assemble ---> step ----- phase -----> label ---- baseline ----> verdict --- causes --> causes
+//!  (a segment)    serving or    (Group)    shape        and        (workload,     and          of the
+//!                 training?                only         confidence phase)         bucket       excess
 //! ```
 //!
 //! ```
 //! use steps::{Engine, Finding, Settings};
 //!
 //! # let events: Vec<event::Event> = Vec::new();
-//! let mut engine = Engine::new(Settings::default());
-//! let mut print = |finding| match finding {
-//!     Finding::Step(step) => println!("{} {} ns, {}", step.phase.as_str(), step.duration_ns, step.outlier.as_str()),
-//!     Finding::BaselineShift(shift) => println!("{} is another now", shift.phase.as_str()),
-//! };
-//! events.iter().for_each(|event| engine.observe(event, &mut print));
-//! engine.finish(&mut print);
+//! let (mut engine, mut findings) = (Engine::new(Settings::default()), Vec::new());
+//! events.iter().for_each(|event| engine.observe(event, &mut findings));
+//! engine.finish(&mut findings);
+//! for finding in findings {
+//!     match finding {
+//!         Finding::Step(step) => println!("{} {} ns", step.phase.as_str(), step.duration_ns),
+//!         Finding::BaselineShift(shift) => println!("{} has changed", shift.phase.as_str()),
+//!     }
+//! }
 //! ```
 //!
-//! What is learnt outlives a process and the agent: [`Engine::take_changed`] names the workloads whose baselines
-//! changed, [`Engine::baseline_record`] gives each as a [`BaselineRecord`], which is bytes and back, and
-//! [`Engine::restore`] takes it over again. Whoever keeps the bytes is not here.
+//! Baselines survive the process and the agent: [`Engine::take_changed`] returns the workloads whose baselines changed,
+//! [`Engine::baseline_record`] encodes them as a [`BaselineRecord`], and [`Engine::restore`] restores one. The caller
+//! stores the bytes.
 //!
-//! Pure: no clock, no file, no thread, no order that depends on hashing. Everything it remembers is bounded, and
-//! what is forgotten to stay within bounds is counted in [`Tally`]. What a span or an instrument is, it must not
-//! know: that is `gpu`'s.
+//! Pure: no clock, file or thread, and no order that depends on hashing. All state is bounded, and evictions are counted
+//! in [`StepTally`]. Spans and instruments belong to `gpu`.
 
 mod assemble;
 pub mod baseline;
+mod baseline_cache;
 mod causes;
 mod engine;
 mod finding;
-mod habit;
-mod hardware;
+mod gpu_attribution;
 mod identity;
 mod mode;
-mod others;
+mod peer_waits;
 pub mod phase;
 mod process;
+mod profile;
 pub mod record;
 mod segment;
 mod settings;
 pub mod shape;
-mod shelf;
 mod stream;
 #[cfg(test)]
 mod testing;
 mod throttling;
 mod workload;
 
-pub use crate::baseline::{BaselineKey, BaselineSettings, Level, Outlier, outlier_bucket};
+pub use crate::baseline::{BaselineKey, BaselineLevel, BaselineSettings, Outlier, outlier_bucket};
 pub use crate::causes::{Cause, CauseKind, Severity};
-pub use crate::engine::{Engine, WorkloadState};
-pub use crate::finding::{BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, Tally, Throttled};
+pub use crate::engine::Engine;
+pub use crate::finding::{
+    BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, StepTally, Throttled,
+};
 pub use crate::identity::WorkloadId;
-pub use crate::mode::Mode;
 pub use crate::phase::{Classifier, Label, Phase, Rules, RulesError, Thresholds};
 pub use crate::record::BaselineRecord;
 pub use crate::settings::{Joining, STREAMS_MAX, Settings};
 pub use crate::shape::Work;
-pub use crate::throttling::Shares;
+pub use crate::throttling::ThrottleShares;

@@ -1,76 +1,75 @@
-//! Is a process training? A loop of training waits many times in one iteration, inference once in one step.
+//! The mode of a process: serving or training. A training loop waits many times in one iteration, inference once in one step.
 //!
-//! The one idea: two signs that inference does not show. One thread runs the forward pass and waits, another runs
-//! the backward pass: between a tenth and nine tenths of the work is foreign to the thread that waits. Captured into a
-//! graph, it is foreign to the thread that captured, and stays so however often the graph is launched. Or the same
-//! figures of work come round and round, many small waits on side streams that are closed as they are enqueued,
-//! and one bulk of work that nobody waits for. Segments of one closer, and of closers that follow each other with
-//! nothing enqueued between them, are one *burst*; both signs are looked for in the last [`BURSTS`] bursts.
+//! Training has one of two signs. Either one thread runs the forward pass and waits while another runs the backward pass:
+//! between a tenth and nine tenths of the work is foreign to the thread that waits. Work captured into a graph is foreign
+//! to the thread that captured it, at every launch. Or the amounts of work repeat periodically: many small waits on side
+//! streams whose work is closed as it is enqueued, and one bulk of work that no sync call waits for. Segments of one sync
+//! call, and of sync calls with nothing enqueued between them, are one *burst*; both signs are sought in the last
+//! [`BURSTS`] bursts.
 
 use std::collections::VecDeque;
 
 use probe_abi::fold::Counter;
 
-use crate::segment::{Closer, Segment};
+use crate::segment::{Segment, SyncCall};
 use crate::shape::{Form, Shape, Work};
 
-/// Bursts remembered for each process.
+/// Bursts remembered of each process.
 pub(crate) const BURSTS: usize = 64;
-/// The share of foreign work that says that two threads enqueue.
+/// The share of foreign work if two threads enqueue.
 const FOREIGN: std::ops::RangeInclusive<f64> = 0.1..=0.9;
-/// One thread waits for all of it: this share of the bursts.
+/// The share of bursts in which the same thread waits.
 const ONE_WAITS_MIN: f64 = 0.9;
-/// Less work than this says nothing.
+/// The least work, in calls, for a decision.
 const ENQUEUES_MIN: f64 = 32.0;
-/// So many bursts are enough where all of them say the same.
+/// Bursts that suffice if all of them agree.
 const CLEAR: usize = 8;
-/// An iteration has at least this many bursts, or it cannot be told from prefill and decode in turn.
+/// The fewest bursts of an iteration; a shorter period could be prefill and decode in turn.
 const PERIOD_MIN: usize = 3;
-/// This share of the bursts is like the one a period earlier.
+/// The share of bursts that are like the one a period earlier.
 const PERIODIC_MIN: f64 = 0.85;
-/// The bulk is this many times a middling burst.
+/// The size of the bulk in median bursts.
 const BULK_FACTOR: u32 = 8;
-/// This share of the small bursts is closed as they are enqueued; of all work, where it is clear that nothing else
-/// than steps is enqueued.
+/// The share of small bursts that are closed as they are enqueued, and of all work if only steps are enqueued.
 const MOST: f64 = 0.7;
-/// How sure each sign is.
+/// The confidence of each sign.
 const BY_THREADS: f64 = 0.9;
 const BY_PERIOD: f64 = 0.8;
 
-/// What a process does.
+/// The mode of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Mode {
-    /// It is not known yet: steps are held back.
+    /// Not known yet: segments are deferred.
     #[default]
     Undecided,
     /// Inference: a segment is a step.
     Serving,
     /// Training: an iteration is a step.
     Training {
-        /// How sure that is, 0 to 1.
+        /// The confidence, 0 to 1.
         confidence: f64,
     },
 }
 
-/// Narrow, since every process has many; counts that do not fit are the largest that do.
+/// One burst. Compact, since every process has many; counts saturate.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     tid: u32,
-    /// Work closed.
+    /// Calls closed.
     enqueues: u32,
-    /// The same with the kernels of graphs one by one.
+    /// Calls closed, each kernel of a graph counted as one.
     work: u32,
-    /// Of that, by another thread than the one that waits, or that captured the graph.
+    /// The part of `work` by another thread than the one that waits, or that captured the graph.
     foreign: u32,
-    /// Work enqueued by the process since the burst before.
-    process_enqueued_since_sync: u32,
+    /// Calls enqueued by the process since the burst before.
+    enqueued: u32,
     has_kernels: bool,
 }
 
 impl Burst {
-    /// At least half of what was enqueued is closed.
+    /// Returns true if it closes at least half of what was enqueued.
     fn closes(&self) -> bool {
-        self.enqueues >= self.process_enqueued_since_sync / 2
+        self.enqueues >= self.enqueued / 2
     }
 
     fn is_shared(&self) -> bool {
@@ -78,27 +77,27 @@ impl Burst {
     }
 }
 
-/// The last bursts of a process.
+/// The latest bursts of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bursts {
     bursts: VecDeque<Burst>,
-    last_closer: Option<Closer>,
+    last_sync_call: Option<SyncCall>,
 }
 
 impl Bursts {
     pub(crate) fn push(&mut self, segment: &Segment) {
-        let closer = Some(segment.closer());
+        let sync_call = Some(segment.sync_call());
         let work = Work(segment.record.work);
         let new = Burst {
             tid: segment.record.header.tid,
             enqueues: narrow(segment.enqueues()),
             work: narrow(segment.enqueues().saturating_add(work.of(Counter::GraphKernels))),
             foreign: narrow(work.of(Counter::Foreign).saturating_add(work.of(Counter::GraphForeign))),
-            process_enqueued_since_sync: narrow(segment.record.process_enqueued_since_sync),
+            enqueued: narrow(segment.record.process_enqueued_since_sync),
             has_kernels: Shape::of(&work).form != Form::Copies,
         };
-        let is_same = new.process_enqueued_since_sync == 0 || self.last_closer == closer;
-        self.last_closer = closer;
+        let is_same = new.enqueued == 0 || self.last_sync_call == sync_call;
+        self.last_sync_call = sync_call;
         match self.bursts.back_mut().filter(|_| is_same) {
             Some(last) => {
                 last.enqueues = last.enqueues.saturating_add(new.enqueues);
@@ -110,37 +109,32 @@ impl Bursts {
         }
     }
 
-    /// The most work between two bursts, lately.
+    /// Returns the most calls between two of the latest bursts.
     pub(crate) fn largest(&self) -> u64 {
-        self.bursts.iter().map(|b| u64::from(b.process_enqueued_since_sync)).max().unwrap_or(0)
+        self.bursts.iter().map(|b| u64::from(b.enqueued)).max().unwrap_or(0)
     }
 
-    /// How sure it is that the process trains; `None` where there is no sign of it.
+    /// Returns the confidence that the process trains; `None` without a sign of it.
     pub(crate) fn training(&self) -> Option<f64> {
         let by_threads = self.is_by_two_threads().then_some(BY_THREADS);
         by_threads.or_else(|| self.is_periodic().then_some(BY_PERIOD))
     }
 
-    /// True where enough was seen to say, before all of it is, that the process serves.
+    /// Returns true if few bursts suffice to decide that the process serves.
     pub(crate) fn is_clearly_serving(&self) -> bool {
         self.bursts.len() >= CLEAR
             && self.closed_share() >= MOST
             && self.bursts.iter().all(|b| b.has_kernels && !b.is_shared())
     }
 
-    /// True where enough was seen to say so of a process that trains.
+    /// Returns true if few bursts suffice to decide that the process trains.
     pub(crate) fn is_clearly_training(&self) -> bool {
         self.bursts.len() >= CLEAR && self.is_by_two_threads()
     }
 
-    /// True once as much is remembered as ever will be.
+    /// Returns true once [`BURSTS`] bursts are remembered.
     pub(crate) fn is_full(&self) -> bool {
         self.bursts.len() >= BURSTS
-    }
-
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.bursts.capacity() * size_of::<Burst>()
     }
 
     fn append(&mut self, burst: Burst) {
@@ -159,26 +153,27 @@ impl Bursts {
     }
 
     fn is_periodic(&self) -> bool {
-        let fresh: Vec<u32> = self.bursts.iter().map(|b| b.process_enqueued_since_sync).collect();
-        self.has_open_bulk(&fresh) && (PERIOD_MIN..=fresh.len() / 2).any(|period| repeats(&fresh, period))
+        let enqueued: Vec<u32> = self.bursts.iter().map(|b| b.enqueued).collect();
+        self.has_open_bulk(&enqueued)
+            && (PERIOD_MIN..=enqueued.len() / 2).any(|period| repeats(&enqueued, period))
     }
 
-    /// Much is enqueued now and then and stays open; the little between is closed as it comes. With asynchronous
-    /// scheduling much stays open too, but only until the next burst.
-    fn has_open_bulk(&self, fresh: &[u32]) -> bool {
-        let mut sorted = fresh.to_vec();
+    /// Returns true if a bulk of work is enqueued now and then and left open, and the small bursts between are closed at once.
+    /// With asynchronous scheduling much is left open, too, but only until the next burst.
+    fn has_open_bulk(&self, enqueued: &[u32]) -> bool {
+        let mut sorted = enqueued.to_vec();
         sorted.sort_unstable();
         let Some(middle) = sorted.get(sorted.len() / 2) else { return false };
         let bulk = middle.saturating_mul(BULK_FACTOR).max(1);
         let (bulks, smalls): (Vec<&Burst>, Vec<&Burst>) =
-            self.bursts.iter().partition(|b| b.process_enqueued_since_sync >= bulk);
+            self.bursts.iter().partition(|b| b.enqueued >= bulk);
         let closed = smalls.iter().filter(|b| b.closes()).count();
         !bulks.is_empty() && self.closed_share() < 0.5 && closed as f64 >= MOST * smalls.len() as f64
     }
 
-    /// How much of what was enqueued was closed, here or in a later burst.
+    /// Returns the share of enqueued work that was closed, in its own or a later burst.
     fn closed_share(&self) -> f64 {
-        self.sum(|b| b.enqueues) / self.sum(|b| b.process_enqueued_since_sync).max(1.0)
+        self.sum(|b| b.enqueues) / self.sum(|b| b.enqueued).max(1.0)
     }
 
     fn sum(&self, of: impl Fn(&Burst) -> u32) -> f64 {
@@ -190,10 +185,10 @@ fn narrow(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn repeats(fresh: &[u32], period: usize) -> bool {
-    let pairs = fresh.iter().zip(&fresh[period..]);
+fn repeats(enqueued: &[u32], period: usize) -> bool {
+    let pairs = enqueued.iter().zip(&enqueued[period..]);
     let alike = pairs.filter(|(a, b)| a.abs_diff(**b) <= 1 + **a / 10).count();
-    alike as f64 >= PERIODIC_MIN * (fresh.len() - period) as f64
+    alike as f64 >= PERIODIC_MIN * (enqueued.len() - period) as f64
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Which phase a step belongs to, decided from its shape and never from its duration.
+//! The classification of steps into phases by their shape, never by their duration.
 //!
-//! Two ways to decide: [`Classifier::Adaptive`], which compares the steps of a stream with each other, and [`rules`],
-//! thresholds that the user sets. Both answer with a [`Label`]: a phase, and how sure they are of it.
+//! There are two classifiers: [`Classifier::Adaptive`] compares the steps of a stream with each other, and [`rules`] are
+//! thresholds that the user sets. Both return a [`Label`]: a phase with a confidence.
 
 pub(crate) mod adaptive;
 pub mod rules;
@@ -13,15 +13,15 @@ pub use self::rules::{Rules, RulesError, Thresholds};
 use self::adaptive::Clusters;
 use crate::shape::Shape;
 
-/// A label less sure than this says nothing: the phase is unknown.
+/// The confidence below which the phase is unknown.
 pub(crate) const CONFIDENCE_MIN: f64 = 0.6;
 
-/// A phase, and how sure it is.
+/// A phase with a confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Label {
     /// The phase.
     pub phase: Phase,
-    /// The probability that it is right, as far as can be told from outside; 0 where nothing can.
+    /// The estimated probability that the phase is right; 0 without evidence.
     pub confidence: f64,
 }
 
@@ -29,20 +29,20 @@ impl Label {
     pub(crate) const UNKNOWN: Label = Label { phase: Phase::Unknown, confidence: 0.0 };
 }
 
-/// How phases are told apart.
+/// The classifier of phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Classifier {
-    /// By comparing the steps of a stream with each other.
+    /// Compares the steps of a stream with each other.
     #[default]
     Adaptive,
-    /// By thresholds.
+    /// Applies thresholds.
     Rules(Rules),
 }
 
 /// The classifier of one stream.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamClassifier {
-    /// `None` before the first step that has a phase: side streams have none.
+    /// `None` before the first step with a phase: side streams have none.
     Adaptive(Option<Box<Clusters>>),
     Rules(Rules),
 }
@@ -55,7 +55,7 @@ impl StreamClassifier {
         }
     }
 
-    /// Labels the stream's next step.
+    /// Returns the label of the stream's next step.
     pub(crate) fn label(&mut self, shape: &Shape) -> Label {
         match self {
             _ if !shape.has_phase() => Label::UNKNOWN,
@@ -64,21 +64,16 @@ impl StreamClassifier {
         }
     }
 
-    /// The graph with this fingerprint is another from here on, or is gone.
-    pub(crate) fn forget_graph(&mut self, graph: u64) {
+    /// Discards what is known of the graph with this fingerprint, which was updated or destroyed.
+    pub(crate) fn change_graph(&mut self, graph: u64) {
         if let StreamClassifier::Adaptive(Some(clusters)) = self {
-            clusters.forget_graph(graph);
+            clusters.change_graph(graph);
         }
     }
 
-    /// Clusters forgotten to make room for others.
+    /// Returns the number of clusters evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.clusters().map_or(0, Clusters::evicted)
-    }
-
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.clusters().map_or(0, |clusters| size_of::<Clusters>() + clusters.heap_bytes())
     }
 
     fn clusters(&self) -> Option<&Clusters> {

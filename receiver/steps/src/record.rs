@@ -1,59 +1,59 @@
-//! What outlives us of a workload: its baselines as bytes, under a name that survives restarts.
+//! The stored baselines of one workload: bytes under a key that survives restarts.
 //!
-//! The one idea: a record is what [`crate::Engine::baseline_record`] gives and [`crate::Engine::restore`] takes, and
-//! the name it is kept under is [`WorkloadId`]. Where it is kept is others'; how the bytes stand around the fields
-//! is said in [`recording::persisted`]. What [`Format::decode`] refuses is a typed error: start fresh, and say so.
+//! [`crate::Engine::baseline_record`] makes a record, [`crate::Engine::restore`] applies it, and its key is the
+//! [`WorkloadId`]. The caller stores the bytes; their framing is that of [`recording::persisted`]. Bytes that
+//! [`BaselineRecord::decode`] refuses give a typed error, and the workload starts without baselines.
 //!
-//! Fingerprints of kernels and graphs are made of addresses, so they mean nothing in another process: what is
-//! learnt by fingerprint is restored to the process that it was learnt of, and to no other.
+//! Fingerprints of kernels and graphs are made of addresses, which mean nothing in another process: baselines by
+//! fingerprint are restored only to the process they were learnt from.
 
 use event::ProcessId;
 use recording::fields;
 use recording::persisted::{Format, RecordError};
 
-use crate::baseline::Level;
-use crate::habit::Habit;
+use crate::baseline::BaselineLevel;
 use crate::identity::WorkloadId;
 use crate::phase::Phase;
+use crate::profile::PhaseProfile;
 
-/// The format: `WTBL`, its version.
+/// The record format: magic bytes `WTBL`, version 1.
 pub const FORMAT: Format = Format { name: "baseline record", magic: *b"WTBL", version: 1 };
 
 /// The baselines of one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BaselineRecord {
-    /// Whose: the key to keep it under.
+    /// The workload, which is the key in the store.
     pub workload: WorkloadId,
-    /// The process that it was learnt of.
+    /// The process that the baselines were learnt from.
     pub process: ProcessId,
-    pub(crate) habits: Vec<Habit>,
+    pub(crate) profiles: Vec<PhaseProfile>,
 }
 
 fields! {
-    BaselineRecord { workload, process, habits }
+    BaselineRecord { workload, process, profiles }
     WorkloadId { 0 }
 }
 
 impl BaselineRecord {
-    /// The record as bytes: 1 to 2 KiB for each phase.
+    /// Encodes the record: 1 to 2 KiB for each phase.
     pub fn encode(&self) -> Vec<u8> {
         FORMAT.encode(self)
     }
 
-    /// The record of bytes that somebody kept.
+    /// Decodes a record; damaged bytes, other formats and impossible values are errors.
     pub fn decode(bytes: &[u8]) -> Result<BaselineRecord, RecordError> {
         FORMAT.decode(bytes)
     }
 
-    /// What it says is usual, by phase; with baselines by fingerprint a phase comes up more than once.
-    pub fn levels(&self) -> impl Iterator<Item = (Phase, Level)> + '_ {
-        self.habits.iter().filter_map(Habit::level)
+    /// Returns the baseline levels by phase; with baselines by fingerprint a phase occurs more than once.
+    pub fn levels(&self) -> impl Iterator<Item = (Phase, BaselineLevel)> + '_ {
+        self.profiles.iter().filter_map(PhaseProfile::level)
     }
 
-    /// Without what makes no sense in `process`.
+    /// Removes everything that is only valid in the process it was learnt from, unless that is `process`.
     pub(crate) fn for_process(mut self, process: ProcessId) -> BaselineRecord {
         if self.process != process {
-            self.habits.retain_mut(Habit::forget_process);
+            self.profiles.retain_mut(PhaseProfile::make_portable);
         }
         self
     }

@@ -1,7 +1,7 @@
-//! Segments, and the groups of them that become steps.
+//! Segments, and the groups of segments that become steps.
 //!
-//! The one idea: the kernel closes a *segment*, the work on one stream up to one closer; what a workload calls a
-//! step is one segment or several. A [`Group`] adds them up so that `enqueue + wait` stays the whole duration.
+//! The kernel reports a *segment*: the work on one stream up to one sync call. A step of a workload is one segment or
+//! several. A [`Group`] adds them up such that enqueueing and waiting remain the whole duration.
 
 use probe_abi::fold::Counter;
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
@@ -9,22 +9,22 @@ use probe_abi::record::{NOT_SEEN, StepRecord, flag};
 use crate::finding::RunQueue;
 use crate::shape::Work;
 
-/// Calls that prepare a step, at most: copies of inputs, and kernels that spread them.
+/// The most calls that prepare a step: copies of inputs, and kernels that distribute them.
 const LEAD_MAX: u64 = 64;
 
-/// The call that closed a segment. A device synchronisation closes several, each on its stream.
+/// The call that ended a segment. A device synchronisation ends several, one for each stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Closer {
-    /// The thread; 0 where nothing but an end closed.
+pub(crate) struct SyncCall {
+    /// The thread; 0 if the end of a stream, process or source ended the segment.
     pub(crate) tid: u32,
     row: u16,
     entry_ns: u64,
 }
 
-/// Work on one stream, closed.
+/// The work on one stream up to a sync call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
-    /// The stream's number.
+    /// The number of the stream.
     pub(crate) stream: u32,
     pub(crate) record: StepRecord,
 }
@@ -38,7 +38,7 @@ impl Segment {
         self.record.header.entry_ns.saturating_add(self.record.header.duration_ns)
     }
 
-    /// When its first work was enqueued. What comes from a traced process may be anything: never after the closer.
+    /// Returns when its first work was enqueued: not after the sync call, whatever the record says.
     pub(crate) fn start_ns(&self) -> u64 {
         self.record.first_ns.min(self.entry_ns())
     }
@@ -47,11 +47,11 @@ impl Segment {
         self.record.header.flags & flag::UNFINISHED != 0
     }
 
-    pub(crate) fn closer(&self) -> Closer {
+    pub(crate) fn sync_call(&self) -> SyncCall {
         let header = &self.record.header;
-        // What an end closes, it closes for every thread.
+        // An end of a process or source ends the work of all threads.
         let tid = if self.is_unfinished() { 0 } else { header.tid };
-        Closer { tid, row: header.row, entry_ns: header.entry_ns }
+        SyncCall { tid, row: header.row, entry_ns: header.entry_ns }
     }
 
     pub(crate) fn enqueues(&self) -> u64 {
@@ -59,10 +59,10 @@ impl Segment {
     }
 }
 
-/// Segments that are one step.
+/// The segments of one step, summed up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    /// The segment with most work: it gives the stream, thread and device.
+    /// The segment with most work, which determines stream, thread and device.
     pub(crate) main: Segment,
     pub(crate) first_sequence: u64,
     pub(crate) start_ns: u64,
@@ -74,16 +74,16 @@ pub(crate) struct Group {
     pub(crate) run_queue: RunQueue,
     pub(crate) is_start_known: bool,
     pub(crate) is_unfinished: bool,
-    pub(crate) closer: Closer,
-    /// The last closer's return, whether the step is said to end there or not.
+    pub(crate) sync_call: SyncCall,
+    /// When the last sync call returned, even if the step ends before it.
     pub(crate) closed_ns: u64,
     /// Calls that enqueued work on the main segment's stream.
     on_main: u64,
-    /// Streams whose segments are in it, one bit each by number modulo 64.
+    /// Streams of its segments, one bit each by number modulo 64.
     streams: u64,
-    /// Of the stream whose segment came first, more was enqueued behind it.
+    /// True if more work was enqueued on the first segment's stream after the work that was waited for.
     is_ahead: bool,
-    /// The last closer's wait was cut off.
+    /// True if the wait of the last sync call was removed.
     is_cut: bool,
 }
 
@@ -100,13 +100,13 @@ impl Group {
             work: Work(record.work),
             segments: 1,
             run_queue: RunQueue {
-                gap_ns: seen(record.runq_gap_ns),
-                enqueue_ns: seen(record.runq_enqueue_ns),
-                wait_ns: seen(record.runq_wait_ns),
+                gap_ns: measured(record.runq_gap_ns),
+                enqueue_ns: measured(record.runq_enqueue_ns),
+                wait_ns: measured(record.runq_wait_ns),
             },
             is_start_known: record.header.flags & flag::FIRST_UNKNOWN == 0,
             is_unfinished: segment.is_unfinished(),
-            closer: segment.closer(),
+            sync_call: segment.sync_call(),
             closed_ns: segment.end_ns(),
             on_main: segment.enqueues(),
             streams: bit(segment.stream),
@@ -115,14 +115,14 @@ impl Group {
         }
     }
 
-    /// True where a segment of this stream is in it.
+    /// Returns true if it has a segment of this stream.
     pub(crate) fn has_stream(&self, stream: u32) -> bool {
         self.streams & bit(stream) != 0
     }
 
-    /// Calls that enqueued what is to be compared with work on this stream: of its main stream, or, of a stream that has
-    /// its own part of each step, of what is not on the main one.
-    pub(crate) fn enqueues_beside(&self, stream: u32) -> u64 {
+    /// Returns the number of calls to compare with those of a later segment on this stream: those on the main stream, or,
+    /// for another stream with a part in each step, those off the main stream.
+    pub(crate) fn comparable_enqueues(&self, stream: u32) -> u64 {
         match stream != self.main.stream && self.has_stream(stream) {
             true => self.work.of(Counter::Enqueues).saturating_sub(self.on_main),
             false => self.main.enqueues(),
@@ -133,16 +133,16 @@ impl Group {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// From the previous closer's return to the first work, if there was one and it came before.
+    /// Returns the time from the return of the previous sync call to the first work; 0 without one.
     pub(crate) fn gap_ns(&self) -> u64 {
         if self.previous_end_ns == 0 { 0 } else { self.start_ns.saturating_sub(self.previous_end_ns) }
     }
 
-    /// Another stream's work, closed by the same call: the wait is one and the same.
-    pub(crate) fn join_same_closer(&mut self, segment: &Segment) {
+    /// Adds the work of another stream that the same sync call ended: the wait is the same.
+    pub(crate) fn join_same_call(&mut self, segment: &Segment) {
         let (before, began_ns) = (self.add(segment), self.start_ns);
-        // The larger says when the step began. The other one may have begun earlier, but where it was left open for long
-        // that is not when this step did.
+        // The larger segment says when the step began. The other one may have begun earlier, unless it was left open by
+        // an earlier step.
         let is_main = segment.enqueues() > before.enqueues();
         let (main, other) = if is_main { (segment, &before) } else { (&before, segment) };
         let [main_ns, other_ns] = match is_main {
@@ -153,11 +153,11 @@ impl Group {
         let is_recent = other_ns >= previous_ns || other.record.previous_exit_ns == previous_ns;
         self.start_ns = if is_recent { main_ns.min(other_ns) } else { main_ns };
         let record = &segment.record;
-        self.run_queue.enqueue_ns = self.run_queue.enqueue_ns.max(seen(record.runq_enqueue_ns));
+        self.run_queue.enqueue_ns = self.run_queue.enqueue_ns.max(measured(record.runq_enqueue_ns));
     }
 
-    /// True where it is the beginning of a step that goes on: inputs that were waited for while the rest of the step was
-    /// enqueued behind them already, as before their buffers are written again.
+    /// Returns true if it is the beginning of a longer step: inputs that were waited for while the rest of the step was
+    /// already enqueued, as before their buffers are written again.
     pub(crate) fn leads(&self) -> bool {
         let returns = [Counter::BytesFromDevice, Counter::BytesElsewhere, Counter::GraphLaunches];
         self.is_ahead
@@ -166,7 +166,7 @@ impl Group {
             && self.work.of(Counter::Enqueues) <= LEAD_MAX
     }
 
-    /// What came before was the beginning of this step: the host did not wait for its end then, but went on.
+    /// Prepends the beginning of this step.
     pub(crate) fn begin_with(&mut self, lead: &Group) {
         self.start_ns = self.start_ns.min(lead.start_ns);
         self.previous_end_ns = lead.previous_end_ns;
@@ -183,25 +183,25 @@ impl Group {
         self.run_queue.enqueue_ns = plus(self.run_queue.enqueue_ns, before);
     }
 
-    /// A later closer's segment: its wait comes on top.
+    /// Adds the segment of a later sync call, whose wait is added to the step's.
     pub(crate) fn join_later(&mut self, segment: &Segment) {
         self.is_cut = false;
         self.add(segment);
         let record = &segment.record;
         self.wait_ns = self.wait_ns.saturating_add(record.header.duration_ns);
-        self.closer = segment.closer();
-        // Between two closers of one step the host is enqueueing or busy with the step.
-        let between = plus(seen(record.runq_gap_ns), seen(record.runq_enqueue_ns));
+        self.sync_call = segment.sync_call();
+        // Between two sync calls of one step the host is enqueueing or busy with the step.
+        let between = plus(measured(record.runq_gap_ns), measured(record.runq_enqueue_ns));
         self.run_queue.enqueue_ns = plus(self.run_queue.enqueue_ns, between);
-        self.run_queue.wait_ns = plus(self.run_queue.wait_ns, seen(record.runq_wait_ns));
+        self.run_queue.wait_ns = plus(self.run_queue.wait_ns, measured(record.runq_wait_ns));
     }
 
-    /// Nothing of it happened before `ns`, the end of what came before.
+    /// Moves the start to `ns`, the end of the previous step, if it is earlier.
     pub(crate) fn start_no_earlier_than(&mut self, ns: u64) {
         self.start_ns = self.start_ns.max(ns).min(self.end_ns);
     }
 
-    /// The last wait is not part of it: it ended when that was entered.
+    /// Removes the last wait: the step ended when its sync call was entered.
     pub(crate) fn cut_last_wait(&mut self, last: &Segment) {
         self.is_cut = true;
         self.end_ns = last.entry_ns();
@@ -209,7 +209,7 @@ impl Group {
         self.start_ns = self.start_ns.min(self.end_ns);
     }
 
-    /// Adds what every way of joining adds. Returns the main segment as it was.
+    /// Adds the parts common to all ways of joining; returns the previous main segment.
     fn add(&mut self, segment: &Segment) -> Segment {
         let main = self.main;
         self.work.add(&Work(segment.record.work));
@@ -237,11 +237,11 @@ fn bit(stream: u32) -> u64 {
     1 << (stream % 64)
 }
 
-fn seen(ns: u64) -> Option<u64> {
+fn measured(ns: u64) -> Option<u64> {
     (ns != NOT_SEEN).then_some(ns)
 }
 
-/// The sum of what was seen.
+/// Returns the sum of the measured values; `None` without any.
 fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.saturating_add(b)),

@@ -1,21 +1,21 @@
-//! How the engine is set, and its bounds.
+//! The settings of the engine, and its bounds.
 
 use crate::baseline::BaselineSettings;
 use crate::phase::Classifier;
 
-/// Streams of a process that are remembered. Full: the one unused longest makes room, counted.
+/// Streams remembered for each process. When full, the least recently used one is evicted and counted.
 pub const STREAMS_MAX: usize = 64;
 
-/// How an engine works. Every value is possible; zeros count as ones where none is meant.
+/// The settings of an [`crate::Engine`]. Every value is valid; a zero counts as one where zero makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How phases are told apart.
+    /// The classifier of phases.
     pub classifier: Classifier,
-    /// How baselines are learnt and applied.
+    /// The settings of baselines.
     pub baseline: BaselineSettings,
-    /// Processes remembered. Full: the one silent longest is finished and makes room, counted.
+    /// Processes remembered. When full, the least recently used one is ended, evicted and counted.
     pub processes_max: usize,
-    /// What makes one step of several segments.
+    /// When several segments are one step.
     pub joining: Joining,
 }
 
@@ -30,16 +30,16 @@ impl Default for Settings {
     }
 }
 
-/// When segments are held back and put together.
+/// When segments are deferred and joined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Joining {
-    /// A closer that took less than this, ns, did not wait: its work was done before.
+    /// A sync call shorter than this, ns, did not wait: its work was done before.
     pub unwaited_ns: u64,
-    /// A step is held back for this long, ns, in case a closer that did not wait follows and belongs to it.
+    /// Time for which a step is pending, ns, in case a sync call that does not wait follows and belongs to it.
     pub trailing_ns: u64,
-    /// Segments of a new process that are held back, at most, until it is known whether it trains...
+    /// The most segments of a new process that are deferred until it is known whether it trains.
     pub undecided_segments: usize,
-    /// ... and for how long at most, ns.
+    /// The longest time for which they are deferred, ns.
     pub undecided_ns: u64,
 }
 

@@ -1,41 +1,41 @@
-//! What a step did, without how long it took: its work, and the shape by which phases are told apart.
+//! The work of a step, and the shape by which it is classified.
 //!
-//! The one idea: a shape is what would be the same if the GPU were ten times slower. Durations never enter it, or
-//! a slow decode would look like a prefill and hide.
+//! A shape is independent of the speed of the GPU. It contains no durations, or a slow decode could be classified as a
+//! prefill and never be an outlier.
 
 use probe_abi::fold::{COUNTERS, Counter};
 
 use crate::baseline::Class;
 
-/// At most this many graph launches are one model's forward pass captured whole, and speculative drafts of it.
+/// The most graph launches of one forward pass that was captured whole, with speculative drafts.
 const WHOLE_GRAPHS_MAX: u64 = 8;
-/// Beside whole graphs there are at most this many eager launches: sampling, preparation of inputs.
-const BESIDE_GRAPHS_MAX: u64 = 96;
+/// The most eager launches in addition to whole graphs: sampling, preparation of inputs.
+const EAGER_LAUNCHES_MAX: u64 = 96;
 
-/// The counters of a step, summed over what it consists of.
+/// The counters of a step, summed over its segments.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Work(pub [u64; COUNTERS]);
 
 impl Work {
-    /// One counter.
+    /// Returns a counter.
     pub fn of(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
     }
 
-    /// True where graphs were launched, and it is known of all of them what they hold.
+    /// Returns true if graphs were launched and the contents of all of them are known.
     pub fn knows_graphs(&self) -> bool {
         let launches = self.of(Counter::GraphLaunches);
         launches > 0 && self.of(Counter::GraphsKnown) >= launches
     }
 
-    /// Bytes that crossed between host and device, or may have: copies within the device are left out.
+    /// Returns the bytes copied between host and device, copies of unknown direction included.
     pub fn copied_bytes(&self) -> u64 {
         [Counter::BytesToDevice, Counter::BytesFromDevice, Counter::BytesElsewhere]
             .into_iter()
             .fold(0, |sum, counter| sum.saturating_add(self.of(counter)))
     }
 
-    /// Adds what another stretch did. Fingerprints wrap, as the kernel's do.
+    /// Adds other work. Fingerprints wrap, as in the kernel.
     pub fn add(&mut self, other: &Work) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum = sum.wrapping_add(more);
@@ -43,47 +43,47 @@ impl Work {
     }
 }
 
-/// How a step's kernels are launched.
+/// The form in which a step's kernels are launched.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Form {
-    /// No kernels: copies and fills alone.
+    /// No kernels: only copies and fills.
     Copies,
     /// Kernel by kernel.
     Eager,
-    /// By many graphs, with kernels between them: piecewise compilation, one graph or more for each layer.
+    /// By many graphs with kernels between them: piecewise compilation, one graph or more for each layer.
     Piecewise,
     /// By one graph or a few.
     Whole,
 }
 
-/// The shape of a step.
+/// The shape of a step, by which it is classified.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// How its kernels are launched.
+    /// The form of its launches.
     pub form: Form,
-    /// Kernel launches.
+    /// Kernels launched.
     pub launches: u64,
-    /// Graph launches.
+    /// Graphs launched.
     pub graph_launches: u64,
     /// Threads started by kernel launches.
     pub threads: u64,
-    /// Kernels in the graphs; 0 where it is not known what all of them hold.
+    /// Kernels in the graphs; 0 unless the contents of all graphs are known.
     pub graph_kernels: u64,
-    /// Threads that these start; 0 likewise.
+    /// Threads of the kernels in the graphs; 0 unless the contents of all graphs are known.
     pub graph_threads: u64,
-    /// False where graphs were launched of which it is not known what they hold.
+    /// False if a graph with unknown contents was launched.
     pub is_known: bool,
-    /// Copies.
+    /// The number of copies.
     pub copies: u64,
     /// Bytes copied to the device.
     pub bytes_to_device: u64,
-    /// Bytes copied from the device: what a step returns.
+    /// Bytes copied from the device: the output of a step.
     pub bytes_from_device: u64,
     /// Bytes copied between host and device.
     pub copied_bytes: u64,
-    /// Fingerprint of the graphs.
+    /// The fingerprint of the graphs.
     pub graphs: u64,
-    /// Calls captured into a graph instead of enqueued.
+    /// Calls captured into a graph instead of being enqueued.
     pub captured: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct Shape {
 pub(crate) const DIMENSIONS: usize = 5;
 
 impl Shape {
-    /// The shape of this work.
+    /// Returns the shape of this work.
     pub fn of(work: &Work) -> Shape {
         let (launches, graph_launches) = (work.of(Counter::Launches), work.of(Counter::GraphLaunches));
         let is_known = graph_launches == 0 || work.knows_graphs();
@@ -113,34 +113,34 @@ impl Shape {
         }
     }
 
-    /// False where there is nothing that a phase could be told from: copies alone, and what an engine runs while it
-    /// captures graphs, passes of its own making of every size it may ever need.
+    /// Returns false for steps without a phase: copies only, and steps that capture graphs, in which an engine runs artificial
+    /// passes of every size.
     pub fn has_phase(&self) -> bool {
         self.form != Form::Copies && self.captured == 0
     }
 
-    /// Kernels that run, launched one by one and by graphs, as far as is known.
+    /// Returns the known number of kernels, launched one by one and by graphs.
     pub fn kernels(&self) -> u64 {
         self.launches.saturating_add(self.graph_kernels)
     }
 
-    /// Threads that these start, likewise.
+    /// Returns the known number of threads of these kernels.
     pub fn kernel_threads(&self) -> u64 {
         self.threads.saturating_add(self.graph_threads)
     }
 
-    /// Threads per kernel launch.
+    /// Returns the threads per kernel launch.
     pub fn threads_per_launch(&self) -> f64 {
         self.threads as f64 / self.launches.max(1) as f64
     }
 
-    /// Where it lies: logarithms to base 2 of what tells phases apart.
+    /// Returns the logarithms to base 2 of the quantities that distinguish phases.
     pub(crate) fn vector(&self) -> [f64; DIMENSIONS] {
         let (kernels, threads) = (self.kernels(), self.kernel_threads());
         [kernels, threads, self.graph_launches, self.copies, self.bytes_to_device].map(log2)
     }
 
-    /// Which steps of its phase it is compared with.
+    /// Returns the class of steps that it is compared with.
     pub fn class(&self) -> Class {
         match self.form {
             Form::Copies => Class::of_work(0, self.copied_bytes),
@@ -155,7 +155,7 @@ fn form(launches: u64, graph_launches: u64) -> Form {
     match (launches, graph_launches) {
         (0, 0) => Form::Copies,
         (_, 0) => Form::Eager,
-        (beside, graphs) if graphs <= WHOLE_GRAPHS_MAX && beside <= BESIDE_GRAPHS_MAX => Form::Whole,
+        (eager, graphs) if graphs <= WHOLE_GRAPHS_MAX && eager <= EAGER_LAUNCHES_MAX => Form::Whole,
         _ => Form::Piecewise,
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_how_kernels_are_launched() {
+    fn the_form_follows_from_the_launches() {
         let rows = [
             (0, 0, Form::Copies),
             (768, 0, Form::Eager),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_alone_and_steps_that_capture_have_no_phase() {
+    fn copies_and_capturing_steps_have_no_phase() {
         let rows = [(0, 0, false), (700, 0, true), (700, 12, false)];
         for (launches, captured, expected) in rows {
             let shape = Shape::of(&work(&[(Counter::Launches, launches), (Counter::Captured, captured)]));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_graphs_hold_counts_where_it_is_known_of_all_of_them() {
+    fn graph_contents_count_if_all_are_known() {
         let rows = [(1, 1, true, 404), (2, 2, true, 404), (2, 1, false, 4), (1, 0, false, 4)];
         for (launches, known, is_known, kernels) in rows {
             let work = work(&[
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_within_the_device_cross_nothing() {
+    fn copies_within_the_device_are_not_counted() {
         let work = work(&[
             (Counter::BytesToDevice, 1),
             (Counter::BytesFromDevice, 2),

@@ -1,8 +1,7 @@
-//! The streams of one process: small numbers for handles that come and go.
+//! The streams of one process: small numbers for handles, which are addresses and are reused.
 //!
-//! The one idea: a handle is an address, and addresses are reused; a number stays with one stream for as long as
-//! the stream is remembered. [`STREAMS_MAX`] places: a stream that was destroyed makes room first, then the one
-//! unused longest, which is counted.
+//! A number stays with one stream while the stream is remembered. There are [`STREAMS_MAX`] numbers: those of destroyed
+//! streams are reused first, then that of the least recently used one, which is counted as evicted.
 
 use crate::phase::{Classifier, Label, StreamClassifier};
 use crate::settings::STREAMS_MAX;
@@ -17,14 +16,14 @@ struct Stream {
     classifier: StreamClassifier,
 }
 
-/// Where a segment belongs.
+/// The stream number of a segment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct Numbered {
     /// The stream's number.
     pub(crate) stream: u32,
-    /// The number was another stream's until now.
+    /// True if the number was another stream's until now.
     pub(crate) is_taken_over: bool,
-    /// Segments of the stream that never came.
+    /// Segments of the stream missing before this one.
     pub(crate) missed: u64,
 }
 
@@ -43,55 +42,49 @@ impl Streams {
         Streams { classifier, streams: Vec::new(), tick: 0, evicted: 0, clusters_evicted: 0 }
     }
 
-    /// The place of the segment that the kernel numbered `sequence` on the stream with this handle.
-    pub(crate) fn place(&mut self, handle: u64, sequence: u64) -> Place {
+    /// Returns the number of the stream with this handle, for the segment that the kernel numbered `sequence` on it.
+    pub(crate) fn number(&mut self, handle: u64, sequence: u64) -> Numbered {
         self.tick += 1;
         let known = self.streams.iter().position(|s| s.handle == Some(handle));
-        // The kernel counts from 0 again: another stream came back at the same address.
+        // A sequence that starts again belongs to a new stream at the same address.
         let known = known.filter(|at| self.streams[*at].next_sequence <= sequence);
-        let (at, is_taken_over) = known.map_or_else(|| self.enter(handle, sequence), |at| (at, false));
+        let (at, is_taken_over) = known.map_or_else(|| self.insert(handle, sequence), |at| (at, false));
         let stream = &mut self.streams[at];
         let missed = sequence.saturating_sub(stream.next_sequence);
         stream.next_sequence = sequence.saturating_add(1);
         stream.used = self.tick;
-        Place { stream: at as u32, is_taken_over, missed }
+        Numbered { stream: at as u32, is_taken_over, missed }
     }
 
-    /// The stream with this handle is gone; the handle may come back as another. Returns its number.
+    /// Releases the handle of a destroyed stream, which may be reused, and returns the stream's number.
     pub(crate) fn destroy(&mut self, handle: u64) -> Option<u32> {
         let at = self.streams.iter().position(|s| s.handle == Some(handle))?;
         self.streams[at].handle = None;
         Some(at as u32)
     }
 
-    /// Labels the next step of the stream with this number.
+    /// Returns the label of the next step of the stream with this number.
     pub(crate) fn label(&mut self, stream: u32, shape: &Shape) -> Label {
         self.streams.get_mut(stream as usize).map(|s| s.classifier.label(shape)).unwrap_or(Label::UNKNOWN)
     }
 
-    /// The graph with this fingerprint is another from here on, or is gone.
-    pub(crate) fn forget_graph(&mut self, graph: u64) {
-        self.streams.iter_mut().for_each(|s| s.classifier.forget_graph(graph));
+    /// Discards what is known of the graph with this fingerprint, which was updated or destroyed.
+    pub(crate) fn change_graph(&mut self, graph: u64) {
+        self.streams.iter_mut().for_each(|s| s.classifier.change_graph(graph));
     }
 
-    /// Streams forgotten to make room.
+    /// Returns the number of streams evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Clusters forgotten to make room.
+    /// Returns the number of clusters evicted, of all streams.
     pub(crate) fn clusters_evicted(&self) -> u64 {
         self.clusters_evicted + self.streams.iter().map(|s| s.classifier.evicted()).sum::<u64>()
     }
 
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let classifiers: usize = self.streams.iter().map(|s| s.classifier.heap_bytes()).sum();
-        self.streams.capacity() * size_of::<Stream>() + classifiers
-    }
-
-    /// Gives the handle a place. What came before `sequence` was before our time.
-    fn enter(&mut self, handle: u64, sequence: u64) -> (usize, bool) {
+    /// Adds a stream. Segments before `sequence` were before the agent attached and are not missing.
+    fn insert(&mut self, handle: u64, sequence: u64) -> (usize, bool) {
         self.destroy(handle);
         let classifier = StreamClassifier::new(&self.classifier);
         let new = Stream { handle: Some(handle), used: 0, next_sequence: sequence, classifier };
@@ -111,6 +104,7 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::allocated_bytes;
 
     fn streams() -> Streams {
         Streams::new(Classifier::default())
@@ -118,8 +112,12 @@ mod tests {
 
     #[track_caller]
     fn check(streams: &mut Streams, handle: u64, sequence: u64, stream: u32, missed: u64) {
-        let place = streams.place(handle, sequence);
-        assert_eq!((place.stream, place.missed), (stream, missed), "handle {handle}, sequence {sequence}");
+        let numbered = streams.number(handle, sequence);
+        assert_eq!(
+            (numbered.stream, numbered.missed),
+            (stream, missed),
+            "handle {handle}, sequence {sequence}"
+        );
     }
 
     #[test]
@@ -131,42 +129,44 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_our_time_is_not_missed_and_what_is_lost_later_is() {
+    fn only_segments_after_the_first_can_be_missing() {
         let mut s = streams();
         check(&mut s, 1, 900, 0, 0);
         check(&mut s, 1, 903, 0, 2);
     }
 
     #[test]
-    fn a_handle_that_comes_back_is_another_stream() {
+    fn a_reused_handle_is_another_stream() {
         let mut s = streams();
         check(&mut s, 1, 0, 0, 0);
         s.destroy(1);
         check(&mut s, 1, 0, 1, 0);
-        // Destroyed unseen: the kernel begins to count anew.
+        // Destroyed unnoticed: the kernel's sequence starts again.
         check(&mut s, 1, 1, 1, 0);
         check(&mut s, 1, 0, 2, 0);
     }
 
     #[test]
-    fn ten_thousand_streams_take_the_memory_of_a_few() {
+    fn ten_thousand_streams_take_bounded_memory() {
+        let before = allocated_bytes();
         let mut s = streams();
         for handle in 0..10_000u64 {
-            s.place(handle, 0);
-            assert!(s.place(u64::MAX, handle).stream < STREAMS_MAX as u32);
+            s.number(handle, 0);
+            assert!(s.number(u64::MAX, handle).stream < STREAMS_MAX as u32);
         }
         assert_eq!(s.evicted(), 10_001 - STREAMS_MAX as u64);
-        assert!(s.heap_bytes() < 32 * 1024, "{}", s.heap_bytes());
+        let bytes = allocated_bytes() - before;
+        assert!(bytes < 32 * 1024, "{bytes}");
     }
 
     #[test]
-    fn a_destroyed_stream_makes_room_first_and_is_not_missed() {
+    fn numbers_of_destroyed_streams_are_reused_first() {
         let mut s = streams();
         (0..STREAMS_MAX as u64).for_each(|handle| {
-            s.place(handle, 0);
+            s.number(handle, 0);
         });
         s.destroy(40);
-        let place = s.place(u64::MAX, 0);
-        assert_eq!((place.stream, place.is_taken_over, s.evicted()), (40, true, 0));
+        let numbered = s.number(u64::MAX, 0);
+        assert_eq!((numbered.stream, numbered.is_taken_over, s.evicted()), (40, true, 0));
     }
 }

@@ -1,8 +1,47 @@
-//! Randomness for tests: seeded, so that a failure can be had again.
+//! Test support: reproducible random numbers, and an allocator that counts.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 
 use probe_abi::fold::mix;
 
-/// SplitMix64 and what tests draw from it.
+/// An allocator that counts the bytes allocated by each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Returns the bytes that this thread has allocated and not freed.
+pub(crate) fn allocated_bytes() -> usize {
+    ALLOCATED.get().max(0) as usize
+}
+
+fn count(bytes: usize, sign: isize) {
+    // Threads allocate until they end, after their counter is gone.
+    let _ = ALLOCATED.try_with(|sum| sum.set(sum.get() + sign * bytes as isize));
+}
+
+#[expect(unsafe_code, reason = "only an allocator knows what collections really allocate")]
+// SAFETY: every call is forwarded to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(layout.size(), -1);
+        // SAFETY: `pointer` comes from the system allocator, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -16,35 +55,35 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number from `low` to below `high`.
+    /// Returns a number from `low` to below `high`.
     pub(crate) fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A whole number below `end`.
+    /// Returns a whole number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// True with this probability.
+    /// Returns true with probability `p`.
     pub(crate) fn chance(&mut self, p: f64) -> bool {
         self.uniform(0.0, 1.0) < p
     }
 
-    /// `yes` with probability `p`, else `no`.
+    /// Returns `yes` with probability `p`, else `no`.
     pub(crate) fn pick(&mut self, p: f64, yes: f64, no: f64) -> f64 {
         if self.chance(p) { yes } else { no }
     }
 
-    /// Standard normal (Box and Muller).
+    /// Returns a standard normal number (Box and Muller).
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform(1e-12, 1.0).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform(0.0, 1.0)).cos()
     }
 }
 
-/// How far the rank of `value` is from `q` among values in the order they came, each weighing half after `half_life`
-/// more; 0 where equal values span `q`. Values are equal to one part in a million: a nanosecond of a millisecond.
+/// Returns the distance of the rank of `value` from `q` among values in order of arrival, whose weight is halved after
+/// `half_life` more; 0 if equal values span `q`. Values are equal to one part in a million: a nanosecond of a millisecond.
 pub(crate) fn rank_error(values: &[f64], half_life: f64, value: f64, q: f64) -> f64 {
     let weight = |at: usize| (-((values.len() - at) as f64) / half_life).exp2();
     let below = |limit: f64, or_equal: bool| -> f64 {

@@ -1,46 +1,46 @@
-//! For which share of a time each reason held the clocks of a GPU down, and which shares are usual.
+//! The shares of a time in which each reason throttled a GPU's clocks, and the usual shares.
 //!
-//! The one idea: what is usual is learnt of the same steps as the rest of what is usual. So a GPU that always runs at
-//! its power limit has that for no cause, and a brake does not become usual by lasting, as its steps teach nothing.
+//! Usual shares are learnt from the same steps as baselines. So the power limit of a GPU that always runs at it is not
+//! reported as a cause, and throttling does not become usual by lasting, as its steps are not learnt from.
 
 use event::ThrottleReason;
 
-/// Steps that the usual shares average over.
+/// The number of steps that usual shares are averaged over.
 const MEMORY: f32 = 128.0;
 
-/// Shares of a time by reason, 0 to 1. Several reasons may hold the clocks down at once.
+/// Shares of a time by reason, each 0 to 1. Several reasons may apply at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shares([f32; ThrottleReason::ALL.len()]);
+pub struct ThrottleShares([f32; ThrottleReason::ALL.len()]);
 
-impl Shares {
-    /// The share in which this reason held them down.
+impl ThrottleShares {
+    /// Returns the share in which this reason throttled the clocks.
     pub fn of(&self, reason: ThrottleReason) -> f64 {
         f64::from(self.0[reason as usize])
     }
 
-    /// The same reason held them down for so much longer.
+    /// Adds to the share of a reason, up to 1.
     pub(crate) fn add(&mut self, reason: ThrottleReason, share: f64) {
         let sum = &mut self.0[reason as usize];
         *sum = (*sum + share as f32).min(1.0);
     }
 
-    /// By how much the reason that is furthest beyond the usual is.
-    pub(crate) fn beyond(&self, usual: &Shares) -> f64 {
+    /// Returns the largest excess of a reason's share over its usual share; 0 without one.
+    pub(crate) fn excess(&self, usual: &ThrottleShares) -> f64 {
         ThrottleReason::ALL.iter().map(|reason| self.of(*reason) - usual.of(*reason)).fold(0.0, f64::max)
     }
 }
 
-/// The shares that are usual.
+/// Usual shares, learnt step by step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct UsualShares {
-    pub(crate) mean: Shares,
-    /// Steps, up to [`MEMORY`].
+    pub(crate) mean: ThrottleShares,
+    /// Steps learnt from, up to [`MEMORY`].
     count: f32,
 }
 
 impl UsualShares {
-    /// A step that was nothing strange had these.
-    pub(crate) fn learn(&mut self, shares: &Shares) {
+    /// Learns from a step with these shares.
+    pub(crate) fn learn(&mut self, shares: &ThrottleShares) {
         self.count = (self.count + 1.0).min(MEMORY);
         for (mean, share) in self.mean.0.iter_mut().zip(shares.0) {
             *mean += (share - *mean) / self.count;
@@ -52,24 +52,24 @@ impl UsualShares {
 mod tests {
     use super::*;
 
-    fn shares(cap: f64, brake: f64) -> Shares {
-        let mut shares = Shares::default();
+    fn shares(cap: f64, brake: f64) -> ThrottleShares {
+        let mut shares = ThrottleShares::default();
         shares.add(ThrottleReason::SwPowerCap, cap);
         shares.add(ThrottleReason::HwPowerBrake, brake);
         shares
     }
 
     #[test]
-    fn what_is_beyond_the_usual_is_told_by_reason() {
+    fn excess_is_the_largest_of_any_reason() {
         let mut usual = UsualShares::default();
         (0..300).for_each(|_| usual.learn(&shares(1.0, 0.0)));
-        assert_eq!(shares(1.0, 0.0).beyond(&usual.mean), 0.0);
-        assert_eq!(shares(1.0, 0.75).beyond(&usual.mean), 0.75);
-        assert_eq!(shares(0.0, 0.0).beyond(&usual.mean), 0.0);
+        assert_eq!(shares(1.0, 0.0).excess(&usual.mean), 0.0);
+        assert_eq!(shares(1.0, 0.75).excess(&usual.mean), 0.75);
+        assert_eq!(shares(0.0, 0.0).excess(&usual.mean), 0.0);
     }
 
     #[test]
-    fn usual_shares_have_no_bias_from_their_beginning() {
+    fn usual_shares_start_unbiased() {
         let mut usual = UsualShares::default();
         usual.learn(&shares(0.5, 0.0));
         assert_eq!(usual.mean, shares(0.5, 0.0));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_never_more_than_all() {
+    fn a_share_never_exceeds_one() {
         let mut all = shares(0.9, 0.0);
         all.add(ThrottleReason::SwPowerCap, 0.9);
         assert_eq!(all, shares(1.0, 0.0));

@@ -1,99 +1,90 @@
-//! One workload: what its steps usually are, by phase, and the verdict on each new one.
+//! One workload: the usual steps of each phase, and the verdict on each new step.
 //!
-//! The one idea: the verdict is a comparison with the past, so it is made before the step becomes part of it.
-//! A workload is a process; what outlives it stands in its [`Habits`].
+//! A verdict compares a step with earlier ones, so it is made before the step is learnt. A workload is one process; the
+//! part that survives it is its [`PhaseProfiles`].
 
-use crate::causes::{StepFacts, Usual};
 use event::ProcessId;
 use probe_abi::fold::{Counter, mix};
 
 use crate::baseline::{BaselineKey, BaselineSettings, Class, Observed, Outlier, Verdict};
-use crate::finding::{BaselineShift, EventId, Finding, Step, Tally};
-use crate::habit::{Habits, Key};
-use crate::hardware::Beside;
+use crate::causes::{Quantity, StepFacts, Usual};
+use crate::finding::{BaselineShift, EventId, Step};
+use crate::gpu_attribution::GpuAttribution;
 use crate::phase::{Label, Phase};
+use crate::profile::{Key, PhaseProfiles};
 use crate::record::BaselineRecord;
 use crate::segment::Group;
 use crate::shape::Shape;
-use crate::throttling::Shares;
+use crate::throttling::ThrottleShares;
 
-/// Steps that the usual parts average over.
-const USUAL_MEMORY: u64 = 128;
-
-/// What is usual for one process.
+/// The usual steps of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     process: ProcessId,
-    habits: Habits,
+    profiles: PhaseProfiles,
     is_changed: bool,
 }
 
 impl Workload {
     pub(crate) fn new(process: ProcessId, settings: BaselineSettings) -> Workload {
-        Workload { process, habits: Habits::new(settings), is_changed: false }
+        Workload { process, profiles: PhaseProfiles::new(settings), is_changed: false }
     }
 
-    /// The verdict on a step, of which so much was waited for other ranks.
+    /// Judges a step and learns from it; returns the lasting change that it completes, if any.
     pub(crate) fn judge(
         &mut self,
         group: &Group,
         label: Label,
-        collective_wait_ns: Option<u64>,
-        tally: &mut Tally,
-        out: &mut Beside<'_>,
-    ) {
+        peer_wait_ns: Option<u64>,
+        gpus: &GpuAttribution,
+    ) -> (Step, Option<BaselineShift>) {
         let mut step = step(self.process, group, label);
-        step.collective_wait_ns = collective_wait_ns.map(|ns| ns.min(step.wait_ns));
-        let mut shift = None;
-        if !step.is_unfinished {
-            let throttling = out.throttling(&step);
-            shift = self.compare(&mut step, throttling.as_ref());
+        step.collective_wait_ns = peer_wait_ns.map(|ns| ns.min(step.wait_ns));
+        if step.is_unfinished {
+            return (step, None);
         }
-        tally.steps += 1;
-        tally.joined += u64::from(group.segments - 1);
-        out.find(Finding::Step(step));
-        if let Some(shift) = shift {
-            out.find(Finding::BaselineShift(shift));
-        }
+        let throttling = gpus.throttling(&step);
+        let shift = self.compare(&mut step, throttling.as_ref());
+        (step, shift)
     }
 
-    /// What is usual for it.
-    pub(crate) fn habits(&self) -> &Habits {
-        &self.habits
+    /// Returns the profiles of its phases.
+    pub(crate) fn profiles(&self) -> &PhaseProfiles {
+        &self.profiles
     }
 
-    /// Takes over what was usual before, as far as it is not known better by now.
+    /// Restores stored profiles, except of phases that are warmed up by now.
     pub(crate) fn restore(&mut self, record: BaselineRecord) {
-        record.for_process(self.process).habits.iter().for_each(|habit| self.habits.restore(habit));
+        record.for_process(self.process).profiles.iter().for_each(|profile| self.profiles.restore(profile));
     }
 
-    /// True where something was learnt since this was last asked.
+    /// Returns true if anything was learnt since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    fn compare(&mut self, step: &mut Step, throttling: Option<&Shares>) -> Option<BaselineShift> {
-        let fingerprint = fingerprint(step, self.habits.key());
-        let habit = self.habits.of(Key { phase: step.phase, fingerprint });
+    fn compare(&mut self, step: &mut Step, throttling: Option<&ThrottleShares>) -> Option<BaselineShift> {
+        let fingerprint = fingerprint(step, self.profiles.key());
+        let profile = self.profiles.of(Key { phase: step.phase, fingerprint });
         let facts = step.facts();
-        let throttled = throttling.map_or(0.0, |shares| shares.beyond(&habit.throttling.mean));
-        let outside_ns = outside_ns(&facts, &habit.usual, throttled);
+        let throttled = throttling.map_or(0.0, |shares| shares.excess(&profile.throttling.mean));
+        let outside_ns = outside_ns(&facts, &profile.usual, throttled);
         let observed = Observed { duration_ns: step.duration_ns, class: class(step), outside_ns };
-        let verdict = habit.baseline.observe(&observed);
+        let verdict = profile.baseline.observe(&observed);
         step.baseline = verdict.level;
         step.ratio = verdict.ratio;
         step.outlier = verdict.outlier;
         if verdict.outlier != Outlier::None {
-            step.usual = habit.usual;
-            step.usually_throttled = habit.throttling.mean;
-            step.causes = crate::causes::explain(&facts, &habit.usual);
+            step.usual = profile.usual;
+            step.usually_throttled = profile.throttling.mean;
+            step.causes = crate::causes::explain(&facts, &profile.usual);
         }
         if verdict.shift.is_some() {
-            (habit.usual, habit.throttling) = Default::default();
+            (profile.usual, profile.throttling) = Default::default();
         }
         if verdict.is_learnt || verdict.shift.is_some() {
-            learn(&mut habit.usual, &facts);
-            throttling.into_iter().for_each(|shares| habit.throttling.learn(shares));
+            profile.usual.learn(&facts);
+            throttling.into_iter().for_each(|shares| profile.throttling.learn(shares));
             self.is_changed = true;
         }
         self.shift(step, &verdict)
@@ -137,12 +128,12 @@ fn step(process: ProcessId, group: &Group, label: Label) -> Step {
         usual: Usual::default(),
         gpu: None,
         throttled: Vec::new(),
-        usually_throttled: Shares::default(),
+        usually_throttled: ThrottleShares::default(),
         causes: Vec::new(),
     }
 }
 
-/// What kernels and graphs it launched, where that counts; 0 for none.
+/// Returns the fingerprint of the step's kernels and graphs, if baselines are keyed by it; else 0.
 fn fingerprint(step: &Step, key: BaselineKey) -> u64 {
     match key {
         BaselineKey::Phase => 0,
@@ -152,7 +143,8 @@ fn fingerprint(step: &Step, key: BaselineKey) -> u64 {
     }
 }
 
-/// Which steps of its phase it is compared with. Iterations launch in every way at once.
+/// Returns the class of steps that this one is compared with. Training iterations launch in several ways at once, so
+/// only their work counts.
 fn class(step: &Step) -> Class {
     let shape = Shape::of(&step.work);
     match step.phase {
@@ -161,29 +153,14 @@ fn class(step: &Step) -> Class {
     }
 }
 
-/// How much longer than usual it waited for a CPU while other processes ran, and for other ranks, and ran on clocks that
-/// were held down for so large a share of it beyond the usual. What is double then only makes the evidence stronger.
+/// Returns the excess time in which the step waited for a CPU or for peers, or ran on throttled clocks, in ns. Time that
+/// counts twice only makes the evidence stronger.
 fn outside_ns(step: &StepFacts, usual: &Usual, throttled: f64) -> f64 {
     if usual.count == 0 {
         return 0.0;
     }
-    let runq = step.runq_enqueue_ns.unwrap_or(0.0) + step.runq_wait_ns.unwrap_or(0.0);
-    let collective = step.collective_wait_ns.unwrap_or(0.0) - usual.collective_wait_ns;
-    let contention = runq - usual.runq_enqueue_ns - usual.runq_wait_ns;
-    contention.max(0.0) + collective.max(0.0) + throttled * step.duration_ns
-}
-
-fn learn(usual: &mut Usual, step: &StepFacts) {
-    usual.count += 1;
-    let pull = 1.0 / usual.count.min(USUAL_MEMORY) as f64;
-    let rows = [
-        (&mut usual.duration_ns, step.duration_ns),
-        (&mut usual.enqueue_ns, step.enqueue_ns),
-        (&mut usual.wait_ns, step.wait_ns),
-        (&mut usual.runq_enqueue_ns, step.runq_enqueue_ns.unwrap_or(0.0)),
-        (&mut usual.runq_wait_ns, step.runq_wait_ns.unwrap_or(0.0)),
-        (&mut usual.collective_wait_ns, step.collective_wait_ns.unwrap_or(0.0)),
-        (&mut usual.copied_bytes, step.copied_bytes),
-    ];
-    rows.into_iter().for_each(|(mean, value)| *mean += (value - *mean) * pull);
+    let excess = |quantity| step.get(quantity) - usual.get(quantity);
+    let contention = excess(Quantity::RunQueueEnqueue) + excess(Quantity::RunQueueWait);
+    let throttled_ns = throttled * step.get(Quantity::Duration);
+    contention.max(0.0) + excess(Quantity::PeerWait).max(0.0) + throttled_ns
 }

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use event::Event;
-use steps::{BaselineShift, Engine, Finding, Outlier, Phase, Settings, Step, outlier_bucket};
+use steps::{BaselineShift, Engine, Outlier, Phase, Settings, Step, outlier_bucket};
 use traffic::load::{Healthy, Load};
 use traffic::{Rng, Server, Shape};
 
@@ -147,15 +147,7 @@ fn phase(shape: Shape) -> Phase {
 }
 
 fn found(events: &[Event]) -> (Vec<Step>, Vec<BaselineShift>) {
-    let mut engine = Engine::new(Settings::default());
-    let (mut steps, mut shifts) = (Vec::new(), Vec::new());
-    let mut take = |finding| match finding {
-        Finding::Step(step) => steps.push(step),
-        Finding::BaselineShift(shift) => shifts.push(shift),
-    };
-    events.iter().for_each(|event| engine.observe(event, &mut take));
-    engine.finish(&mut take);
-    (steps, shifts)
+    traffic::found(&mut Engine::new(Settings::default()), events)
 }
 
 /// How often a bucket was right.

@@ -1,4 +1,4 @@
-//! Baselines outlive the agent and the process, under the workload's name; bytes that are none are refused.
+//! Baselines survive restarts of the agent and of the process; damaged records are refused.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod traffic;
@@ -10,26 +10,20 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use steps::record::FORMAT;
 use steps::{
-    BaselineKey, BaselineRecord, BaselineSettings, Engine, Finding, Level, Outlier, Phase, Settings, Step,
-    WorkloadId,
+    BaselineKey, BaselineLevel, BaselineRecord, BaselineSettings, Engine, Finding, Outlier, Phase, Settings,
+    Step, WorkloadId,
 };
 use traffic::{MS, Rng, Server, Shape};
 
 const MODEL: &str = "meta/llama";
 
 fn fed(engine: &mut Engine, events: impl IntoIterator<Item = Event>) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for event in events {
-        engine.observe(&event, &mut |finding| {
-            if let Finding::Step(step) = finding {
-                steps.push(step);
-            }
-        });
-    }
-    steps
+    let mut findings = Vec::new();
+    events.into_iter().for_each(|event| engine.observe(&event, &mut findings));
+    traffic::sorted(findings).0
 }
 
-/// Decodes of 10 ms with prefills between them, for a while.
+/// Returns `count` steps: decodes of 10 ms with prefills between them.
 fn served(server: &mut Server, count: u64) -> Vec<Event> {
     let mut rng = Rng::new(u64::from(server.process.pid));
     let step = |k: u64| match k % 5 {
@@ -48,14 +42,14 @@ fn workload(server: &Server) -> WorkloadId {
     WorkloadId::of(&info, None)
 }
 
-fn levels(engine: &Engine, server: &Server) -> Vec<(Phase, Level)> {
+fn levels(engine: &Engine, server: &Server) -> Vec<(Phase, BaselineLevel)> {
     let mut levels: Vec<_> = engine.baseline_record(workload(server)).unwrap().levels().collect();
     levels.sort_by_key(|(phase, _)| *phase);
     levels
 }
 
-/// An agent that has watched a server for 500 steps, and what it leaves behind.
-fn kept(server: &mut Server) -> (Engine, Vec<Vec<u8>>) {
+/// Returns an engine that has observed a server for 500 steps, and its encoded records.
+fn learnt(server: &mut Server) -> (Engine, Vec<Vec<u8>>) {
     let mut engine = Engine::new(Settings::default());
     fed(&mut engine, [described(server)]);
     fed(&mut engine, served(server, 500));
@@ -65,9 +59,9 @@ fn kept(server: &mut Server) -> (Engine, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn an_agent_that_comes_back_judges_the_next_step_as_if_it_had_never_been_away() {
+fn a_restarted_agent_judges_the_next_step_as_before() {
     let mut server = Server::new(7);
-    let (before, records) = kept(&mut server);
+    let (before, records) = learnt(&mut server);
     assert_eq!(records.len(), 1);
     assert!(records[0].len() < 4096, "{} bytes", records[0].len());
     let mut engine = Engine::new(Settings::default());
@@ -79,14 +73,14 @@ fn an_agent_that_comes_back_judges_the_next_step_as_if_it_had_never_been_away() 
     let steps = fed(&mut engine, events);
     assert_eq!((steps[0].phase, steps[0].outlier), (Phase::Decode, Outlier::Ratio2), "{:?}", steps[0]);
     assert!(steps[0].baseline.unwrap().count > 300);
-    assert!(!steps[0].causes.is_empty(), "what is usual for its parts is kept too");
+    assert!(!steps[0].causes.is_empty(), "usual quantities are restored, too");
     assert!(steps[1..].iter().all(|step| step.outlier == Outlier::None && step.baseline.is_some()));
 }
 
 #[test]
-fn a_record_that_comes_late_is_taken_by_the_process_that_runs_already() {
+fn a_late_record_is_restored_to_a_running_process() {
     let mut server = Server::new(7);
-    let (_, records) = kept(&mut server);
+    let (_, records) = learnt(&mut server);
     let mut engine = Engine::new(Settings::default());
     fed(&mut engine, [described(&server)]);
     fed(&mut engine, served(&mut server, 10));
@@ -96,9 +90,9 @@ fn a_record_that_comes_late_is_taken_by_the_process_that_runs_already() {
 }
 
 #[test]
-fn what_a_process_has_learnt_by_itself_is_not_replaced() {
+fn learnt_baselines_are_not_replaced_by_stored_ones() {
     let mut server = Server::new(7);
-    let (_, records) = kept(&mut server);
+    let (_, records) = learnt(&mut server);
     let mut engine = Engine::new(Settings::default());
     let mut other = Server::new(7);
     fed(&mut engine, [described(&other)]);
@@ -110,39 +104,42 @@ fn what_a_process_has_learnt_by_itself_is_not_replaced() {
 }
 
 #[test]
-fn the_next_process_of_a_workload_finds_what_the_last_one_left() {
+fn the_next_process_of_a_workload_inherits_its_baselines() {
     let (mut old, mut new) = (Server::new(7), Server::new(8));
     new.addresses = 0x4_0000;
-    let (mut engine, _) = kept(&mut old);
+    let (mut engine, _) = learnt(&mut old);
     fed(&mut engine, [Event::Exit { process: old.process, at_ns: old.now_ns, status: ExitStatus::Unknown }]);
     new.now_ns = old.now_ns;
     fed(&mut engine, [described(&new)]);
     let steps = fed(&mut engine, served(&mut new, 300));
     assert!(steps.iter().all(|step| step.baseline.is_some() && step.outlier == Outlier::None));
-    // Its graphs are others: until they are known, only the highest bucket is believed.
+    // Its graphs differ: until they are known, only steps of the highest bucket are outliers.
     let record = engine.baseline_record(workload(&new)).unwrap();
     assert_eq!(record.process, new.process);
 }
 
-/// While nobody looked, everything became twice as slow.
+/// While the agent was away, everything became twice as slow.
 #[test]
-fn what_was_kept_and_no_longer_holds_is_learnt_anew_within_200_steps_and_told_once() {
+fn an_outdated_baseline_is_replaced_within_200_steps() {
     let mut server = Server::new(7);
-    let (_, records) = kept(&mut server);
+    let (_, records) = learnt(&mut server);
     let mut engine = Engine::new(Settings::default());
     engine.restore(&BaselineRecord::decode(&records[0]).unwrap());
     fed(&mut engine, [described(&server)]);
-    let (mut decodes, mut shifts) = (Vec::new(), 0);
+    let (mut findings, mut decodes, mut shifts) = (Vec::new(), Vec::new(), 0);
     for at in 0..1_000 {
         let (shape, ns) = match at % 5 {
             0 => (Shape::Prefill { tokens: 888 }, 180.0 * MS),
             _ => (Shape::Decode { batch: 32 }, 20.0 * MS),
         };
-        engine.observe(&server.step(shape, ns), &mut |finding| match finding {
-            Finding::Step(step) if step.phase == Phase::Decode => decodes.push(step.outlier),
-            Finding::Step(_) => {}
-            Finding::BaselineShift(_) => shifts += 1,
-        });
+        engine.observe(&server.step(shape, ns), &mut findings);
+        for finding in findings.drain(..) {
+            match finding {
+                Finding::Step(step) if step.phase == Phase::Decode => decodes.push(step.outlier),
+                Finding::Step(_) => {}
+                Finding::BaselineShift(_) => shifts += 1,
+            }
+        }
     }
     let last = decodes.iter().rposition(|outlier| *outlier != Outlier::None);
     assert!(last.is_some_and(|at| (100..200).contains(&at)), "{last:?}");
@@ -150,26 +147,26 @@ fn what_was_kept_and_no_longer_holds_is_learnt_anew_within_200_steps_and_told_on
 }
 
 #[test]
-fn what_changed_is_told_once_and_an_end_is_a_change() {
+fn changes_are_returned_once_and_an_end_is_one() {
     let mut server = Server::new(7);
-    let (mut engine, _) = kept(&mut server);
+    let (mut engine, _) = learnt(&mut server);
     assert_eq!(engine.take_changed(), []);
     fed(&mut engine, served(&mut server, 3));
     assert_eq!(engine.take_changed(), [workload(&server)]);
     fed(&mut engine, served(&mut server, 3));
-    engine.finish(&mut |_| ());
+    engine.finish(&mut Vec::new());
     assert_eq!(engine.take_changed(), [workload(&server)]);
     assert!(engine.baseline_record(workload(&server)).is_some());
 }
 
 #[test]
-fn nothing_is_kept_of_a_warm_up_nor_of_a_process_that_nobody_described() {
+fn warm_ups_and_undescribed_processes_have_no_record() {
     let mut engine = Engine::new(Settings::default());
     let (mut young, mut nameless) = (Server::new(7), Server::new(8));
     fed(&mut engine, [described(&young)]);
     fed(&mut engine, served(&mut young, 20));
     fed(&mut engine, served(&mut nameless, 500));
-    engine.finish(&mut |_| ());
+    engine.finish(&mut Vec::new());
     let records = engine.take_changed().into_iter().filter_map(|id| engine.baseline_record(id));
     assert_eq!(records.collect::<Vec<_>>(), []);
 }
@@ -194,9 +191,10 @@ fn what_was_learnt_by_fingerprint_goes_to_the_process_that_it_was_learnt_of() {
 }
 
 #[test]
-fn more_workloads_than_there_is_room_for_are_forgotten_and_counted() {
+fn the_least_recently_used_records_are_evicted_and_counted() {
     let mut server = Server::new(7);
-    let (_, records) = kept(&mut server);
+    let (_, records) = learnt(&mut server);
+    let before = traffic::allocated_bytes();
     let mut engine = Engine::new(Settings { processes_max: 8, ..Settings::default() });
     for name in 0..100 {
         let mut record = BaselineRecord::decode(&records[0]).unwrap();
@@ -204,18 +202,19 @@ fn more_workloads_than_there_is_room_for_are_forgotten_and_counted() {
         engine.restore(&record);
     }
     assert_eq!(engine.tally().baselines_evicted, 92);
-    assert!(engine.size_bytes() < 8 * 4096, "{}", engine.size_bytes());
+    let bytes = traffic::allocated_bytes() - before;
+    assert!(bytes < 8 * 4096, "{bytes}");
     assert!(engine.baseline_record(WorkloadId(99)).is_some());
-    let forgotten = engine.take_changed();
-    assert!(forgotten.contains(&WorkloadId(0)) && engine.baseline_record(WorkloadId(0)).is_none());
+    let evicted = engine.take_changed();
+    assert!(evicted.contains(&WorkloadId(0)) && engine.baseline_record(WorkloadId(0)).is_none());
 }
 
 #[test]
-fn damaged_bytes_are_refused_with_a_reason() {
-    let (_, records) = kept(&mut Server::new(7));
+fn damaged_records_are_refused_with_a_reason() {
+    let (_, records) = learnt(&mut Server::new(7));
     let whole = &records[0];
-    let told = |bytes: &[u8]| BaselineRecord::decode(bytes).unwrap_err().to_string();
-    assert!(told(b"WTFR").starts_with("not a baseline record: it begins with "));
+    let error = |bytes: &[u8]| BaselineRecord::decode(bytes).unwrap_err().to_string();
+    assert!(error(b"WTFR").starts_with("not a baseline record: it begins with "));
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
@@ -225,10 +224,10 @@ fn damaged_bytes_are_refused_with_a_reason() {
 }
 
 proptest! {
-    /// Right around the fields, anything within: refused or sound, and never a panic.
+    /// A valid frame with arbitrary fields is refused or sound, and never causes a panic.
     #[test]
-    fn hostile_fields_break_nothing(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..40)) {
-        static RECORD: LazyLock<Vec<u8>> = LazyLock::new(|| kept(&mut Server::new(7)).1.remove(0));
+    fn arbitrary_fields_are_refused_or_sound(changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..40)) {
+        static RECORD: LazyLock<Vec<u8>> = LazyLock::new(|| learnt(&mut Server::new(7)).1.remove(0));
         let mut server = Server::new(7);
         let mut fields = RECORD[10..RECORD.len() - 4].to_vec();
         for (at, byte) in changes {

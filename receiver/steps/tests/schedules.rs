@@ -110,14 +110,14 @@ impl Program {
     fn steps(mut self) -> Vec<Step> {
         let end_ns = self.folder.finish(&mut self.events);
         self.events.push(Event::Tick { at_ns: end_ns });
-        let (mut engine, mut steps) = (Engine::new(Settings::default()), Vec::new());
-        let mut take = |finding| match finding {
-            Finding::Step(step) => steps.push(step),
+        let (mut engine, mut findings) = (Engine::new(Settings::default()), Vec::new());
+        self.events.iter().for_each(|event| engine.observe(event, &mut findings));
+        engine.finish(&mut findings);
+        let step = |finding| match finding {
+            Finding::Step(step) => step,
             Finding::BaselineShift(shift) => panic!("{shift:?}"),
         };
-        self.events.iter().for_each(|event| engine.observe(event, &mut take));
-        engine.finish(&mut take);
-        steps
+        findings.into_iter().map(step).collect()
     }
 }
 

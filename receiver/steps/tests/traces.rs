@@ -11,13 +11,14 @@ use trace::Annotation;
 use crate::real::{TRUTHS, Truth, events, read};
 
 fn steps(events: &[Event]) -> Vec<Step> {
-    let (mut engine, mut steps) = (Engine::new(Settings::default()), Vec::new());
-    let mut take = |finding| match finding {
-        Finding::Step(step) => steps.push(step),
-        Finding::BaselineShift(shift) => panic!("nothing shifts in a few steps: {shift:?}"),
+    let (mut engine, mut findings) = (Engine::new(Settings::default()), Vec::new());
+    events.iter().for_each(|event| engine.observe(event, &mut findings));
+    engine.finish(&mut findings);
+    let step = |finding| match finding {
+        Finding::Step(step) => step,
+        Finding::BaselineShift(shift) => panic!("a few steps are not a lasting change: {shift:?}"),
     };
-    events.iter().for_each(|event| engine.observe(event, &mut take));
-    engine.finish(&mut take);
+    let steps: Vec<Step> = findings.into_iter().map(step).collect();
     let tally = engine.tally();
     assert_eq!(tally.segments, tally.steps + tally.joined + tally.leftover, "{tally:?}");
     assert_eq!(tally.steps, steps.len() as u64);

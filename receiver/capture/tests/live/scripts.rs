@@ -284,17 +284,16 @@ fn named(lines: &[Line]) -> Option<Vec<Whole>> {
 }
 
 fn whole(events: &[Event]) -> Vec<Whole> {
-    let (mut engine, mut steps) = (Engine::new(steps::Settings::default()), Vec::new());
-    let mut keep = |finding| match finding {
+    let (mut engine, mut findings) = (Engine::new(steps::Settings::default()), Vec::new());
+    events.iter().for_each(|event| engine.observe(event, &mut findings));
+    engine.finish(&mut findings);
+    let whole = |finding| match finding {
         Finding::Step(s) if !s.is_unfinished => {
-            let whole = (s.process.pid, s.start_ns, s.end_ns, s.work.of(Counter::Enqueues));
-            steps.push((s.thread, whole));
+            Some((s.thread, (s.process.pid, s.start_ns, s.end_ns, s.work.of(Counter::Enqueues))))
         }
-        _ => {}
+        _ => None,
     };
-    events.iter().for_each(|event| engine.observe(event, &mut keep));
-    engine.finish(&mut keep);
-    in_order(steps)
+    in_order(findings.into_iter().filter_map(whole).collect())
 }
 
 fn check_whole(name: &str, text: &str, played: &Played) {

@@ -16,16 +16,17 @@ type Steps = Vec<(&'static str, [u64; 3])>;
 
 fn steps(events: &[Event]) -> Steps {
     let mut engine = Engine::new(steps::Settings::default());
-    let mut found = Vec::new();
-    let mut keep = |finding: Finding| {
-        if let Finding::Step(s) = finding {
+    let mut findings = Vec::new();
+    events.iter().for_each(|event| engine.observe(event, &mut findings));
+    engine.finish(&mut findings);
+    let step = |finding| match finding {
+        Finding::Step(s) => {
             let work = [Counter::Launches, Counter::GraphLaunches, Counter::Copies].map(|c| s.work.of(c));
-            found.push((s.phase.as_str(), work));
+            Some((s.phase.as_str(), work))
         }
+        Finding::BaselineShift(_) => None,
     };
-    events.iter().for_each(|event| engine.observe(event, &mut keep));
-    engine.finish(&mut keep);
-    found
+    findings.into_iter().filter_map(step).collect()
 }
 
 fn check(name: &str, speed: &str) {

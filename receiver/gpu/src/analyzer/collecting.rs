@@ -31,7 +31,8 @@ impl Analyzer {
             self.collect_at_ns = due_ns.saturating_add(interval);
             let tick = Event::Tick { at_ns: due_ns };
             self.with_collectives(sink, |collectives, teller| collectives.observe(&tick, teller, look));
-            self.find(|engine, out| engine.observe(&tick, &mut |finding| out(finding)), sink, look);
+            self.engine.observe(&tick, &mut self.findings);
+            self.report_findings(sink, look);
             self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
             self.collect(due_ns, sink);
         }

@@ -95,7 +95,7 @@ impl Teller<'_, '_> {
     /// A rank has waited for an operation: its step may blame others for it, and it may be traced.
     fn completed(&mut self, found: &Completed, selection: &mut Selection) {
         if let Some((from_ns, to_ns)) = waited_for_others(found) {
-            self.steps.wait_for_others(found.who.process, from_ns, to_ns);
+            self.steps.record_peer_wait(found.who.process, from_ns, to_ns);
         }
         let Some(trace) = &found.trace else { return };
         if !selection.takes(trace, self.clock.now_ns()) {

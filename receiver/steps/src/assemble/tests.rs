@@ -63,7 +63,7 @@ impl Seg {
     }
 }
 
-/// What comes out: segments, start, end, wait.
+/// An assembled step: segments, start, end, wait.
 type Row = (u32, u64, u64, u64);
 
 struct Bench {
@@ -72,7 +72,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// An assembler that has decided already, for the segments of a process that does `mode`.
+    /// Returns an assembler that has decided for `mode`.
     fn new(mode: Mode) -> Bench {
         let mut assembler = Assembler::new(Joining::default());
         assembler.mode = mode;
@@ -81,20 +81,22 @@ impl Bench {
 
     fn push(&mut self, segments: &[Seg]) {
         for seg in segments {
-            let out = &mut self.out;
-            let segment = seg.segment();
-            self.assembler.advance(segment.end_ns(), &mut |group, _| out.push(row(&group)));
-            self.assembler.push(&segment, &mut |group, _| out.push(row(&group)));
+            let (segment, mut assembled) = (seg.segment(), Vec::new());
+            self.assembler.advance(segment.end_ns(), &mut assembled);
+            self.assembler.push(&segment, &mut assembled);
+            self.out.extend(assembled.iter().map(row));
         }
     }
 
     fn finish(&mut self) -> u64 {
-        let out = &mut self.out;
-        self.assembler.finish(&mut |group, _| out.push(row(&group)))
+        let mut assembled = Vec::new();
+        let leftover = self.assembler.finish(&mut assembled);
+        self.out.extend(assembled.iter().map(row));
+        leftover
     }
 }
 
-fn row(group: &Group) -> Row {
+fn row(Assembled { group, .. }: &Assembled) -> Row {
     (group.segments, group.start_ns, group.end_ns, group.wait_ns)
 }
 
@@ -116,7 +118,7 @@ fn at(entry_ms: u64) -> Seg {
     Seg { entry_ns: entry_ms * MS, ..Seg::default() }
 }
 
-/// A closer that did not wait and had nothing new before it.
+/// A sync call that did not wait and had nothing new before it.
 fn trailing(entry_us: u64) -> Seg {
     Seg {
         entry_ns: entry_us * US,
@@ -201,7 +203,7 @@ fn of_streams_that_end_together_each_may_have_begun_first_unless_it_was_left_ope
             let (main, other) = (segment(50, main_ms, main_previous), segment(2, other_ms, other_previous));
             let [first, second] = if is_main_first { [main, other] } else { [other, main] };
             let mut group = Group::of(&first);
-            group.join_same_closer(&second);
+            group.join_same_call(&second);
             group.start_ns / MS
         };
     for is_main_first in [false, true] {
@@ -244,7 +246,7 @@ fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail(
     }
 }
 
-/// As a decoder behind an engine: the same closer ends both, and tells of the small one first.
+/// As a decoder behind an engine: the same sync call ends both, and tells of the small one first.
 #[test]
 fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_the_step_before() {
     let step = |entry_ms, wait_ns, enqueued_since_sync| {
@@ -371,11 +373,11 @@ fn a_process_may_go_from_serving_to_training_and_back() {
     let serving = |k: u64| Seg { entry_ns: (100_000 + k * 20) * MS, ..Seg::default() };
     let mut bench = Bench::new(Mode::Serving);
     bench.push(&(0..80).map(|k| at(10 + k)).collect::<Vec<_>>());
-    assert_eq!(bench.assembler.mode(), Mode::Serving);
+    assert_eq!(bench.assembler.mode, Mode::Serving);
     bench.push(&(0..160).map(training).collect::<Vec<_>>());
-    assert!(matches!(bench.assembler.mode(), Mode::Training { .. }));
+    assert!(matches!(bench.assembler.mode, Mode::Training { .. }));
     bench.push(&(0..160).map(serving).collect::<Vec<_>>());
-    assert_eq!(bench.assembler.mode(), Mode::Serving);
+    assert_eq!(bench.assembler.mode, Mode::Serving);
     let leftover = bench.finish();
     let joined: u32 = bench.out.iter().map(|row| row.0).sum();
     assert_eq!(u64::from(joined) + leftover, 80 + 160 + 160);
@@ -387,10 +389,10 @@ fn an_undecided_process_holds_back_as_much_as_is_allowed_and_no_more() {
     let mut bench = Bench::new(Mode::Undecided);
     let most = Joining::default().undecided_segments;
     bench.push(&(0..most as u64 - 1).map(unclear).collect::<Vec<_>>());
-    assert_eq!((bench.assembler.held.len(), bench.out.len()), (most - 1, 0));
+    assert_eq!((bench.assembler.deferred.len(), bench.out.len()), (most - 1, 0));
     bench.push(&[unclear(most as u64 - 1)]);
-    assert_eq!((bench.assembler.held.len(), bench.assembler.held.capacity()), (0, 0));
-    assert_eq!(bench.assembler.mode(), Mode::Serving);
+    assert_eq!((bench.assembler.deferred.len(), bench.assembler.deferred.capacity()), (0, 0));
+    assert_eq!(bench.assembler.mode, Mode::Serving);
     assert_eq!(bench.out.len(), most - 1);
 }
 
@@ -408,6 +410,6 @@ fn parts_of_a_step_add_up_when_segments_join() {
     // Beside it on another stream: the same thread waited once.
     segments[1].record.runq_enqueue_ns = 90;
     let mut group = Group::of(&segments[0]);
-    group.join_same_closer(&segments[1]);
+    group.join_same_call(&segments[1]);
     assert_eq!((group.run_queue.enqueue_ns, group.wait_ns), (Some(100), 5 * MS));
 }

@@ -1,44 +1,44 @@
-//! What steps of one size usually take, within a phase.
+//! Size classes of the steps of a phase, and the expected duration of each.
 //!
-//! The one idea: a prefill of 8,000 tokens is not slow because most have 500, and a decode of 64 requests is not
-//! slow because the last thousand had 4. Steps of a phase fall into classes by what they launch, never by their
-//! duration; each class remembers its typical duration, and a step is compared with its own kind before it is
-//! called slow. Two things are learnt of all classes together, since each step says something of both: by how much
-//! everything has drifted, which a rare class would miss, and how much longer more work takes within a class.
-//! Bounded: of [`CLASSES`] the one unused longest makes room, counted.
+//! A prefill of 8,000 tokens is not slow because most have 500, and a decode of 64 requests is not slow because the last
+//! thousand had 4. Steps are classified by what they launch, never by their duration; each class has a typical duration,
+//! and a step is compared with its own class. Two things are learnt from all classes together: the drift of everything,
+//! which a rare class would miss, and the slope, by which more work within a class takes longer.
+//!
+//! Bounded: of [`CLASSES`] the least recently used one is evicted and counted.
 
 use recording::codec::{Encoder, Field};
 use recording::fields;
 
-/// Classes remembered for one baseline.
+/// Classes of one baseline.
 const CLASSES: usize = 24;
-/// Steps after which a class is known.
+/// Steps from which a class is known.
 const KNOWN: usize = 5;
-/// Steps that a class's typical duration averages over...
+/// Steps that the typical duration of a class is averaged over.
 const MEMORY: u8 = 64;
-/// ... those that the drift of all classes follows...
+/// Steps that the drift of all classes is averaged over.
 const DRIFT_MEMORY: f32 = 32.0;
-/// ... and those that the slope within classes is learnt of.
+/// Steps that the slope within classes is averaged over.
 const SLOPE_MEMORY: f32 = 256.0;
-/// What the first logarithms are counted in: a twentieth of a percent.
+/// The unit of the first logarithms: a twentieth of a percent.
 const UNIT: f32 = 1.0 / 2048.0;
 
-/// Which steps of a phase are alike: the same graphs, and work of the same half octave.
+/// A class of steps of one phase: the same graphs, and work within half an octave.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Class {
-    /// Fingerprint of the graphs launched; 0 without.
+    /// The fingerprint of the graphs launched; 0 without graphs.
     pub graphs: u64,
-    /// Logarithm of the work to base 2; 0 where the graphs alone say it.
+    /// The logarithm of the work to base 2; 0 if the graphs alone determine it.
     pub octaves: f32,
 }
 
 impl Class {
-    /// A class by graphs alone.
+    /// Returns a class by graphs alone.
     pub fn of_graphs(graphs: u64) -> Class {
         Class { graphs, octaves: 0.0 }
     }
 
-    /// A class by graphs and work.
+    /// Returns a class by graphs and work.
     pub fn of_work(graphs: u64, work: u64) -> Class {
         Class { graphs, octaves: (work as f64 + 1.0).log2() as f32 }
     }
@@ -47,21 +47,21 @@ impl Class {
         (2.0 * self.octaves).round() as u8
     }
 
-    /// Natural logarithm of how much more work it is than the middle of the class has.
+    /// Returns the natural logarithm of the ratio of its work to that of the middle of a class.
     fn beyond(&self, half_octaves: u8) -> f32 {
         (self.octaves - f32::from(half_octaves) / 2.0) * std::f32::consts::LN_2
     }
 }
 
-/// One class. Logarithms are of durations in ns, less the drift when they were learnt.
+/// One class. Logarithms are of durations in ns, less the drift at the time of learning.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     graphs: u64,
-    /// Typical, once known, of the middle of the class.
+    /// The typical logarithm at the middle of the class, once known.
     log: f32,
-    /// The first, in units of [`UNIT`].
+    /// The first logarithms, in [`UNIT`]s.
     first: [u16; KNOWN],
-    /// Steps, up to [`MEMORY`].
+    /// Steps learnt from, up to [`MEMORY`].
     seen: u8,
     half_octaves: u8,
 }
@@ -89,13 +89,13 @@ impl Entry {
         let first = &mut self.first[..=usize::from(self.seen)];
         first[usize::from(self.seen)] = (log / UNIT).round() as u16;
         self.seen += 1;
-        // The median: one slow step among the first must not become what is usual.
+        // The median, so that one slow step among the first does not determine it.
         first.sort_unstable();
         self.log = f32::from(first[first.len() / 2]) * UNIT;
     }
 }
 
-/// How much longer a step takes for more work within its class: nothing, in proportion, or between.
+/// The slope of duration over work within a class, between 0 (constant) and 1 (proportional).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Slope {
     xx: f32,
@@ -103,7 +103,7 @@ struct Slope {
 }
 
 impl Slope {
-    /// What such a step takes longer, in logarithms.
+    /// Returns the additional duration for additional work, both in logarithms.
     fn of(&self, beyond: f32) -> f32 {
         if self.xx > 0.0 { (self.xy / self.xx).clamp(0.0, 1.0) * beyond } else { 0.0 }
     }
@@ -115,21 +115,21 @@ impl Slope {
     }
 }
 
-/// What a step should take.
+/// The expected duration of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Expected {
-    /// Logarithm of its duration in ns.
+    /// The logarithm of the duration in ns.
     pub(super) log: f32,
-    /// True where its class says so itself, false where larger and smaller ones let expect it.
+    /// True if its own class is known; false if derived from neighbouring classes.
     pub(super) is_own: bool,
 }
 
 /// The classes of one baseline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Classes {
-    /// The one used last comes first.
+    /// Most recently used first.
     entries: Vec<Entry>,
-    /// By how much everything takes longer than at first, in logarithms.
+    /// The drift of all durations since the start, in logarithms.
     drift: f32,
     slope: Slope,
     evicted: u64,
@@ -141,10 +141,10 @@ fields! {
 }
 
 impl Classes {
-    /// Bytes on the heap.
+    /// The most bytes on the heap.
     pub(super) const BYTES_MAX: usize = CLASSES * size_of::<Entry>();
 
-    /// What a step of this class should take.
+    /// Returns the expected duration of a step of this class.
     pub(super) fn expected(&self, class: &Class) -> Option<Expected> {
         self.own(class).or_else(|| self.of_neighbours(class))
     }
@@ -155,7 +155,8 @@ impl Classes {
         Some(Expected { log, is_own: true })
     }
 
-    /// What known classes of the same graphs let expect: in proportion for more work, no less for less.
+    /// Returns the duration expected from the nearest known class of the same graphs: proportional for more work, the same for
+    /// less.
     fn of_neighbours(&self, class: &Class) -> Option<Expected> {
         self.known()
             .filter(|e| e.graphs == class.graphs && e.half_octaves > 0 && class.octaves > 0.0)
@@ -168,9 +169,9 @@ impl Classes {
         self.entries.iter().filter(|e| e.is_known())
     }
 
-    /// A step of this class took `log` (logarithm of ns), and that was nothing strange.
+    /// Learns from a step of this class that took `log` (logarithm of ns) and was not strange.
     pub(super) fn learn(&mut self, class: &Class, log: f32) {
-        let at = self.place(class);
+        let at = self.insert(class);
         self.entries[..=at].rotate_right(1);
         let entry = &mut self.entries[0];
         let (beyond, log) = (class.beyond(entry.half_octaves), log - self.drift);
@@ -182,34 +183,29 @@ impl Classes {
         entry.learn(at_middle);
     }
 
-    /// Everything takes `by` (difference of logarithms) longer from here on.
+    /// Adds `by` (a difference of logarithms) to the expected duration of all classes.
     pub(super) fn shift(&mut self, by: f32) {
         self.drift += by;
     }
 
-    /// Forgets classes by graphs, whose fingerprints are those of one process.
-    pub(super) fn forget_graphs(&mut self) {
+    /// Removes the classes by graphs, whose fingerprints are valid in one process only.
+    pub(super) fn remove_graphs(&mut self) {
         self.entries.retain(|entry| entry.graphs == 0);
     }
 
-    /// Classes forgotten to make room.
+    /// Returns the number of classes evicted.
     pub(super) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Bytes held beside the struct itself.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
-    }
-
-    /// Takes memory in thirds: most baselines need few classes.
+    /// Allocates memory in thirds: most baselines need few classes.
     fn reserve(&mut self) {
         if self.entries.len() == self.entries.capacity() {
             self.entries.reserve_exact(CLASSES / 3);
         }
     }
 
-    fn place(&mut self, class: &Class) -> usize {
+    fn insert(&mut self, class: &Class) -> usize {
         if let Some(at) = self.entries.iter().position(|e| e.is_of(class)) {
             return at;
         }

@@ -1,27 +1,26 @@
-//! One quantile of a stream of numbers in fixed memory: a merging t-digest whose weights decay.
+//! One quantile of a stream of numbers in fixed memory: a merging t-digest with decaying weights.
 //!
-//! The one idea: keep *ranks*, not buckets of values. Neighbouring values are merged into centroids whose weight
-//! bounds the error in rank (Dunning and Ertl, "Computing extremely accurate quantiles using t-digests"). A bucket
-//! of fixed relative width cannot hold p95 to 1 % of rank when all values lie within that width; a centroid can.
-//! Only one quantile is asked for: centroids are fine around it and coarser with the distance, which takes a third
-//! of the memory that equal care for both ends would.
+//! Neighbouring values are merged into centroids whose weight bounds the error in rank (Dunning and Ertl, "Computing
+//! extremely accurate quantiles using t-digests"). A bucket of fixed relative width cannot determine the p95 to 1 % of rank
+//! if all values are within that width; a centroid can. Only one quantile is needed: centroids are fine around it and
+//! coarser with the distance, which takes a third of the memory of a symmetric digest.
 //!
-//! Older values weigh less, by half every so many values. A value is kept to one part in ten million. Cost: a stable
-//! sort of nearly sorted centroids every [`BUFFER`] values.
+//! The weight of a value is halved every so many values. A value is stored to one part in ten million. Cost: a stable sort
+//! of nearly sorted centroids every [`BUFFER`] values.
 
 use recording::codec::{Encoder, Field};
 use recording::fields;
 
-/// The quantile that is asked for.
+/// The quantile.
 const RANK: f64 = 0.95;
-/// The share of the rank that a centroid covers around [`RANK`], at most...
+/// The largest share of the rank that a centroid around [`RANK`] covers.
 const FINE: f64 = 0.005;
-/// ... and further away, as a part of its distance from there.
+/// The largest share of the rank that a centroid further away covers, as a part of its distance from [`RANK`].
 const SLOPE: f64 = 0.2;
-/// Centroids kept. Two neighbours together reach further than one may, and 34 such reaches cover all ranks: at most
-/// 70, and room for what rounding does.
+/// The capacity in centroids. Two neighbours together exceed what one may cover, and 34 such pairs cover all ranks: at most
+/// 70, and two for rounding.
 const CENTROIDS: usize = 72;
-/// Values that wait to be merged, at most.
+/// The most values that wait to be merged.
 const BUFFER: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,11 +43,11 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// Bytes on the heap.
+    /// The bytes on the heap.
     pub(super) const BYTES_MAX: usize =
         (CENTROIDS + BUFFER) * size_of::<Centroid>() + BUFFER * size_of::<f32>();
 
-    /// An empty digest in which a value weighs half after `half_life` more. All its memory is taken here.
+    /// Returns an empty digest in which the weight of a value is halved after `half_life` more. Allocates all of its memory.
     pub(super) fn new(half_life: f64) -> Digest {
         Digest {
             half_life,
@@ -59,14 +58,14 @@ impl Digest {
         }
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Removes all values without releasing memory.
     pub(super) fn clear(&mut self) {
         self.centroids.clear();
         self.buffer.clear();
         self.merged = 0;
     }
 
-    /// Takes a value in. Returns true where [`Digest::quantile`] may answer differently from here on.
+    /// Adds a value; returns true if [`Digest::quantile`] may have changed.
     pub(super) fn add(&mut self, value: f64) -> bool {
         self.buffer.push(value as f32);
         // Few values: merge each, so that the answer is exact. Many: one more hardly matters.
@@ -78,7 +77,7 @@ impl Digest {
         is_due
     }
 
-    /// The value at [`RANK`] of the values merged so far; `None` where there is none.
+    /// Returns the value at [`RANK`] of the values merged so far; `None` without any.
     pub(super) fn quantile(&self) -> Option<f64> {
         let target = RANK * self.total();
         let mut before = 0.0;
@@ -94,11 +93,6 @@ impl Digest {
         left.map(|(_, mean)| mean)
     }
 
-    /// Bytes held beside the struct itself.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.centroids.capacity() * size_of::<Centroid>() + self.buffer.capacity() * size_of::<f32>()
-    }
-
     fn total(&self) -> f64 {
         self.centroids.iter().map(|c| f64::from(c.weight)).sum()
     }
@@ -108,12 +102,12 @@ impl Digest {
         self.centroids.iter_mut().for_each(|c| c.weight *= fade);
         self.merged += self.buffer.len() as u64;
         self.centroids.extend(self.buffer.drain(..).map(|mean| Centroid { mean, weight: 1.0 }));
-        // Stable: equal means stay in the order they came.
+        // Stable: equal means remain in their order of arrival.
         self.centroids.sort_by(|a, b| a.mean.total_cmp(&b.mean));
         self.compress();
     }
 
-    /// Joins neighbours for as long as the joint centroid reaches no further than one may.
+    /// Joins neighbours as long as their centroid covers no more than one may.
     fn compress(&mut self) {
         let total = self.total();
         let mut kept = 0;
@@ -138,20 +132,20 @@ impl Digest {
     }
 }
 
-/// The rank up to which a centroid that begins at rank `q` may reach.
+/// Returns the rank up to which a centroid that begins at rank `q` may reach.
 fn reach(q: f64) -> f64 {
     let distance = RANK - q;
-    // From below it comes nearer as it reaches further: the part is of the distance that is left.
+    // From below, the distance shrinks as the centroid grows: the part is of the remaining distance.
     let part = if distance > 0.0 { SLOPE / (1.0 + SLOPE) * distance } else { -SLOPE * distance };
     q + part.max(FINE)
 }
 
-/// Linear between two centroids' middles.
+/// Interpolates between the middles of two centroids.
 fn between((w0, v0): (f64, f64), (w1, v1): (f64, f64), target: f64) -> f64 {
     v0 + (v1 - v0) * (target - w0) / (w1 - w0)
 }
 
-/// Of values that still wait, none is forgotten.
+/// Stores unmerged values, too.
 impl Field for Digest {
     fn put(&self, out: &mut Encoder) {
         self.half_life.put(out);
@@ -172,7 +166,7 @@ impl Field for Digest {
     }
 }
 
-/// A list of at most so many.
+/// Reads a list of at most `most` items.
 fn bounded<T: Field>(from: &mut &[u8], most: usize) -> Option<Vec<T>> {
     Vec::take(from).filter(|list: &Vec<T>| list.len() <= most)
 }
@@ -182,7 +176,7 @@ mod tests {
     use recording::persisted::LIST_MAX;
 
     use super::*;
-    use crate::testing::{Rng, rank_error};
+    use crate::testing::{Rng, allocated_bytes, rank_error};
 
     /// Feeds `count` values and compares p95 with the exact one of all of them, with and without old ones fading.
     #[track_caller]
@@ -219,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn values_in_order_are_as_good_as_shuffled_ones() {
+    fn values_may_arrive_in_order() {
         let mut k = 0.0;
         let mut count = |by: f64| {
             k += by;
@@ -229,7 +223,7 @@ mod tests {
             check("ascending", n, |_| count(1.0));
             check("descending", n, |_| count(-1.0));
             check("sawtooth", n, |_| count(1.0).rem_euclid(700.0));
-            check("sawtooth, the other way", n, |_| count(-1.0).rem_euclid(70.0));
+            check("sawtooth, reversed", n, |_| count(-1.0).rem_euclid(70.0));
         }
     }
 
@@ -248,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_comes_back_as_it_was() {
+    fn a_stored_digest_is_restored_exactly() {
         let (mut digest, mut rng) = (Digest::new(1024.0), Rng::new(5));
         (0..1_000).for_each(|_| {
             digest.add(rng.normal().exp());
@@ -261,13 +255,13 @@ mod tests {
             assert_eq!(digest.add(value), again.add(value));
             assert_eq!(digest.quantile(), again.quantile());
         }
-        assert_eq!(again.heap_bytes(), digest.heap_bytes());
     }
 
     #[test]
-    fn memory_stays_what_it_was_at_the_start() {
+    fn memory_does_not_grow() {
+        let before = allocated_bytes();
         let mut digest = Digest::new(1024.0);
-        let bytes = digest.heap_bytes();
+        let bytes = allocated_bytes() - before;
         let mut rng = Rng::new(1);
         (0..100_000).for_each(|_| {
             digest.add(rng.normal().exp());
@@ -275,8 +269,8 @@ mod tests {
         (0..10_000).for_each(|k| {
             digest.add(f64::from(k));
         });
-        assert_eq!(digest.heap_bytes(), bytes);
-        assert!(bytes <= 1024, "{bytes}");
+        assert_eq!(allocated_bytes() - before, bytes);
+        assert!(bytes <= Digest::BYTES_MAX && bytes <= 1024, "{bytes}");
     }
 
     #[test]

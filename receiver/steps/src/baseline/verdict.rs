@@ -1,27 +1,27 @@
-//! What a baseline is asked, how it is set, and what it answers.
+//! The settings, input and output of a baseline.
 
 pub use semconv::value::GpuStepOutlier as Outlier;
 
 use super::Class;
 
-/// Which steps of a workload share a baseline.
+/// The steps of a workload that share a baseline.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum BaselineKey {
-    /// Those of a phase.
+    /// The steps of a phase.
     #[default]
     Phase,
-    /// Those of a phase that launch the same kernels and graphs.
+    /// The steps of a phase that launch the same kernels and graphs.
     PhaseAndFingerprint,
 }
 
-/// How a baseline is learnt and applied.
+/// The settings of a baseline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BaselineSettings {
-    /// Which steps share one.
+    /// The steps that share a baseline.
     pub key: BaselineKey,
-    /// Steps before anything is judged; 0 counts as 1.
+    /// Steps of the warm-up, which are not judged; 0 counts as 1.
     pub warm_up: u32,
-    /// A step is no outlier for less than this over the p95, ns: microseconds lost are not worth a span.
+    /// The smallest excess over the p95 of an outlier, ns: lost microseconds do not deserve a span.
     pub excess_min_ns: u64,
 }
 
@@ -41,42 +41,42 @@ pub fn outlier_bucket(ratio: f64) -> Outlier {
     }
 }
 
-/// A warmed-up baseline at one instant.
+/// The level of a warmed-up baseline at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Level {
-    /// Mean duration of steps that are not outliers, ns, recent ones weighing more.
+pub struct BaselineLevel {
+    /// The mean duration of steps that are not outliers, ns; recent steps weigh more.
     pub mean_ns: f64,
-    /// The duration that 95 % of them do not exceed, ns.
+    /// The 95th percentile of their durations, ns.
     pub p95_ns: f64,
-    /// Steps learnt from since it began or was last learnt anew.
+    /// Steps learnt from since the start or the latest lasting change.
     pub count: u64,
 }
 
-/// One step, as far as baselines are concerned.
+/// The part of a step that a baseline uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// How long it took, ns.
+    /// The duration, ns.
     pub duration_ns: u64,
-    /// Which steps it is compared with.
+    /// The class of steps that it is compared with.
     pub class: Class,
-    /// How much of that is known to be lost to something outside of it, beyond what is usual, ns: to other processes on
-    /// its CPU, to ranks that came late, to clocks that were held down.
+    /// The part of the duration that exceeds the usual for known reasons outside of the step, ns: other processes on its
+    /// CPU, late ranks, throttled clocks.
     pub outside_ns: f64,
 }
 
-/// What a baseline says of one step.
+/// The verdict of a baseline on one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// The level it was compared with; `None` during the warm-up.
-    pub level: Option<Level>,
-    /// Its duration as a multiple of the p95; 0 during the warm-up.
+    /// The level that the step was compared with; `None` during the warm-up.
+    pub level: Option<BaselineLevel>,
+    /// The duration as a multiple of the p95; 0 during the warm-up.
     pub ratio: f64,
-    /// The bucket.
+    /// The outlier bucket.
     pub outlier: Outlier,
-    /// True where it was taken into the baseline.
+    /// True if the baseline learnt from it.
     pub is_learnt: bool,
-    /// The step completed a lasting change: levels before and after.
-    pub shift: Option<(Level, Level)>,
+    /// The levels before and after a lasting change that the step completed.
+    pub shift: Option<(BaselineLevel, BaselineLevel)>,
 }
 
 impl Verdict {

@@ -1,28 +1,28 @@
-//! The last steps of a baseline: what to learn from when things have changed for good.
+//! The latest steps of a baseline, from which it learns after a lasting change.
 //!
-//! The one idea: a lasting change shows in how far steps are off *their class*, all in one direction; a change of
-//! traffic does not. A ring of the last [`WINDOW`] steps of known classes, overwritten in turn.
+//! After a lasting change, steps are off *their class*, all in one direction; after a change of traffic they are not. A ring
+//! of the last [`WINDOW`] steps of known classes.
 
-/// Steps remembered.
+/// The capacity in steps.
 pub(super) const WINDOW: usize = 192;
 
-/// What logarithms are counted in: a twentieth of a percent, where shifts are a quarter. The window is most of what
-/// a baseline weighs.
+/// The unit of logarithms: a twentieth of a percent, where shifts are a quarter. Compact, since the window is most of the
+/// memory of a baseline.
 const UNIT: f64 = 1.0 / 2048.0;
 
-/// One step: its duration, and the logarithm of its ratio to what its class usually takes.
+/// One step: its duration, and the logarithm of its ratio to the usual duration of its class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) ns: f64,
     pub(super) off: f32,
 }
 
-/// The ring.
+/// A ring of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Window {
-    /// Logarithms of durations in ns, in units of [`UNIT`]: up to 21 hours.
+    /// Logarithms of durations in ns, in [`UNIT`]s: up to 21 hours.
     log: [u16; WINDOW],
-    /// Distances from the class, likewise.
+    /// Distances from the class, in [`UNIT`]s.
     off: [i16; WINDOW],
     next: u8,
     len: u8,
@@ -47,7 +47,7 @@ impl Window {
         (self.next, self.len) = (0, 0);
     }
 
-    /// The steps, oldest first.
+    /// Returns the steps, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
         let (next, len) = (usize::from(self.next), usize::from(self.len));
         (0..len).map(move |k| (next + WINDOW - len + k) % WINDOW).map(|at| {
@@ -56,13 +56,13 @@ impl Window {
         })
     }
 
-    /// Mean absolute distance from the class.
+    /// Returns the mean absolute distance from the class.
     pub(super) fn deviation(&self) -> f64 {
         self.iter().map(|s| f64::from(s.off.abs())).sum::<f64>() / f64::from(self.len.max(1))
     }
 
-    /// By how much (median, in logarithms) steps have moved, if at least `count` of them moved by `least` or more
-    /// in one direction, the latest one included.
+    /// Returns the median shift of steps, in logarithms, if at least `count` of them, the latest included, are off by `least` or
+    /// more in one direction.
     pub(super) fn shift(&self, least: f32, count: u32) -> Option<f32> {
         let latest = self.iter().last()?.off;
         if latest.abs() < least {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_oldest_steps_are_overwritten() {
-        let kept: Vec<_> = window((0..300).map(|k| k as f32 / 32.0)).iter().map(|s| s.off * 32.0).collect();
-        assert_eq!(kept, (300 - WINDOW..300).map(|k| k as f32).collect::<Vec<_>>());
+        let rest: Vec<_> = window((0..300).map(|k| k as f32 / 32.0)).iter().map(|s| s.off * 32.0).collect();
+        assert_eq!(rest, (300 - WINDOW..300).map(|k| k as f32).collect::<Vec<_>>());
     }
 }

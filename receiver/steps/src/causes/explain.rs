@@ -1,44 +1,56 @@
-//! The rows: who may take which part of a step's excess, and on what evidence.
+//! The table of causes: each row takes a part of a step's excess, if it has evidence.
 //!
-//! Order has meaning: a row takes from what the rows before it left. Run-queue wait is measured and comes first; so is
-//! the wait for other ranks, from the closer's entry until the last of them came, and then the time under slow clocks,
-//! which is counted or seen; bytes are measured but their time is estimated; what remains of the host's part is the
-//! host's own; what remains of the wait happened outside the host.
+//! The order has meaning: a row takes from what earlier rows left. Measured causes come first: run-queue wait, the wait for
+//! peers and the time under throttled clocks. Then copies, whose bytes are measured and time is estimated. The rest of the
+//! host's part is the host's own; the rest of the wait happened outside the host.
 
-use super::{Cause, CauseKind, Severity, StepFacts, Throttle, Usual};
+use super::Quantity::{CopiedBytes, Duration, Enqueue, PeerWait, RunQueueEnqueue, RunQueueWait, Wait};
+use super::{Cause, CauseKind, Quantity, Severity, StepFacts, Throttle, Usual};
 
-/// A smaller share of the excess is noise, not a cause.
+/// A smaller share of the excess is noise and not reported.
 const SHARE_MIN: f64 = 0.1;
-/// Bytes per nanosecond of a copy from pageable memory over PCIe: the slowest kind, so that bytes are blamed for
-/// what they may have cost and not only for what they must have.
+/// Bytes per nanosecond of a copy from pageable memory over PCIe, the slowest kind: copies are attributed the time that
+/// they may have taken.
 const COPY_BYTES_PER_NS: f64 = 6.0;
-/// Copied bytes are unusual from this multiple of the usual on.
+/// The multiple of the usual bytes from which copies are a cause.
 const COPY_FACTOR: f64 = 2.0;
-/// Bounds that are closer than this are one figure, ns.
+/// Bounds closer than this are reported as one value, ns.
 const PRECISE_NS: f64 = 1e4;
 /// One millisecond, ns.
 const MS: f64 = 1e6;
 
-/// The excess not yet explained, by part of the step, ns.
-struct Rest {
-    enqueue: f64,
-    wait: f64,
+/// A step, its usual quantities, and the excess of each part that is not attributed yet, ns.
+struct Comparison<'a> {
+    step: &'a StepFacts,
+    usual: &'a Usual,
+    enqueue_ns: f64,
+    wait_ns: f64,
 }
 
-impl Rest {
-    fn of(step: &StepFacts, usual: &Usual) -> Rest {
-        Rest {
-            enqueue: (step.enqueue_ns - usual.enqueue_ns).max(0.0),
-            wait: (step.wait_ns - usual.wait_ns).max(0.0),
-        }
+impl Comparison<'_> {
+    fn of<'a>(step: &'a StepFacts, usual: &'a Usual) -> Comparison<'a> {
+        let excess = |quantity| (step.get(quantity) - usual.get(quantity)).max(0.0);
+        Comparison { step, usual, enqueue_ns: excess(Enqueue), wait_ns: excess(Wait) }
     }
 
+    /// Returns by how much a quantity exceeds its usual value.
+    fn excess(&self, quantity: Quantity) -> f64 {
+        self.step.get(quantity) - self.usual.get(quantity)
+    }
+
+    /// Returns a duration and its usual value, ms.
+    fn ms(&self, quantity: Quantity) -> (f64, f64) {
+        (self.step.get(quantity) / MS, self.usual.get(quantity) / MS)
+    }
+
+    /// Attributes up to `ns` of the enqueue part.
     fn take_enqueue(&mut self, ns: f64) -> f64 {
-        take(&mut self.enqueue, ns)
+        take(&mut self.enqueue_ns, ns)
     }
 
+    /// Attributes up to `ns` of the wait part.
     fn take_wait(&mut self, ns: f64) -> f64 {
-        take(&mut self.wait, ns)
+        take(&mut self.wait_ns, ns)
     }
 }
 
@@ -48,67 +60,64 @@ fn take(from: &mut f64, ns: f64) -> f64 {
     taken
 }
 
-/// What a row found.
-struct Found {
-    ns: f64,
-    evidence: String,
-}
+/// The time that a row attributes, ns, and its evidence. A time of 0 means that the row does not apply.
+type Attributed = (f64, String);
 
 struct Row {
     kind: CauseKind,
     advice: &'static str,
-    find: fn(&StepFacts, &Usual, &mut Rest) -> Option<Found>,
+    attribute: fn(&mut Comparison<'_>) -> Option<Attributed>,
 }
 
 const ROWS: &[Row] = &[
     Row {
         kind: CauseKind::Host,
         advice: "give the process CPUs of its own (cpuset, fewer neighbours, higher cpu request)",
-        find: contention,
+        attribute: cpu_contention,
     },
     Row {
         kind: CauseKind::Collective,
         advice: "look at the rank that comes last to the collectives: its host, its share of the work",
-        find: others,
+        attribute: peer_wait,
     },
     Row {
         kind: CauseKind::Throttle,
         advice: "see what limits the GPU: power limit and supply, cooling, clocks that were set; move its work meanwhile",
-        find: throttle,
+        attribute: throttling,
     },
     Row {
         kind: CauseKind::Memory,
         advice: "look for cache or weight transfers in the step; pin host memory and overlap copies",
-        find: copies,
+        attribute: copies,
     },
     Row {
         kind: CauseKind::Host,
         advice: "profile the launching thread: garbage collection, locks, tokenisation, input preparation",
-        find: host,
+        attribute: host_work,
     },
     Row {
         kind: CauseKind::Unknown,
         advice: "compare with clocks, collectives and other processes on the same GPU",
-        find: device,
+        attribute: unexplained_wait,
     },
 ];
 
-/// The causes of a step's excess over `usual`, largest share first. Empty where there is no excess, nothing to
-/// compare with, or no evidence.
+/// Returns the causes of a step's excess over `usual`, largest share first. Empty without excess, evidence, or steps to
+/// compare with.
 pub fn explain(step: &StepFacts, usual: &Usual) -> Vec<Cause> {
-    let excess = step.duration_ns - usual.duration_ns;
+    let mut comparison = Comparison::of(step, usual);
+    let excess = comparison.excess(Duration);
     if usual.count == 0 || excess <= 0.0 {
         return Vec::new();
     }
-    let mut rest = Rest::of(step, usual);
-    // Where one part was shorter than usual, the parts' excesses exceed the step's: scale, or shares pass 1.
-    let scale = (excess / (rest.enqueue + rest.wait)).min(1.0);
+    // If one part was shorter than usual, the other's excess is larger than the step's: without a scale, shares exceed 1.
+    let scale = (excess / (comparison.enqueue_ns + comparison.wait_ns)).min(1.0);
     let mut causes: Vec<Cause> = Vec::new();
     for row in ROWS {
-        let Some(found) = (row.find)(step, usual, &mut rest) else { continue };
-        let ns = found.ns * scale;
-        if ns >= SHARE_MIN * excess {
-            causes.push(cause(row, ns, excess, usual, found.evidence));
+        let Some((ns, evidence)) = (row.attribute)(&mut comparison) else { continue };
+        let ns = ns * scale;
+        if ns > 0.0 && ns >= SHARE_MIN * excess {
+            causes.push(cause(row, ns, excess, usual, evidence));
         }
     }
     causes.sort_by(|a, b| b.share.total_cmp(&a.share));
@@ -120,90 +129,74 @@ fn cause(row: &Row, ns: f64, excess: f64, usual: &Usual, evidence: String) -> Ca
         kind: row.kind,
         share: (ns / excess).min(1.0),
         excess_ns: ns as u64,
-        severity: Severity::of(ns, usual.duration_ns),
+        severity: Severity::of(ns, usual.get(Duration)),
         evidence,
         advice: row.advice,
     }
 }
 
-fn contention(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
-    let enqueue = step.runq_enqueue_ns.unwrap_or(0.0) - usual.runq_enqueue_ns;
-    let wait = step.runq_wait_ns.unwrap_or(0.0) - usual.runq_wait_ns;
-    let ns = rest.take_enqueue(enqueue) + rest.take_wait(wait);
-    let seen = step.runq_enqueue_ns.unwrap_or(0.0) + step.runq_wait_ns.unwrap_or(0.0);
-    let normal = usual.runq_enqueue_ns + usual.runq_wait_ns;
-    let evidence = format!(
-        "the thread was ready to run and waited {:.2} ms for a CPU, usually {:.2} ms",
-        seen / MS,
-        normal / MS
-    );
-    (ns > 0.0).then_some(Found { ns, evidence })
+fn cpu_contention(c: &mut Comparison<'_>) -> Option<Attributed> {
+    let ns = c.take_enqueue(c.excess(RunQueueEnqueue)) + c.take_wait(c.excess(RunQueueWait));
+    let ((enqueue, usual_enqueue), (wait, usual_wait)) = (c.ms(RunQueueEnqueue), c.ms(RunQueueWait));
+    let (waited, usual) = (enqueue + wait, usual_enqueue + usual_wait);
+    Some((
+        ns,
+        format!("the thread was ready to run and waited {waited:.2} ms for a CPU, usually {usual:.2} ms"),
+    ))
 }
 
-fn others(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
-    let seen = step.collective_wait_ns?;
-    let ns = rest.take_wait(seen - usual.collective_wait_ns);
-    let evidence = format!(
-        "it waited {:.2} ms for ranks that had not come yet, usually {:.2} ms",
-        seen / MS,
-        usual.collective_wait_ns / MS
-    );
-    (ns > 0.0).then_some(Found { ns, evidence })
+fn peer_wait(c: &mut Comparison<'_>) -> Option<Attributed> {
+    c.step.measured(PeerWait)?;
+    let ns = c.take_wait(c.excess(PeerWait));
+    let (waited, usual) = c.ms(PeerWait);
+    Some((ns, format!("it waited {waited:.2} ms for ranks that had not arrived, usually {usual:.2} ms")))
 }
 
-/// Slow clocks make the host wait; at most as long as they were slow, beyond what is usual.
-fn throttle(step: &StepFacts, _: &Usual, rest: &mut Rest) -> Option<Found> {
-    let throttle = step.throttle?;
-    let ns = rest.take_wait(throttle.ns - throttle.usual_ns);
-    let Throttle { reason, at_least_ns, at_most_ns, .. } = throttle;
+/// Throttled clocks lengthen the wait, by at most the excess of the throttled time.
+fn throttling(c: &mut Comparison<'_>) -> Option<Attributed> {
+    let Throttle { reason, ns, at_least_ns, at_most_ns, usual_ns } = c.step.throttle?;
     let bounds = match at_most_ns - at_least_ns < PRECISE_NS {
         true => String::new(),
         false => format!(" (between {:.2} and {:.2} ms)", at_least_ns / MS, at_most_ns / MS),
     };
-    let evidence = format!(
-        "{reason} held the GPU's clocks down for {:.2} ms{bounds}, usually {:.2} ms",
-        throttle.ns / MS,
-        throttle.usual_ns / MS
-    );
-    (ns > 0.0).then_some(Found { ns, evidence })
+    let (throttled, usual) = (ns / MS, usual_ns / MS);
+    let evidence =
+        format!("{reason} held the GPU's clocks down for {throttled:.2} ms{bounds}, usually {usual:.2} ms");
+    Some((c.take_wait(ns - usual_ns), evidence))
 }
 
-fn copies(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
-    if step.copied_bytes < COPY_FACTOR * usual.copied_bytes {
+fn copies(c: &mut Comparison<'_>) -> Option<Attributed> {
+    let (bytes, usual) = (c.step.get(CopiedBytes), c.usual.get(CopiedBytes));
+    if bytes < COPY_FACTOR * usual {
         return None;
     }
-    let may_cost = (step.copied_bytes - usual.copied_bytes) / COPY_BYTES_PER_NS;
-    let waited = rest.take_wait(may_cost);
-    let ns = waited + rest.take_enqueue(may_cost - waited);
-    let evidence =
-        format!("{:.1} MB were copied, usually {:.1} MB", step.copied_bytes / 1e6, usual.copied_bytes / 1e6);
-    (ns > 0.0).then_some(Found { ns, evidence })
+    let may_cost = (bytes - usual) / COPY_BYTES_PER_NS;
+    let waited = c.take_wait(may_cost);
+    let ns = waited + c.take_enqueue(may_cost - waited);
+    Some((ns, format!("{:.1} MB were copied, usually {:.1} MB", bytes / 1e6, usual / 1e6)))
 }
 
-fn host(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
-    let ns = rest.take_enqueue(f64::INFINITY);
-    let cpu = match step.runq_enqueue_ns {
+fn host_work(c: &mut Comparison<'_>) -> Option<Attributed> {
+    let ns = c.take_enqueue(f64::INFINITY);
+    let cpu = match c.step.measured(RunQueueEnqueue) {
         Some(_) => "it did not wait for a CPU meanwhile",
-        None => "whether it waited for a CPU was not seen",
+        None => "whether it waited for a CPU was not measured",
     };
+    let ((took, usual), left) = (c.ms(Enqueue), ns / MS);
     let evidence = format!(
-        "the host took {:.2} ms to enqueue, usually {:.2} ms; for the {:.2} ms left {cpu}",
-        step.enqueue_ns / MS,
-        usual.enqueue_ns / MS,
-        ns / MS
+        "the host took {took:.2} ms to enqueue, usually {usual:.2} ms; for the {left:.2} ms left {cpu}"
     );
-    (ns > 0.0).then_some(Found { ns, evidence })
+    Some((ns, evidence))
 }
 
-fn device(step: &StepFacts, usual: &Usual, rest: &mut Rest) -> Option<Found> {
-    let ns = rest.take_wait(f64::INFINITY);
+fn unexplained_wait(c: &mut Comparison<'_>) -> Option<Attributed> {
+    let ns = c.take_wait(f64::INFINITY);
+    let ((waited, usual), left) = (c.ms(Wait), ns / MS);
     let evidence = format!(
-        "the host waited {:.2} ms for the GPU, usually {:.2} ms, and nothing on the host explains {:.2} ms of it",
-        step.wait_ns / MS,
-        usual.wait_ns / MS,
-        ns / MS
+        "the host waited {waited:.2} ms for the GPU, usually {usual:.2} ms, and nothing on the host explains {left:.2} ms \
+         of it"
     );
-    (ns > 0.0).then_some(Found { ns, evidence })
+    Some((ns, evidence))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Phases by comparison: the shapes of a stream's steps fall into clusters, and clusters are weighed up.
+//! Phases by comparison: the shapes of a stream's steps form clusters, and each cluster is labelled by its evidence.
 //!
-//! The one idea: no count separates prefill from decode on every engine (an eager decode launches as many kernels as
-//! a prefill, a decode by graphs launches one, a prompt of eight tokens is no more work than eight answers). What
-//! does is how steps follow each other: answers go on, so that a decode does what one of the last few did; prompts
-//! are of all lengths, and come as jumps up from the work of a decode. [`evidence`] weighs both with the size of the
-//! work and the use of graphs. Too little of it is [`Phase::Unknown`].
+//! No count separates prefill from decode on every engine: an eager decode launches as many kernels as a prefill, a decode
+//! by graphs launches one, and a prompt of eight tokens is as much work as eight answers. The order of steps does separate
+//! them: answers continue, so that a decode repeats one of the last few steps, while prompts have all lengths and appear as
+//! jumps up from the work of a decode. [`evidence`] combines both with the size of the work and the use of graphs. With
+//! too little evidence the phase is [`Phase::Unknown`].
 //!
-//! Bounded: [`CLUSTERS`] a stream; the one with the fewest recent steps makes room, counted.
+//! Bounded: [`CLUSTERS`] for each stream; the one with the fewest recent steps is evicted and counted.
 
 mod cluster;
 mod evidence;
@@ -22,29 +22,30 @@ use self::evidence::Evidence;
 use self::recent::Recent;
 use self::returned::Returned;
 
-/// Clusters of one stream.
+/// The capacity of a stream in clusters.
 pub(crate) const CLUSTERS: usize = 16;
-/// A shape this near to a cluster's centre belongs to it.
+/// The distance from a cluster's centre up to which a shape belongs to it.
 const RADIUS: f64 = 0.8;
-/// How much more a step weighs than the one before: after 512 steps a step weighs half.
+/// The growth of weights from step to step: after 512 steps the relative weight of a step is halved.
 const GROWTH: f64 = 1.001_354_7;
-/// Weights are brought back to one before they leave what a number can hold.
+/// The weight at which all weights are scaled back, to avoid overflow.
 const UNIT_MAX: f64 = 1e100;
 
-/// Until so many steps were seen, a label is no surer than [`COLD_MAX`].
+/// Steps of a stream after which the confidence is no longer limited to [`COLD_MAX`].
 const COLD_STEPS: u64 = 16;
+/// The largest confidence of the first steps of a stream.
 const COLD_MAX: f64 = 0.8;
-/// From here on a cluster that has the label keeps it.
-const HELD_MIN: f64 = 0.55;
+/// The confidence from which a cluster retains its label.
+const RETAINED_MIN: f64 = 0.55;
 
-/// The clusters of one stream.
+/// The clusters of the steps of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Clusters {
     clusters: Vec<Cluster>,
     recent: Recent,
     returned: Returned,
     steps: u64,
-    /// What a step weighs: it grows with every step, so that older ones weigh less without being touched.
+    /// The weight of a step, which grows with every step, so that older ones decay without being updated.
     unit: f64,
     evicted: u64,
 }
@@ -63,7 +64,7 @@ impl Default for Clusters {
 }
 
 impl Clusters {
-    /// Takes the stream's next step in, one that can have a phase, and labels it.
+    /// Adds the stream's next step, which must be one that can have a phase, and returns its label.
     pub(crate) fn label(&mut self, shape: &Shape) -> Label {
         self.steps += 1;
         self.age();
@@ -77,19 +78,14 @@ impl Clusters {
         label
     }
 
-    /// The graph with this fingerprint is another from here on, or is gone.
-    pub(crate) fn forget_graph(&mut self, graph: u64) {
-        self.recent.forget_graph(graph);
+    /// Discards what is known of the graph with this fingerprint, which was updated or destroyed.
+    pub(crate) fn change_graph(&mut self, graph: u64) {
+        self.recent.change_graph(graph);
     }
 
-    /// Clusters forgotten to make room.
+    /// Returns the number of clusters evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
-    }
-
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.clusters.capacity() * size_of::<Cluster>()
     }
 
     fn assign(&mut self, shape: &Shape) -> usize {
@@ -97,8 +93,8 @@ impl Clusters {
         let nearest = self.clusters.iter().enumerate().map(|(at, c)| (at, c.distance(shape, &vector)));
         let nearest = nearest.filter(|(_, d)| *d <= RADIUS).min_by(|a, b| a.1.total_cmp(&b.1));
         let at = nearest.map_or_else(|| self.insert(Cluster::of(shape)), |(at, _)| at);
-        let follows = self.recent.take(shape, at, &self.clusters);
-        self.clusters[at].take(shape, self.unit, follows);
+        let follows = self.recent.follow(shape, at, &self.clusters);
+        self.clusters[at].add(shape, self.unit, follows);
         at
     }
 
@@ -125,17 +121,18 @@ impl Clusters {
         lightest
     }
 
-    fn decide(&self, shape: &Shape, held: Phase, evidence: &Evidence) -> Label {
+    fn decide(&self, shape: &Shape, previous: Phase, evidence: &Evidence) -> Label {
         let (phase, phase_max) = match evidence.odds < 0.0 {
             true => (Phase::Decode, evidence.decode_max),
-            false => self.returned.tell(shape, evidence.has_decodes),
+            false => self.returned.label(shape, evidence.has_decodes),
         };
         let cold = if self.steps <= COLD_STEPS { COLD_MAX } else { 1.0 };
         let confidence = 1.0 / (1.0 + (-evidence.odds.abs()).exp());
         let confidence = confidence.min(phase_max).min(evidence.confidence_max).min(cold);
-        // A cluster keeps its label a little longer than it takes to get it: flicker would tear its baseline apart.
-        let is_held = (held == Phase::Decode) == (phase == Phase::Decode) && held != Phase::Unknown;
-        match confidence >= if is_held { HELD_MIN } else { CONFIDENCE_MIN } {
+        // A label is retained at less confidence than it takes to get it: a flickering one would split the baseline.
+        let is_retained =
+            (previous == Phase::Decode) == (phase == Phase::Decode) && previous != Phase::Unknown;
+        match confidence >= if is_retained { RETAINED_MIN } else { CONFIDENCE_MIN } {
             true => Label { phase, confidence: confidence.max(CONFIDENCE_MIN) },
             false => Label { phase: Phase::Unknown, confidence },
         }

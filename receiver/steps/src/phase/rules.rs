@@ -1,23 +1,21 @@
-//! Phases by thresholds, for those who know their engine.
-//!
-//! The one idea: thresholds are parsed once into [`Rules`], which cannot hold an impossible order.
+//! Phases by thresholds that the user sets. Thresholds are validated once, as [`Rules`].
 
 use crate::phase::{Label, Phase};
 use crate::shape::{Form, Shape};
 
-/// Sure, since the user said so.
+/// The confidence in a phase by a rule.
 const BY_RULE: f64 = 0.9;
-/// From outside, prompts read along with decodes look like prompts alone.
+/// The confidence in a mixed phase: prompts with decodes have the shape of prompts alone.
 const EITHER: f64 = 0.6;
 
-/// What the user sets.
+/// The thresholds of phases.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Thresholds {
-    /// A step with one to this many graph launches is a decode.
+    /// The most graph launches of a decode by graphs.
     pub decode_graph_launches_max: u64,
-    /// A step without graphs, or with more, is a decode up to this many threads per launch...
+    /// The most threads per launch of any other decode.
     pub decode_threads_per_launch_max: u64,
-    /// ... and a prefill, or mixed where it launches graphs, from this many on. Between: unknown.
+    /// The fewest threads per launch of a prefill, or of a mixed step if it launches graphs. Between the two: unknown.
     pub prefill_threads_per_launch_min: u64,
 }
 
@@ -31,10 +29,10 @@ impl Default for Thresholds {
     }
 }
 
-/// Why thresholds cannot be.
+/// The error of invalid thresholds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RulesError {
-    /// A step would be a decode and a prefill at once.
+    /// A step could be both a decode and a prefill.
     #[error(
         "decode_threads_per_launch_max is {decode_max} and prefill_threads_per_launch_min is {prefill_min}: \
          expected the first to be below the second"
@@ -47,7 +45,7 @@ pub enum RulesError {
     },
 }
 
-/// Thresholds in a possible order.
+/// Validated thresholds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Rules(Thresholds);
 
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_in_an_impossible_order_are_refused_with_both_values() {
+    fn invalid_thresholds_are_refused_with_both_values() {
         let wrong = Thresholds {
             decode_threads_per_launch_max: 9,
             prefill_threads_per_launch_min: 9,

@@ -36,7 +36,7 @@ use steps::{Classifier, Engine, Finding, Rules, Settings, Step};
 use crate::program::{Program, Sight};
 use crate::report::Report;
 use crate::score::{BUCKETS, Score};
-use crate::testing::Rng;
+use crate::testing::{Rng, allocated_bytes};
 use crate::workloads::{Set, WORKLOADS, Workload};
 
 /// Seeds that count.
@@ -52,21 +52,30 @@ fn program(workload: &Workload, seed: u64, slow_factor: u64, sight: Sight) -> Pr
     program
 }
 
-/// The steps that the engine makes of these events, and the most bytes it held for them.
-fn steps(events: &[Event], classifier: Classifier) -> (Vec<Step>, usize) {
+/// Returns the steps that the engine finds in these events.
+fn steps(events: &[Event], classifier: Classifier) -> Vec<Step> {
     let settings = Settings { classifier, ..Settings::default() };
-    let (mut engine, mut steps, mut bytes) = (Engine::new(settings), Vec::new(), 0);
-    let mut take = |finding| {
-        if let Finding::Step(step) = finding {
-            steps.push(step);
-        }
+    let (mut engine, mut findings) = (Engine::new(settings), Vec::new());
+    events.iter().for_each(|event| engine.observe(event, &mut findings));
+    engine.finish(&mut findings);
+    let step = |finding| match finding {
+        Finding::Step(step) => Some(step),
+        Finding::BaselineShift(_) => None,
     };
-    for event in events {
-        engine.observe(event, &mut take);
-        bytes = bytes.max(engine.size_bytes());
-    }
-    engine.finish(&mut take);
-    (steps, bytes)
+    findings.into_iter().filter_map(step).collect()
+}
+
+/// Returns the most bytes that the engine allocates for these events.
+fn bytes_max(events: &[Event], classifier: Classifier) -> usize {
+    let (before, mut findings) = (allocated_bytes(), Vec::with_capacity(256));
+    let own = allocated_bytes() - before;
+    let mut engine = Engine::new(Settings { classifier, ..Settings::default() });
+    let measured = events.iter().map(|event| {
+        engine.observe(event, &mut findings);
+        findings.clear();
+        allocated_bytes() - before - own
+    });
+    measured.max().unwrap_or(0)
 }
 
 fn score(program: &Program, steps: &[Step]) -> Score {
@@ -93,13 +102,15 @@ fn measure(classifier: Classifier, seeds_max: usize, sight: Sight) -> Report {
     for workload in WORKLOADS.iter().filter(|w| w.name.contains(&only)) {
         for seed in seeds.clone().take(seeds_max) {
             let program = program(workload, seed, 5, sight);
-            let (steps, bytes) = steps(&program.events, classifier);
+            let steps = steps(&program.events, classifier);
+            let bytes = if seed == seeds.start { bytes_max(&program.events, classifier) } else { 0 };
             report.add(workload.set, workload.name, seed, score(&program, &steps), bytes);
         }
     }
     for truth in real::TRUTHS {
         let Some(trace) = real::read(truth.file) else { continue };
-        let (steps, bytes) = steps(&real::events(trace), classifier);
+        let events = real::events(trace);
+        let (steps, bytes) = (steps(&events, classifier), bytes_max(&events, classifier));
         let mut score = Score::default();
         steps.iter().for_each(|step| score.add(truth.phase, step));
         score.misplaced = steps.len().abs_diff(truth.steps) as u64;
@@ -169,7 +180,7 @@ fn the_same_work_has_the_same_phases_at_any_speed() {
     for workload in WORKLOADS {
         let labels = |slow_factor| -> Vec<_> {
             let program = program(workload, 1, slow_factor, Sight::Captures);
-            let steps = steps(&program.events, Classifier::Adaptive).0;
+            let steps = steps(&program.events, Classifier::Adaptive);
             steps.iter().map(|s| (s.sequence, s.phase, s.confidence)).collect()
         };
         assert_eq!(labels(1), labels(40), "{}", workload.name);

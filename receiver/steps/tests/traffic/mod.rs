@@ -11,12 +11,38 @@ pub mod load;
 
 use event::{Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::fold::Counter;
+use steps::{BaselineShift, Engine, Finding, Step};
 
 pub(crate) use testing::Rng;
+#[allow(unused_imports, reason = "every test file uses a part of it")]
+pub(crate) use testing::allocated_bytes;
 
 pub const MS: f64 = 1e6;
 /// `cudaStreamSynchronize`.
 const STREAM_SYNC: u16 = 30;
+
+/// Returns all findings of an engine that observes these events.
+pub fn found<'a>(
+    engine: &mut Engine,
+    events: impl IntoIterator<Item = &'a Event>,
+) -> (Vec<Step>, Vec<BaselineShift>) {
+    let mut findings = Vec::new();
+    events.into_iter().for_each(|event| engine.observe(event, &mut findings));
+    engine.finish(&mut findings);
+    sorted(findings)
+}
+
+/// Returns steps and lasting changes separately.
+pub fn sorted(findings: Vec<Finding>) -> (Vec<Step>, Vec<BaselineShift>) {
+    let (mut steps, mut shifts) = (Vec::new(), Vec::new());
+    for finding in findings {
+        match finding {
+            Finding::Step(step) => steps.push(step),
+            Finding::BaselineShift(shift) => shifts.push(shift),
+        }
+    }
+    (steps, shifts)
+}
 
 /// What a step launches.
 #[derive(Clone, Copy, Debug, PartialEq)]

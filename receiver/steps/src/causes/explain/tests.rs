@@ -1,4 +1,4 @@
-//! Causes against steps whose cause is known because the test put it there.
+//! The causes found of steps that a test made slow.
 
 use super::*;
 
@@ -7,33 +7,23 @@ const fn ms(ms: f64) -> f64 {
 }
 
 fn usual() -> Usual {
-    Usual {
-        count: 100,
-        duration_ns: ms(10.0),
-        enqueue_ns: ms(2.0),
-        wait_ns: ms(8.0),
-        runq_enqueue_ns: ms(0.1),
-        runq_wait_ns: 0.0,
-        collective_wait_ns: ms(1.0),
-        copied_bytes: 1e6,
-    }
+    // In the order of `Quantity`.
+    let means = [ms(10.0), ms(2.0), ms(8.0), ms(0.1), 0.0, 1e6, ms(1.0)];
+    Usual { count: 100, means }
 }
 
-/// A step like the usual one but for what `change` does; its duration follows from its parts.
+/// Returns a usual step with a change; its duration is the sum of its parts.
 fn step(change: impl Fn(&mut StepFacts)) -> StepFacts {
-    let mut step = StepFacts {
-        duration_ns: 0.0,
-        enqueue_ns: ms(2.0),
-        wait_ns: ms(8.0),
-        runq_enqueue_ns: Some(ms(0.1)),
-        runq_wait_ns: Some(0.0),
-        collective_wait_ns: Some(ms(1.0)),
-        copied_bytes: 1e6,
-        throttle: None,
-    };
+    let mut step = StepFacts { values: usual().means.map(Some), throttle: None };
     change(&mut step);
-    step.duration_ns = step.enqueue_ns + step.wait_ns;
+    step.set(Duration, step.get(Enqueue) + step.get(Wait));
     step
+}
+
+impl StepFacts {
+    fn set(&mut self, quantity: Quantity, value: impl Into<Option<f64>>) {
+        self.values[quantity as usize] = value.into();
+    }
 }
 
 #[track_caller]
@@ -42,7 +32,7 @@ fn check(step: StepFacts, expected: &[(CauseKind, f64, Severity)]) {
     let found: Vec<_> =
         causes.iter().map(|c| (c.kind, (c.share * 100.0).round() / 100.0, c.severity)).collect();
     assert_eq!(found, expected, "{causes:#?}");
-    let excess = step.duration_ns - usual().duration_ns;
+    let excess = step.get(Duration) - usual().get(Duration);
     for cause in &causes {
         assert!(!cause.evidence.is_empty() && !cause.advice.is_empty());
         assert!((cause.excess_ns as f64 - cause.share * excess).abs() <= 1.0);
@@ -53,19 +43,19 @@ fn check(step: StepFacts, expected: &[(CauseKind, f64, Severity)]) {
 #[test]
 fn a_usual_or_fast_step_has_no_cause() {
     check(step(|_| ()), &[]);
-    check(step(|s| s.wait_ns = ms(1.0)), &[]);
+    check(step(|s| s.set(Wait, ms(1.0))), &[]);
 }
 
 #[test]
-fn nothing_is_explained_without_something_to_compare_with() {
-    assert_eq!(explain(&step(|s| s.wait_ns = ms(80.0)), &Usual::default()), []);
+fn nothing_is_explained_without_usual_steps() {
+    assert_eq!(explain(&step(|s| s.set(Wait, ms(80.0))), &Usual::default()), []);
 }
 
 #[test]
-fn waiting_for_a_cpu_while_enqueueing_is_the_host() {
+fn waiting_for_a_cpu_while_enqueueing_is_a_host_cause() {
     let contended = step(|s| {
-        s.enqueue_ns = ms(22.0);
-        s.runq_enqueue_ns = Some(ms(20.1));
+        s.set(Enqueue, ms(22.0));
+        s.set(RunQueueEnqueue, ms(20.1));
     });
     check(contended, &[(CauseKind::Host, 1.0, Severity::High)]);
     let evidence = &explain(&contended, &usual())[0].evidence;
@@ -73,58 +63,58 @@ fn waiting_for_a_cpu_while_enqueueing_is_the_host() {
 }
 
 #[test]
-fn waiting_for_a_cpu_after_the_gpu_was_done_is_the_host() {
+fn waiting_for_a_cpu_after_the_gpu_is_a_host_cause() {
     let late = step(|s| {
-        s.wait_ns = ms(14.0);
-        s.runq_wait_ns = Some(ms(6.0));
+        s.set(Wait, ms(14.0));
+        s.set(RunQueueWait, ms(6.0));
     });
     check(late, &[(CauseKind::Host, 1.0, Severity::Medium)]);
 }
 
 #[test]
-fn a_slow_host_with_a_cpu_to_run_on_is_the_host_too() {
-    check(step(|s| s.enqueue_ns = ms(6.0)), &[(CauseKind::Host, 1.0, Severity::Low)]);
+fn slow_enqueueing_with_a_cpu_is_a_host_cause() {
+    check(step(|s| s.set(Enqueue, ms(6.0))), &[(CauseKind::Host, 1.0, Severity::Low)]);
 }
 
 #[test]
-fn evidence_says_when_the_run_queue_was_not_seen() {
+fn evidence_mentions_an_unmeasured_run_queue() {
     let blind = step(|s| {
-        s.enqueue_ns = ms(30.0);
-        s.runq_enqueue_ns = None;
+        s.set(Enqueue, ms(30.0));
+        s.set(RunQueueEnqueue, None);
     });
     check(blind, &[(CauseKind::Host, 1.0, Severity::High)]);
-    assert!(explain(&blind, &usual())[0].evidence.contains("was not seen"));
+    assert!(explain(&blind, &usual())[0].evidence.contains("was not measured"));
 }
 
 #[test]
-fn more_bytes_than_usual_are_memory_for_as_long_as_they_may_have_taken() {
+fn additional_bytes_are_a_memory_cause_of_bounded_time() {
     let copied = step(|s| {
-        s.wait_ns = ms(28.0);
-        s.copied_bytes = 61e6;
+        s.set(Wait, ms(28.0));
+        s.set(CopiedBytes, 61e6);
     });
     check(copied, &[(CauseKind::Memory, 0.5, Severity::Medium), (CauseKind::Unknown, 0.5, Severity::Medium)]);
 }
 
 #[test]
-fn somewhat_more_bytes_are_no_evidence() {
+fn somewhat_more_bytes_are_not_evidence() {
     let copied = step(|s| {
-        s.wait_ns = ms(28.0);
-        s.copied_bytes = 1.5e6;
+        s.set(Wait, ms(28.0));
+        s.set(CopiedBytes, 1.5e6);
     });
     check(copied, &[(CauseKind::Unknown, 1.0, Severity::High)]);
 }
 
 #[test]
 fn a_longer_wait_without_host_evidence_is_unknown() {
-    check(step(|s| s.wait_ns = ms(24.0)), &[(CauseKind::Unknown, 1.0, Severity::High)]);
+    check(step(|s| s.set(Wait, ms(24.0))), &[(CauseKind::Unknown, 1.0, Severity::High)]);
 }
 
 #[test]
 fn two_causes_share_the_excess_largest_first() {
     let both = step(|s| {
-        s.enqueue_ns = ms(5.1);
-        s.runq_enqueue_ns = Some(ms(3.2));
-        s.wait_ns = ms(14.9);
+        s.set(Enqueue, ms(5.1));
+        s.set(RunQueueEnqueue, ms(3.2));
+        s.set(Wait, ms(14.9));
     });
     check(both, &[(CauseKind::Unknown, 0.69, Severity::Medium), (CauseKind::Host, 0.31, Severity::Low)]);
 }
@@ -132,8 +122,8 @@ fn two_causes_share_the_excess_largest_first() {
 #[test]
 fn a_share_below_a_tenth_is_not_a_cause() {
     let mostly_device = step(|s| {
-        s.enqueue_ns = ms(2.5);
-        s.wait_ns = ms(18.0);
+        s.set(Enqueue, ms(2.5));
+        s.set(Wait, ms(18.0));
     });
     check(mostly_device, &[(CauseKind::Unknown, 0.95, Severity::Medium)]);
 }
@@ -141,8 +131,8 @@ fn a_share_below_a_tenth_is_not_a_cause() {
 #[test]
 fn a_part_that_was_shorter_than_usual_does_not_inflate_the_other() {
     let shifted = step(|s| {
-        s.enqueue_ns = ms(0.0);
-        s.wait_ns = ms(20.0);
+        s.set(Enqueue, ms(0.0));
+        s.set(Wait, ms(20.0));
     });
     check(shifted, &[(CauseKind::Unknown, 1.0, Severity::Medium)]);
 }
@@ -156,22 +146,28 @@ fn severities_have_names() {
 }
 
 #[test]
-fn a_wait_for_ranks_that_had_not_come_is_the_others_fault() {
+fn waiting_for_late_ranks_is_a_collective_cause() {
     let late = |s: &mut StepFacts| {
-        s.wait_ns = ms(28.0);
-        s.collective_wait_ns = Some(ms(16.0));
+        s.set(Wait, ms(28.0));
+        s.set(PeerWait, ms(16.0));
     };
     check(
         step(late),
         &[(CauseKind::Collective, 0.75, Severity::High), (CauseKind::Unknown, 0.25, Severity::Medium)],
     );
-    let unseen = |s: &mut StepFacts| (s.wait_ns, s.collective_wait_ns) = (ms(28.0), None);
+    let unseen = |s: &mut StepFacts| {
+        s.set(Wait, ms(28.0));
+        s.set(PeerWait, None);
+    };
     check(step(unseen), &[(CauseKind::Unknown, 1.0, Severity::High)]);
 }
 
 #[test]
-fn no_more_is_blamed_on_others_than_was_waited() {
-    let overlapped = |s: &mut StepFacts| (s.enqueue_ns, s.collective_wait_ns) = (ms(12.0), Some(ms(9.0)));
+fn peer_wait_is_bounded_by_the_wait_part() {
+    let overlapped = |s: &mut StepFacts| {
+        s.set(Enqueue, ms(12.0));
+        s.set(PeerWait, ms(9.0));
+    };
     check(step(overlapped), &[(CauseKind::Host, 1.0, Severity::Medium)]);
 }
 
@@ -181,10 +177,10 @@ fn throttled(ns: f64, usual_ns: f64) -> Option<Throttle> {
 }
 
 #[test]
-fn slow_clocks_take_as_much_of_the_wait_as_they_lasted_beyond_the_usual() {
+fn throttling_takes_its_excess_of_the_wait() {
     let slow = |throttle| {
         step(|s| {
-            s.wait_ns = ms(48.0);
+            s.set(Wait, ms(48.0));
             s.throttle = throttle;
         })
     };
@@ -192,12 +188,12 @@ fn slow_clocks_take_as_much_of_the_wait_as_they_lasted_beyond_the_usual() {
         slow(throttled(ms(31.0), 0.0)),
         &[(CauseKind::Throttle, 0.78, Severity::High), (CauseKind::Unknown, 0.23, Severity::Medium)],
     );
-    // As it always is: no cause of this step.
+    // Usual throttling is not a cause.
     check(slow(throttled(ms(31.0), ms(31.0))), &[(CauseKind::Unknown, 1.0, Severity::High)]);
-    // What the host took is not the clocks'.
+    // Throttling does not lengthen the host's part.
     check(
         step(|s| {
-            s.enqueue_ns = ms(42.0);
+            s.set(Enqueue, ms(42.0));
             s.throttle = throttled(ms(31.0), 0.0);
         }),
         &[(CauseKind::Host, 1.0, Severity::High)],
@@ -205,11 +201,11 @@ fn slow_clocks_take_as_much_of_the_wait_as_they_lasted_beyond_the_usual() {
 }
 
 #[test]
-fn the_evidence_says_how_sure_the_time_is() {
+fn throttling_evidence_gives_the_bounds_of_its_time() {
     let throttle =
         throttled(ms(31.0), 0.0).map(|t| Throttle { at_least_ns: ms(20.0), at_most_ns: ms(40.0), ..t });
     let slow = step(|s| {
-        s.wait_ns = ms(48.0);
+        s.set(Wait, ms(48.0));
         s.throttle = throttle;
     });
     let evidence = &explain(&slow, &usual())[0].evidence;

@@ -1,36 +1,36 @@
-//! A cluster: steps of one shape, and how they follow the steps before them.
+//! A cluster: steps of one shape, and statistics of how they follow other steps.
 //!
-//! Sizes are logarithms to base 2. They are kept narrow, since every stream has many.
+//! Sizes are logarithms to base 2. Fields are narrow, since every stream has many clusters.
 
 use crate::phase::Phase;
 use crate::shape::{DIMENSIONS, Form, Shape, log2};
 
-/// How much each quantity of [`Shape::vector`] says of what a step is: passes that differ by a tenth of their launches
-/// are not of one kind.
+/// The weights of the quantities of [`Shape::vector`] in the distance: steps that differ by a tenth of their launches are of
+/// different kinds.
 const WEIGHTS: [f64; DIMENSIONS] = [6.0, 1.0, 2.0, 0.5, 0.25];
-/// Steps that a centre averages over.
+/// Steps that a centre is averaged over.
 const CENTRE_MEMORY: u32 = 64;
-/// Steps that a share is taken over.
+/// Steps that a share is averaged over.
 const SHARE_MEMORY: f32 = 64.0;
-/// What is not known yet counts as so many steps.
+/// The weight of the prior of a share, in steps.
 const SHARE_PRIOR: f32 = 2.0;
-/// From this many doublings apart on, two steps have nothing in common; launches count threefold.
+/// The distance in doublings from which two steps are unlike; launches count threefold.
 const APART: f64 = 0.15;
-/// Launches of one model's passes are within this many doublings of each other.
+/// The largest difference, in doublings, between the launches of one model's passes.
 const ONE_MODEL: f64 = 1.5;
-/// Fewer launches than this (32) are no pass of a model.
+/// The fewest launches of a pass of a model: 32, as a logarithm.
 const PASS_LAUNCHES_MIN: f64 = 5.0;
 
-/// How a step follows those before it.
+/// The relation of a step to those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Follows {
-    /// How much it is like one before, 0 to 1; `None` where there was none of its form.
+    /// The largest likeness to an earlier step, 0 to 1; `None` if there was none of its form.
     pub(super) likeness: Option<f64>,
-    /// It comes by a jump from much less work; `None` where the step before says nothing of that.
+    /// True if it follows a step with much less work; `None` if the step before gives no evidence.
     pub(super) is_jump: Option<bool>,
 }
 
-/// Kernels and threads.
+/// Kernels and threads of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) launches: f32,
@@ -42,14 +42,14 @@ impl Size {
         Size { launches: log2(shape.kernels()) as f32, threads: log2(shape.kernel_threads()) as f32 }
     }
 
-    /// 1 for the same, 0 for nothing in common.
+    /// Returns the likeness of two sizes: 1 if equal, 0 from [`APART`] on.
     pub(super) fn likeness(&self, other: &Size) -> f64 {
         let apart = (self.threads - other.threads).abs() + 3.0 * (self.launches - other.launches).abs();
         (1.0 - f64::from(apart) / APART).max(0.0)
     }
 }
 
-/// A share of the last steps.
+/// A share of the latest steps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     hits: f32,
@@ -58,27 +58,27 @@ struct Share {
 
 impl Share {
     fn add(&mut self, hit: f64) {
-        let kept = 1.0 - 1.0 / SHARE_MEMORY;
-        self.hits = self.hits * kept + hit as f32;
-        self.count = self.count * kept + 1.0;
+        let fade = 1.0 - 1.0 / SHARE_MEMORY;
+        self.hits = self.hits * fade + hit as f32;
+        self.count = self.count * fade + 1.0;
     }
 
-    /// The share, if it was `prior` before anything was seen.
+    /// Returns the share, given a prior.
     fn from(&self, prior: f32) -> f64 {
         f64::from((self.hits + SHARE_PRIOR * prior) / (self.count + SHARE_PRIOR))
     }
 }
 
-/// Steps of one shape.
+/// A cluster of steps of one shape.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     pub(super) form: Form,
-    /// It is known what its graphs hold.
+    /// True if the contents of its graphs are known.
     pub(super) is_known: bool,
     pub(super) label: Phase,
-    /// Steps so far.
+    /// Steps added.
     pub(super) seen: u32,
-    /// Steps, in a unit that grows.
+    /// Weighted steps, in a unit that grows.
     pub(super) weight: f64,
     centre: [f32; DIMENSIONS],
     last: Size,
@@ -103,52 +103,52 @@ impl Cluster {
         }
     }
 
-    /// Logarithm of the kernels.
+    /// Returns the logarithm of the kernels.
     pub(super) fn launches(&self) -> f64 {
         f64::from(self.centre[0])
     }
 
-    /// Logarithm of the threads.
+    /// Returns the logarithm of the threads.
     pub(super) fn work(&self) -> f64 {
         f64::from(self.centre[1])
     }
 
-    /// The size of its last step; `None` before the first.
+    /// Returns the size of its latest step; `None` before the first.
     pub(super) fn last(&self) -> Option<&Size> {
         (self.seen > 0).then_some(&self.last)
     }
 
-    /// How much its last step was like one before it, 0 to 1.
+    /// Returns the likeness of its latest step to an earlier one, 0 to 1.
     pub(super) fn likeness(&self) -> f64 {
         f64::from(self.likeness)
     }
 
-    /// How much its steps are like ones before them, 0 to 1.
+    /// Returns the mean likeness of its steps to earlier ones, 0 to 1.
     pub(super) fn steadiness(&self) -> f64 {
         self.steady.from(0.5)
     }
 
-    /// Of its steps that come from another cluster, the share that comes by a jump.
+    /// Returns the share of jumps among its steps that follow another cluster.
     pub(super) fn jumps(&self, prior: f32) -> f64 {
         self.jumps.from(prior)
     }
 
-    /// True where there are enough launches for a pass of a model.
+    /// Returns true if it has enough launches for a pass of a model.
     pub(super) fn is_pass(&self) -> bool {
         self.launches() >= PASS_LAUNCHES_MIN
     }
 
-    /// How its steps are launched, as [`is_one_model`] compares it.
-    pub(super) fn sight(&self) -> Sight {
-        Sight { form: self.form, is_known: self.is_known, kernels: self.centre[0] }
+    /// Returns the part of its shape that [`is_one_model`] compares.
+    pub(super) fn outline(&self) -> Outline {
+        Outline { form: self.form, is_known: self.is_known, kernels: self.centre[0] }
     }
 
-    /// True where both can be passes of one model, and their work is seen.
+    /// Returns true if both can be passes of one model.
     pub(super) fn is_of_model(&self, other: &Cluster) -> bool {
-        is_one_model(&self.sight(), &other.sight())
+        is_one_model(&self.outline(), &other.outline())
     }
 
-    /// How far a shape is from the centre; infinitely for another form, and where the one is known and the other not.
+    /// Returns the distance of a shape from the centre; infinite for another form, or if only one of them is known.
     pub(super) fn distance(&self, shape: &Shape, vector: &[f64; DIMENSIONS]) -> f64 {
         if self.form != shape.form || self.is_known != shape.is_known {
             return f64::INFINITY;
@@ -157,8 +157,8 @@ impl Cluster {
         apart.zip(WEIGHTS).map(|(apart, weight)| (weight * apart).powi(2)).sum::<f64>().sqrt()
     }
 
-    /// Takes a step in, that weighs `unit`.
-    pub(super) fn take(&mut self, shape: &Shape, unit: f64, follows: Follows) {
+    /// Adds a step of weight `unit`.
+    pub(super) fn add(&mut self, shape: &Shape, unit: f64, follows: Follows) {
         self.weight += unit;
         self.seen = self.seen.saturating_add(1);
         let pull = 1.0 / f64::from(self.seen.min(CENTRE_MEMORY));
@@ -172,18 +172,18 @@ impl Cluster {
     }
 }
 
-/// As much of a step as is compared with steps of other forms.
+/// The part of a shape that is compared across forms.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct Outline {
     pub(super) form: Form,
     pub(super) is_known: bool,
     /// Logarithm of the kernels.
     pub(super) kernels: f32,
 }
 
-/// True where these can be passes of one model. A graph hides what it runs where that is not known; where it is, it makes
-/// no difference how the kernels are launched.
-pub(super) fn is_one_model(one: &Sight, other: &Sight) -> bool {
-    let is_seen = one.is_known && other.is_known || one.form == other.form && one.form != Form::Whole;
-    is_seen && f64::from((one.kernels - other.kernels).abs()) <= ONE_MODEL
+/// Returns true if both can be passes of one model. A graph with unknown contents can only be compared with its own form;
+/// otherwise the form makes no difference.
+pub(super) fn is_one_model(one: &Outline, other: &Outline) -> bool {
+    let is_comparable = one.is_known && other.is_known || one.form == other.form && one.form != Form::Whole;
+    is_comparable && f64::from((one.kernels - other.kernels).abs()) <= ONE_MODEL
 }

@@ -1,41 +1,46 @@
-//! What speaks for reading prompts and what for answering, added up; and how sure the sum can make a label.
+//! The evidence for prefill and for decode, added up, and the bounds of its confidence.
 //!
-//! The one idea: an answer's confidence is not only how far the odds are from even. A shape seen twice, signs that
-//! contradict each other, or a stream with nothing to compare with bound it, so that what cannot be told apart from
-//! outside never comes out as certain.
+//! Confidence is not only the distance of the odds from even. It is limited for a shape seen rarely, for contradicting
+//! signs, and for a stream with nothing to compare with, so that indistinguishable phases are never certain.
 
 use super::cluster::Cluster;
 use super::signs::{SIGNS, Stream};
 
-/// A shape that came up less often than this, or a step that is like none before it, is not surely anything.
+/// Steps below which a cluster is rare.
 const FEW_SEEN: u32 = 8;
+/// The likeness to earlier steps below which a step is rare.
 const UNLIKE: f64 = 0.2;
+/// The largest confidence of a rare step.
 const FEW_MAX: f64 = 0.85;
-/// So much (logarithm of odds) speaks for the other phase that nothing is sure.
+/// The evidence for the less likely phase (logarithm of odds) from which the label is disputed.
 const CONFLICT: f64 = 1.0;
+/// The largest confidence of a disputed label.
 const DISPUTED_MAX: f64 = 0.85;
+/// The largest confidence of a decode.
 const DECODE_MAX: f64 = 0.97;
-/// Nothing on the stream reads prompts: it may be something else that always does the same.
+/// The largest confidence of a decode without prefills on its stream: it may be other work that repeats.
 const DECODE_ALONE_MAX: f64 = 0.85;
-/// Nothing on the stream ever differs: a benchmark's decode, a classifier of padded lines, a loop in one graph.
+/// The largest confidence of a decode on a constant stream: a benchmark's decode, a classifier of padded lines, a loop in
+/// one graph.
 const DECODE_CONSTANT_MAX: f64 = 0.65;
+/// The steadiness from which a stream is constant.
 const CONSTANT: f64 = 0.98;
 
-/// What is known of one cluster's last step.
+/// The evidence for the phase of one cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evidence {
-    /// Logarithm of the odds of reading against answering.
+    /// The logarithm of the odds of prefill against decode.
     pub(super) odds: f64,
-    /// Others of the stream decode.
+    /// True if a cluster of the stream is labelled decode.
     pub(super) has_decodes: bool,
-    /// The surest that anything can be.
+    /// The largest confidence of any label.
     pub(super) confidence_max: f64,
-    /// The surest that a decode can be.
+    /// The largest confidence of a decode.
     pub(super) decode_max: f64,
 }
 
 impl Evidence {
-    /// Weighs up the cluster at this place.
+    /// Returns the evidence for the cluster at index `at`.
     pub(super) fn of(clusters: &[Cluster], at: usize) -> Evidence {
         let stream = Stream::of(clusters);
         let cluster = &clusters[at];

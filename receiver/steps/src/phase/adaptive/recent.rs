@@ -1,18 +1,18 @@
-//! What a stream did last, and how the next step follows it.
+//! The latest steps of a stream, and the relation of the next step to them.
 
-use super::cluster::{Cluster, Follows, Sight, Size, is_one_model};
+use super::cluster::{Cluster, Follows, Outline, Size, is_one_model};
 use crate::shape::{Form, Shape};
 
-/// Whole graphs that are remembered: a batch grows and shrinks between the sizes that were captured.
+/// Whole graphs remembered: a batch grows and shrinks between the sizes that were captured.
 const GRAPHS: usize = 4;
-/// Where a graph was that is another now.
-const FORGOTTEN: u64 = u64::MAX;
-/// From this many doublings on the work has jumped; one request more never does that.
+/// The entry of a graph that has changed.
+const CHANGED: u64 = u64::MAX;
+/// The increase in doublings from which the work has jumped; one more request never does that.
 const JUMP: f32 = 1.05;
-/// A step this much like one before it goes on with what that did.
+/// The likeness from which a step continues an earlier one.
 const ALIKE: f64 = 0.5;
 
-/// The last step of a stream, and the whole graphs it launched lately.
+/// The latest step of a stream, and the whole graphs launched lately.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recent {
     last: Option<Last>,
@@ -23,16 +23,16 @@ pub(super) struct Recent {
 struct Last {
     form: Form,
     is_known: bool,
-    /// The place of its cluster.
+    /// The index of its cluster.
     at: usize,
     size: Size,
-    /// It was like one before it.
+    /// True if it continued an earlier step.
     is_alike: bool,
 }
 
 impl Recent {
-    /// Takes the next step, of the cluster at this place, and says how it follows.
-    pub(super) fn take(&mut self, shape: &Shape, at: usize, clusters: &[Cluster]) -> Follows {
+    /// Adds the next step, of the cluster at index `at`, and returns its relation to earlier ones.
+    pub(super) fn follow(&mut self, shape: &Shape, at: usize, clusters: &[Cluster]) -> Follows {
         let size = Size::of(shape);
         let likeness = match shape.form {
             Form::Whole => self.launch(shape.graphs),
@@ -47,12 +47,12 @@ impl Recent {
         Follows { likeness, is_jump: last.and_then(|last| last.jumps_to(&new)) }
     }
 
-    /// The graph with this fingerprint is another from here on.
-    pub(super) fn forget_graph(&mut self, graph: u64) {
-        self.graphs.iter_mut().filter(|g| **g == graph).for_each(|g| *g = FORGOTTEN);
+    /// Discards the graph with this fingerprint, which has changed.
+    pub(super) fn change_graph(&mut self, graph: u64) {
+        self.graphs.iter_mut().filter(|g| **g == graph).for_each(|g| *g = CHANGED);
     }
 
-    /// 1 where the graph was launched lately, else 0; `None` for the first.
+    /// Returns 1 if the graph was launched lately, else 0; `None` for the first.
     fn launch(&mut self, graphs: u64) -> Option<f64> {
         let is_first = self.graphs == [0; GRAPHS];
         let at = self.graphs.iter().position(|g| *g == graphs);
@@ -63,15 +63,15 @@ impl Recent {
 }
 
 impl Last {
-    fn sight(&self) -> Sight {
-        Sight { form: self.form, is_known: self.is_known, kernels: self.size.launches }
+    fn outline(&self) -> Outline {
+        Outline { form: self.form, is_known: self.is_known, kernels: self.size.launches }
     }
 
-    /// `None` where the next one is of the same cluster or another model, or this one was itself like none before:
-    /// among prompts of all lengths there are jumps that say nothing.
+    /// Returns whether the next step jumps; `None` if it is of the same cluster or another model, or if this one continued
+    /// no earlier step: jumps among prompts of all lengths are not evidence.
     fn jumps_to(&self, next: &Last) -> Option<bool> {
-        let is_of_model = is_one_model(&self.sight(), &next.sight());
-        let is_telling = is_of_model && self.is_alike && self.at != next.at;
-        is_telling.then_some(next.size.threads - self.size.threads > JUMP)
+        let is_of_model = is_one_model(&self.outline(), &next.outline());
+        let is_evidence = is_of_model && self.is_alike && self.at != next.at;
+        is_evidence.then_some(next.size.threads - self.size.threads > JUMP)
     }
 }

@@ -1,7 +1,5 @@
-//! What is kept of a baseline across restarts: all that it has learnt, and nothing of what was under way.
-//!
-//! The one idea: a warm-up, runs of strange or disturbed steps and the window of a change belong to the moment;
-//! after a restart they begin again.
+//! The stored part of a baseline: everything learnt, but not the warm-up, runs of strange or disturbed steps and the window
+//! of a change, which start again after a restart.
 
 use recording::codec::{Encoder, Field};
 
@@ -28,19 +26,19 @@ impl Field for Baseline {
 }
 
 impl Baseline {
-    /// A baseline with what this one has learnt, for whoever is set in this way.
-    pub(crate) fn kept(&self, settings: BaselineSettings) -> Baseline {
-        let mut kept = Baseline::new(settings);
-        kept.set_numbers(self.numbers());
-        kept.count = self.count;
-        kept.digest = self.digest.clone();
-        kept.classes = self.classes.clone();
-        kept
+    /// Returns a baseline with these settings that has learnt the same.
+    pub(crate) fn to_store(&self, settings: BaselineSettings) -> Baseline {
+        let mut stored = Baseline::new(settings);
+        stored.set_numbers(self.numbers());
+        stored.count = self.count;
+        stored.digest = self.digest.clone();
+        stored.classes = self.classes.clone();
+        stored
     }
 
-    /// Forgets what is so of one process only: the fingerprints of its graphs.
-    pub(crate) fn forget_process(&mut self) {
-        self.classes.forget_graphs();
+    /// Removes what is only valid in one process: classes by graph fingerprint.
+    pub(crate) fn make_portable(&mut self) {
+        self.classes.remove_graphs();
     }
 
     fn numbers(&self) -> [f64; 6] {

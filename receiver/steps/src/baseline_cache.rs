@@ -1,8 +1,8 @@
-//! Baselines of workloads whose processes are not there: ended, or not started yet.
+//! The baselines of workloads that have no running process: ended, or not started yet.
 //!
-//! The one idea: a server that is started anew finds what it was like before, whether the agent saw the end of the
-//! old process or was itself started in between. Kept as bytes, which take half the memory. Full: the record unused
-//! longest makes room, counted.
+//! A restarted server finds its baselines here, whether the agent saw the old process end or was itself restarted in
+//! between. Records are cached encoded, which takes half the memory. When full, the least recently used one is evicted
+//! and counted.
 
 use std::collections::BTreeMap;
 
@@ -16,34 +16,35 @@ struct Entry {
     is_changed: bool,
 }
 
-/// Records by workload.
+/// A bounded cache of baseline records by workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Shelf {
-    most: usize,
+pub(crate) struct BaselineCache {
+    capacity: usize,
     entries: BTreeMap<WorkloadId, Entry>,
-    /// Forgotten since changes were last taken; as many as there may be records.
+    /// Evicted since changes were last taken; at most `capacity`.
     gone: Vec<WorkloadId>,
     tick: u64,
     evicted: u64,
 }
 
-impl Shelf {
-    /// An empty shelf for `most` records; 0 counts as 1.
-    pub(crate) fn new(most: usize) -> Shelf {
-        Shelf { most: most.max(1), entries: BTreeMap::new(), gone: Vec::new(), tick: 0, evicted: 0 }
+impl BaselineCache {
+    /// Returns an empty cache for `capacity` records; 0 counts as 1.
+    pub(crate) fn new(capacity: usize) -> BaselineCache {
+        let capacity = capacity.max(1);
+        BaselineCache { capacity, entries: BTreeMap::new(), gone: Vec::new(), tick: 0, evicted: 0 }
     }
 
-    /// Puts a record where an older one was; `is_changed` where whoever keeps records has not seen it.
+    /// Inserts or replaces a record; `is_changed` if it differs from the stored one.
     pub(crate) fn put(&mut self, record: &BaselineRecord, is_changed: bool) {
         self.tick += 1;
         let entry = Entry { bytes: record.encode(), used: self.tick, is_changed };
         self.entries.insert(record.workload, entry);
-        if self.entries.len() > self.most {
+        if self.entries.len() > self.capacity {
             self.evict();
         }
     }
 
-    /// The record of a workload.
+    /// Returns the record of a workload and marks it as used.
     pub(crate) fn get(&mut self, workload: WorkloadId) -> Option<BaselineRecord> {
         self.tick += 1;
         let entry = self.entries.get_mut(&workload)?;
@@ -51,12 +52,12 @@ impl Shelf {
         BaselineRecord::decode(&entry.bytes).ok()
     }
 
-    /// The same, without using it.
+    /// Returns the record of a workload without marking it as used.
     pub(crate) fn peek(&self, workload: WorkloadId) -> Option<BaselineRecord> {
         BaselineRecord::decode(&self.entries.get(&workload)?.bytes).ok()
     }
 
-    /// Workloads whose records changed or were forgotten since this was last asked.
+    /// Returns the workloads whose records changed or were evicted since the last call.
     pub(crate) fn take_changed(&mut self) -> Vec<WorkloadId> {
         let changed = |(id, e): (&WorkloadId, &mut Entry)| std::mem::take(&mut e.is_changed).then_some(*id);
         let mut all: Vec<WorkloadId> = self.entries.iter_mut().filter_map(changed).collect();
@@ -64,22 +65,17 @@ impl Shelf {
         all
     }
 
-    /// Records forgotten to make room.
+    /// Returns the number of records evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.entries.values().map(|e| size_of::<(WorkloadId, Entry)>() + e.bytes.capacity()).sum()
-    }
-
     fn evict(&mut self) {
-        let unused = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(id, _)| *id);
-        if let Some(id) = unused {
+        let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(id, _)| *id);
+        if let Some(id) = oldest {
             self.entries.remove(&id);
             self.evicted += 1;
-            if self.gone.len() < self.most {
+            if self.gone.len() < self.capacity {
                 self.gone.push(id);
             }
         }
