@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::commands::demo::scenario::Scenario;
 use crate::config::Sources;
 use crate::config::gates::Gates;
 
@@ -29,11 +30,11 @@ pub enum Command {
     Check,
     /// List the components of this binary, as YAML
     Components,
-    /// Show the whole path on a stub inference server; needs neither root nor a GPU
+    /// Show a slow step of a simulated inference server from probe to telemetry; needs neither root nor a GPU
     Demo(DemoArgs),
     /// List the feature gates, or show one
     Featuregate(FeaturegateArgs),
-    /// Play calls of stub GPU libraries: what the demo watches
+    /// Run the simulator's player, the workload of the demo
     #[command(hide = true)]
     Player(PlayerArgs),
     /// Print the configuration that the sources come to, without its secrets
@@ -131,45 +132,24 @@ pub enum PrintFormat {
     Json,
 }
 
-/// What the demo shows.
+/// Arguments of `warptap demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// What goes wrong on the stub server
-    #[arg(value_enum, default_value_t = Scenario::Incident)]
-    pub scenario: Scenario,
-    /// How long it runs
+    /// Problem to show
+    #[arg(value_parser = Scenario::parser(), default_value = "incident")]
+    pub scenario: &'static Scenario,
+    /// Seconds to run
     #[arg(long, value_name = "N", default_value = "20", value_parser = seconds)]
     pub seconds: Duration,
-    /// Where to write the telemetry it would have sent, as OTLP JSON lines
+    /// File for the telemetry that would have been sent, as OTLP JSON lines
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
-/// What goes wrong in a demo.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Scenario {
-    /// Processes that compete for the server's cores, and slow steps while they do
-    Incident,
-    /// A server that has just started
-    ColdStart,
-    /// Cores shared with other work all the time
-    CpuContention,
-    /// Another process on the same GPU
-    GpuSteal,
-    /// A rank that comes late to collectives, and the others wait for it
-    LateRank,
-    /// Steps that wait for copies
-    MemcpyBottleneck,
-    /// A step that is slow at regular intervals
-    PeriodicSpike,
-    /// One slow decode step among prefills
-    SlowDecode,
-}
-
-/// What the player plays; it reads its arguments itself.
+/// Arguments of the simulator's player, which parses them itself.
 #[derive(Args, Clone, Debug)]
 pub struct PlayerArgs {
-    /// See the player's own usage
+    /// See `warptap player --help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }

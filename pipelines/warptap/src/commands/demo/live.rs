@@ -1,5 +1,4 @@
-//! The demo with real probes: a stub server, or the ranks of a job, in processes of their own, watched by the real
-//! capture.
+//! The demo with real probes: attaches them to a player, or to the ranks of a job that it starts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,22 +12,22 @@ use simulator::player::{Player, ProtocolError};
 
 use super::Stage;
 
-/// A server that plays, and the probes on it.
+/// A running player and the probes attached to it.
 pub(super) struct Live {
     capture: Capture,
-    /// The processes that have not ended.
+    /// Processes whose exit has not been seen.
     alive: Vec<u32>,
-    playing: JoinHandle<Result<(), ProtocolError>>,
-    /// Removed with the stub libraries in it at the end.
+    player: JoinHandle<Result<(), ProtocolError>>,
+    /// Directory of the stub libraries; removed on drop.
     _stubs: tempfile::TempDir,
 }
 
 impl Live {
-    /// Attaches to a server that then begins to play. Fails where this machine or user may not load eBPF programs.
+    /// Starts a player and attaches probes before its first call. Fails if eBPF programs cannot be loaded.
     pub(super) fn start(scenario: &str, seconds: Duration) -> anyhow::Result<Live> {
         let settings = Settings { totals_every_ns: 1_000_000_000, ..Settings::default() };
         let mut capture = Capture::start(&settings)?;
-        let stubs = tempfile::tempdir().context("cannot make a directory for the stub libraries")?;
+        let stubs = tempfile::tempdir().context("cannot create a directory for the stub libraries")?;
         let mut player = Player::start(command(scenario, seconds, stubs.path().to_owned())?)?;
         let ranks = player.ranks().context("cannot find the ranks")?;
         let alive = if ranks.is_empty() { vec![player.pid()] } else { ranks };
@@ -40,17 +39,17 @@ impl Live {
             player.done()?;
             player.finish().map(drop)
         });
-        Ok(Live { capture, alive, playing, _stubs: stubs })
+        Ok(Live { capture, alive, player: playing, _stubs: stubs })
     }
 
-    /// How the probes are attached.
+    /// Returns the attach method of the probes.
     pub(super) fn attach_name(&self) -> &'static str {
         self.capture.attach_name()
     }
 }
 
 fn command(scenario: &str, seconds: Duration, stubs: PathBuf) -> anyhow::Result<Command> {
-    let own = std::env::current_exe().context("cannot find this program to run it again")?;
+    let own = std::env::current_exe().context("cannot find the path of this executable")?;
     let mut command = Command::new(own);
     command.args([
         "player",
@@ -68,7 +67,7 @@ impl Stage for Live {
         self.capture.read(into)?;
         let ended = |pid| into.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid));
         self.alive.retain(|pid| !ended(*pid));
-        let ended = self.playing.is_finished() && self.alive.is_empty();
+        let ended = self.player.is_finished() && self.alive.is_empty();
         if ended {
             into.push(Event::Account(Box::new(self.capture.account())));
         }

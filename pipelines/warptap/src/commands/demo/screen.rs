@@ -1,5 +1,5 @@
-//! What the demo shows: each phase against its baseline, how long each rank waits for the others, outliers and
-//! verdicts as they happen, and what watching costs.
+//! The terminal output of the demo: each phase against its baseline, the peer wait of each rank, outliers and
+//! stragglers as they are found, and the cost of the probes.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,12 +13,12 @@ use crate::commands::summary::Summary;
 use crate::commands::terminal::{Terminal, human};
 
 const BAR: usize = 30;
-/// Outliers told one by one in a second; the rest are in the counts.
-const TOLD_PER_SECOND: u32 = 4;
-/// Ranks that are drawn.
+/// Outliers shown individually per second; all are counted.
+const OUTLIERS_PER_SECOND_MAX: u32 = 4;
+/// Ranks shown.
 const RANKS_MAX: usize = 8;
 
-/// The last step of a phase.
+/// The last step of a phase and the phase's baseline.
 #[derive(Clone, Copy, Default)]
 struct Latest {
     duration_ns: f64,
@@ -26,14 +26,15 @@ struct Latest {
     p95_ns: f64,
 }
 
-/// The screen.
+/// The state of the terminal output.
 pub(super) struct Screen {
     terminal: Terminal,
     began: Instant,
     summary: Summary,
     latest: Vec<(Phase, Latest)>,
     account: Account,
-    told: (u64, u32),
+    /// The current second and the outliers shown in it.
+    shown: (u64, u32),
 }
 
 impl Screen {
@@ -47,44 +48,44 @@ impl Screen {
             summary: Summary::default(),
             latest: Vec::new(),
             account: Account::default(),
-            told: (0, 0),
+            shown: (0, 0),
         }
     }
 
     pub(super) fn live(&mut self, attach: &str) {
-        self.terminal.line(&format!("real probes ({attach}) on stub GPU libraries that are really called\n"));
+        self.terminal.line(&format!("real probes ({attach}) on stub GPU libraries\n"));
         self.began = Instant::now();
     }
 
     pub(super) fn recorded(&mut self, reason: &str) {
-        self.terminal.line(&format!("replaying a recording of real probes, because: {reason}\n"));
+        self.terminal.line(&format!("replaying a recording because probes cannot be attached: {reason}\n"));
         self.began = Instant::now();
     }
 
-    /// Takes notice of the probes' own account.
+    /// Stores the latest counters of the probes.
     pub(super) fn account(&mut self, event: &Event) {
         if let Event::Account(account) = event {
             self.account = (**account).clone();
         }
     }
 
-    /// Takes notice of a finding, and tells an outlier or a verdict.
+    /// Adds a finding to the summary; shows outliers, baseline shifts and collective findings.
     pub(super) fn see(&mut self, found: Found<'_>) {
         self.summary.see(found);
         match found {
             Found::Collective(finding) => {
                 if let Some((is_bad, text)) = verdict(finding) {
                     let text = self.terminal.paint(if is_bad { 31 } else { 32 }, &text);
-                    self.told_line(&text);
+                    self.log_line(&text);
                 }
             }
             Found::Step(Finding::Step(step)) => self.step(step),
             Found::Step(Finding::BaselineShift(shift)) => {
                 let (before, after) = (human(shift.before.p95_ns), human(shift.after.p95_ns));
                 let text =
-                    format!("{} has changed for good: p95 was {before}, is {after}", shift.phase.as_str());
+                    format!("{} has a new baseline: p95 was {before}, is now {after}", shift.phase.as_str());
                 let text = self.terminal.paint(36, &text);
-                self.told_line(&text);
+                self.log_line(&text);
             }
         }
     }
@@ -100,15 +101,15 @@ impl Screen {
                 self.latest.sort_by_key(|(phase, _)| phase.as_str());
             }
         }
-        if step.outlier != Outlier::None && self.may_tell() {
+        if step.outlier != Outlier::None && self.may_show() {
             self.outlier(step, level.p95_ns);
         }
     }
 
-    fn may_tell(&mut self) -> bool {
+    fn may_show(&mut self) -> bool {
         let second = self.began.elapsed().as_secs();
-        self.told = if self.told.0 == second { (second, self.told.1 + 1) } else { (second, 1) };
-        self.told.1 <= TOLD_PER_SECOND
+        self.shown = if self.shown.0 == second { (second, self.shown.1 + 1) } else { (second, 1) };
+        self.shown.1 <= OUTLIERS_PER_SECOND_MAX
     }
 
     fn outlier(&mut self, step: &Step, p95_ns: f64) {
@@ -125,18 +126,18 @@ impl Screen {
             Some(cause) => {
                 format!(": {} {:.0} % ({})", cause.kind.as_str(), cause.share * 100.0, cause.evidence)
             }
-            None => ": no cause is seen on the host".to_owned(),
+            None => ": no cause found on the host".to_owned(),
         };
         let what = self.terminal.paint(colour, &what);
-        self.told_line(&format!("{what}{why}"));
+        self.log_line(&format!("{what}{why}"));
     }
 
-    fn told_line(&mut self, text: &str) {
+    fn log_line(&mut self, text: &str) {
         let at = self.began.elapsed().as_secs_f64();
         self.terminal.line(&format!("{at:6.1} s  {text}"));
     }
 
-    /// Draws the status.
+    /// Redraws the status lines.
     pub(super) fn draw(&mut self) {
         let mut lines = vec![String::new()];
         lines.extend(self.latest.iter().map(|(phase, latest)| self.phase(*phase, latest)));
@@ -145,16 +146,16 @@ impl Screen {
         self.terminal.status(&lines);
     }
 
-    /// How long each rank waits for the others, against the one that waits longest: who is late waits least.
+    /// Returns a line per rank: its peer wait relative to the longest. A late rank waits least.
     fn ranks(&self) -> impl Iterator<Item = String> {
         let ranks = || self.summary.ranks.iter().take(RANKS_MAX);
         let longest = ranks().map(|(_, line)| line.latest_wait_ns).fold(1.0, f64::max);
         ranks().map(move |(name, line)| {
             let filled = (line.latest_wait_ns / longest * BAR as f64).clamp(0.0, BAR as f64) as usize;
-            let (colour, note) = if line.is_late { (31, "  late: the others wait for it") } else { (32, "") };
+            let (colour, note) = if line.is_late { (31, "  late: its peers wait for it") } else { (32, "") };
             let bar = self.terminal.paint(colour, &"#".repeat(filled));
             let (empty, wait) = (".".repeat(BAR - filled), human(line.latest_wait_ns));
-            format!("{name:<8} {wait:>9}  {bar}{empty}  waits for the others{note}")
+            format!("{name:<8} {wait:>9}  {bar}{empty}  peer wait{note}")
         })
     }
 
@@ -163,7 +164,7 @@ impl Screen {
         let name = phase.as_str();
         if latest.p95_ns == 0.0 {
             return format!(
-                "{name:<8} {:>9}  {count} steps, mean {}, learning what is usual",
+                "{name:<8} {:>9}  {count} steps, mean {}, learning the baseline",
                 human(latest.duration_ns),
                 human(mean)
             );
@@ -199,7 +200,7 @@ impl Screen {
         )
     }
 
-    /// The end: the table, and where the telemetry is.
+    /// Prints the summary table, the counters and the path of the telemetry file.
     pub(super) fn end(&mut self, path: &Path, lines: u64) {
         self.terminal.status(&[]);
         self.terminal.line("");
@@ -208,7 +209,7 @@ impl Screen {
         self.terminal.line(&cost);
         let account = &self.account;
         let balanced =
-            if account.is_balanced() { "every hit is accounted for" } else { "some calls were under way" };
+            if account.is_balanced() { "every hit is accounted for" } else { "some calls were in progress" };
         self.terminal.line(&format!(
             "         {balanced}: {} folded + {} sampled out + {} delivered + {} dropped",
             account.folded,
@@ -216,6 +217,6 @@ impl Screen {
             account.delivered,
             account.lost()
         ));
-        self.terminal.line(&format!("OTLP     {lines} requests it would have sent: {}", path.display()));
+        self.terminal.line(&format!("OTLP     {lines} requests, not sent: {}", path.display()));
     }
 }
