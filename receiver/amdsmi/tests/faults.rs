@@ -63,7 +63,7 @@ fn what_is_not_supported_is_told_with_the_device_and_never_again() {
 #[test]
 fn what_the_driver_tells_by_itself_is_told_and_errors_are_counted() {
     let lines = "10s gpu0 notification 1\n20s gpu0 notification 2\n29s gpu0 notification 3\n30s gpu0 notification 4\n35s gpu0 notification 9\n";
-    let message = "as told by the stub";
+    let message = "event of the stub";
     let body = |text: &str| format!("GPU 0 {text}: {message}");
     let told = [
         body("reports a memory fault of a program"),

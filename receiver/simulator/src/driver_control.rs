@@ -1,8 +1,8 @@
-//! The stub of a driver's library in hand: the control functions of one installed copy.
+//! Control of a stub driver library by its control functions.
 //!
-//! Whoever loads the same file shares its state; another copy is another driver.
+//! All users of the same file share its state; another copy is another driver.
 
-#![allow(unsafe_code, reason = "functions of a shared object are called; each block says what must hold")]
+#![allow(unsafe_code, reason = "functions of a shared object are called; each block states its requirements")]
 
 use std::ffi::{CString, c_char};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-/// A loaded stub and where it lies.
+/// A loaded stub driver library.
 #[derive(Debug)]
 pub struct DriverControl {
     path: PathBuf,
@@ -18,28 +18,28 @@ pub struct DriverControl {
 }
 
 impl DriverControl {
-    /// Puts a stub libnvidia-ml into `dir` and loads it.
+    /// Installs a stub libnvidia-ml in `dir` and loads it.
     pub fn nvml(dir: &Path) -> io::Result<DriverControl> {
         DriverControl::load(crate::install_nvml(dir)?)
     }
 
-    /// Puts a stub libamd_smi into `dir` and loads it.
+    /// Installs a stub libamd_smi in `dir` and loads it.
     pub fn amdsmi(dir: &Path) -> io::Result<DriverControl> {
         DriverControl::load(crate::install_amdsmi(dir)?)
     }
 
     fn load(path: PathBuf) -> io::Result<DriverControl> {
-        // SAFETY: our own library: loading it runs nothing but Rust's own beginning.
+        // SAFETY: a stub library has no initialisers except those of Rust's standard library.
         let library = unsafe { Library::new(&path) }.map_err(io::Error::other)?;
         Ok(DriverControl { path, library })
     }
 
-    /// Where it lies.
+    /// Returns the path of the library.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From here on this script holds; false if it cannot be read.
+    /// Replaces the script; returns false if it could not be parsed.
     pub fn set_script(&self, text: &str) -> bool {
         let Ok(text) = CString::new(text) else { return false };
         let function =
@@ -48,14 +48,14 @@ impl DriverControl {
         unsafe { function(text.as_ptr()) == 0 }
     }
 
-    /// It is this time, nanoseconds since the script's beginning, until another is told.
+    /// Stops the driver's clock at a time since the script's beginning, ns.
     pub fn set_now(&self, at_ns: u64) {
         let function = self.function::<unsafe extern "C" fn(u64)>(b"warptap_stub_smi_now");
         // SAFETY: the prototype is the stub's.
         unsafe { function(at_ns) }
     }
 
-    /// Questions asked so far.
+    /// Returns the number of queries.
     pub fn calls(&self) -> u64 {
         let function = self.function::<unsafe extern "C" fn() -> u64>(b"warptap_stub_smi_calls");
         // SAFETY: the prototype is the stub's.
@@ -63,7 +63,7 @@ impl DriverControl {
     }
 
     fn function<F: Copy>(&self, name: &[u8]) -> F {
-        // SAFETY: each caller names the prototype that the stub has.
-        *unsafe { self.library.get::<F>(name) }.expect("the stub has its control functions")
+        // SAFETY: each caller passes the function's prototype.
+        *unsafe { self.library.get::<F>(name) }.expect("a stub library exports its control functions")
     }
 }

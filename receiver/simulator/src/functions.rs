@@ -1,23 +1,23 @@
-//! The stub functions of this process: loaded from files, or linked into the program itself.
+//! The stub functions of this process, loaded from files or linked into the program.
 
-#![allow(unsafe_code, reason = "C libraries are loaded and called; each block says what must hold")]
+#![allow(unsafe_code, reason = "C libraries are loaded and called; each block states its requirements")]
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use libloading::os::unix::{Library as Handle, RTLD_NOW};
-use probe_abi::{Action, Library};
+use probe_abi::Library;
 
 use crate::install::Paths;
 use crate::invoke::{Outcome, Request, invoke};
-use crate::model::call::{Call, Effect, Function};
+use crate::model::call::{DecodedCall, Effect, StubFunction};
 use crate::model::order::Order;
 
-/// Functions that stand in the program itself: symbol and address, as `static-player` holds libcudart's.
+/// Functions of the program itself by symbol and address, such as libcudart's in `static-player`.
 pub type Own = Vec<(&'static str, usize)>;
 
-/// Cannot load a library.
+/// An error when loading a library.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load {path}: {source}")]
 pub struct LoadError {
@@ -25,7 +25,7 @@ pub struct LoadError {
     pub(crate) source: libloading::Error,
 }
 
-/// A library's control functions, see [`crate::model::control`].
+/// The addresses of a library's control functions, see [`crate::model::control`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
     next: usize,
@@ -47,21 +47,21 @@ impl Control {
     }
 }
 
-/// The functions that can be called. Libraries stay loaded until the process ends, as GPU libraries do.
+/// The functions that can be called. Libraries are never unloaded.
 #[derive(Debug)]
 pub struct Functions {
-    /// By [`Function::at`]'s index; 0 where its library is not here.
+    /// Addresses by the index of [`StubFunction::at`]; 0 if the library is not loaded.
     addresses: Vec<usize>,
     controls: [Control; 4],
 }
 
 impl Functions {
-    /// Loads these libraries from `paths`, the driver first, so that the runtime finds it.
+    /// Loads libraries in this order; the driver must precede the runtime.
     pub fn load(paths: &Paths, libraries: &[Library]) -> Result<Functions, LoadError> {
         let mut functions = Functions::none();
         for library in libraries {
             let path = paths.of(*library);
-            // SAFETY: the stub libraries have no initialisers beyond those of Rust's standard library.
+            // SAFETY: the stub libraries have no initialisers except those of Rust's standard library.
             let opened = unsafe { Handle::open(Some(path), RTLD_NOW) };
             let handle = opened.map_err(|source| LoadError { path: path.display().to_string(), source })?;
             functions.add(*library, |symbol| address(&handle, symbol));
@@ -70,71 +70,72 @@ impl Functions {
         Ok(functions)
     }
 
-    /// Takes the functions of `library` from the program itself instead.
+    /// Uses the functions of the program itself for `library`.
     pub fn with_own(mut self, library: Library, own: &Own) -> Functions {
         self.add(library, |symbol| own.iter().find(|(s, _)| *s == symbol).map_or(0, |(_, at)| *at));
         self
     }
 
     fn none() -> Functions {
-        let count = Function::all().map(|(index, _)| index + 1).max().unwrap_or(0);
+        let count = StubFunction::all().map(|(index, _)| index + 1).max().unwrap_or(0);
         Functions { addresses: vec![0; count], controls: Default::default() }
     }
 
     fn add(&mut self, library: Library, address: impl Fn(&str) -> usize) {
-        for (index, function) in Function::all().filter(|(_, f)| f.probe.library == library) {
+        for (index, function) in StubFunction::all().filter(|(_, f)| f.probe.library == library) {
             self.addresses[index] = address(function.symbol());
         }
-        self.controls[place(library)] = Control::find(address);
+        self.controls[index_of(library)] = Control::find(address);
     }
 
-    /// True where the function can be called.
+    /// Returns whether the function can be called.
     pub fn has(&self, index: usize) -> bool {
         self.addresses.get(index).is_some_and(|address| *address != 0)
     }
 
-    /// Makes a call under `order`; a function that is not here returns 35, as without a driver.
+    /// Makes a call under `order`; a missing function returns 35, as without a driver.
     pub fn call(&self, request: &Request, order: &Order) -> Outcome {
         let address = self.addresses.get(request.index).copied().unwrap_or(0);
         if address == 0 {
             return Outcome { result: 35, ..Outcome::default() };
         }
         if *order != Order::NONE {
-            let next = self.controls[place(request.function.probe.library)].next;
-            // SAFETY: the stub's `warptap_stub_next` copies the order it is pointed to.
+            let next = self.controls[index_of(request.function.probe.library)].next;
+            // SAFETY: the stub's `warptap_stub_next` copies the order.
             unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const Order)>(next)(order) };
         }
-        // SAFETY: the address was found under this function's symbol in a stub library, which follows no handle.
+        // SAFETY: the address was found under this function's symbol in a stub library, which dereferences no handle.
         unsafe { invoke(address, request) }
     }
 
-    /// An order by which a call of `outer` calls `inner`, of the same library, inside itself, `depth` deep.
+    /// Returns an order for nested calls of `inner`, a function of the same library, to a depth.
     pub fn nest(&self, inner: usize, depth: u32) -> Order {
-        let row = Function::at(inner).map_or(0, |f| f.probe.id);
+        let row = StubFunction::at(inner).map_or(0, |f| f.probe.id);
         let address = self.addresses.get(inner).copied().unwrap_or(0);
         Order { inner: address as u64, inner_row: row.into(), inner_depth: depth, ..Order::NONE }
     }
 
-    /// The call that a stub of this library last decoded on this thread.
-    pub fn seen(&self, library: Library) -> Option<Call> {
-        let seen = self.controls[place(library)].seen;
-        let mut call = Call::default();
-        // SAFETY: the stub's `warptap_stub_seen` writes a call where it is pointed to.
+    /// Returns the call that a library decoded last on this thread.
+    pub fn seen(&self, library: Library) -> Option<DecodedCall> {
+        let seen = self.controls[index_of(library)].seen;
+        let mut call = DecodedCall::default();
+        // SAFETY: the stub's `warptap_stub_seen` writes a call to the address.
         let found = seen != 0
             && unsafe {
-                std::mem::transmute::<usize, unsafe extern "C" fn(*mut Call) -> u32>(seen)(&mut call) != 0
+                std::mem::transmute::<usize, unsafe extern "C" fn(*mut DecodedCall) -> u32>(seen)(&mut call)
+                    != 0
             };
         found.then_some(call)
     }
 
     /// Unknown handles are taken for objects made elsewhere.
     pub fn set_lenient(&self, lenient: bool) {
-        self.tell(|control| control.lenient, lenient);
+        self.set(|control| control.lenient, lenient);
     }
 
     /// libcudart calls libcuda's exported functions, as it does from the start, or does not.
     pub fn set_nested(&self, nested: bool) {
-        self.tell(|control| control.nested, nested);
+        self.set(|control| control.nested, nested);
     }
 
     /// The device is shared with every process that names the same file. False where it cannot be.
@@ -152,7 +153,7 @@ impl Functions {
         .all(|failed| failed == 0)
     }
 
-    fn tell(&self, which: impl Fn(&Control) -> usize, on: bool) {
+    fn set(&self, which: impl Fn(&Control) -> usize, on: bool) {
         for address in self.controls.iter().map(which).filter(|address| *address != 0) {
             // SAFETY: these control functions of the stubs take one integer.
             unsafe { std::mem::transmute::<usize, extern "C" fn(u32)>(address)(u32::from(on)) };
@@ -161,12 +162,12 @@ impl Functions {
 }
 
 pub(crate) fn address(handle: &Handle, symbol: &str) -> usize {
-    // SAFETY: the symbol is only asked for here, as an address; whoever calls it casts it to its type.
+    // SAFETY: only the address is taken; callers cast it to its type.
     let found = unsafe { handle.get::<unsafe extern "C" fn()>(symbol) };
     found.map_or(0, |f| *f as *const () as usize)
 }
 
-fn place(library: Library) -> usize {
+fn index_of(library: Library) -> usize {
     match library {
         Library::Amdhip => 0,
         Library::Cuda => 1,
@@ -175,17 +176,12 @@ fn place(library: Library) -> usize {
     }
 }
 
-/// The index of the function of this name.
-pub fn by_symbol(symbol: &str) -> Option<(usize, Function)> {
-    Function::all().find(|(_, f)| f.symbol() == symbol)
+/// Returns the index and function of a symbol.
+pub fn by_symbol(symbol: &str) -> Option<(usize, StubFunction)> {
+    StubFunction::all().find(|(_, f)| f.symbol() == symbol)
 }
 
-/// True for a call that enqueues work on a stream.
+/// Returns true for calls that enqueue work on a stream.
 pub fn is_enqueue(effect: Effect) -> bool {
     matches!(effect, Effect::Launch | Effect::GraphLaunch | Effect::Copy | Effect::Fill)
-}
-
-/// True for a call after which a step may be over: a wait, or a copy from the device that blocks.
-pub fn is_closer(function: &Function) -> bool {
-    matches!(function.probe.action, Action::StreamSync | Action::EventSync | Action::DeviceSync)
 }

@@ -1,4 +1,4 @@
-//! The built libraries as bytes inside this one, and onto a disk.
+//! The built stub libraries, embedded in this crate, and their installation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use probe_abi::Library;
 
 use crate::{amdsmi, nvml};
 
-/// A stub library as it was built.
+/// A built stub library.
 #[derive(Clone, Copy, Debug)]
 pub struct Built {
-    /// What it is of.
+    /// Library that it replaces.
     pub library: Library,
-    /// Its file name and soname.
+    /// File name and soname.
     pub file_name: &'static str,
-    /// The shared object.
+    /// Bytes of the shared object.
     pub bytes: &'static [u8],
 }
 
-/// The stub libraries.
+/// The stub libraries of probed functions.
 pub static BUILT: [Built; 4] = [
     Built {
         library: Library::Amdhip,
@@ -42,14 +42,14 @@ pub static BUILT: [Built; 4] = [
     },
 ];
 
-/// The stub libnvidia-ml, which is no library of calls: nothing of it is traced.
+/// The stub libnvidia-ml, which has no probed functions.
 static NVML: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnvidia_ml.so"));
 
-/// The same of libamd_smi.
+/// The stub libamd_smi, which has no probed functions.
 static AMDSMI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libamd_smi.so"));
 
-/// Objects that export the variable of trace contexts, as tracers' native parts do, and the function
-/// `warptap_stub_context`, which gives the address of the calling thread's. Each reaches it in another way.
+/// Objects that export the trace context variable, as the native parts of tracers do, and `warptap_stub_context`, which
+/// returns the address of the calling thread's. Each uses another TLS access model.
 pub static PUBLISHERS: [(&str, &[u8]); 4] = [
     ("libpublisher_descriptor.so", include_bytes!(concat!(env!("OUT_DIR"), "/libpublisher_descriptor.so"))),
     (
@@ -60,27 +60,27 @@ pub static PUBLISHERS: [(&str, &[u8]); 4] = [
     ("libpublisher_module.so", include_bytes!(concat!(env!("OUT_DIR"), "/libpublisher_module.so"))),
 ];
 
-/// Where installed libraries lie.
+/// The paths of installed libraries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Paths {
-    /// libamdhip64.so.6.
+    /// Path of libamdhip64.so.6.
     pub amdhip: PathBuf,
-    /// libcuda.so.1.
+    /// Path of libcuda.so.1.
     pub cuda: PathBuf,
-    /// libcudart.so.12.
+    /// Path of libcudart.so.12.
     pub cudart: PathBuf,
-    /// libnccl.so.2.
+    /// Path of libnccl.so.2.
     pub nccl: PathBuf,
 }
 
 impl Paths {
-    /// Where [`install`] puts them under `dir`.
+    /// Returns the paths in the directory that [`install`] was called with.
     pub fn under(dir: &Path) -> Paths {
         let [amdhip, cuda, cudart, nccl] = BUILT.map(|built| dir.join(built.file_name));
         Paths { amdhip, cuda, cudart, nccl }
     }
 
-    /// The file of a library.
+    /// Returns the path of a library.
     pub fn of(&self, library: Library) -> &Path {
         match library {
             Library::Amdhip => &self.amdhip,
@@ -91,8 +91,8 @@ impl Paths {
     }
 }
 
-/// Writes the stub libraries into `dir`, which is made where it is missing. One that is there already stays, so that
-/// players share it; another file of its name is replaced by renaming, so that a program that has it mapped keeps it.
+/// Installs the stub libraries of probed functions in `dir`, creating it if necessary. An identical file is left alone, so
+/// that players share it; another is replaced by renaming, so that programs that have mapped it continue to run.
 pub fn install(dir: &Path) -> io::Result<Paths> {
     std::fs::create_dir_all(dir)?;
     for built in &BUILT {
@@ -101,12 +101,12 @@ pub fn install(dir: &Path) -> io::Result<Paths> {
     Ok(Paths::under(dir))
 }
 
-/// Writes the stub libnvidia-ml into `dir` the same way, and says where it is.
+/// Installs the stub libnvidia-ml in `dir` and returns its path.
 pub fn install_nvml(dir: &Path) -> io::Result<PathBuf> {
     install_one(dir, nvml::FILE_NAME, NVML)
 }
 
-/// Writes the stub libamd_smi into `dir` the same way, and says where it is.
+/// Installs the stub libamd_smi in `dir` and returns its path.
 pub fn install_amdsmi(dir: &Path) -> io::Result<PathBuf> {
     install_one(dir, amdsmi::FILE_NAME, AMDSMI)
 }
@@ -118,16 +118,13 @@ fn install_one(dir: &Path, file_name: &str, bytes: &[u8]) -> io::Result<PathBuf>
     Ok(path)
 }
 
-/// Writes one of [`PUBLISHERS`] into `dir` the same way, and says where it is.
+/// Installs one of [`PUBLISHERS`] in `dir` and returns its path.
 pub fn install_publisher(dir: &Path, (name, bytes): (&str, &[u8])) -> io::Result<PathBuf> {
-    std::fs::create_dir_all(dir)?;
-    let path = dir.join(name);
-    put(&path, bytes)?;
-    Ok(path)
+    install_one(dir, name, bytes)
 }
 
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if std::fs::read(path).is_ok_and(|there| there == bytes) {
+    if std::fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(());
     }
     let mut draft = path.as_os_str().to_owned();
@@ -141,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installing_again_replaces_what_differs_and_leaves_the_mapped_file_alone() {
+    fn second_install_replaces_only_files_that_differ() {
         use std::os::unix::fs::MetadataExt;
         let dir = std::env::temp_dir().join(format!("stubs-install-{}", std::process::id()));
         let paths = install(&dir).unwrap();
@@ -150,10 +147,10 @@ mod tests {
         assert_eq!(install(&dir).unwrap(), paths);
         assert_eq!(inode(&paths.cudart), before);
         std::fs::write(&paths.cudart, "an older build").unwrap();
-        let held = std::fs::File::open(&paths.cudart).unwrap();
+        let open = std::fs::File::open(&paths.cudart).unwrap();
         assert_eq!(install(&dir).unwrap(), paths);
         assert_ne!(inode(&paths.cudart), before);
-        assert_eq!(held.metadata().unwrap().ino(), before);
+        assert_eq!(open.metadata().unwrap().ino(), before);
         for built in &BUILT {
             assert_eq!(std::fs::read(paths.of(built.library)).unwrap(), built.bytes);
         }

@@ -1,51 +1,51 @@
-//! One real call: a request in the caller's words, laid out by the C prototype, made, and timed.
+//! Makes one call: lays a request out by the C prototype, calls the function and takes the times.
 //!
-//! The one idea: every argument of these APIs is a word or two, so one function type with fourteen words serves
-//! them all; a callee ignores the words beyond its own.
+//! Every argument of these APIs is one or two words, so all functions are called with fourteen words; a C function ignores
+//! words after its own.
 
-#![allow(unsafe_code, reason = "this is where C functions are called; each block says what must hold")]
+#![allow(unsafe_code, reason = "C functions are called; each block states its requirements")]
 
-use crate::model::call::Function;
+use crate::model::call::StubFunction;
 use crate::model::clock;
-use crate::prototype::{Role, prototype};
+use crate::prototype::{ArgumentRole, prototype};
 
-/// Words of the longest call, `hipExtModuleLaunchKernel`.
+/// Words of the arguments of the longest call, `hipExtModuleLaunchKernel`.
 pub const WORDS_MAX: usize = 14;
-/// Bytes of the largest struct passed by pointer, in words: `cudaMemcpy3DPeerParms`, with room to spare.
+/// Bytes of the largest struct passed by pointer, in words: `cudaMemcpy3DPeerParms`, rounded up.
 const STRUCT_WORDS: usize = 24;
-/// What [`Role::Other`] arguments hold, plus their place: no address, and of a value that no other has.
+/// Value of [`ArgumentRole::Other`] arguments, to which their position is added. Not a valid address.
 const FILLER: u64 = 0x5e00_0000_0000;
 
-/// What to call a function with.
+/// The arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// The function.
-    pub function: Function,
-    /// Its index, [`Function::at`]'s.
+    /// Function to call.
+    pub function: StubFunction,
+    /// Index of the function, see [`StubFunction::at`].
     pub index: usize,
-    /// The kernel.
+    /// Kernel argument.
     pub kernel: u64,
-    /// The stream.
+    /// Stream argument.
     pub stream: u64,
-    /// The event, executable graph, address or device.
+    /// Event, executable graph, address or device.
     pub handle: u64,
-    /// The graph that is no executable one.
+    /// Graph, not executable.
     pub graph: u64,
-    /// Bytes of a row, and rows: the function's bytes are their product.
+    /// Bytes per row and number of rows; the bytes of the call are their product.
     pub bytes: [u64; 2],
-    /// A `cudaMemcpyKind`.
+    /// Direction, a `cudaMemcpyKind`.
     pub kind: u64,
     /// Blocks in each dimension.
     pub grid: [u32; 3],
     /// Threads of a block in each dimension.
     pub block: [u32; 3],
-    /// Arguments that mean nothing here have each a value of its own, instead of zero.
+    /// Whether other arguments have distinct values instead of zero.
     pub fill: bool,
 }
 
 impl Request {
-    /// A call of the function with this index, all arguments zero.
-    pub fn new(index: usize, function: Function) -> Request {
+    /// Returns a request with all arguments zero.
+    pub fn new(index: usize, function: StubFunction) -> Request {
         Request {
             function,
             index,
@@ -61,24 +61,24 @@ impl Request {
         }
     }
 
-    /// Threads that the call starts.
+    /// Returns the number of threads that the call starts.
     pub fn threads(&self) -> u64 {
         self.grid.iter().chain(&self.block).map(|side| u64::from(*side)).fold(1, u64::wrapping_mul)
     }
 }
 
-/// A call's arguments where the callee can find them.
+/// The arguments of a call, with the memory they point to.
 struct Layout {
     words: [u64; WORDS_MAX],
     count: usize,
-    behind: [u64; STRUCT_WORDS],
+    pointee: [u64; STRUCT_WORDS],
     out: u64,
 }
 
 impl Layout {
-    /// The arguments; pointers are still to be set, by [`Layout::point`].
-    fn of(request: &Request, roles: &[Role]) -> Layout {
-        let mut layout = Layout { words: [0; WORDS_MAX], count: 0, behind: [0; STRUCT_WORDS], out: 0 };
+    /// Returns the arguments, without pointers, which [`Layout::point`] sets.
+    fn of(request: &Request, roles: &[ArgumentRole]) -> Layout {
+        let mut layout = Layout { words: [0; WORDS_MAX], count: 0, pointee: [0; STRUCT_WORDS], out: 0 };
         for role in roles {
             layout.push_role(request, *role);
         }
@@ -90,25 +90,29 @@ impl Layout {
         self.count += 1;
     }
 
-    fn push_role(&mut self, r: &Request, role: Role) {
+    fn push_role(&mut self, r: &Request, role: ArgumentRole) {
         match role {
-            Role::Kernel => self.push(r.kernel),
-            Role::Stream => self.push(r.stream),
-            Role::Handle => self.push(r.handle),
-            Role::Graph => self.push(r.graph),
-            Role::Bytes => self.push(r.bytes[0].wrapping_mul(r.bytes[1])),
-            Role::Width => self.push(r.bytes[0]),
-            Role::Height => self.push(r.bytes[1]),
-            Role::Kind => self.push(r.kind),
-            Role::Grid => self.push_dim3(r.grid),
-            Role::Block => self.push_dim3(r.block),
-            Role::Grid3 => self.push_each(r.grid),
-            Role::Block3 => self.push_each(r.block),
-            Role::Threads3 => self.push_each([0, 1, 2].map(|at| r.grid[at].wrapping_mul(r.block[at]))),
-            Role::Config => self.push_config(r),
-            Role::Params(at) => self.push_params(r, usize::from(at) / 8),
-            Role::Out => self.push(0),
-            Role::Other => self.push(if r.fill { FILLER + 0x11 * (self.count as u64 + 1) } else { 0 }),
+            ArgumentRole::Kernel => self.push(r.kernel),
+            ArgumentRole::Stream => self.push(r.stream),
+            ArgumentRole::Handle => self.push(r.handle),
+            ArgumentRole::Graph => self.push(r.graph),
+            ArgumentRole::Bytes => self.push(r.bytes[0].wrapping_mul(r.bytes[1])),
+            ArgumentRole::Width => self.push(r.bytes[0]),
+            ArgumentRole::Height => self.push(r.bytes[1]),
+            ArgumentRole::Kind => self.push(r.kind),
+            ArgumentRole::Grid => self.push_dim3(r.grid),
+            ArgumentRole::Block => self.push_dim3(r.block),
+            ArgumentRole::Grid3 => self.push_each(r.grid),
+            ArgumentRole::Block3 => self.push_each(r.block),
+            ArgumentRole::Threads3 => {
+                self.push_each([0, 1, 2].map(|at| r.grid[at].wrapping_mul(r.block[at])))
+            }
+            ArgumentRole::Config => self.push_config(r),
+            ArgumentRole::Params(at) => self.push_params(r, usize::from(at) / 8),
+            ArgumentRole::Out => self.push(0),
+            ArgumentRole::Other => {
+                self.push(if r.fill { FILLER + 0x11 * (self.count as u64 + 1) } else { 0 })
+            }
         }
     }
 
@@ -123,10 +127,10 @@ impl Layout {
         self.push(z.into());
     }
 
-    /// `cudaLaunchConfig_t`: grid, block, shared memory, stream.
+    /// Writes a `cudaLaunchConfig_t`: grid, block, shared memory, stream.
     fn push_config(&mut self, r: &Request) {
         let [g, b] = [r.grid, r.block].map(|sides| sides.map(u64::from));
-        self.behind[..5].copy_from_slice(&[
+        self.pointee[..5].copy_from_slice(&[
             g[0] | g[1] << 32,
             g[2] | b[0] << 32,
             b[1] | b[2] << 32,
@@ -136,64 +140,66 @@ impl Layout {
         self.push(0);
     }
 
-    /// `cudaMemcpy3DParms`: of its fields the extent alone matters.
+    /// Writes the extent of a `cudaMemcpy3DParms`.
     fn push_params(&mut self, r: &Request, at: usize) {
-        self.behind[at..at + 3].copy_from_slice(&[r.bytes[0], r.bytes[1], 1]);
+        self.pointee[at..at + 3].copy_from_slice(&[r.bytes[0], r.bytes[1], 1]);
         self.push(0);
     }
 
-    /// Sets the pointers into this layout. It must not move any more.
-    fn point(&mut self, roles: &[Role]) {
+    /// Sets the pointers into this layout, which must not be moved afterwards.
+    fn point(&mut self, roles: &[ArgumentRole]) {
         for (at, role) in roles.iter().enumerate() {
-            // Pointers stand before any argument of more than one word, so place and word agree.
+            // Pointers precede arguments of two words, so position and word index are equal.
             match role {
-                Role::Config | Role::Params(_) => self.words[at] = self.behind.as_ptr() as u64,
-                Role::Out => self.words[at] = &raw mut self.out as u64,
+                ArgumentRole::Config | ArgumentRole::Params(_) => {
+                    self.words[at] = self.pointee.as_ptr() as u64
+                }
+                ArgumentRole::Out => self.words[at] = &raw mut self.out as u64,
                 _ => {}
             }
         }
     }
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Its argument words, as laid out.
+    /// Argument words.
     pub words: [u64; WORDS_MAX],
-    /// How many of them its prototype has.
+    /// Number of argument words of the prototype.
     pub count: usize,
-    /// What it returned.
+    /// Return value.
     pub result: u32,
-    /// What it wrote where its out pointer points.
+    /// Value written to the out pointer.
     pub written: u64,
-    /// CLOCK_MONOTONIC before, ns.
+    /// Time before the call, CLOCK_MONOTONIC ns.
     pub entry_ns: u64,
-    /// CLOCK_MONOTONIC after, ns.
+    /// Time after the call, CLOCK_MONOTONIC ns.
     pub exit_ns: u64,
 }
 
 type Words =
     unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
 
-/// Calls the function at `address`.
+/// Calls the function of a request at `address`.
 ///
 /// # Safety
-/// `address` is that of `request.function` in a loaded stub library; handles in the request are its own or such
-/// as it does not follow.
+/// `address` is that of `request.function` in a loaded stub library; handles in the request are valid for it or never
+/// dereferenced.
 pub unsafe fn invoke(address: usize, request: &Request) -> Outcome {
     let roles = prototype(&request.function).unwrap_or_default();
     let mut layout = Layout::of(request, roles);
     layout.point(roles);
     let w = layout.words;
     let entry_ns = clock::now_ns();
-    // SAFETY: by the caller's promise it is a C function of this prototype; words beyond it are ignored, and the
-    // pointers among the words point into `layout`, which outlives the call.
+    // SAFETY: by the caller's promise a C function of this prototype; words after its own are ignored, and pointers
+    // among the words point into `layout`, which outlives the call.
     let result = unsafe {
         let function = std::mem::transmute::<usize, Words>(address);
         function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13])
     };
     let exit_ns = clock::now_ns();
-    // SAFETY: `out` is a live field; the callee may have written it behind the compiler's back.
+    // SAFETY: `out` is a live field, which the callee may have written.
     let written = unsafe { (&raw const layout.out).read_volatile() };
     Outcome { words: w, count: layout.count, result, written, entry_ns, exit_ns }
 }

@@ -1,11 +1,11 @@
-//! Stub GPU libraries with the real symbols and the real ABI, and a player that makes real calls of them.
+//! A simulator of GPU programs: stub GPU libraries with the real symbols and ABI, and a player that calls them.
 //!
-//! The one idea: everything that watches GPU programs can be proved without a GPU if the libraries that the
-//! probes sit on are stand-ins while the calls, threads, waits and times are real. Every row of
-//! [`probe_abi::PROBES`] is an exported function of one of three shared objects; [`player`] calls them as a
-//! script or a profiler trace tells it, and writes down what it called, so that a test can compare.
+//! It allows the agent to be tested without a GPU: the libraries are stubs, but calls, threads, waits and times are real.
+//! Every row of [`probe_abi::PROBES`] is an exported function of a stub library; the [`player`] calls the functions as a
+//! script or a profiler trace describes, and logs its calls in the [`oracle`] log, which tests compare with the agent's
+//! output.
 //!
-//! Knows nothing of probes, the kernel or the agent: it is what they look at.
+//! Knows nothing of probes, the kernel or the agent.
 
 pub mod amdsmi;
 pub mod driver_control;
@@ -24,6 +24,7 @@ pub mod script;
 pub mod scripts;
 pub mod sentinel;
 pub mod smi;
+pub mod text;
 pub mod truth;
 
 pub use driver_control::DriverControl;

@@ -1,7 +1,7 @@
-//! What the player did, as JSON lines: one per call, one per step, one per process.
+//! The oracle log: JSON lines of the player's calls, steps and processes.
 //!
-//! The one idea: the oracle is written from what was asked for and what came back, never from what a probe could
-//! have seen; a test then compares the two. Times are CLOCK_MONOTONIC ns, taken right around the call.
+//! It is written from the arguments and results of the calls, independent of any probe, so that tests can compare it with
+//! the agent's output. Times are CLOCK_MONOTONIC ns, taken immediately before and after the call.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -11,215 +11,215 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A line.
+/// A line of the oracle log.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "line", rename_all = "lowercase")]
 pub enum Line {
-    /// A call was made.
+    /// A call of a device library.
     Call(CallLine),
-    /// A step was closed.
+    /// The end of a step.
     Step(StepLine),
-    /// A player began.
+    /// The start of a player.
     Process(ProcessLine),
-    /// A call of NCCL was made.
+    /// A call of NCCL.
     Nccl(NcclLine),
-    /// A rank waited for a stream or an event.
+    /// A sync call of a rank.
     Wait(WaitLine),
 }
 
 /// A call of NCCL.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct NcclLine {
-    /// The function called.
+    /// Function called.
     pub symbol: Cow<'static, str>,
-    /// Its row's id.
+    /// Id of the probe row.
     pub row: u16,
     /// Process id.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Its C arguments. Argument 3 of a call that takes the id by value is 0.
+    /// C arguments. Argument 3 is 0 if it is an id by value.
     pub arguments: Vec<u64>,
-    /// What stood behind the pointer that it reads, as hexadecimal digits.
+    /// Memory that the call reads, as hexadecimal digits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entry: String,
-    /// What stood behind the pointer that it writes, after the call.
+    /// Memory that the call wrote, as hexadecimal digits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub exit: String,
-    /// Before the call.
+    /// Time before the call.
     pub entry_ns: u64,
-    /// After the call.
+    /// Time after the call.
     pub exit_ns: u64,
-    /// What it returned.
+    /// Return value.
     pub result: u32,
-    /// Name of the communicator in the script, of a split with the color behind it: `pairs.1`; empty for none.
+    /// Name of the communicator in the script, for a split with the color appended (`pairs.1`); empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub communicator: String,
-    /// This rank in it.
+    /// Rank in the communicator.
     #[serde(default)]
     pub rank: u32,
-    /// Its ranks.
+    /// Number of ranks of the communicator.
     #[serde(default)]
     pub nranks: u32,
-    /// Of a collective: collectives of this rank on this communicator before it.
+    /// Number of earlier collectives of this rank on this communicator; `None` for other calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// How late the script made this rank for it, ns; jitter is not counted.
+    /// Delay by the script before the call, ns, without jitter.
     #[serde(default)]
     pub late_ns: u64,
-    /// It was captured into a graph, not run.
+    /// Whether it was captured into a graph.
     #[serde(default)]
     pub captured: bool,
-    /// It was in a group: its work began at the outermost end.
+    /// Whether it was in a group, so that its work began at the end of the outermost group.
     #[serde(default)]
     pub grouped: bool,
 }
 
-/// A rank waited.
+/// A sync call of a rank.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct WaitLine {
-    /// The function called.
+    /// Function called.
     pub symbol: Cow<'static, str>,
     /// Process id.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// The stream.
+    /// Stream handle.
     pub stream: u64,
-    /// Before the call.
+    /// Time before the call.
     pub enter_ns: u64,
-    /// After the call.
+    /// Time after the call.
     pub exit_ns: u64,
-    /// The collectives that it covers: communicator's name and `seq`.
+    /// Collectives that it covers: name of the communicator and `seq`.
     pub covers: Vec<(String, u64)>,
 }
 
-/// A call.
+/// A call of a device library.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct CallLine {
-    /// The function called, a twin by its own name.
+    /// Function called, a twin by its own symbol.
     pub symbol: Cow<'static, str>,
-    /// Its row's id; 0 for a function that nobody probes.
+    /// Id of the probe row; 0 without a probe.
     pub row: u16,
-    /// True for a row's per-thread twin.
+    /// Whether it is the row's per-thread twin.
     pub twin: bool,
     /// Process id.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// The thread's name in the script.
+    /// Name of the thread in the script.
     pub thread: Cow<'static, str>,
-    /// The stream passed; 0 for none and for the default stream.
+    /// Stream argument; 0 for none and for the default stream.
     pub stream: u64,
-    /// The handle, address or device passed; for a function that makes something, what it wrote.
+    /// Handle, address or device argument; for functions that create an object, the handle written.
     pub handle: u64,
-    /// The graph passed that is no executable one; 0 for none.
+    /// Graph argument, not executable; 0 for none.
     #[serde(default)]
     pub graph: u64,
-    /// Bytes moved or asked for.
+    /// Bytes copied, set or allocated.
     pub bytes: u64,
-    /// The direction of a copy, as [`probe_abi::Direction`]'s number.
+    /// Direction of a copy, the number of a [`probe_abi::Direction`].
     pub direction: u32,
-    /// Threads started.
+    /// Threads that a launch starts.
     pub threads: u64,
-    /// Before the call.
+    /// Time before the call.
     pub entry_ns: u64,
-    /// After the call.
+    /// Time after the call.
     pub exit_ns: u64,
-    /// What it returned.
+    /// Return value.
     pub result: u32,
-    /// Function called inside this one by order, and how deep; empty for none.
+    /// Function of nested calls; empty for none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub inner: Cow<'static, str>,
-    /// Depth of the calls inside.
+    /// Depth of nested calls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub inner_depth: u32,
-    /// The label of the step it belongs to; empty for none.
+    /// Phase of its step; empty for none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub phase: Cow<'static, str>,
-    /// The step's number in its process.
+    /// Number of its step in the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// Every argument word, by the C prototype; of sentinel calls alone.
+    /// Argument words by the C prototype; only of sentinel calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-/// A step: what was enqueued on a stream, and the wait that closed it.
+/// A step: the work enqueued on a stream, and the sync call that ended it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct StepLine {
-    /// The number the script's `step` gave it, counted in its process; `None` for work outside any `step`.
+    /// Number of the script's `step` in the process; `None` for work outside of steps.
     pub step: Option<u64>,
-    /// The label; those of several steps closed at once are joined by `+`.
+    /// Phase; those of several steps ended by one call are joined by `+`.
     pub phase: String,
     /// Process id.
     pub pid: u32,
-    /// The thread that closed it.
+    /// Thread of the sync call.
     pub tid: u32,
-    /// The stream; of a default stream, the thread that it belongs to, shifted left by 32, and 0 for the legacy
-    /// one; below that, 0x1000 with the number of its device where the process chose another before.
+    /// Stream handle; for a default stream its thread in the upper half, 0 for the legacy one, and in the lower half 0 or,
+    /// if the process set another device before, 0x1000 with the number of its device.
     pub stream: u64,
-    /// Entry of the first call that enqueued its work.
+    /// Entry time of the first call that enqueued its work.
     pub first_ns: u64,
-    /// The thread of that call.
+    /// Thread of the first call that enqueued its work.
     pub first_tid: u32,
-    /// The closing function.
+    /// Function of the sync call.
     pub closer: Cow<'static, str>,
-    /// Its entry.
+    /// Entry time of the sync call.
     pub enter_ns: u64,
-    /// Its return.
+    /// Return time of the sync call.
     pub exit_ns: u64,
-    /// The fault injected; empty for none.
+    /// Injected fault; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub fault: String,
-    /// The work.
-    pub work: Work,
+    /// Work of the step.
+    pub work: EnqueuedWork,
 }
 
-/// What was enqueued.
+/// Work enqueued on a stream.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Work {
-    /// Calls.
+pub struct EnqueuedWork {
+    /// Number of calls.
     pub enqueues: u64,
-    /// Kernel launches.
+    /// Number of kernel launches.
     pub launches: u64,
-    /// Graph launches.
+    /// Number of graph launches.
     pub graph_launches: u64,
     /// Threads of the kernel launches.
     pub threads: u64,
-    /// Copies.
+    /// Number of copies.
     pub copies: u64,
-    /// Bytes of copies by [`probe_abi::Direction`]'s number.
+    /// Bytes of copies by the number of a [`probe_abi::Direction`].
     pub bytes: [u64; 5],
-    /// Bytes filled.
+    /// Bytes set.
     pub filled: u64,
-    /// What the launched graphs hold.
+    /// Contents of the launched graphs.
     #[serde(default)]
     pub graphs: Graphs,
 }
 
-/// What graphs hold that were captured under the player's eyes.
+/// The contents of launched graphs that the player captured.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Graphs {
-    /// So many.
+    /// Number of graphs.
     pub known: u64,
-    /// Kernels.
+    /// Number of kernels.
     pub kernels: u64,
-    /// Threads of these.
+    /// Threads of the kernels.
     pub threads: u64,
-    /// Those by another thread than the one that began the capture.
+    /// Kernels launched by another thread than the one that began the capture.
     pub foreign: u64,
-    /// Bytes copied and filled.
+    /// Bytes copied and set.
     pub bytes: u64,
 }
 
 impl Graphs {
-    /// Adds what others hold.
+    /// Adds the contents of other graphs.
     pub fn add(&mut self, other: &Graphs) {
         self.known += other.known;
         self.kernels += other.kernels;
@@ -229,9 +229,9 @@ impl Graphs {
     }
 }
 
-impl Work {
-    /// Adds what somebody else enqueued.
-    pub fn add(&mut self, other: &Work) {
+impl EnqueuedWork {
+    /// Adds other work.
+    pub fn add(&mut self, other: &EnqueuedWork) {
         self.enqueues += other.enqueues;
         self.launches += other.launches;
         self.graph_launches += other.graph_launches;
@@ -245,39 +245,39 @@ impl Work {
     }
 }
 
-/// A player began, or went on after an `exec`.
+/// The start of a player, also after an `exec`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ProcessLine {
     /// Process id.
     pub pid: u32,
-    /// What it plays.
+    /// Name of the script or trace.
     pub script: String,
-    /// When.
+    /// Time of the start.
     pub at_ns: u64,
-    /// Calls of a trace that are not played, since the runtime makes them itself.
+    /// Number of calls of a trace that are not played because the runtime makes them.
     #[serde(default)]
     pub left_out: u64,
 }
 
-/// An oracle log that cannot be read.
+/// An error when reading an oracle log.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file.
+    /// The file could not be read.
     #[error("cannot read oracle log {path}: {source}")]
     File {
-        /// Its path.
+        /// Path of the log.
         path: String,
-        /// Why.
+        /// Cause of the error.
         source: std::io::Error,
     },
-    /// A line of it.
-    #[error("line {line} of oracle log {path} is no oracle line: {source}")]
+    /// A line could not be parsed.
+    #[error("line {line} of oracle log {path} cannot be parsed: {source}")]
     Line {
-        /// Its path.
+        /// Path of the log.
         path: String,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// Why.
+        /// Cause of the error.
         source: serde_json::Error,
     },
 }
@@ -300,25 +300,25 @@ pub fn read(path: &Path) -> Result<Vec<Line>, ReadError> {
         .collect()
 }
 
-/// The log as the threads of a player, and the players of a script, share it; without a file it swallows all.
+/// A writer of an oracle log, shared by threads and processes; without a file it discards all lines.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Option<Arc<File>>);
 
 impl Log {
-    /// Begins a log at `path`, or goes on with the one that is there.
-    pub fn open(path: &Path, goes_on: bool) -> std::io::Result<Log> {
-        if !goes_on {
+    /// Creates a log at `path`, or opens it for appending.
+    pub fn open(path: &Path, append: bool) -> std::io::Result<Log> {
+        if !append {
             File::create(path)?;
         }
         Ok(Log(Some(Arc::new(File::options().create(true).append(true).open(path)?))))
     }
 
-    /// True where there is somebody to write for.
-    pub fn is_kept(&self) -> bool {
+    /// Returns true if lines are written to a file.
+    pub fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Writes lines in one piece, so that those of several processes stay whole.
+    /// Writes lines by one write call, so that lines of several processes are not mixed.
     pub fn write(&self, lines: &[Line]) -> std::io::Result<()> {
         let Some(file) = &self.0 else { return Ok(()) };
         let mut text = Vec::with_capacity(lines.len() * 256);
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn log_survives_a_round_trip() {
         let path = std::env::temp_dir().join(format!("stubs-oracle-{}", std::process::id()));
         let call = CallLine { symbol: "cudaMalloc".into(), bytes: 7, step: Some(3), ..CallLine::default() };
         let step = StepLine { phase: "decode".into(), fault: "slow".into(), ..StepLine::default() };

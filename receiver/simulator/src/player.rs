@@ -1,17 +1,10 @@
-//! The player: makes the calls that a script or a profiler trace tells it to make, on real threads.
+//! The player: calls the stub libraries as a script or a profiler trace describes, on real threads.
 //!
-//! ```text
-//! player FILE [--speed X] [--seconds N] [--turns N] [--oracle FILE] [--stubs DIR] [--wait-go]
-//! player --sentinels|--nccl-sentinels [--oracle FILE] [--stubs DIR] [--wait-go]
-//! ```
+//! See `player --help` for its options. With `--wait-go` it prints `@player ready PID` when the libraries are mapped, makes
+//! no call before it has read a line, prints `@player done CALLS` at the end, and exits when its input is closed; so a test
+//! attaches before the first call and reads counters after the last one, without sleeping.
 //!
-//! FILE is a script (see [`crate::script`]), `@NAME` for one of the built-in ones, or a PyTorch profiler trace
-//! (`*.json`, `*.json.gz`). `--seconds` ends the play, whatever the script says; `--turns` ends each `repeat` that
-//! goes by time after so many turns, so that a demonstration makes the same calls twice. With `--wait-go` it prints `@player ready PID` once the libraries are mapped, makes
-//! no call before it has read a line, prints `@player done CALLS` at the end, and goes when its input closes: so
-//! a test attaches before the first call and counts after the last, without sleeping.
-//!
-//! The one idea: the player is a function, so that any binary can be the traced program by running itself again.
+//! The player is a function, so that any binary can be the traced program by running itself again.
 
 mod calls;
 mod lines;
@@ -38,76 +31,71 @@ use crate::install::install;
 use crate::model::clock;
 use crate::nccl_calls::Nccl;
 use crate::oracle::{Line, Log, ProcessLine};
-use crate::ranks::{RankError, RankScript};
-use crate::script::parse::{ParseError, parse};
+use crate::ranks::RankScript;
+use crate::script::parse::parse;
+use crate::text::ParseError;
 use options::{Options, Source};
 
 pub use protocol::{Player, ProtocolError};
 
-/// The player could not do what it was told.
+/// An error of the player.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
-    /// The command line.
-    #[error("{0}\n{usage}", usage = options::USAGE)]
+    /// The command line could not be parsed, or asks for help.
+    #[error(transparent)]
+    Options(#[from] clap::Error),
+    /// The command line does not fit the script.
+    #[error("{0}\n{usage}", usage = Options::usage())]
     Usage(String),
-    /// A script.
+    /// A script could not be parsed.
     #[error("{name}: {source}")]
     Script {
-        /// Its name.
+        /// Name of the script.
         name: String,
-        /// What is wrong.
+        /// Line and problem.
         source: ParseError,
     },
-    /// A script of ranks.
-    #[error("{name}: {source}")]
-    Ranks {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        source: RankError,
-    },
-    /// A trace.
+    /// A trace could not be read.
     #[error("{name}: {problem}")]
     Trace {
-        /// Its path.
+        /// Path of the trace.
         name: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A stub library.
+    /// A stub library could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A file.
-    #[error("cannot {what}: {source}")]
+    /// An operation on a file failed.
+    #[error("cannot {action}: {source}")]
     File {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
+        /// Operation and path.
+        action: String,
+        /// Cause of the failure.
         source: std::io::Error,
     },
 }
 
 impl PlayError {
-    fn file(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> PlayError {
-        let what = what.into();
-        move |source| PlayError::File { what, source }
+    fn file(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> PlayError {
+        let action = action.into();
+        move |source| PlayError::File { action, source }
     }
 }
 
-/// Runs the player with these arguments, program name left out; the last arguments of this process.
+/// Runs the player with the last arguments of this process, without the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     run_main(Options::last(arguments.into_iter().collect()), None)
 }
 
-/// Runs the player with the arguments that stand in this variable of the environment, one a line; `None` where
-/// there is no such variable. For a test program that runs itself again as the traced one: its own arguments stay
-/// as they are, for a process that the player starts too.
+/// Runs the player with the arguments in an environment variable, one per line; returns `None` if it is not set. For test
+/// programs that run themselves again as the traced program, with their own arguments unchanged.
 pub fn main_by_variable(name: &str) -> Option<ExitCode> {
     let value = std::env::var_os(name)?;
     Some(run_main(Options::of_variable(name, &value), None))
 }
 
-/// The same for a program that holds libcudart's functions itself.
+/// Runs the player in a program that contains libcudart's functions itself.
 pub fn main_with_own(arguments: impl IntoIterator<Item = OsString>, own: Own) -> ExitCode {
     run_main(Options::last(arguments.into_iter().collect()), Some(own))
 }
@@ -115,6 +103,10 @@ pub fn main_with_own(arguments: impl IntoIterator<Item = OsString>, own: Own) ->
 fn run_main(options: Result<Options, PlayError>, own: Option<Own>) -> ExitCode {
     match options.and_then(|options| play(&options, own)) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(PlayError::Options(error)) => {
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "player: {error}");
             ExitCode::from(2)
@@ -148,7 +140,7 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
     }
     let began = ProcessLine {
         pid: std::process::id(),
-        script: options.source.name(),
+        script: options.source().name(),
         at_ns: clock::now_ns(),
         left_out: if let Play::Trace(plan) = &play { plan.left_out } else { 0 },
     };
@@ -171,7 +163,7 @@ fn play(options: &Options, own: Option<Own>) -> Result<(), PlayError> {
     Ok(())
 }
 
-/// What is to be played.
+/// The parsed input of the player.
 enum Play {
     Script(Box<crate::script::Script>),
     Sentinels,
@@ -182,23 +174,22 @@ enum Play {
 
 impl Play {
     fn of(options: &Options) -> Result<Play, PlayError> {
-        match &options.source {
+        match options.source() {
             Source::Sentinels => Ok(Play::Sentinels),
             Source::NcclSentinels => Ok(Play::NcclSentinels),
-            Source::Trace(path) => Ok(Play::Trace(plan::Plan::read(path)?)),
+            Source::Trace(path) => Ok(Play::Trace(plan::Plan::read(&path)?)),
             source => {
                 let (name, text) = source.script()?;
-                if crate::ranks::is_ranks(&text) {
-                    let script = crate::ranks::parse(&text);
-                    return Ok(Play::Ranks(script.map_err(|source| PlayError::Ranks { name, source })?));
-                }
-                let script = parse(&text).map_err(|source| PlayError::Script { name, source })?;
-                Ok(Play::Script(Box::new(script)))
+                let play = match crate::ranks::is_ranks(&text) {
+                    true => crate::ranks::parse(&text).map(Play::Ranks),
+                    false => parse(&text).map(|script| Play::Script(Box::new(script))),
+                };
+                play.map_err(|source| PlayError::Script { name, source })
             }
         }
     }
 
-    /// The libraries it calls, the lowest first.
+    /// Returns the libraries that it calls, the lowest first.
     fn libraries(&self) -> Vec<Library> {
         match self {
             Play::Script(script) => script.api.libraries().to_vec(),
@@ -210,27 +201,27 @@ impl Play {
     }
 }
 
-/// The directory with the libraries; one of our own making ends with us.
+/// The directory of the stub libraries; removed on drop if this process created it.
 struct StubDir {
     dir: PathBuf,
-    is_ours: bool,
+    is_owned: bool,
 }
 
 impl StubDir {
     fn of(options: &Options) -> Result<StubDir, PlayError> {
-        let ours = std::env::temp_dir().join(format!("warptap-stubs-{}", std::process::id()));
-        let dir = options.stubs.clone().unwrap_or(ours);
-        let is_there = options.goes_on && dir.is_dir();
-        if !is_there {
-            install(&dir).map_err(PlayError::file(format!("install the stubs in {}", dir.display())))?;
+        let own = std::env::temp_dir().join(format!("warptap-stubs-{}", std::process::id()));
+        let dir = options.stubs.clone().unwrap_or(own);
+        if !(options.goes_on && dir.is_dir()) {
+            install(&dir)
+                .map_err(PlayError::file(format!("install the stub libraries in {}", dir.display())))?;
         }
-        Ok(StubDir { is_ours: options.stubs.is_none() || options.remove_stubs, dir })
+        Ok(StubDir { is_owned: options.stubs.is_none() || options.remove_stubs, dir })
     }
 }
 
 impl Drop for StubDir {
     fn drop(&mut self) {
-        if self.is_ours {
+        if self.is_owned {
             let _ = std::fs::remove_dir_all(&self.dir);
         }
     }

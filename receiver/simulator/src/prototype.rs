@@ -1,15 +1,15 @@
-//! The C prototypes of every function: what the n-th argument *is*, independent of any row's wiring.
+//! The C prototypes of the device libraries' functions: the role of each argument, independent of the probe rows.
 //!
-//! The one idea: the player builds its calls from these, stubs and kernel programs read them by the rows. A row
-//! that looks in the wrong place reads another argument's value, and a test sees it. So a new row needs a line
-//! here, copied from the header. Checked against CUDA 12.9's `cuda_runtime_api.h` and `cuda.h` and ROCm's
-//! `hip_runtime_api.h`. A `dim3` by value is two words on both architectures.
+//! The player encodes calls by these; stubs and kernel programs decode them by the rows. A row with a wrong argument
+//! position reads another argument's value, which a test detects. So a new row needs a line here, copied from the header.
+//! Checked against CUDA 12.9's `cuda_runtime_api.h` and `cuda.h` and ROCm's `hip_runtime_api.h`. A `dim3` by value is two
+//! words on both architectures.
 
-use crate::model::call::Function;
+use crate::model::call::StubFunction;
 
-/// What an argument is.
+/// The role of an argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Role {
+pub enum ArgumentRole {
     /// A kernel.
     Kernel,
     /// A pointer to a launch configuration that holds grid, block and stream.
@@ -26,58 +26,58 @@ pub enum Role {
     Threads3,
     /// The stream.
     Stream,
-    /// An event, executable graph, address or device: what the function is about.
+    /// The event, executable graph, address or device that the function acts on.
     Handle,
-    /// A pointer to where the new object is written.
+    /// A pointer to which the new object is written.
     Out,
-    /// A graph that is no executable one.
+    /// A graph, not executable.
     Graph,
-    /// Bytes.
+    /// A number of bytes.
     Bytes,
-    /// Bytes of a row of a rectangle.
+    /// Bytes per row of a 2D copy.
     Width,
-    /// Rows of a rectangle.
+    /// Rows of a 2D copy.
     Height,
     /// A `cudaMemcpyKind`.
     Kind,
-    /// A pointer to 3D copy parameters, whose extent stands at this offset.
+    /// A pointer to 3D copy parameters, with the extent at this offset.
     Params(u16),
     /// Any other argument.
     Other,
 }
 
-use Role::{
+use ArgumentRole::{
     Block, Block3, Bytes, Config, Graph, Grid, Grid3, Handle, Height, Kernel, Kind, Other, Out, Params,
     Stream, Threads3, Width,
 };
 
-const LAUNCH: &[Role] = &[Kernel, Grid, Block, Other, Other, Stream];
-const DRIVER_LAUNCH: &[Role] = &[Kernel, Grid3, Block3, Other, Stream, Other, Other];
-const COPY: &[Role] = &[Other, Other, Bytes];
-const COPY_KIND: &[Role] = &[Other, Other, Bytes, Kind];
-const COPY_STREAM: &[Role] = &[Other, Other, Bytes, Stream];
-const COPY_KIND_STREAM: &[Role] = &[Other, Other, Bytes, Kind, Stream];
-const GRAPH: &[Role] = &[Graph];
-const HANDLE: &[Role] = &[Handle];
-const HANDLE_BYTES: &[Role] = &[Handle, Bytes];
-const HANDLE_BYTES_OTHER: &[Role] = &[Handle, Bytes, Other];
-const HANDLE_STREAM: &[Role] = &[Handle, Stream];
-const HANDLE_STREAM_OTHER: &[Role] = &[Handle, Stream, Other];
-const OUT: &[Role] = &[Out];
-const OUT_OTHER: &[Role] = &[Out, Other];
-const OUT_BYTES: &[Role] = &[Out, Bytes];
-const OUT_BYTES_OTHER: &[Role] = &[Out, Bytes, Other];
-const OUT_GRAPH_OTHER: &[Role] = &[Out, Graph, Other];
-const NODE_GRAPH: &[Role] = &[Other, Graph, Other, Other, Other];
-const NODE_GRAPH_DATA: &[Role] = &[Other, Graph, Other, Other, Other, Other];
-const STREAM: &[Role] = &[Stream];
-const STREAM_HANDLE_OTHER: &[Role] = &[Stream, Handle, Other];
-const STREAM_OTHER: &[Role] = &[Stream, Other];
-const STREAM_GRAPH: &[Role] = &[Stream, Graph, Other, Other, Other, Other];
-const STREAM_OUT: &[Role] = &[Stream, Out];
+const LAUNCH: &[ArgumentRole] = &[Kernel, Grid, Block, Other, Other, Stream];
+const DRIVER_LAUNCH: &[ArgumentRole] = &[Kernel, Grid3, Block3, Other, Stream, Other, Other];
+const COPY: &[ArgumentRole] = &[Other, Other, Bytes];
+const COPY_KIND: &[ArgumentRole] = &[Other, Other, Bytes, Kind];
+const COPY_STREAM: &[ArgumentRole] = &[Other, Other, Bytes, Stream];
+const COPY_KIND_STREAM: &[ArgumentRole] = &[Other, Other, Bytes, Kind, Stream];
+const GRAPH: &[ArgumentRole] = &[Graph];
+const HANDLE: &[ArgumentRole] = &[Handle];
+const HANDLE_BYTES: &[ArgumentRole] = &[Handle, Bytes];
+const HANDLE_BYTES_OTHER: &[ArgumentRole] = &[Handle, Bytes, Other];
+const HANDLE_STREAM: &[ArgumentRole] = &[Handle, Stream];
+const HANDLE_STREAM_OTHER: &[ArgumentRole] = &[Handle, Stream, Other];
+const OUT: &[ArgumentRole] = &[Out];
+const OUT_OTHER: &[ArgumentRole] = &[Out, Other];
+const OUT_BYTES: &[ArgumentRole] = &[Out, Bytes];
+const OUT_BYTES_OTHER: &[ArgumentRole] = &[Out, Bytes, Other];
+const OUT_GRAPH_OTHER: &[ArgumentRole] = &[Out, Graph, Other];
+const NODE_GRAPH: &[ArgumentRole] = &[Other, Graph, Other, Other, Other];
+const NODE_GRAPH_DATA: &[ArgumentRole] = &[Other, Graph, Other, Other, Other, Other];
+const STREAM: &[ArgumentRole] = &[Stream];
+const STREAM_HANDLE_OTHER: &[ArgumentRole] = &[Stream, Handle, Other];
+const STREAM_OTHER: &[ArgumentRole] = &[Stream, Other];
+const STREAM_GRAPH: &[ArgumentRole] = &[Stream, Graph, Other, Other, Other, Other];
+const STREAM_OUT: &[ArgumentRole] = &[Stream, Out];
 
-/// Every function's prototype, sorted by name. A twin has its row's.
-static PROTOTYPES: &[(&str, &[Role])] = &[
+/// Prototypes sorted by symbol. A twin has that of its row.
+static PROTOTYPES: &[(&str, &[ArgumentRole])] = &[
     ("cuCtxSynchronize", &[]),
     ("cuEventCreate", OUT_OTHER),
     ("cuEventDestroy_v2", HANDLE),
@@ -256,14 +256,14 @@ static PROTOTYPES: &[(&str, &[Role])] = &[
     ("hipStreamWaitEvent", STREAM_HANDLE_OTHER),
 ];
 
-/// The roles of a function's arguments, in order; `None` where this file lacks its line.
-pub fn prototype(function: &Function) -> Option<&'static [Role]> {
+/// Returns the roles of a function's arguments, in order; `None` if this file lacks its line.
+pub fn prototype(function: &StubFunction) -> Option<&'static [ArgumentRole]> {
     let at = PROTOTYPES.binary_search_by_key(&function.probe.symbol, |(symbol, _)| symbol).ok()?;
     Some(PROTOTYPES[at].1)
 }
 
-/// True where one of the function's arguments is `role`.
-pub fn has(function: &Function, role: Role) -> bool {
+/// Returns true if an argument of the function has the role.
+pub fn has(function: &StubFunction, role: ArgumentRole) -> bool {
     prototype(function).is_some_and(|roles| roles.contains(&role))
 }
 
@@ -279,17 +279,17 @@ mod tests {
 
     #[test]
     fn every_function_has_a_prototype() {
-        for (_, function) in Function::all() {
+        for (_, function) in StubFunction::all() {
             let symbol = function.probe.symbol;
             assert!(prototype(&function).is_some(), "{symbol}: add its C prototype to src/prototype.rs");
         }
     }
 
     #[test]
-    fn a_prototype_is_of_a_function_that_exists() {
+    fn every_prototype_belongs_to_a_function() {
         for (symbol, _) in PROTOTYPES {
             assert!(
-                Function::all().any(|(_, f)| f.probe.symbol == *symbol),
+                StubFunction::all().any(|(_, f)| f.probe.symbol == *symbol),
                 "{symbol} is exported by no stub"
             );
         }

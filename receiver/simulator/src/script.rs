@@ -1,20 +1,19 @@
-//! Scripts: what a GPU program does, in lines.
+//! The script language of programs: threads, and the calls that each makes.
 //!
-//! The one idea: a script says what is called, on which thread, in which order and how long it takes, in the
-//! words of the API. The player turns every line into a real call. `#` begins a comment; a word begins a line,
-//! its arguments follow, then `key=value`; `end` ends what `thread`, `repeat`, `step` or `process` began.
+//! A line is a word, its arguments, then `key=value`; `#` begins a comment; `end` ends a `thread`, `repeat`, `step` or
+//! `define`. The player makes a real call for each line that names one.
 //!
 //! ```text
-//! api cuda                          # cuda, driver or hip: which functions the words mean
-//! seed 7                            # where the ranges' values come from
+//! api cuda                          # cuda, driver or hip
+//! seed 7                            # of the values drawn from ranges
 //! stream main                       # made before any thread starts
 //! event done
 //! graph decode main nodes=300       # captured on the stream and instantiated
 //! thread engine
 //!   repeat 20s                      # or a number of turns
-//!     step decode main              # a label for what the thread enqueues up to the end
-//!       fault slow gpu=4x every=50  # this one is slowed down, and the oracle says so
-//!       burn 300us                  # host work: CPU that is really used
+//!     step decode main              # labels the work that the thread enqueues up to the end
+//!       fault slow gpu=4x every=50  # slows this step down; recorded in the oracle log
+//!       burn 300us                  # host work: uses CPU
 //!       graphlaunch decode main gpu=20ms host=400us
 //!       copy d2h 4KiB main
 //!       record done main
@@ -26,57 +25,58 @@
 //!
 //! | word | arguments and keys | meaning |
 //! |---|---|---|
-//! | `api` | cuda, driver or hip | first line; cuda if there is none |
-//! | `stream` | name, `blocking` | makes one, as engines do so that it does not wait for the default stream, or so that it does; at the top of the script before the threads start, in a thread when it gets there |
-//! | `event` | name, `ring=N` | the same; a ring is N events recorded in turn |
-//! | `graph` | name, stream, `nodes=N grid= block=` | the same, by a capture of N launches |
-//! | `capture` | stream | begins a capture: what is enqueued is not run |
-//! | `instantiate` `update` | graph, stream | ends the capture that began on the stream: the graph is made of it, or from here on the same as it |
-//! | `destroy` | name | ends a stream, event or graph |
-//! | `launch` `launchex` | stream, `grid=8x4x1 block=256 kernels=40` | a kernel, one of so many in turn |
-//! | `graphlaunch` | graph, stream | |
-//! | `copy` | h2d, d2h, d2d, h2h or default; size; stream | without a stream: the function that blocks |
-//! | `fill` | size, stream | |
-//! | `malloc` `hostalloc` | name, size | may be repeated under one name |
-//! | `free` `hostfree` | name | ends the oldest of that name |
-//! | `record` | event, stream | |
-//! | `wait` | stream, event, `back=N` | the stream waits, the host does not |
-//! | `query` | event or stream | |
-//! | `poll` | event or stream, `pause=` | asks again and again until it is done |
-//! | `sync` | `stream` name; `event` name, `back=N`; `device` | waits; `back=1`: for the event recorded before the latest |
-//! | `call` | exported symbol, `stream= object= number= bytes= rows= kind= grid= block=` | any function, as its prototype needs |
-//! | `burn` `sleep` | time | uses CPU; does not |
-//! | `repeat` … `end` | number or time | |
-//! | `step` … `end` | label, the stream of most of it, `size=0.5x..2x` | labels what this thread enqueues, on whatever stream; scales its grids, bytes and device time |
-//! | `fault` | label, `gpu=3x host=2x` | slows the rest of the step down, and tells the oracle |
-//! | `spin` | time, `threads=N` | so many threads compete with this one for its CPU |
-//! | `define` … `end`, `use` | name | a piece of script under a name; `use` puts it in |
-//! | `include` | piece | the lines of a piece that comes with the player stand here |
-//! | `signal` `await` | name | one thread waits for another |
-//! | `thread` … `end` | name, `later`, `copies=N process=P` | `later`: runs when it is spawned; `process`: in a process of its own |
-//! | `spawn` `join` | name | starts a `later` thread; waits for all that this thread spawned under that name |
-//! | `exec` | script | the process becomes a player of that script |
+//! | `api` | cuda, driver or hip | the API whose functions are called; only in the first line, default cuda |
+//! | `stream` | name, `blocking` | creates a stream that does not synchronize with the legacy default stream, or with `blocking` one that does; outside of threads, before the threads start |
+//! | `event` | name, `ring=N` | creates an event, or a ring of N events recorded in turn |
+//! | `graph` | name, stream, `nodes=N grid= block=` | creates an executable graph by capturing N launches |
+//! | `capture` | stream | begins a capture: enqueued work is not run |
+//! | `instantiate` `update` | graph, stream | ends the capture that began on the stream, and instantiates or updates the graph |
+//! | `destroy` | name | destroys a stream, event or graph |
+//! | `launch` `launchex` | stream, `grid=8x4x1 block=256 kernels=40` | launches a kernel, N different ones in turn |
+//! | `graphlaunch` | graph, stream | launches a graph |
+//! | `copy` | h2d, d2h, d2d, h2h or default; size; stream | copies; without a stream, by the blocking function |
+//! | `fill` | size, stream | sets memory |
+//! | `malloc` `hostalloc` | name, size | allocates; a name may have several allocations |
+//! | `free` `hostfree` | name | frees the oldest allocation of that name |
+//! | `record` | event, stream | records an event |
+//! | `wait` | stream, event, `back=N` | makes the stream wait for the event; the host continues |
+//! | `query` | event or stream | queries once |
+//! | `poll` | event or stream, `pause=` | queries until it is done |
+//! | `sync` | `stream` name; `event` name, `back=N`; `device` | waits; with `back=1` for the record before the latest one of a ring |
+//! | `call` | exported symbol, `stream= object= number= bytes= rows= kind= grid= block=` | calls any function; the keys fill the arguments of its prototype |
+//! | `burn` `sleep` | time | uses CPU; sleeps |
+//! | `repeat` … `end` | number or time | repeats the lines |
+//! | `step` … `end` | label, main stream, `size=0.5x..2x` | labels the work that this thread enqueues on any stream; scales grids, bytes and device time |
+//! | `fault` | label, `gpu=3x host=2x` | slows the rest of the step down; recorded in the oracle log |
+//! | `spin` | time, `threads=N` | N threads compete with this one for its CPU |
+//! | `define` … `end`, `use` | name | names lines; `use` inserts them |
+//! | `include` | piece | inserts the lines of a built-in piece |
+//! | `signal` `await` | name | signals; waits for a signal |
+//! | `thread` … `end` | name, `later`, `copies=N process=P` | defines a thread; `later`: runs when spawned; `process`: runs in another process |
+//! | `spawn` `join` | name | starts a `later` thread; waits for those that this thread spawned |
+//! | `exec` | script | replaces the process by a player of that script |
 //!
-//! Calls take `gpu=` (device time), `host=` (CPU time in the call), `blocks=` (how long a waiting call waits,
-//! whatever the device says), `result=` (fails with that number), `inner=SYMBOL depth=N` (calls that function
-//! inside itself). Every line takes `every=N after=M`, `unless=N after=M`, `at=K`, `from=K`, `until=K`: on which
-//! turns of the innermost `repeat`, counted from 0, it happens. Sizes, times and counts may be ranges, `low..high`.
+//! Calls take `gpu=` (device time), `host=` (CPU time in the call), `blocks=` (time that a sync call waits, instead of
+//! the device's), `result=` (fails with that number), `inner=SYMBOL depth=N` (makes nested calls of that function).
+//! Every line takes `every=N after=M`, `unless=N after=M`, `at=K`, `from=K`, `until=K`: the turns of the innermost
+//! `repeat`, counted from 0, on which it runs. Sizes, times and counts may be ranges, `low..high`.
 
-mod line;
 pub mod parse;
-pub mod value;
+mod scope;
+pub mod turns;
 mod verbs;
 mod words;
 
 use probe_abi::Library;
 
-use crate::model::call::Function;
-use value::Span;
+use crate::model::call::StubFunction;
+use crate::text::ValueRange;
+use turns::{Times, When};
 pub(crate) use verbs::symbol;
 
-/// Which functions the words mean.
+/// The API whose functions a script calls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Api {
+pub enum ScriptApi {
     /// The CUDA runtime.
     #[default]
     Cuda,
@@ -86,13 +86,13 @@ pub enum Api {
     Hip,
 }
 
-impl Api {
-    /// The libraries to load, the lowest first.
+impl ScriptApi {
+    /// Returns the libraries to load, the lowest first.
     pub fn libraries(self) -> &'static [Library] {
         match self {
-            Api::Cuda => &[Library::Cuda, Library::Cudart],
-            Api::Driver => &[Library::Cuda],
-            Api::Hip => &[Library::Amdhip],
+            ScriptApi::Cuda => &[Library::Cuda, Library::Cudart],
+            ScriptApi::Driver => &[Library::Cuda],
+            ScriptApi::Hip => &[Library::Amdhip],
         }
     }
 }
@@ -100,233 +100,200 @@ impl Api {
 /// A parsed script.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// Which functions the words mean.
-    pub api: Api,
-    /// Where the ranges' values come from.
+    /// The API whose functions are called.
+    pub api: ScriptApi,
+    /// Seed of the values drawn from ranges.
     pub seed: u64,
     /// Names of streams; the first is `default`, the default stream.
     pub streams: Vec<String>,
-    /// Names of events, and how many each is.
+    /// Names of events, and the size of each ring.
     pub events: Vec<(String, usize)>,
     /// Names of graphs.
     pub graphs: Vec<String>,
-    /// Names of what `malloc` and `hostalloc` make.
+    /// Names of allocations.
     pub buffers: Vec<String>,
-    /// Names of what `signal` and `await` speak of.
+    /// Names of signals.
     pub signals: Vec<String>,
-    /// Done before the threads start.
+    /// Statements that run before the threads start.
     pub setup: Vec<Statement>,
-    /// The threads, those of other processes among them.
+    /// The threads of all processes.
     pub threads: Vec<Thread>,
 }
 
-/// A thread and what it does.
+/// A thread of a script.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// It runs when spawned, not at once.
+    /// Whether it runs only when spawned.
     pub is_later: bool,
-    /// So many of it run.
+    /// Number of threads that run it.
     pub copies: u64,
-    /// The process it runs in; `None` for the first.
+    /// Name of the process it runs in; `None` for the first process.
     pub process: Option<String>,
-    /// What it does.
+    /// Statements of the thread.
     pub body: Vec<Statement>,
 }
 
-/// A line.
+/// A line of a script.
 #[derive(Clone, Debug)]
 pub struct Statement {
-    /// On which turns.
+    /// Turns on which it runs.
     pub when: When,
-    /// What.
-    pub action: Action,
+    /// Action of the line.
+    pub action: ScriptAction,
 }
 
-/// On which turns of the innermost `repeat`, counted from 0, a statement happens.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct When {
-    /// Every so many turns; 0: every turn.
-    pub every: u64,
-    /// On which of them.
-    pub after: u64,
-    /// Not every so many turns; 0: always.
-    pub unless: u64,
-    /// From this turn on.
-    pub from: u64,
-    /// Up to this turn, which is out; 0: without end.
-    pub until: u64,
-}
-
-impl When {
-    /// True on turn `turn`.
-    pub fn holds(&self, turn: u64) -> bool {
-        let rhythm = self.every == 0 || turn % self.every == self.after % self.every;
-        let barred = self.unless != 0 && turn % self.unless == self.after % self.unless;
-        rhythm && !barred && turn >= self.from && (self.until == 0 || turn < self.until)
-    }
-}
-
-/// How long a `repeat` goes on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Times {
-    /// So many turns.
-    Count(u64),
-    /// So long, ns.
-    For(u64),
-}
-
-/// What a line does. Objects stand as places in the script's lists of names.
+/// The action of a line. Objects are indexes into the script's lists of names.
 #[derive(Clone, Debug)]
-pub enum Action {
+pub enum ScriptAction {
     /// A call.
     Call(Box<CallSpec>),
-    /// Asks until the answer is yes, with so much time between the questions, ns.
-    Poll(Box<CallSpec>, Span),
-    /// Makes a stream.
+    /// Repeats a query until it succeeds, with a pause between the calls, ns.
+    Poll(Box<CallSpec>, ValueRange),
+    /// Creates a stream.
     MakeStream {
-        /// The stream.
+        /// Index of the stream.
         stream: usize,
-        /// It and the legacy default stream wait for each other.
+        /// Whether it synchronizes with the legacy default stream.
         is_blocking: bool,
     },
-    /// Makes an event, or all of a ring.
+    /// Creates an event, or all events of a ring.
     MakeEvent(usize),
-    /// Makes an executable graph by capture.
+    /// Creates an executable graph by capture.
     MakeGraph {
-        /// The graph.
+        /// Index of the graph.
         graph: usize,
-        /// The launch that is captured, once for each of its kernels.
+        /// Launch that is captured once per kernel.
         node: Box<CallSpec>,
     },
-    /// Ends a capture; an executable graph is made of it, or updated with it.
+    /// Ends a capture and instantiates or updates an executable graph.
     EndCapture {
-        /// The graph.
+        /// Index of the graph.
         graph: usize,
-        /// The stream that the capture began on.
+        /// Index of the stream that the capture began on.
         stream: usize,
-        /// Which of the two, as [`symbol`] knows it.
+        /// `instantiate` or `update`, a verb of [`symbol`].
         word: &'static str,
     },
-    /// Uses CPU, ns.
-    Burn(Span),
-    /// Sleeps, ns.
-    Sleep(Span),
-    /// Ends a stream, a graph, or all events of a ring.
+    /// Uses CPU for a time, ns.
+    Burn(ValueRange),
+    /// Sleeps for a time, ns.
+    Sleep(ValueRange),
+    /// Destroys a stream, a graph, or all events of a ring.
     Destroy(Object),
-    /// Does something once, on the turn it stands in.
+    /// Runs statements once.
     Group(Vec<Statement>),
-    /// Does something again and again.
+    /// Repeats statements.
     Repeat(Times, Vec<Statement>),
-    /// A labelled turn of work.
+    /// Runs statements as a labelled step.
     Step {
-        /// The label.
+        /// Label of the step.
         phase: String,
-        /// Thousandths by which the work is larger than written.
-        size: Span,
-        /// The work.
+        /// Scale of the work, thousandths.
+        size: ValueRange,
+        /// Statements of the step.
         body: Vec<Statement>,
     },
     /// Slows the rest of the step down.
     Fault {
-        /// The label.
+        /// Label of the fault.
         name: String,
-        /// Thousandths of the device time.
+        /// Scale of the device time, thousandths.
         gpu: u64,
-        /// Thousandths of the host time.
+        /// Scale of the host time, thousandths.
         host: u64,
     },
-    /// Threads compete for the CPU.
+    /// Starts threads that compete for the CPU.
     Spin {
-        /// How many.
+        /// Number of threads.
         threads: u64,
-        /// For how long, ns.
+        /// Duration, ns.
         for_ns: u64,
     },
     /// Starts a thread of [`Script::threads`].
     Spawn(usize),
-    /// Waits for the spawned ones of this thread.
+    /// Waits for the spawned threads of an index.
     Join(usize),
-    /// Lets one awaiting thread go on.
+    /// Wakes one thread that waits for the signal.
     Signal(usize),
     /// Waits for a signal.
     Await(usize),
-    /// Becomes a player of another script.
+    /// Replaces the process by a player of another script.
     Exec(String),
 }
 
-/// What a call is about, beside its stream.
+/// The object of a call other than its stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Object {
-    /// Nothing.
+    /// No object.
     None,
-    /// A stream, as the query's handle or as what a creation makes.
+    /// A stream to query or create.
     Stream(usize),
-    /// An event, so many back from the latest recorded.
+    /// An event, and how many records before the latest.
     Event(usize, usize),
     /// An executable graph.
     Graph(usize),
     /// An allocation.
     Buffer(usize),
-    /// A number as it stands.
+    /// A handle given as a number.
     Number(u64),
 }
 
 /// A call as a script describes it.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
-    /// The function's index.
+    /// Index of the function, see [`StubFunction::at`].
     pub index: usize,
-    /// The function.
-    pub function: Function,
-    /// Its stream; 0 is the default stream.
+    /// Function to call.
+    pub function: StubFunction,
+    /// Index of the stream; 0 is the default stream.
     pub stream: usize,
-    /// What it is about.
+    /// Object of the call.
     pub object: Object,
-    /// Bytes.
-    pub bytes: Span,
-    /// Rows of a rectangle.
+    /// Bytes copied, set or allocated.
+    pub bytes: ValueRange,
+    /// Rows of a 2D copy.
     pub rows: u64,
-    /// A `cudaMemcpyKind`.
+    /// Direction of a copy, a `cudaMemcpyKind`.
     pub kind: u64,
     /// Blocks in each dimension.
-    pub grid: [Span; 3],
+    pub grid: [ValueRange; 3],
     /// Threads of a block in each dimension.
     pub block: [u32; 3],
-    /// Different kernels that this line launches in turn.
+    /// Number of different kernels that this line launches in turn.
     pub kernels: u64,
-    /// What tells this line's kernels from others.
+    /// Number that distinguishes this line's kernels from those of other lines.
     pub kernel: u64,
-    /// Device time, ns.
-    pub gpu: Option<Span>,
+    /// Device time, ns; `None` for the default of the device model.
+    pub gpu: Option<ValueRange>,
     /// CPU time in the call, ns.
-    pub host: Span,
-    /// How long it waits, ns.
+    pub host: ValueRange,
+    /// Time that the call waits, ns.
     pub blocks: Option<u64>,
-    /// What it returns.
+    /// Result that the call fails with.
     pub result: Option<u64>,
-    /// The function it calls inside itself, and how deep.
+    /// Function of nested calls, and their depth.
     pub inner: Option<(usize, u32)>,
 }
 
 impl CallSpec {
-    /// A call of a function with nothing said about it.
-    pub fn new(index: usize, function: Function) -> CallSpec {
+    /// Returns a call with default arguments.
+    pub fn new(index: usize, function: StubFunction) -> CallSpec {
         CallSpec {
             index,
             function,
             stream: 0,
             object: Object::None,
-            bytes: Span::just(0),
+            bytes: ValueRange::just(0),
             rows: 1,
             kind: 0,
-            grid: [Span::just(1); 3],
+            grid: [ValueRange::just(1); 3],
             block: [1; 3],
             kernels: 1,
             kernel: 0,
             gpu: None,
-            host: Span::just(0),
+            host: ValueRange::just(0),
             blocks: None,
             result: None,
             inner: None,

@@ -1,71 +1,19 @@
-//! The scripts that come with the player, inside it: `@NAME` on its command line.
+//! The built-in scripts, `@NAME` on the player's command line: every file of `scripts/`, listed by build.rs.
 
-macro_rules! scripts {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../scripts/", $name, ".script")))),*]
-    };
-}
+include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
-/// Name and text, sorted by name.
-pub static SCRIPTS: &[(&str, &str)] = scripts![
-    "after-exec",
-    "async-scheduling",
-    "cold-start",
-    "cpu-contention",
-    "default-streams-of-devices",
-    "exec",
-    "faults",
-    "fork-join",
-    "gpu-steal",
-    "graphs",
-    "incident",
-    "late-rank",
-    "legacy-default-stream",
-    "memcpy-bottleneck",
-    "own-default-streams",
-    "periodic-spike",
-    "polling",
-    "pools",
-    "reused-handles",
-    "sglang-overlap",
-    "slow-decode",
-    "tensorrt-llm",
-    "tgi",
-    "torch-inference",
-    "train",
-    "train-sparse",
-    "two-devices",
-    "two-threads",
-    "vllm-async",
-    "vllm-eager",
-    "vllm-graphs",
-    "vllm-hip",
-    "vllm-v1",
-];
-
-/// The scripts that a demonstration can run: they go on for an hour, or as long as `--seconds` says.
-pub static DEMOS: &[&str] = &[
-    "cold-start",
-    "cpu-contention",
-    "gpu-steal",
-    "incident",
-    "late-rank",
-    "memcpy-bottleneck",
-    "periodic-spike",
-    "slow-decode",
-];
-
-/// Pieces that scripts include.
-static PIECES: &[(&str, &str)] = &[("engine", include_str!("../scripts/engine.piece"))];
-
-/// The built-in script of this name.
+/// Returns the text of a built-in script.
 pub fn find(name: &str) -> Option<&'static str> {
-    SCRIPTS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    text_of(SCRIPTS, name)
 }
 
-/// The piece of this name.
+/// Returns the text of a piece that scripts include.
 pub(crate) fn piece(name: &str) -> Option<&'static str> {
-    PIECES.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    text_of(PIECES, name)
+}
+
+fn text_of(texts: &[(&'static str, &'static str)], name: &str) -> Option<&'static str> {
+    texts.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
 #[cfg(test)]
@@ -75,7 +23,7 @@ mod tests {
     use crate::script::parse::parse;
 
     #[test]
-    fn every_script_can_be_read() {
+    fn every_script_parses() {
         for (name, text) in SCRIPTS {
             let problem = match ranks::is_ranks(text) {
                 true => ranks::parse(text).err().map(|e| e.to_string()),
@@ -84,11 +32,10 @@ mod tests {
             assert_eq!(problem, None, "@{name}");
         }
         assert!(SCRIPTS.windows(2).all(|w| w[0].0 < w[1].0));
-        assert!(DEMOS.iter().all(|name| find(name).is_some()));
     }
 
     #[test]
-    fn every_file_is_among_the_scripts() {
+    fn every_file_is_a_script_or_a_piece() {
         let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
         for entry in std::fs::read_dir(dir).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

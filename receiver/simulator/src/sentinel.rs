@@ -1,33 +1,33 @@
-//! A call of every function in which no two arguments are alike, and what it must be read as.
+//! Sentinel calls, whose arguments all differ, and the values that a decoder must read.
 //!
-//! The one idea: what a call means is told by its C prototype alone; whoever reads it by a row's wiring, the
-//! stub's decoder or a kernel program, must come to the same. A slot that is off by one reads a neighbour.
+//! The expected values follow from the C prototype alone. The stub's decoder and the kernel programs, which use the row's
+//! wiring, must read the same; a wrong argument position reads another value.
 
 use probe_abi::{Action, Direction};
 
 use crate::invoke::{Outcome, Request};
-use crate::model::call::{Effect, Function};
-use crate::prototype::{Role, has, prototype};
+use crate::model::call::{Effect, StubFunction};
+use crate::prototype::{ArgumentRole, has, prototype};
 
-/// What a call must be read as.
+/// The decoded arguments that are expected of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Meaning {
-    /// The stream; 0 where the function has none.
+    /// Stream; 0 if the function has none.
     pub stream: u64,
-    /// The handle, address, device, or pointer to where the object is written.
+    /// Handle, address, device, or pointer to which the object is written.
     pub handle: u64,
-    /// The graph; 0 where the function has none.
+    /// Graph; 0 if the function has none.
     pub graph: u64,
-    /// Bytes.
+    /// Bytes copied, set or allocated.
     pub bytes: u64,
-    /// Threads started; 0 for what is no launch.
+    /// Threads that a launch starts; 0 for others.
     pub threads: u64,
-    /// The direction, as [`Direction`]'s number.
+    /// Direction, the number of a [`Direction`].
     pub direction: u32,
 }
 
-/// The call of the function with this index, its values different from every other function's too.
-pub fn request(index: usize, function: Function) -> Request {
+/// Returns the sentinel call of a function; its arguments also differ from those of other functions.
+pub fn request(index: usize, function: StubFunction) -> Request {
     let n = index as u64;
     let is_host = matches!(Effect::of(function.probe), Effect::HostAlloc);
     let is_device = function.probe.action == Action::SetDevice;
@@ -36,7 +36,7 @@ pub fn request(index: usize, function: Function) -> Request {
         stream: 0x5151_0000_0000 + n * 0x100,
         handle: if is_device { 1 + n % 7 } else { 0x4e4e_0000_0000 + n * 0x100 },
         graph: 0x6a6a_0000_0000 + n * 0x100,
-        bytes: match has(&function, Role::Width) {
+        bytes: match has(&function, ArgumentRole::Width) {
             true => [0x1_0000 + n, 3 + n],
             false if is_host => [0x1000 + n, 1],
             false => [(1 << 32) + 0x1_0000 + n, 1],
@@ -49,40 +49,45 @@ pub fn request(index: usize, function: Function) -> Request {
     }
 }
 
-/// Directions that a symbol tells.
-const WAYS: &[(&str, Direction)] = &[
+/// Directions by a part of the symbol.
+const DIRECTIONS: &[(&str, Direction)] = &[
     ("DtoD", Direction::DeviceToDevice),
     ("DtoH", Direction::DeviceToHost),
     ("HtoD", Direction::HostToDevice),
     ("Peer", Direction::DeviceToDevice),
 ];
 
-/// What the call must be read as, once it was made.
+/// Returns the decoded arguments that are expected of a call.
 pub fn meaning(request: &Request, made: &Outcome) -> Meaning {
     let roles = prototype(&request.function).unwrap_or_default();
-    let holds = |role: Role| roles.contains(&role);
-    let out = word_of(roles, made, Role::Out);
-    let is_sized = roles.iter().any(|r| matches!(r, Role::Bytes | Role::Width | Role::Params(_)));
-    let starts = [Role::Config, Role::Grid, Role::Grid3, Role::Threads3];
+    let holds = |role: ArgumentRole| roles.contains(&role);
+    let out = word_of(roles, made, ArgumentRole::Out);
+    let is_sized = roles
+        .iter()
+        .any(|r| matches!(r, ArgumentRole::Bytes | ArgumentRole::Width | ArgumentRole::Params(_)));
+    let starts = [ArgumentRole::Config, ArgumentRole::Grid, ArgumentRole::Grid3, ArgumentRole::Threads3];
     Meaning {
-        stream: if holds(Role::Stream) || holds(Role::Config) { request.stream } else { 0 },
-        handle: if holds(Role::Handle) { request.handle } else { out.unwrap_or(0) },
-        graph: if holds(Role::Graph) { request.graph } else { 0 },
+        stream: if holds(ArgumentRole::Stream) || holds(ArgumentRole::Config) { request.stream } else { 0 },
+        handle: if holds(ArgumentRole::Handle) { request.handle } else { out.unwrap_or(0) },
+        graph: if holds(ArgumentRole::Graph) { request.graph } else { 0 },
         bytes: if is_sized { request.bytes[0] * request.bytes[1] } else { 0 },
         threads: if starts.into_iter().any(holds) { request.threads() } else { 0 },
         direction: direction(request, roles) as u32,
     }
 }
 
-fn direction(request: &Request, roles: &[Role]) -> Direction {
-    if roles.contains(&Role::Kind) {
+fn direction(request: &Request, roles: &[ArgumentRole]) -> Direction {
+    if roles.contains(&ArgumentRole::Kind) {
         return Direction::from_kind(request.kind);
     }
     let symbol = request.function.probe.symbol;
-    WAYS.iter().find(|(part, _)| symbol.contains(part)).map_or(Direction::Unknown, |(_, way)| *way)
+    DIRECTIONS
+        .iter()
+        .find(|(part, _)| symbol.contains(part))
+        .map_or(Direction::Unknown, |(_, direction)| *direction)
 }
 
-/// The word of a role that stands, as pointers do, before any argument of two words.
-fn word_of(roles: &[Role], made: &Outcome, role: Role) -> Option<u64> {
+/// Returns the word of a role, which must precede arguments of two words, as pointers do.
+fn word_of(roles: &[ArgumentRole], made: &Outcome, role: ArgumentRole) -> Option<u64> {
     roles.iter().position(|r| *r == role).map(|at| made.words[at])
 }

@@ -1,65 +1,64 @@
-//! Which step a call belongs to, told from the script's side: labels set where work is enqueued.
+//! The expected steps of a script: a reference implementation that shares no code with the agent's.
 //!
-//! The one idea: a stream's work is cut into segments wherever an event is recorded on it or a `step` begins. A
-//! wait closes the segments up to the one it waits for, and what it closes at once is one step. That is the
-//! definition of a step; this is its plainest implementation, sharing no code with the one under test. Which
-//! segments of other streams a wait closes besides is told by [`order`].
+//! The work of a stream is divided into segments wherever an event is recorded or a `step` begins. A sync call ends the
+//! segments up to the one it waits for, and the segments that it ends are one step. The module [`order`] determines which
+//! segments of other streams it ends.
 
 pub mod graphs;
 pub mod order;
 
 use std::collections::VecDeque;
 
-use crate::oracle::{StepLine, Work};
+use crate::oracle::{EnqueuedWork, StepLine};
 
-/// Segments that may be open on a stream: a program that never waits loses the oldest of them.
+/// Open segments of a stream; the oldest is dropped when one more begins.
 const OPEN_MAX: usize = 4_096;
 
-/// A step's name.
+/// The label of a step.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Label {
-    /// Counted in each process, from 0.
+pub struct StepLabel {
+    /// Number of the step in its process, from 0.
     pub step: u64,
-    /// The script's word for it.
+    /// Phase, as named in the script.
     pub phase: String,
-    /// The fault injected; empty for none.
+    /// Injected fault; empty for none.
     pub fault: String,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    label: Option<Label>,
+    label: Option<StepLabel>,
     first: Option<(u64, u32)>,
-    work: Work,
-    /// An event was recorded behind it: nothing more is added.
-    is_cut: bool,
+    work: EnqueuedWork,
+    /// Whether an event was recorded after it, so that no more work is added.
+    is_complete: bool,
 }
 
-/// One stream's open segments.
+/// The open segments of a stream.
 #[derive(Debug, Default)]
 pub struct StreamTruth {
     open: VecDeque<Segment>,
-    /// Segments closed so far: the number of the first open one.
-    closed: u64,
-    lost: u64,
+    /// Number of segments ended, which is the number of the first open one.
+    ended: u64,
+    dropped: u64,
 }
 
 impl StreamTruth {
-    /// What is enqueued and not closed gets a fault, where it is of this step.
+    /// Adds a fault to the open segments of a step.
     pub fn fault(&mut self, step: u64, fault: &str) {
         for label in self.open.iter_mut().filter_map(|s| s.label.as_mut()).filter(|l| l.step == step) {
             label.fault = fault.to_string();
         }
     }
 
-    /// The stream ended: nobody can wait for what is open.
-    pub fn forget(&mut self) {
-        self.closed = self.end();
+    /// Drops the open segments of a destroyed stream.
+    pub fn destroy(&mut self) {
+        self.ended = self.end();
         self.open.clear();
     }
 
-    /// Work of a step, or of none, was enqueued by a call that began at `entry_ns`.
-    pub fn enqueue(&mut self, work: &Work, label: Option<&Label>, entry_ns: u64, tid: u32) {
+    /// Adds work that a call enqueued at `entry_ns`.
+    pub fn enqueue(&mut self, work: &EnqueuedWork, label: Option<&StepLabel>, entry_ns: u64, tid: u32) {
         let step = label.map(|l| l.step);
         let segment = self.current(|s| s.label.as_ref().map(|l| l.step) != step);
         segment.label = label.cloned();
@@ -67,13 +66,13 @@ impl StreamTruth {
         segment.work.add(work);
     }
 
-    /// The open segment; a new one where there is none, it is cut, or `is_full` says so.
+    /// Returns the last segment; a new one if it is complete or `is_full` returns true.
     fn current(&mut self, is_full: impl Fn(&Segment) -> bool) -> &mut Segment {
-        if self.open.back().is_none_or(|s| s.is_cut || is_full(s)) {
+        if self.open.back().is_none_or(|s| s.is_complete || is_full(s)) {
             if self.open.len() >= OPEN_MAX {
                 self.open.pop_front();
-                self.closed += 1;
-                self.lost += 1;
+                self.ended += 1;
+                self.dropped += 1;
             }
             self.open.push_back(Segment::default());
         }
@@ -81,28 +80,28 @@ impl StreamTruth {
         &mut self.open[last]
     }
 
-    /// An event is recorded: gives how far a wait for it closes.
+    /// Records an event; returns the position that a wait for it covers.
     pub fn record(&mut self) -> u64 {
         if let Some(segment) = self.open.back_mut() {
-            segment.is_cut = true;
+            segment.is_complete = true;
         }
         self.end()
     }
 
-    /// How far a wait for the whole stream closes.
+    /// Returns the position that a wait for the stream covers.
     pub fn end(&self) -> u64 {
-        self.closed + self.open.len() as u64
+        self.ended + self.open.len() as u64
     }
 
-    /// A wait returned that closes up to `until`. `None` where there was nothing to close. The caller fills in
-    /// what it knows of the wait.
+    /// Ends the segments up to a position and returns their step, without the fields of the sync call; `None` if there
+    /// are none.
     pub fn close(&mut self, until: u64) -> Option<StepLine> {
-        let count = until.saturating_sub(self.closed).min(self.open.len() as u64) as usize;
+        let count = until.saturating_sub(self.ended).min(self.open.len() as u64) as usize;
         let closed: Vec<Segment> = self.open.drain(..count).collect();
-        self.closed += count as u64;
+        self.ended += count as u64;
         let first = closed.iter().find_map(|s| s.first)?;
-        let labels: Vec<&Label> = closed.iter().filter_map(|s| s.label.as_ref()).collect();
-        let mut work = Work::default();
+        let labels: Vec<&StepLabel> = closed.iter().filter_map(|s| s.label.as_ref()).collect();
+        let mut work = EnqueuedWork::default();
         closed.iter().for_each(|s| work.add(&s.work));
         Some(StepLine {
             step: labels.first().map(|l| l.step),
@@ -115,13 +114,13 @@ impl StreamTruth {
         })
     }
 
-    /// Segments lost because nobody waited for them.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    /// Returns the number of segments dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 }
 
-/// The different words, in order.
+/// Joins the distinct words in order.
 fn joined<'w>(words: impl Iterator<Item = &'w String>) -> String {
     let mut different: Vec<&str> = Vec::new();
     for word in words.filter(|w| !w.is_empty()) {
@@ -136,13 +135,18 @@ fn joined<'w>(words: impl Iterator<Item = &'w String>) -> String {
 mod tests {
     use super::*;
 
-    fn label(step: u64, phase: &str) -> Label {
-        Label { step, phase: phase.into(), fault: String::new() }
+    fn label(step: u64, phase: &str) -> StepLabel {
+        StepLabel { step, phase: phase.into(), fault: String::new() }
     }
 
-    fn launches(truth: &mut StreamTruth, label: &Label, count: u64) {
+    fn launches(truth: &mut StreamTruth, label: &StepLabel, count: u64) {
         for _ in 0..count {
-            truth.enqueue(&Work { enqueues: 1, launches: 1, ..Work::default() }, Some(label), 10, 1);
+            truth.enqueue(
+                &EnqueuedWork { enqueues: 1, launches: 1, ..EnqueuedWork::default() },
+                Some(label),
+                10,
+                1,
+            );
         }
     }
 
@@ -151,19 +155,19 @@ mod tests {
     }
 
     #[test]
-    fn an_event_closes_what_was_enqueued_before_it_was_recorded() {
+    fn event_ends_the_work_enqueued_before_its_record() {
         let mut truth = StreamTruth::default();
         launches(&mut truth, &label(0, "decode"), 3);
         let event = truth.record();
         launches(&mut truth, &label(1, "prefill"), 5);
         assert_eq!(closed(&mut truth, event), (Some(0), "decode".into(), 3));
-        assert_eq!(closed(&mut truth, event), Default::default(), "closed already");
+        assert_eq!(closed(&mut truth, event), Default::default(), "ended already");
         let end = truth.end();
         assert_eq!(closed(&mut truth, end), (Some(1), "prefill".into(), 5));
     }
 
     #[test]
-    fn work_behind_a_record_belongs_to_the_next_wait() {
+    fn work_after_a_record_belongs_to_the_next_wait() {
         let mut truth = StreamTruth::default();
         launches(&mut truth, &label(0, "a"), 1);
         let event = truth.record();
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_nobody_waits_for_cut_no_step() {
+    fn records_without_a_wait_do_not_split_a_step() {
         let mut truth = StreamTruth::default();
         for _ in 0..3 {
             launches(&mut truth, &label(0, "train"), 2);
@@ -186,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_never_waits_loses_the_oldest_and_says_so() {
+    fn oldest_segments_are_dropped_and_counted() {
         let mut truth = StreamTruth::default();
         for _ in 0..OPEN_MAX + 3 {
             launches(&mut truth, &label(0, "a"), 1);
             truth.record();
         }
-        assert_eq!(truth.lost(), 3);
+        assert_eq!(truth.dropped(), 3);
         let end = truth.end();
         assert_eq!(closed(&mut truth, end).2, OPEN_MAX as u64);
     }

@@ -1,7 +1,7 @@
-//! The stub libraries as a linker, a probe and a C program see them.
+//! Tests of the stub libraries: exported symbols, code at probe sites, argument decoding, control functions.
 
-#![allow(clippy::unwrap_used, reason = "a panic in a test is the report")]
-#![allow(unsafe_code, reason = "C functions are called by their prototypes; each block says what must hold")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(unsafe_code, reason = "C functions are called; each block states its requirements")]
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use object::{Object, ObjectSection, ObjectSymbol};
 use probe_abi::Library;
 use simulator::functions::{Functions, by_symbol};
-use simulator::model::call::{Effect, Function};
+use simulator::model::call::{Effect, StubFunction};
 use simulator::model::order::Order;
 use simulator::sentinel::{self, Meaning};
 use simulator::{BUILT, Paths};
@@ -32,8 +32,8 @@ fn functions() -> Functions {
     functions
 }
 
-/// What a call must be read as, and what the library's decoder read.
-fn told_and_seen(functions: &Functions, index: usize, function: Function) -> (Meaning, Meaning) {
+/// Makes a sentinel call; returns the expected arguments and those that the library decoded.
+fn expected_and_decoded(functions: &Functions, index: usize, function: StubFunction) -> (Meaning, Meaning) {
     let request = sentinel::request(index, function);
     let made = functions.call(&request, &Order { gpu_ns: 0, ..Order::NONE });
     let seen = functions.seen(function.probe.library).unwrap();
@@ -51,44 +51,47 @@ fn told_and_seen(functions: &Functions, index: usize, function: Function) -> (Me
 }
 
 #[test]
-fn every_function_reads_its_arguments_where_its_prototype_puts_them() {
+fn every_function_decodes_arguments_by_its_prototype() {
     let functions = functions();
     let mut wrong = Vec::new();
-    for (index, function) in Function::all() {
+    for (index, function) in StubFunction::all() {
         assert!(functions.has(index), "{} is exported by no stub", function.symbol());
-        let (told, seen) = told_and_seen(&functions, index, function);
-        if told != seen {
-            wrong.push(format!("{}: told {told:x?}, seen {seen:x?}", function.symbol()));
+        let (expected, decoded) = expected_and_decoded(&functions, index, function);
+        if expected != decoded {
+            wrong.push(format!("{}: expected {expected:x?}, decoded {decoded:x?}", function.symbol()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_runtime_call_is_a_driver_call_too_unless_told_not_to() {
+fn runtime_calls_make_driver_calls_unless_disabled() {
     let functions = functions();
     let launch = by_symbol("cudaLaunchKernel").unwrap();
     functions.seen(Library::Cuda);
-    let (told, _) = told_and_seen(&functions, launch.0, launch.1);
+    let (outer, _) = expected_and_decoded(&functions, launch.0, launch.1);
     let below = functions.seen(Library::Cuda).unwrap();
     let expected = by_symbol("cuLaunchKernel").unwrap();
-    assert_eq!((below.index as usize, below.threads, below.stream), (expected.0, told.threads, told.stream));
+    assert_eq!(
+        (below.index as usize, below.threads, below.stream),
+        (expected.0, outer.threads, outer.stream)
+    );
     let twin = by_symbol("cudaLaunchKernel_ptsz").unwrap();
-    told_and_seen(&functions, twin.0, twin.1);
+    expected_and_decoded(&functions, twin.0, twin.1);
     assert_eq!(functions.seen(Library::Cuda).unwrap().index as usize, expected.0 + 1, "a twin calls a twin");
     functions.set_nested(false);
-    told_and_seen(&functions, launch.0, launch.1);
+    expected_and_decoded(&functions, launch.0, launch.1);
     assert_eq!(functions.seen(Library::Cuda), None);
     functions.set_nested(true);
 }
 
-/// `dim3`, by value as C passes it.
+/// A `dim3`, passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Dim3(u32, u32, u32);
 
 #[test]
-fn structs_passed_by_value_arrive() {
+fn structs_by_value_are_decoded() {
     type Launch = unsafe extern "C" fn(u64, Dim3, Dim3, u64, usize, u64) -> i32;
     type Ext = unsafe extern "C" fn(u64, Dim3, Dim3, u64, usize, u64, u64, u64, i32) -> i32;
     let functions = functions();
@@ -111,7 +114,7 @@ fn structs_passed_by_value_arrive() {
 }
 
 #[test]
-fn a_function_called_inside_another_is_called_so_deep() {
+fn nested_calls_reach_the_ordered_depth() {
     let functions = functions();
     let outer = by_symbol("cudaMemcpyAsync").unwrap();
     let inner = by_symbol("cudaStreamSynchronize").unwrap();
@@ -119,13 +122,21 @@ fn a_function_called_inside_another_is_called_so_deep() {
     let order = Order { gpu_ns: 0, ..functions.nest(inner.0, 3) };
     functions.call(&request, &order);
     let seen = functions.seen(Library::Cudart).unwrap();
-    assert_eq!((seen.index as usize, seen.stream), (inner.0, request.stream), "the innermost is seen last");
+    assert_eq!(
+        (seen.index as usize, seen.stream),
+        (inner.0, request.stream),
+        "the innermost call is decoded last"
+    );
     functions.call(&request, &Order { gpu_ns: 0, ..Order::NONE });
-    assert_eq!(functions.seen(Library::Cudart).unwrap().index as usize, outer.0, "an order is for one call");
+    assert_eq!(
+        functions.seen(Library::Cudart).unwrap().index as usize,
+        outer.0,
+        "an order applies to one call"
+    );
 }
 
 #[test]
-fn a_call_fails_when_it_is_told_to_and_does_nothing_else() {
+fn ordered_failure_has_no_other_effect() {
     let functions = functions();
     for symbol in ["cudaMalloc", "cuMemAlloc_v2", "hipMalloc"] {
         let (index, function) = by_symbol(symbol).unwrap();
@@ -139,7 +150,7 @@ fn a_call_fails_when_it_is_told_to_and_does_nothing_else() {
 }
 
 #[test]
-fn waits_last_as_long_as_the_work_before_them() {
+fn sync_calls_last_as_long_as_the_work_before_them() {
     let functions = functions();
     let call = |symbol: &str, gpu_ns: u64, handle: u64| {
         let (index, function) = by_symbol(symbol).unwrap();
@@ -162,17 +173,19 @@ fn waits_last_as_long_as_the_work_before_them() {
     assert!(stream.exit_ns >= launched.entry_ns + 5_000_000);
 }
 
-/// The functions that a library exports.
+/// Returns the functions that a library exports.
 fn symbols(library: Library) -> Vec<&'static str> {
     match library {
         Library::Nccl => {
             probe_abi::PROBES.iter().filter(|p| p.library == library).map(|p| p.symbol).collect()
         }
-        _ => Function::all().filter(|(_, f)| f.probe.library == library).map(|(_, f)| f.symbol()).collect(),
+        _ => {
+            StubFunction::all().filter(|(_, f)| f.probe.library == library).map(|(_, f)| f.symbol()).collect()
+        }
     }
 }
 
-/// A probe on anything but `push %rbp` costs twenty times as much: `endbr64` would be single-stepped.
+/// A probe on another instruction than `push %rbp`, such as `endbr64`, is single-stepped and costs twenty times as much.
 #[test]
 fn every_exported_function_begins_with_a_frame() {
     for built in BUILT {
@@ -189,7 +202,7 @@ fn every_exported_function_begins_with_a_frame() {
         for symbol in symbols(built.library) {
             let expected = match std::env::consts::ARCH {
                 "x86_64" => [0x55, 0x48, 0x89, 0xe5],
-                _ if built.library == Library::Nccl => continue, // its frames are the compiler's
+                _ if built.library == Library::Nccl => continue, // its frames are made by the compiler
                 _ => [0xfd, 0x7b, 0xbb, 0xa9],
             };
             assert_eq!(first(symbol), expected, "{symbol}");
@@ -198,7 +211,7 @@ fn every_exported_function_begins_with_a_frame() {
 }
 
 #[test]
-fn the_libraries_export_the_rows_and_the_controls_and_nothing_else() {
+fn libraries_export_only_rows_and_control_functions() {
     for built in BUILT {
         let file = object::File::parse(built.bytes).unwrap();
         let known = |name: &str| name.starts_with("warptap_stub_") || symbols(built.library).contains(&name);
@@ -213,8 +226,8 @@ fn the_libraries_export_the_rows_and_the_controls_and_nothing_else() {
 }
 
 #[test]
-fn every_effect_is_reached_by_some_function() {
-    let reached: Vec<Effect> = Function::all().map(|(_, f)| Effect::of(f.probe)).collect();
+fn every_effect_belongs_to_a_function() {
+    let reached: Vec<Effect> = StubFunction::all().map(|(_, f)| Effect::of(f.probe)).collect();
     for effect in [
         Effect::Launch,
         Effect::GraphLaunch,

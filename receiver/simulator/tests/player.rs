@@ -1,6 +1,6 @@
-//! The player as its users meet it: a process, its protocol, and what its oracle says it did.
+//! Tests of the player as a process: its protocol and its oracle log.
 
-#![allow(clippy::unwrap_used, reason = "a panic in a test is the report")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use event::{Event, EventSource};
 use probe_abi::fold::Counter;
-use simulator::model::call::Function;
+use simulator::model::call::StubFunction;
 use simulator::oracle::{self, CallLine, Line, StepLine};
 use simulator::player::Player;
 use simulator::ranks::is_ranks;
@@ -18,7 +18,7 @@ use trace::{Limits, Trace};
 const PLAYER: &str = env!("CARGO_BIN_EXE_player");
 const STATIC_PLAYER: &str = env!("CARGO_BIN_EXE_static-player");
 
-/// A directory of a test's own.
+/// Creates an empty directory for a test.
 fn scratch(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&dir);
@@ -51,7 +51,7 @@ fn read(log: &Path) -> Played {
     played
 }
 
-/// Plays a script to its end; its output must be empty.
+/// Plays a script, which must print nothing.
 fn play(name: &str, program: &str, text: &str, more: &[&str]) -> Played {
     let dir = scratch(name);
     let (script, log) = (dir.join("a.script"), dir.join("oracle"));
@@ -62,8 +62,8 @@ fn play(name: &str, program: &str, text: &str, more: &[&str]) -> Played {
 }
 
 fn assert_quiet(name: &str, output: &Output) {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.is_empty(), "{name}: {said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && message.is_empty(), "{name}: {message}");
     assert!(output.stdout.is_empty(), "{name} printed {:?}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -87,7 +87,7 @@ end
 ";
 
 #[test]
-fn the_oracle_tells_what_the_script_asked_for() {
+fn oracle_log_matches_the_script() {
     let played = play("asked", PLAYER, TURNS, &[]);
     let engine: Vec<_> = played.calls.iter().filter(|c| c.thread == "engine").collect();
     let of = |symbol: &str| engine.iter().filter(|c| c.symbol == symbol).collect::<Vec<_>>();
@@ -99,7 +99,7 @@ fn the_oracle_tells_what_the_script_asked_for() {
     assert_eq!(mallocs, [(0, true), (2, false), (0, true)]);
     let freed: Vec<_> = of("cudaFree").iter().map(|c| (c.result, c.handle)).collect();
     let made: Vec<_> = of("cudaMalloc").iter().filter(|c| c.result == 0).map(|c| (0, c.handle)).collect();
-    assert_eq!(freed, made, "what was made is freed, and nothing where nothing was made");
+    assert_eq!(freed, made, "only successful allocations are freed");
     let faults: Vec<_> = played.steps.iter().map(|s| s.fault.as_str()).collect();
     assert_eq!(faults, ["", "", "slow", ""]);
     for step in &played.steps {
@@ -109,11 +109,14 @@ fn the_oracle_tells_what_the_script_asked_for() {
         assert_eq!((step.closer.as_ref(), step.work.threads), ("cudaEventSynchronize", 512));
     }
     let rings: Vec<_> = of("cudaEventSynchronize").iter().map(|c| c.handle).collect();
-    assert!(rings[0] == rings[2] && rings[1] == rings[3] && rings[0] != rings[1], "events in turn");
+    assert!(
+        rings[0] == rings[2] && rings[1] == rings[3] && rings[0] != rings[1],
+        "events of a ring are used in turn"
+    );
 }
 
 #[test]
-fn a_script_means_the_functions_of_its_api() {
+fn script_calls_the_functions_of_its_api() {
     let symbols = |api: &str| {
         let played = play(&format!("api-{api}"), PLAYER, &format!("api {api}\n{TURNS}"), &["--speed", "100"]);
         let engine = played.calls.iter().filter(|c| c.thread == "engine");
@@ -210,7 +213,7 @@ end
 }
 
 #[test]
-fn a_static_runtime_makes_the_same_calls() {
+fn static_runtime_makes_the_same_calls() {
     let shape = |program: &str, name: &str| {
         let played = play(name, program, TURNS, &["--speed", "100"]);
         let calls: Vec<_> = played.calls.into_iter().filter(|c| c.thread == "engine").collect();
@@ -220,14 +223,14 @@ fn a_static_runtime_makes_the_same_calls() {
 }
 
 #[test]
-fn a_static_runtime_stands_in_the_program_and_in_no_library() {
+fn static_runtime_is_in_the_program_and_in_no_library() {
     use object::{Object, ObjectSection, ObjectSymbol};
     let bytes = std::fs::read(STATIC_PLAYER).unwrap();
     let file = object::File::parse(bytes.as_slice()).unwrap();
     let text = file.section_by_name(".text").unwrap();
     let symbols: BTreeMap<_, _> =
         file.symbols().map(|s| (s.name().unwrap_or_default(), s.address())).collect();
-    for (_, function) in Function::all().filter(|(_, f)| f.probe.library == probe_abi::Library::Cudart) {
+    for (_, function) in StubFunction::all().filter(|(_, f)| f.probe.library == probe_abi::Library::Cudart) {
         let at = (symbols[function.symbol()] - text.address()) as usize;
         let first = &text.data().unwrap()[at..at + 4];
         assert!(
@@ -238,13 +241,14 @@ fn a_static_runtime_stands_in_the_program_and_in_no_library() {
     }
     let dir = scratch("static-maps");
     let arguments = ["--wait-go", "--stubs", dir.to_str().unwrap()];
-    let led = Player::start(player(STATIC_PLAYER, "@after-exec", &dir.join("oracle"), &arguments)).unwrap();
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", led.pid())).unwrap();
+    let player =
+        Player::start(player(STATIC_PLAYER, "@after-exec", &dir.join("oracle"), &arguments)).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", player.pid())).unwrap();
     assert!(maps.contains("libcuda.so.1") && !maps.contains("libcudart"), "{maps}");
 }
 
 #[test]
-fn a_player_that_nobody_leads_ends_without_a_call() {
+fn player_without_a_parent_exits_without_a_call() {
     let log = scratch("alone").join("oracle");
     let mut command = player(PLAYER, "@after-exec", &log, &["--wait-go"]);
     assert!(command.stdin(Stdio::null()).output().unwrap().status.success());
@@ -253,37 +257,37 @@ fn a_player_that_nobody_leads_ends_without_a_call() {
 }
 
 #[test]
-fn a_led_player_calls_nothing_before_it_may_and_lives_until_it_is_let_go() {
+fn player_waits_for_start_and_for_end_of_input() {
     let log = scratch("led").join("oracle");
     let arguments = ["--wait-go", "--speed", "50"];
-    let mut led = Player::start(player(PLAYER, "@after-exec", &log, &arguments)).unwrap();
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", led.pid())).unwrap();
+    let mut player = Player::start(player(PLAYER, "@after-exec", &log, &arguments)).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", player.pid())).unwrap();
     assert!(maps.contains("libcudart.so.12") && maps.contains("libcuda.so.1"), "{maps}");
     assert!(read(&log).calls.is_empty());
-    led.go().unwrap();
-    let calls = led.done().unwrap();
+    player.go().unwrap();
+    let calls = player.done().unwrap();
     assert_eq!(calls, read(&log).calls.len() as u64);
-    assert!(Path::new(&format!("/proc/{}/maps", led.pid())).exists());
-    assert!(led.finish().unwrap().success());
+    assert!(Path::new(&format!("/proc/{}/maps", player.pid())).exists());
+    assert!(player.finish().unwrap().success());
 }
 
-/// Tells this test program to be a player.
+/// Variable that makes this test program run as a player.
 const VARIABLE: &str = "STUBS_TEST_PLAYER";
 
-/// Not a test: this is where a player's process begins that is this program.
+/// Entry point of this program as a player, not a test.
 #[test]
 fn player_process() {
     simulator::player::main_by_variable(VARIABLE);
 }
 
 #[test]
-fn a_process_that_execs_keeps_its_id_and_goes_on() {
+fn exec_keeps_the_process_id() {
     let log = scratch("exec").join("oracle");
     check_exec(&log, player(PLAYER, "@exec", &log, &["--wait-go", "--speed", "50"]));
 }
 
 #[test]
-fn a_test_program_can_be_the_player_and_exec_itself() {
+fn test_program_can_run_as_player_and_exec_itself() {
     let log = scratch("exec-variable").join("oracle");
     let mut command = Command::new(std::env::current_exe().unwrap());
     let arguments = format!("@exec\n--wait-go\n--speed\n50\n--oracle\n{}", log.display());
@@ -292,13 +296,13 @@ fn a_test_program_can_be_the_player_and_exec_itself() {
 }
 
 fn check_exec(log: &Path, command: Command) {
-    let mut led = Player::start(command).unwrap();
-    let pid = led.pid();
-    led.go().unwrap();
-    led.ready().unwrap();
-    led.go().unwrap();
-    led.done().unwrap();
-    assert!(led.finish().unwrap().success());
+    let mut player = Player::start(command).unwrap();
+    let pid = player.pid();
+    player.go().unwrap();
+    player.ready().unwrap();
+    player.go().unwrap();
+    player.done().unwrap();
+    assert!(player.finish().unwrap().success());
     let played = read(log);
     assert_eq!(played.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [pid, pid]);
     let phases: Vec<_> = played.steps.iter().map(|s| s.phase.as_str()).collect();
@@ -307,7 +311,7 @@ fn check_exec(log: &Path, command: Command) {
 }
 
 #[test]
-fn a_neighbour_is_a_process_of_its_own() {
+fn process_key_starts_another_process() {
     let text = "
 stream main
 thread engine
@@ -331,33 +335,33 @@ end
 }
 
 #[test]
-fn every_function_is_called_once_as_a_sentinel() {
+fn every_function_has_one_sentinel_call() {
     let dir = scratch("sentinels");
     let log = dir.join("oracle");
     let output = Command::new(PLAYER).args(["--sentinels", "--oracle"]).arg(&log).output().unwrap();
     assert_quiet("sentinels", &output);
     let calls = read(&log).calls;
     let tested: Vec<_> = calls.iter().filter(|c| c.phase == "sentinel").map(|c| c.symbol.as_ref()).collect();
-    let expected: Vec<_> = Function::all().map(|(_, f)| f.symbol()).collect();
+    let expected: Vec<_> = StubFunction::all().map(|(_, f)| f.symbol()).collect();
     assert_eq!(tested, expected);
     let failed: Vec<_> = calls.iter().filter(|c| c.result != 0).collect();
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Results that the scripts ask for, and those of a poll that comes too early.
+/// Results that scripts order, and that of a query before the work is done.
 const EXPECTED: [u32; 3] = [0, 2, 600];
 
 #[test]
 fn every_script_runs() {
     let start = |(name, text): &(&'static str, &str)| {
         let log = scratch(&format!("script-{name}")).join("oracle");
-        // Who asks rather than waits has to come before the work is done.
+        // A query must run before the work is done.
         let speed = if text.contains("poll ") { "4" } else { "2000" };
         let mut command = player(PLAYER, &format!("@{name}"), &log, &["--speed", speed, "--turns", "30"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         (*name, log, command.spawn().unwrap())
     };
-    // What ranks do has no steps: see `ranks.rs`.
+    // Scripts of ranks have no steps; `ranks.rs` tests them.
     let under_way: Vec<_> = SCRIPTS.iter().filter(|(_, text)| !is_ranks(text)).map(start).collect();
     for (name, log, child) in under_way {
         assert_quiet(name, &child.wait_with_output().unwrap());
@@ -371,16 +375,16 @@ fn every_script_runs() {
 }
 
 #[test]
-fn what_cannot_be_played_is_said_in_one_line() {
+fn errors_name_the_input_and_the_problem() {
     let dir = scratch("wrong");
     let (script, trace) = (dir.join("a.script"), dir.join("b.json"));
     std::fs::write(&script, "stream a\nlanch a\n").unwrap();
     std::fs::write(&trace, "{\"traceEvents\": []}").unwrap();
     let check = |source: &str, parts: &[&str]| {
         let output = Command::new(PLAYER).arg(source).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     };
     check(script.to_str().unwrap(), &["a.script: line 2: 'lanch'"]);
     check(trace.to_str().unwrap(), &["b.json", "no call"]);
@@ -388,7 +392,7 @@ fn what_cannot_be_played_is_said_in_one_line() {
     check("@nothing", &["'nothing'", "slow-decode"]);
 }
 
-/// Launches, graph launches, threads and copies of a step, by stream.
+/// The stream of a step, and its launches, graph launches, threads and copies.
 type Shape = (u64, [u64; 4]);
 
 fn shapes_of_file(trace: Trace) -> Vec<Shape> {
@@ -404,7 +408,7 @@ fn shapes_of_file(trace: Trace) -> Vec<Shape> {
 }
 
 #[test]
-fn a_played_trace_has_the_steps_of_its_file() {
+fn played_trace_has_the_steps_of_its_file() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let Ok(files) = std::fs::read_dir(&folder) else {
         println!("skipped: no profiler traces in {}", folder.display());

@@ -1,4 +1,4 @@
-//! Ranks in processes of their own, needing no privilege: what the oracle says of them hangs together.
+//! Tests of scripts of ranks, by the oracle log; they need no privileges.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -59,7 +59,7 @@ impl Job {
     }
 }
 
-/// When each rank came to each collective.
+/// Returns the calls of each collective by communicator and sequence number.
 fn arrivals(calls: &[NcclLine]) -> BTreeMap<(String, u64), Vec<&NcclLine>> {
     let mut arrivals: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for call in calls.iter().filter(|c| c.seq.is_some() && !c.captured) {
@@ -69,7 +69,7 @@ fn arrivals(calls: &[NcclLine]) -> BTreeMap<(String, u64), Vec<&NcclLine>> {
 }
 
 #[test]
-fn every_script_of_ranks_runs_as_many_turns_as_it_is_given() {
+fn every_script_of_ranks_runs_the_given_turns() {
     for (name, text) in SCRIPTS.iter().filter(|(_, text)| is_ranks(text)) {
         let (calls, waits) = Job::play(name, text);
         assert!(calls.iter().all(|c| c.result == 0) && !waits.is_empty(), "{name}: {calls:?}");
@@ -79,7 +79,7 @@ fn every_script_of_ranks_runs_as_many_turns_as_it_is_given() {
 }
 
 #[test]
-fn nobody_goes_on_before_the_last_rank_has_come() {
+fn sync_returns_after_the_last_rank_arrived() {
     let script = "ranks 4\nseed 3\ncomm world\nsplit halves world color=rank%2\nrepeat 20\nsleep 0us..300us\n\
                   late 3ms only=1 every=5\nallreduce world 8 float32 sum\nallgather halves 8 int8 stream=side\n\
                   sync\neventsync side\nend\n";
@@ -101,32 +101,32 @@ fn nobody_goes_on_before_the_last_rank_has_come() {
 }
 
 #[test]
-fn paced_ranks_go_on_so_long_after_the_last_of_them_came() {
+fn paced_ranks_continue_a_time_after_the_last_arrival() {
     let script = "ranks 3\ncomm world\nrepeat 10\nlate 2ms only=1\nallreduce world 8 float32 sum\nsync\n\
                   pace world 5ms\nallgather world 8 int8\nsync\nend\n";
     let (calls, _) = Job::play("pace", script);
     for ((name, seq), of) in arrivals(&calls).iter().filter(|((_, seq), _)| seq % 2 == 1) {
         let before = arrivals(&calls)[&(name.clone(), seq - 1)].iter().map(|c| c.entry_ns).max().unwrap();
-        assert!(of.iter().all(|c| c.entry_ns >= before + 5_000_000), "{of:?} comes too soon after {before}");
+        assert!(of.iter().all(|c| c.entry_ns >= before + 5_000_000), "{of:?} is too early after {before}");
     }
 }
 
 #[test]
-fn messages_wait_for_their_sender_and_handles_are_used_again() {
+fn messages_wait_for_their_sender_and_handles_are_reused() {
     let script = "ranks 2\ncomm world\nsend world 4 int32 peer=1 only=0\nrecv world 4 int32 peer=0 only=1\nsync\n\
-                  destroy world\ncomm again\nask again\n";
+                  destroy world\ncomm again\nquery again\n";
     let (calls, _) = Job::play("messages", script);
     let made: BTreeSet<_> =
         calls.iter().filter(|c| c.symbol == "ncclCommInitRankConfig").map(|c| c.exit.as_str()).collect();
-    assert_eq!(made.len(), 1, "the second communicator has the first one's handle on both ranks: {made:?}");
-    let asked: Vec<_> =
+    assert_eq!(made.len(), 1, "both communicators have the same handle on both ranks: {made:?}");
+    let sizes: Vec<_> =
         calls.iter().filter(|c| c.symbol == "ncclCommCount").map(|c| c.exit.as_str()).collect();
-    assert_eq!(asked, ["02000000"; 2]);
+    assert_eq!(sizes, ["02000000"; 2]);
 }
 
-/// Rank 1 never comes; the others wait for ever, until whoever leads them goes.
+/// Rank 1 never arrives; the others wait until their parent exits.
 #[test]
-fn ranks_that_hang_end_with_their_leader() {
+fn hanging_ranks_end_with_their_parent() {
     let script =
         "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=2\nallreduce world 8 float32 sum\nsync\nend\n";
     let job = Job::new("hang", script);
@@ -144,7 +144,7 @@ fn ranks_that_hang_end_with_their_leader() {
         .iter()
         .any(|pid| std::path::Path::new(&format!("/proc/{pid}/fd")).read_dir().is_ok_and(|d| d.count() > 0))
     {
-        assert!(began.elapsed().as_secs() < 30, "ranks outlive their leader");
+        assert!(began.elapsed().as_secs() < 30, "ranks outlive their parent");
         std::thread::yield_now();
     }
     assert_eq!(job.lines().0.iter().filter(arrived(3)).count(), 0);

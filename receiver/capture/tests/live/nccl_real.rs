@@ -9,8 +9,8 @@ use std::process::Command;
 
 use probe_abi::record::ARGUMENTS;
 use probe_abi::{Library, PROBES};
-use simulator::nccl::abi::UniqueId;
-use simulator::nccl_calls::{Made, Nccl};
+use simulator::nccl::abi::NcclId;
+use simulator::nccl_calls::{Nccl, NcclOutcome};
 use simulator::oracle::{Line, Log, NcclLine};
 use simulator::player::Player;
 
@@ -23,7 +23,7 @@ pub const CALLER: &str = "WARPTAP_TEST_NCCL_CALLER";
 
 /// What NCCL may look at or write, at one address for as long as the process lives.
 struct Scene {
-    id: UniqueId,
+    id: NcclId,
     handles: [u64; 2],
     number: i32,
     devices: [i32; 2],
@@ -82,7 +82,7 @@ impl Scene {
 }
 
 #[expect(unsafe_code, reason = "calls functions of a foreign library")]
-fn make(nccl: &Nccl, symbol: &str, words: &[u64], id: &UniqueId) -> Made {
+fn make(nccl: &Nccl, symbol: &str, words: &[u64], id: &NcclId) -> NcclOutcome {
     let mut all = [0; ARGUMENTS];
     all[..words.len()].copy_from_slice(words);
     // SAFETY: the words are what nccl.h asks for; NCCL refuses each call that has no communicator.
@@ -101,7 +101,7 @@ pub fn call_everything(path: &str, oracle: &str) {
     let nccl = Nccl::load(Path::new(path)).unwrap();
     println!("@player ready {}", std::process::id());
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
-    let mut scene = Box::new(Scene { id: UniqueId([0; 128]), handles: [0; 2], number: 0, devices: [0, 1] });
+    let mut scene = Box::new(Scene { id: NcclId([0; 128]), handles: [0; 2], number: 0, devices: [0, 1] });
     let mut lines = Vec::new();
     for (symbol, words) in scene.calls() {
         if nccl.address(symbol) == 0 {

@@ -16,7 +16,7 @@ seed 11
 comm world
 comm two of=1,3
 split pairs world color=rank/2
-ask pairs
+query pairs
 repeat 12
   sleep 0us..500us
   late 15ms only=2 every=3

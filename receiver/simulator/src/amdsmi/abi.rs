@@ -1,4 +1,4 @@
-//! Structs and numbers of amdsmi.h as the functions here use them: those of ROCm 7.0, and two otherwise.
+//! Structs and numbers of amdsmi.h that the functions use: those of ROCm 7.0 except as noted.
 
 use std::ffi::{c_char, c_void};
 
@@ -8,8 +8,7 @@ pub use crate::smi::Return;
 /// `AMDSMI_STATUS_OUT_OF_RESOURCES`.
 pub const OUT_OF_RESOURCES: Return = 15;
 
-/// The library's numbers. Statuses by the names that scripts have for them: those of amdsmi.h without
-/// `AMDSMI_STATUS_`.
+/// The numbers of the library. Statuses have the names of amdsmi.h without `AMDSMI_STATUS_` in scripts.
 pub static CODES: Codes = Codes {
     errors: &[
         ("INVAL", 1),
@@ -35,285 +34,285 @@ pub static CODES: Codes = Codes {
     insufficient_size: 41,
     invalid_argument: 1,
     not_supported: 2,
-    // No event came: there is nothing to collect.
+    // `NO_DATA`: there is no event.
     timeout: 40,
     uninitialized: 32,
 };
 
-/// A text of ROCm 6.4 and later.
+/// A text field of ROCm 6.4 and later.
 pub type Text = [c_char; 256];
 
-/// `amdsmi_version_t`; in ROCm 6.4 with the year first.
+/// An `amdsmi_version_t`; in ROCm 6.4 the first number is the year.
 #[repr(C)]
 pub struct Version {
-    /// The numbers.
+    /// Version numbers.
     pub numbers: [u32; 4],
-    /// A text of the library's own.
+    /// Build string.
     pub build: *const c_char,
 }
 
-/// `amdsmi_asic_info_t`.
+/// An `amdsmi_asic_info_t`.
 #[repr(C)]
 pub struct AsicInfo {
-    /// What it is sold as.
+    /// Product name.
     pub market_name: Text,
-    /// 0x1002.
+    /// Vendor id, 0x1002.
     pub vendor_id: u32,
-    /// Of the vendor.
+    /// Vendor name.
     pub vendor_name: Text,
-    /// Of the board's vendor.
+    /// Vendor id of the board.
     pub subvendor_id: u32,
-    /// Of the model.
+    /// Device id.
     pub device_id: u64,
-    /// Of the chip.
+    /// Revision.
     pub rev_id: u32,
-    /// Of the chip.
+    /// Serial number of the chip.
     pub asic_serial: Text,
-    /// Which of its board's.
+    /// Number of the module on its board.
     pub oam_id: u32,
-    /// Of the chip.
+    /// Number of compute units.
     pub num_of_compute_units: u32,
-    /// Such as 942.
+    /// Graphics version, such as 942.
     pub target_graphics_version: u64,
-    /// Of the board.
+    /// Subsystem id.
     pub subsystem_id: u32,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u32; 21],
 }
 
-/// `amdsmi_board_info_t`.
+/// An `amdsmi_board_info_t`.
 #[repr(C)]
 pub struct BoardInfo {
-    /// Of the board.
+    /// Model number.
     pub model_number: Text,
-    /// Of the board.
+    /// Serial number.
     pub product_serial: Text,
-    /// Of the board.
+    /// FRU id.
     pub fru_id: Text,
-    /// Of the board.
+    /// Product name.
     pub product_name: Text,
-    /// Of the board.
+    /// Manufacturer.
     pub manufacturer_name: Text,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u64; 64],
 }
 
-/// `amdsmi_vbios_info_t` of ROCm 6.4.
+/// An `amdsmi_vbios_info_t` of ROCm 6.4.
 #[repr(C)]
 pub struct VbiosInfo64 {
-    /// Its name.
+    /// Name.
     pub name: Text,
-    /// When it was built.
+    /// Build date.
     pub build_date: [c_char; 32],
-    /// Its number.
+    /// Part number.
     pub part_number: Text,
-    /// Its version.
+    /// Version.
     pub version: Text,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u64; 32],
 }
 
-/// `amdsmi_vbios_info_t` of ROCm 7.0.
+/// An `amdsmi_vbios_info_t` of ROCm 7.0.
 #[repr(C)]
 pub struct VbiosInfo {
-    /// Its name.
+    /// Name.
     pub name: Text,
-    /// When it was built.
+    /// Build date.
     pub build_date: Text,
-    /// Its number.
+    /// Part number.
     pub part_number: Text,
-    /// Its version.
+    /// Version.
     pub version: Text,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u64; 68],
 }
 
-/// `amdsmi_driver_info_t`.
+/// An `amdsmi_driver_info_t`.
 #[repr(C)]
 pub struct DriverInfo {
-    /// Of the kernel's driver.
+    /// Version of the kernel driver.
     pub driver_version: Text,
-    /// Of the kernel's driver.
+    /// Date of the kernel driver.
     pub driver_date: Text,
-    /// `amdgpu`.
+    /// Name of the kernel driver, `amdgpu`.
     pub driver_name: Text,
 }
 
-/// `amdsmi_error_count_t`.
+/// An `amdsmi_error_count_t`.
 #[repr(C)]
 pub struct ErrorCount {
-    /// Corrected.
+    /// Corrected errors.
     pub correctable_count: u64,
-    /// Not corrected.
+    /// Uncorrected errors.
     pub uncorrectable_count: u64,
-    /// Put off.
+    /// Deferred errors.
     pub deferred_count: u64,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u64; 5],
 }
 
-/// `amdsmi_proc_info_t`.
+/// An `amdsmi_proc_info_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ProcInfo {
-    /// What runs.
+    /// Name.
     pub name: Text,
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// Bytes.
+    /// Memory used, bytes.
     pub mem: u64,
-    /// Nanoseconds.
+    /// Time of each engine, nanoseconds.
     pub engine_usage: [u64; 8],
-    /// Bytes.
+    /// Memory by kind.
     pub memory_usage: MemoryUsage,
-    /// The container.
+    /// Container name.
     pub container_name: Text,
-    /// Percent.
+    /// Occupancy of compute units, percent.
     pub cu_occupancy: u32,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u32; 11],
 }
 
-/// Its memory by kind.
+/// The memory of a process by kind.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct MemoryUsage {
-    /// Bytes that the GPU reaches in the host.
+    /// Host memory mapped by the GPU, bytes.
     pub gtt_mem: u64,
-    /// Bytes of the host.
+    /// Host memory, bytes.
     pub cpu_mem: u64,
-    /// Bytes of the GPU.
+    /// GPU memory, bytes.
     pub vram_mem: u64,
-    /// Unused.
+    /// Reserved.
     pub reserved: [u32; 10],
 }
 
-/// `amdsmi_evt_notification_data_t`.
+/// An `amdsmi_evt_notification_data_t`.
 #[repr(C)]
 pub struct Notification {
-    /// Whose.
+    /// Handle of the device.
     pub processor_handle: *mut c_void,
-    /// Which.
+    /// Number of the event.
     pub event: u32,
-    /// What the driver says of it.
+    /// Message of the driver.
     pub message: Text,
 }
 
-/// `amdsmi_gpu_metrics_t`. What is not supported is the largest number of its type. Library 27 made some counts wider,
-/// and the whole longer.
+/// An `amdsmi_gpu_metrics_t`. Unsupported fields are the largest number of their type. Library 27 has
+/// wider counts and more fields.
 #[repr(C)]
 pub struct GpuMetrics<Count, const OTHERS: usize> {
-    /// Of the driver's table.
+    /// Header of the driver's table.
     pub common_header: [u8; 4],
-    /// Degrees Celsius.
+    /// Edge temperature, degrees Celsius.
     pub temperature_edge: u16,
-    /// Degrees Celsius.
+    /// Hotspot temperature, degrees Celsius.
     pub temperature_hotspot: u16,
-    /// Degrees Celsius.
+    /// Memory temperature, degrees Celsius.
     pub temperature_mem: u16,
-    /// Of regulators of the graphics engine, the chip and the memory.
+    /// Temperature of the voltage regulators of graphics engine, chip and memory, degrees Celsius.
     pub temperature_vr: [u16; 3],
-    /// Percent: the graphics engine, the memory controller, the video engines.
+    /// Activity of the graphics engine, percent.
     pub average_gfx_activity: u16,
-    /// Percent.
+    /// Activity of the memory controller, percent.
     pub average_umc_activity: u16,
-    /// Percent.
+    /// Activity of the video engines, percent.
     pub average_mm_activity: u16,
-    /// Watts.
+    /// Average power, watts.
     pub average_socket_power: u16,
-    /// In units of the driver's.
+    /// Energy in the driver's unit.
     pub energy_accumulator: u64,
-    /// Nanoseconds.
+    /// System clock, nanoseconds.
     pub system_clock_counter: u64,
-    /// MHz.
+    /// Average frequencies, MHz.
     pub average_frequencies: [u16; 7],
-    /// MHz.
+    /// Graphics clock, MHz.
     pub current_gfxclk: u16,
-    /// MHz.
+    /// SoC clock, MHz.
     pub current_socclk: u16,
-    /// MHz.
+    /// Memory clock, MHz.
     pub current_uclk: u16,
-    /// MHz.
+    /// Video clock 0, MHz.
     pub current_vclk0: u16,
-    /// MHz.
+    /// Decoder clock 0, MHz.
     pub current_dclk0: u16,
-    /// MHz.
+    /// Video clock 1, MHz.
     pub current_vclk1: u16,
-    /// MHz.
+    /// Decoder clock 1, MHz.
     pub current_dclk1: u16,
-    /// Bits of this chip's own.
+    /// Throttle bits of this chip.
     pub throttle_status: u32,
-    /// Turns a minute.
+    /// Fan speed, revolutions per minute.
     pub current_fan_speed: u16,
-    /// Lanes.
+    /// PCIe lanes.
     pub pcie_link_width: u16,
-    /// In units of 0.1 GT/s.
+    /// PCIe speed in units of 0.1 GT/s.
     pub pcie_link_speed: u16,
-    /// Percent, added up.
+    /// Accumulated activity of the graphics engine, percent.
     pub gfx_activity_acc: Count,
-    /// Percent, added up.
+    /// Accumulated activity of the memory, percent.
     pub mem_activity_acc: Count,
-    /// Degrees Celsius.
+    /// Temperature of each memory stack, degrees Celsius.
     pub temperature_hbm: [u16; 4],
-    /// In units of 10 ns.
+    /// Firmware time in units of 10 ns.
     pub firmware_timestamp: u64,
-    /// Millivolts: the chip, the graphics engine, the memory.
+    /// Voltage of chip, graphics engine and memory, millivolts.
     pub voltage: [u16; 3],
-    /// Bits that are the same of every chip.
+    /// Throttle bits common to all chips.
     pub indep_throttle_status: u64,
-    /// Watts.
+    /// Current power, watts.
     pub current_socket_power: u16,
-    /// Percent.
+    /// Activity of the video engines, percent.
     pub vcn_activity: [u16; 4],
-    /// Bits.
+    /// Lock bits of the graphics clock.
     pub gfxclk_lock_status: u32,
-    /// Lanes.
+    /// XGMI lanes.
     pub xgmi_link_width: u16,
-    /// Gb/s.
+    /// XGMI speed, Gb/s.
     pub xgmi_link_speed: u16,
-    /// GB/s, added up.
+    /// Accumulated PCIe bandwidth, GB/s.
     pub pcie_bandwidth_acc: u64,
-    /// GB/s.
+    /// Current PCIe bandwidth, GB/s.
     pub pcie_bandwidth_inst: u64,
-    /// Links trained again.
+    /// PCIe link recoveries.
     pub pcie_l0_to_recov_count_acc: u64,
-    /// Packets sent again.
+    /// PCIe replays.
     pub pcie_replay_count_acc: u64,
-    /// Overflows of that.
+    /// Overflows of the PCIe replay counter.
     pub pcie_replay_rover_count_acc: u64,
-    /// Kilobytes by link.
+    /// Data read by XGMI link, kilobytes.
     pub xgmi_read_data_acc: [u64; 8],
-    /// Kilobytes by link.
+    /// Data written by XGMI link, kilobytes.
     pub xgmi_write_data_acc: [u64; 8],
-    /// MHz.
+    /// Graphics clocks, MHz.
     pub current_gfxclks: [u16; 8],
-    /// MHz.
+    /// SoC clocks, MHz.
     pub current_socclks: [u16; 4],
-    /// MHz.
+    /// Video clocks, MHz.
     pub current_vclk0s: [u16; 4],
-    /// MHz.
+    /// Decoder clocks, MHz.
     pub current_dclk0s: [u16; 4],
-    /// Percent.
+    /// Activity of the JPEG engines, percent.
     pub jpeg_activity: [u16; 32],
-    /// Packets refused.
+    /// PCIe NAKs sent.
     pub pcie_nak_sent_count_acc: Count,
-    /// Packets that were refused.
+    /// PCIe NAKs received.
     pub pcie_nak_rcvd_count_acc: Count,
-    /// Cycles of the firmware.
+    /// Firmware cycles.
     pub accumulation_counter: u64,
-    /// Cycles in which the chip was held down, by reason.
+    /// Cycles throttled by PROCHOT.
     pub prochot_residency_acc: u64,
-    /// The same.
+    /// Cycles throttled by the power limit.
     pub ppt_residency_acc: u64,
-    /// The same.
+    /// Cycles throttled by socket temperature.
     pub socket_thm_residency_acc: u64,
-    /// The same.
+    /// Cycles throttled by regulator temperature.
     pub vr_thm_residency_acc: u64,
-    /// The same.
+    /// Cycles throttled by memory temperature.
     pub hbm_thm_residency_acc: u64,
-    /// Of the chip.
+    /// Number of partitions.
     pub num_partition: u16,
-    /// By partition, and what later versions of the table have.
+    /// Fields by partition and those of later table versions.
     pub others: [u64; OTHERS],
 }
 

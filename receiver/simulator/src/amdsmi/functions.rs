@@ -1,9 +1,9 @@
-// The root of the stub libamd_smi, behind the lines that build.rs writes above it: the exported functions with the
-// prototypes of amdsmi.h.
+// The exported functions of the stub libamd_smi, with the prototypes of amdsmi.h. build.rs includes this file at the root
+// of the library.
 //
-// A script's questions of a device: `bdf` (a number), `board.serial`, `driver`, `name`, `uuid`, `vbios`; `ecc.*`,
-// `energy` (in units of 15.3 uJ), `fan` (of 255), `memory.total`, `memory.used`, `processes` (`100:4096 200:8192`); the
-// fields of the metrics by the names below; `events yes`, and `notification 1` for an event by its number.
+// Script fields of a device: `bdf` (a number), `board.serial`, `driver`, `name`, `uuid`, `vbios`; `ecc.*`,
+// `energy` (in units of 15.3 uJ), `fan` (of 255), `memory.total`, `memory.used`, `processes` (`100:4096 200:8192`); those
+// of the metrics as named below; `events yes`, and `notification 1` for an event by its number.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -15,32 +15,32 @@ use amdsmi::abi::{
 };
 use amdsmi::{CODES, DRIVER};
 use smi::exports::{put, put_text};
-use smi::script::Answer;
+use smi::script::ScriptedValue;
 
 controls!(DRIVER);
 
-/// The set of events, made with the first device that tells of any.
+/// The set of events, created when the first device registers.
 static EVENTS: OnceLock<usize> = OnceLock::new();
 
-/// A struct whose every byte may be zero.
+/// Returns a zeroed struct.
 fn zeroed<T>() -> T {
-    // SAFETY: used here with structs of numbers, texts and pointers.
+    // SAFETY: used with structs of numbers, texts and pointers, for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
-fn text_of(device: usize, question: &str) -> Result<Text, Return> {
+fn text_of(device: usize, field: &str) -> Result<Text, Return> {
     let mut text = [0; 256];
-    let found = match DRIVER.text(device, question) {
+    let found = match DRIVER.text(device, field) {
         Err(error) if error == CODES.not_supported => String::new(),
-        answer => answer?,
+        value => value?,
     };
-    text.iter_mut().take(255).zip(found.bytes()).for_each(|(place, byte)| *place = byte as c_char);
+    text.iter_mut().take(255).zip(found.bytes()).for_each(|(slot, byte)| *slot = byte as c_char);
     Ok(text)
 }
 
-/// The first number of the library's version.
+/// Returns the major version of the library.
 fn major() -> u32 {
-    let version = DRIVER.of_driver("version").map(Answer::into_text).unwrap_or_default();
+    let version = DRIVER.of_driver("version").map(ScriptedValue::into_text).unwrap_or_default();
     version.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(26)
 }
 
@@ -51,18 +51,18 @@ fn done(status: Return) -> Result<(), Return> {
     }
 }
 
-/// Gives handles as the library does: how many there are, where there is no room, and those that fit.
+/// Writes handles as the library does: their number, and as many as fit.
 ///
 /// # Safety
-/// `count` can be written, `into` is null or can be written for `*count` handles.
+/// `count` is valid for writes, `into` is null or valid for writes of `*count` handles.
 unsafe fn put_handles(handles: &[usize], count: *mut c_uint, into: *mut usize) -> Result<(), Return> {
     // SAFETY: the caller's promise.
-    let room = *unsafe { count.as_ref() }.ok_or(CODES.invalid_argument)? as usize;
-    let given = if into.is_null() { handles } else { &handles[..room.min(handles.len())] };
+    let capacity = *unsafe { count.as_ref() }.ok_or(CODES.invalid_argument)? as usize;
+    let given = if into.is_null() { handles } else { &handles[..capacity.min(handles.len())] };
     // SAFETY: the caller's promise.
     unsafe { put(&CODES, count, given.len() as c_uint)? };
     if !into.is_null() {
-        // SAFETY: no more than there is room for, by the caller's promise.
+        // SAFETY: by the caller's promise, no more than fit.
         unsafe { into.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
     }
     Ok(())
@@ -74,16 +74,16 @@ exports! {
     }
 
     amdsmi_shut_down() {
-        // As libraries before the counting ones: it ends what others began as well.
+        // As in libraries without a use count: undoes the initialisation of all users.
         while DRIVER.shutdown() == smi::SUCCESS {}
         Ok(())
     }
 
     amdsmi_get_lib_version(into: *mut Version) {
-        let text = DRIVER.of_driver("version").map(Answer::into_text).unwrap_or_else(|_| "26.0.2".to_owned());
+        let text = DRIVER.of_driver("version").map(ScriptedValue::into_text).unwrap_or_else(|_| "26.0.2".to_owned());
         let mut numbers = [0; 4];
         let parts = text.split('.').map(|part| part.parse().unwrap_or(0));
-        numbers.iter_mut().zip(parts).for_each(|(place, number)| *place = number);
+        numbers.iter_mut().zip(parts).for_each(|(slot, number)| *slot = number);
         // SAFETY: the caller's promise.
         unsafe { put(&CODES, into, Version { numbers, build: c"stub".as_ptr() }) }
     }
@@ -113,9 +113,9 @@ exports! {
     amdsmi_get_gpu_device_uuid(device: usize, length: *mut c_uint, into: *mut c_char) {
         let text = DRIVER.text(device, "uuid")?;
         // SAFETY: the caller's promise.
-        let room = *unsafe { length.as_ref() }.ok_or(CODES.invalid_argument)? as usize;
+        let capacity = *unsafe { length.as_ref() }.ok_or(CODES.invalid_argument)? as usize;
         // SAFETY: the caller's promise.
-        unsafe { put_text(&CODES, into, room, &text) }
+        unsafe { put_text(&CODES, into, capacity, &text) }
     }
 
     amdsmi_get_gpu_device_bdf(device: usize, into: *mut u64) {
@@ -144,7 +144,7 @@ exports! {
 
     amdsmi_get_gpu_vbios_info(device: usize, into: *mut c_void) {
         let version = text_of(device, "vbios")?;
-        // SAFETY: the caller's promise; the struct is that of the library's version.
+        // SAFETY: the caller's promise; the struct depends on the library's version.
         match major() {
             25 => unsafe { put(&CODES, into.cast(), VbiosInfo64 { version, ..zeroed() }) },
             _ => unsafe { put(&CODES, into.cast(), VbiosInfo { version, ..zeroed() }) },
@@ -187,20 +187,20 @@ exports! {
     amdsmi_get_gpu_process_list(device: usize, count: *mut c_uint, into: *mut ProcInfo) {
         let processes = match DRIVER.text(device, "processes") {
             Err(error) if error == CODES.not_supported => Vec::new(),
-            answer => processes(&answer?),
+            text => processes(&text?),
         };
         // SAFETY: the caller's promise.
-        let room = *unsafe { count.as_ref() }.ok_or(CODES.invalid_argument)? as usize;
+        let capacity = *unsafe { count.as_ref() }.ok_or(CODES.invalid_argument)? as usize;
         // SAFETY: the caller's promise.
         unsafe { put(&CODES, count, processes.len() as c_uint)? };
-        if room == 0 {
+        if capacity == 0 {
             return Ok(());
         }
-        let given = &processes[..room.min(processes.len())];
+        let given = &processes[..capacity.min(processes.len())];
         if into.is_null() {
             return Err(CODES.invalid_argument);
         }
-        // SAFETY: no more than there is room for, by the caller's promise.
+        // SAFETY: by the caller's promise, no more than fit.
         unsafe { into.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
         if given.len() < processes.len() { Err(abi::OUT_OF_RESOURCES) } else { Ok(()) }
     }
@@ -229,10 +229,10 @@ exports! {
         let set = *EVENTS.get().ok_or(CODES.timeout)?;
         let (device, event) = DRIVER.wait(set, Duration::from_millis(timeout_ms.max(0) as u64))?;
         let mut message = [0; 256];
-        message.iter_mut().zip(b"as told by the stub").for_each(|(place, byte)| *place = *byte as c_char);
-        let told = Notification { processor_handle: device as *mut c_void, event: event as u32, message };
+        message.iter_mut().zip(b"event of the stub").for_each(|(slot, byte)| *slot = *byte as c_char);
+        let notification = Notification { processor_handle: device as *mut c_void, event: event as u32, message };
         // SAFETY: the caller's promise.
-        unsafe { put(&CODES, into, told).and(put(&CODES, count, 1)) }
+        unsafe { put(&CODES, into, notification).and(put(&CODES, count, 1)) }
     }
 
     amdsmi_stop_gpu_event_notification(_device: usize) {
@@ -240,7 +240,7 @@ exports! {
     }
 }
 
-/// `100:4096 200:8192`: pids and their bytes.
+/// Parses pids and their bytes, such as `100:4096 200:8192`.
 fn processes(text: &str) -> Vec<ProcInfo> {
     let one = |word: &str| {
         let (pid, bytes) = word.split_once(':')?;
@@ -251,18 +251,18 @@ fn processes(text: &str) -> Vec<ProcInfo> {
     text.split_whitespace().filter_map(one).collect()
 }
 
-/// The metrics: what the script does not answer is the largest number there is.
+/// Returns the metrics; fields that the script lacks are the largest number of their type.
 fn metrics<Count: Copy, const OTHERS: usize>(
     device: usize,
     none: Count,
     count: fn(u32) -> Count,
 ) -> GpuMetrics<Count, OTHERS> {
-    let wide = |question: &str| DRIVER.number(device, question).unwrap_or(u64::MAX);
-    let small = |question: &str| DRIVER.number(device, question).map_or(u16::MAX, |number| number as u16);
-    let middle = |question: &str| DRIVER.number(device, question).map_or(none, |number| count(number as u32));
-    // Links beyond the two of the script are not there.
-    let links = |question: &str| {
-        [wide(question), wide(question), u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]
+    let wide = |field: &str| DRIVER.number(device, field).unwrap_or(u64::MAX);
+    let small = |field: &str| DRIVER.number(device, field).map_or(u16::MAX, |number| number as u16);
+    let middle = |field: &str| DRIVER.number(device, field).map_or(none, |number| count(number as u32));
+    // The script describes two links.
+    let links = |field: &str| {
+        [wide(field), wide(field), u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]
     };
     GpuMetrics {
         temperature_edge: small("temperature.edge"),

@@ -1,18 +1,21 @@
-//! The stub libamd_smi: the real symbols and ABI, and answers that a script gives ([`crate::smi`]).
+//! The stub libamd_smi: the real symbols and ABI, with values from a script ([`crate::smi`]).
 //!
-//! Written by hand from amdsmi.h of ROCm 7.0 (and of others, where a script says that the library is 25 or 27), apart
-//! from the receiver that is to be tested with it. A script's `driver version` is the library's.
+//! Written from amdsmi.h of ROCm 7.0, and of the versions 25 and 27 of the library if the script's `driver version` is one
+//! of them; independent of the receiver that is tested with it.
 
-#![allow(unsafe_code, reason = "a C library is made of C calls; each block says what must hold")]
+#![allow(
+    unsafe_code,
+    reason = "the functions of a C library take pointers; each block states its requirements"
+)]
 
 pub mod abi;
 
 pub use abi::CODES;
 
-use crate::smi::driver::Driver;
+use crate::smi::driver::ScriptedDriver;
 
-/// The driver behind the functions.
-pub static DRIVER: Driver = Driver::new(&CODES);
+/// The driver that the functions query.
+pub static DRIVER: ScriptedDriver = ScriptedDriver::new(&CODES);
 
-/// The file name and soname of the library.
+/// File name and soname of the library.
 pub const FILE_NAME: &str = "libamd_smi.so.26";

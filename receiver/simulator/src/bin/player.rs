@@ -1,4 +1,4 @@
-//! The player as a program; everything is in [`simulator::player`].
+//! The player as a program, see [`simulator::player`].
 
 use std::process::ExitCode;
 

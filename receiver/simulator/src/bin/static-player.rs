@@ -1,11 +1,11 @@
-//! The player with libcudart's functions in its own text, as a program linked with the static CUDA runtime has
-//! them: no libcudart is mapped, the symbols stand in the executable's symbol table alone. The driver is loaded
-//! as ever, since the static runtime loads it too.
+//! The player with libcudart's functions in the executable, as in a program linked with the static CUDA runtime: no
+//! libcudart is mapped, and the symbols are only in the executable's symbol table. The driver is loaded, as the static
+//! runtime does.
 //!
-//! Every thread of it publishes one trace context, the same for all: the thread-local variable begins so.
+//! All threads publish the same trace context, the initial value of the thread-local variable.
 
-#![allow(unsafe_code, reason = "the functions of a C library stand in this program")]
-#![allow(non_snake_case, reason = "they have their C names")]
+#![allow(unsafe_code, reason = "the program contains the functions of a C library")]
+#![allow(non_snake_case, reason = "the functions have their C names")]
 
 use std::arch::global_asm;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ global_asm!(
 stub_controls!();
 include!(concat!(env!("OUT_DIR"), "/cudart_functions.rs"));
 
-/// The control functions; the others are in the generated `functions`.
+/// Returns the control functions; the generated `functions` returns the others.
 fn controls() -> Own {
     vec![
         ("warptap_stub_lenient", warptap_stub_lenient as *const () as usize),

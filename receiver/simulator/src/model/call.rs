@@ -1,7 +1,7 @@
-//! A call as its row reads it: raw argument words in, meanings out.
+//! Decodes the arguments of a call by its probe row.
 //!
-//! The one idea: a stub decodes its arguments by the row's wiring, as the kernel programs do, while the player
-//! encodes them by the C prototype. Two tables of one truth, and every call checks one against the other.
+//! The stub decodes by the row's wiring, as the kernel programs do, while the player encodes by the C prototype, so that
+//! each call checks one table against the other.
 
 use std::sync::LazyLock;
 
@@ -9,11 +9,11 @@ use probe_abi::{Action, ArgPos, Bytes, Direction, DirectionSource, Grid, Library
 
 use super::extra::EXTRA;
 
-/// What a call does to the device.
+/// The effect of a call on the device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Effect {
-    /// Nothing: the call is only there to be called.
+    /// No effect.
     #[default]
     Nothing = 0,
     /// Enqueues a kernel.
@@ -28,9 +28,9 @@ pub enum Effect {
     Alloc = 5,
     /// Frees device memory.
     Free = 6,
-    /// Allocates host memory.
+    /// Allocates host memory, or creates an object that has no effect of its own.
     HostAlloc = 7,
-    /// Frees host memory.
+    /// Frees host memory or such an object; no effect on other addresses.
     HostFree = 8,
     /// Waits for a stream.
     StreamSync = 9,
@@ -40,63 +40,47 @@ pub enum Effect {
     DeviceSync = 11,
     /// Records an event on a stream.
     EventRecord = 12,
-    /// Asks for a stream.
+    /// Queries a stream.
     StreamQuery = 13,
-    /// Asks for an event.
+    /// Queries an event.
     EventQuery = 14,
     /// Makes a stream wait for an event.
     StreamWaitEvent = 15,
-    /// Makes a stream.
+    /// Creates a stream.
     StreamCreate = 16,
-    /// Ends a stream.
+    /// Destroys a stream.
     StreamDestroy = 17,
-    /// Makes an event.
+    /// Creates an event.
     EventCreate = 18,
-    /// Ends an event.
+    /// Destroys an event.
     EventDestroy = 19,
     /// Begins to capture a stream's work into a graph.
     CaptureBegin = 20,
-    /// Ends the capture and gives the graph.
+    /// Ends the capture and returns the graph.
     CaptureEnd = 21,
-    /// Makes an executable graph.
+    /// Instantiates an executable graph.
     Instantiate = 22,
-    /// Ends an executable graph.
+    /// Destroys an executable graph.
     ExecDestroy = 23,
-    /// Chooses the thread's device.
+    /// Sets the thread's device.
     SetDevice = 24,
-    /// Makes an executable graph what a graph is.
+    /// Updates an executable graph.
     ExecUpdate = 25,
-    /// Ends a graph.
+    /// Destroys a graph.
     GraphDestroy = 26,
 }
 
-/// Symbols that an action alone does not explain: the first part that a symbol contains decides.
-const BY_SYMBOL: &[(&str, Effect)] = &[
-    ("AllocHost", Effect::HostAlloc),
-    ("EventCreate", Effect::EventCreate),
-    ("EventQuery", Effect::EventQuery),
-    ("FreeHost", Effect::HostFree),
-    ("HostAlloc", Effect::HostAlloc),
-    ("HostFree", Effect::HostFree),
-    ("HostMalloc", Effect::HostAlloc),
-    ("MallocHost", Effect::HostAlloc),
-    ("MemCreate", Effect::Alloc),
-    ("MemPoolCreate", Effect::Alloc),
-    ("MemPoolDestroy", Effect::Free),
-    ("MemRelease", Effect::Free),
-    ("StreamQuery", Effect::StreamQuery),
-];
-
 impl Effect {
-    /// What the function with this index does, looked up once for all.
+    /// Returns the effect of the function at an index.
     pub fn at(index: usize) -> Effect {
         static EFFECTS: LazyLock<Vec<Effect>> =
             LazyLock::new(|| PROBES.iter().chain(EXTRA).map(Effect::of).collect());
         EFFECTS.get(index / 2).copied().unwrap_or_default()
     }
 
-    /// What the function of this row does.
+    /// Returns the effect of a row. Actions that several kinds of functions share are distinguished by their wiring.
     pub fn of(probe: &Probe) -> Effect {
+        let has_handle = probe.wiring.handle != ArgPos::NONE;
         match probe.action {
             Action::Launch => Effect::Launch,
             Action::GraphLaunch => Effect::GraphLaunch,
@@ -117,105 +101,102 @@ impl Effect {
             Action::StreamCreate => Effect::StreamCreate,
             Action::Instantiate => Effect::Instantiate,
             Action::GraphUpdate => Effect::ExecUpdate,
-            Action::GraphDestroy if probe.wiring.handle == ArgPos::NONE => Effect::GraphDestroy,
-            Action::GraphDestroy => Effect::ExecDestroy,
-            Action::GraphChange => Effect::Nothing,
-            Action::Time | Action::Query | Action::Report | Action::Create => Effect::by_symbol(probe.symbol),
+            Action::GraphDestroy if has_handle => Effect::ExecDestroy,
+            Action::GraphDestroy => Effect::GraphDestroy,
+            Action::Query if has_handle => Effect::EventQuery,
+            Action::Query => Effect::StreamQuery,
+            Action::Time if has_handle => Effect::EventCreate,
+            Action::Create => Effect::HostAlloc,
+            Action::Report if probe.wiring.bytes == Bytes::None => Effect::HostFree,
+            Action::Time | Action::Report | Action::GraphChange => Effect::Nothing,
             Action::RecordArgs => Effect::Nothing,
         }
     }
-
-    fn by_symbol(symbol: &str) -> Effect {
-        BY_SYMBOL
-            .iter()
-            .find(|(part, _)| symbol.contains(part))
-            .map_or(Effect::Nothing, |(_, effect)| *effect)
-    }
 }
 
-/// A function of a stub library: a row or one of its twins.
+/// A function of a stub library: a row or its twin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Function {
-    /// The row.
+pub struct StubFunction {
+    /// Probe row.
     pub probe: &'static Probe,
-    /// True for the twin whose stream 0 is the thread's own.
+    /// Whether it is the twin, for which stream 0 is the thread's own default stream.
     pub is_twin: bool,
 }
 
-impl Function {
-    /// The function that a generated stub passes on as `index`: twice the row's place, plus 1 for the twin.
-    pub fn at(index: usize) -> Option<Function> {
-        let place = index / 2;
-        let probe = PROBES.get(place).or_else(|| EXTRA.get(place - PROBES.len()))?;
-        Some(Function { probe, is_twin: index % 2 == 1 })
+impl StubFunction {
+    /// Returns the function that a generated stub passes as `index`: twice the row's index, plus 1 for the twin.
+    pub fn at(index: usize) -> Option<StubFunction> {
+        let row = index / 2;
+        let probe = PROBES.get(row).or_else(|| EXTRA.get(row - PROBES.len()))?;
+        Some(StubFunction { probe, is_twin: index % 2 == 1 })
     }
 
-    /// Every function of the device's libraries with its index, twins included, probed or not. NCCL's are not among
-    /// them: its stub is written by hand, since they pass structs.
-    pub fn all() -> impl Iterator<Item = (usize, Function)> {
+    /// Returns every function of the device libraries with its index: rows, twins, and those without a probe. NCCL's are
+    /// declared in `nccl/functions.rs`.
+    pub fn all() -> impl Iterator<Item = (usize, StubFunction)> {
         let is_new = |extra: &Probe| PROBES.iter().all(|p| p.symbol != extra.symbol);
         let all = PROBES.iter().chain(EXTRA).enumerate().filter(|(_, p)| p.library != Library::Nccl);
-        all.filter(move |(place, probe)| *place < PROBES.len() || is_new(probe)).flat_map(|(place, probe)| {
-            let own = (2 * place, Function { probe, is_twin: false });
-            let twin = probe.twin.map(|_| (2 * place + 1, Function { probe, is_twin: true }));
+        all.filter(move |(row, probe)| *row < PROBES.len() || is_new(probe)).flat_map(|(row, probe)| {
+            let own = (2 * row, StubFunction { probe, is_twin: false });
+            let twin = probe.twin.map(|_| (2 * row + 1, StubFunction { probe, is_twin: true }));
             [Some(own), twin].into_iter().flatten()
         })
     }
 
-    /// The exported name.
+    /// Returns the exported symbol.
     pub fn symbol(&self) -> &'static str {
         if self.is_twin { self.probe.twin.unwrap_or(self.probe.symbol) } else { self.probe.symbol }
     }
 }
 
-/// A decoded call. Layout shared by the libraries.
+/// A decoded call. All libraries and the player share its layout.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
-pub struct Call {
-    /// [`Function::at`]'s index.
+pub struct DecodedCall {
+    /// Index of the function, see [`StubFunction::at`].
     pub index: u32,
-    /// What it does.
+    /// Effect of the call.
     pub effect: Effect,
-    /// The stream, as passed.
+    /// Stream argument.
     pub stream: u64,
-    /// The row's handle, as passed.
+    /// Handle argument.
     pub handle: u64,
-    /// Bytes moved or asked for.
+    /// Bytes copied, set or allocated.
     pub bytes: u64,
-    /// Threads started.
+    /// Threads that a launch starts.
     pub threads: u64,
-    /// The direction of a copy, as [`Direction`]'s number.
+    /// Direction of a copy, the number of a [`Direction`].
     pub direction: u32,
-    /// 1 where the call returns only when its work is done.
+    /// 1 if the call returns only when its work is done.
     pub blocking: u32,
-    /// The row's graph, as passed.
+    /// Graph argument.
     pub graph: u64,
 }
 
-/// The argument words of a call under way, by C argument from 1.
-pub trait Words {
-    /// The n-th argument, n from 1.
+/// The argument words of a call in progress, by C argument from 1.
+pub trait ArgumentWords {
+    /// Returns the n-th argument, n from 1.
     fn word(&self, n: u8) -> u64;
-    /// Four bytes at `offset` of the struct that the first argument points to.
-    fn half_behind_first(&self, offset: u16) -> u32;
-    /// Eight bytes there.
-    fn word_behind_first(&self, offset: u16) -> u64 {
-        let low = u64::from(self.half_behind_first(offset));
-        low | u64::from(self.half_behind_first(offset + 4)) << 32
+    /// Reads four bytes at `offset` of the struct that the first argument points to.
+    fn first_struct_half(&self, offset: u16) -> u32;
+    /// Reads eight bytes at `offset` of the struct that the first argument points to.
+    fn first_struct_word(&self, offset: u16) -> u64 {
+        let low = u64::from(self.first_struct_half(offset));
+        low | u64::from(self.first_struct_half(offset + 4)) << 32
     }
 }
 
 /// Offset of the stream in a launch configuration (`cudaLaunchConfig_t`, `CUlaunchConfig`).
 const CONFIG_STREAM_AT: u16 = 32;
 
-/// Reads a call by its row.
-pub fn decode(index: u32, function: &Function, words: &impl Words) -> Call {
+/// Decodes a call by its row.
+pub fn decode(index: u32, function: &StubFunction, words: &impl ArgumentWords) -> DecodedCall {
     let wiring = &function.probe.wiring;
-    Call {
+    DecodedCall {
         index,
         effect: Effect::at(index as usize),
         stream: match wiring.stream {
-            ArgPos::IN_CONFIG => words.word_behind_first(CONFIG_STREAM_AT),
+            ArgPos::IN_CONFIG => words.first_struct_word(CONFIG_STREAM_AT),
             slot => optional(words, slot),
         },
         handle: optional(words, wiring.handle),
@@ -230,30 +211,30 @@ pub fn decode(index: u32, function: &Function, words: &impl Words) -> Call {
     }
 }
 
-fn optional(words: &impl Words, slot: ArgPos) -> u64 {
+fn optional(words: &impl ArgumentWords, slot: ArgPos) -> u64 {
     if slot == ArgPos::NONE { 0 } else { words.word(slot.0) }
 }
 
-fn bytes(rule: Bytes, words: &impl Words) -> u64 {
+fn bytes(rule: Bytes, words: &impl ArgumentWords) -> u64 {
     match rule {
         Bytes::None => 0,
         Bytes::Arg(slot) => words.word(slot),
         Bytes::Product(slot) => words.word(slot).wrapping_mul(words.word(slot + 1)),
         Bytes::Volume(at) => {
-            let side = |n: u16| words.word_behind_first(at + 8 * n);
+            let side = |n: u16| words.first_struct_word(at + 8 * n);
             side(0).wrapping_mul(side(1)).wrapping_mul(side(2))
         }
     }
 }
 
-fn threads(grid: Grid, words: &impl Words) -> u64 {
+fn threads(grid: Grid, words: &impl ArgumentWords) -> u64 {
     let low = |n: u8| words.word(n) & 0xffff_ffff;
     let sides: [u64; 6] = match grid {
         Grid::None => return 0,
         Grid::Dim3 => [low(2), words.word(2) >> 32, low(3), low(4), words.word(4) >> 32, low(5)],
         Grid::Words => [low(2), low(3), low(4), low(5), low(6), low(7)],
         Grid::Threads => [low(2), low(3), low(4), 1, 1, 1],
-        Grid::Config => [0, 4, 8, 12, 16, 20].map(|at| u64::from(words.half_behind_first(at))),
+        Grid::Config => [0, 4, 8, 12, 16, 20].map(|at| u64::from(words.first_struct_half(at))),
     };
     sides.into_iter().fold(1, u64::wrapping_mul)
 }
@@ -267,52 +248,53 @@ mod tests {
         config: [u32; 48],
     }
 
-    impl Words for Given {
+    impl ArgumentWords for Given {
         fn word(&self, n: u8) -> u64 {
             self.words[usize::from(n) - 1]
         }
 
-        fn half_behind_first(&self, offset: u16) -> u32 {
+        fn first_struct_half(&self, offset: u16) -> u32 {
             self.config[usize::from(offset) / 4]
         }
     }
 
-    fn check(symbol: &str, words: &[u64], config: &[u32], expected: Call) {
-        let (index, function) = Function::all().find(|(_, f)| f.symbol() == symbol).unwrap();
+    fn check(symbol: &str, words: &[u64], config: &[u32], expected: DecodedCall) {
+        let (index, function) = StubFunction::all().find(|(_, f)| f.symbol() == symbol).unwrap();
         let mut given = Given { words: [0; 14], config: [0; 48] };
         given.words[..words.len()].copy_from_slice(words);
         given.config[..config.len()].copy_from_slice(config);
-        let expected = Call { index: index as u32, ..expected };
+        let expected = DecodedCall { index: index as u32, ..expected };
         assert_eq!(decode(index as u32, &function, &given), expected, "{symbol}");
     }
 
     #[test]
-    fn arguments_are_read_where_the_row_says() {
+    fn arguments_are_read_from_the_positions_of_the_row() {
         let unknown = Direction::Unknown as u32;
-        let launch = Call { effect: Effect::Launch, direction: unknown, stream: 8, ..Call::default() };
+        let launch =
+            DecodedCall { effect: Effect::Launch, direction: unknown, stream: 8, ..DecodedCall::default() };
         let dim3 = [1, 2 | 3 << 32, 5, 7 | 11 << 32, 13, 99, 98, 8];
-        check("cudaLaunchKernel_ptsz", &dim3, &[], Call { threads: 30_030, ..launch });
+        check("cudaLaunchKernel_ptsz", &dim3, &[], DecodedCall { threads: 30_030, ..launch });
         let words = [1, 2, 3, 5, 7, 11, 13, 98, 8];
-        check("cuLaunchKernel", &words, &[], Call { threads: 30_030, ..launch });
-        check("hipExtModuleLaunchKernel", &words, &[], Call { threads: 30, ..launch });
+        check("cuLaunchKernel", &words, &[], DecodedCall { threads: 30_030, ..launch });
+        check("hipExtModuleLaunchKernel", &words, &[], DecodedCall { threads: 30, ..launch });
         let config = [2, 3, 5, 7, 11, 13, 0, 0, 8, 0];
-        check("cudaLaunchKernelExC", &[1], &config, Call { threads: 30_030, ..launch });
-        let copy = Call {
+        check("cudaLaunchKernelExC", &[1], &config, DecodedCall { threads: 30_030, ..launch });
+        let copy = DecodedCall {
             effect: Effect::Copy,
             bytes: 42,
             direction: Direction::DeviceToHost as u32,
-            ..Call::default()
+            ..DecodedCall::default()
         };
-        check("cudaMemcpy2DAsync", &[1, 2, 3, 4, 6, 7, 2, 9], &[], Call { stream: 9, ..copy });
-        check("cuMemcpyDtoH_v2", &[1, 2, 42], &[], Call { blocking: 1, ..copy });
+        check("cudaMemcpy2DAsync", &[1, 2, 3, 4, 6, 7, 2, 9], &[], DecodedCall { stream: 9, ..copy });
+        check("cuMemcpyDtoH_v2", &[1, 2, 42], &[], DecodedCall { blocking: 1, ..copy });
     }
 
     #[test]
-    fn every_row_that_makes_or_ends_an_object_has_an_effect() {
+    fn every_row_that_creates_or_queries_has_an_effect() {
         for (_, f) in
-            Function::all().filter(|(_, f)| matches!(f.probe.action, Action::Create | Action::Query))
+            StubFunction::all().filter(|(_, f)| matches!(f.probe.action, Action::Create | Action::Query))
         {
-            assert_ne!(Effect::of(f.probe), Effect::Nothing, "{}: name it in BY_SYMBOL", f.symbol());
+            assert_ne!(Effect::of(f.probe), Effect::Nothing, "{}: name it in Effect::of", f.symbol());
         }
     }
 }

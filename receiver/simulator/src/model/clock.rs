@@ -1,13 +1,13 @@
-//! Time as the stubs spend it: CLOCK_MONOTONIC, CPU that is really burnt, and waits that really sleep.
+//! Reads CLOCK_MONOTONIC, uses CPU for a time, and sleeps.
 //!
-//! The one idea: a call's host time is CPU time, not a deadline. A thread that is pushed off its CPU while it
-//! burns has to make up for it, as real driver code does; so a run queue shows in the call's duration.
+//! A call's host time is CPU time, not a deadline: a thread that is preempted meanwhile takes longer, as real driver code
+//! does, so time in the run queue is visible in the call's duration.
 
 use std::ffi::{c_int, c_long};
 
 const CLOCK_MONOTONIC: c_int = 1;
 const TIMER_ABSTIME: c_int = 1;
-/// A step of the clock longer than this is not the loop's own: somebody else had the CPU.
+/// A longer step of the clock means that the thread was preempted.
 const OWN_STEP_NS_MAX: u64 = 5_000;
 
 #[repr(C)]
@@ -21,7 +21,7 @@ unsafe extern "C" {
     fn clock_nanosleep(clock: c_int, flags: c_int, until: *const Timespec, left: *mut Timespec) -> c_int;
 }
 
-/// CLOCK_MONOTONIC, ns.
+/// Returns CLOCK_MONOTONIC, ns.
 pub fn now_ns() -> u64 {
     let mut now = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: `now` is a timespec of this platform's layout that outlives the call.
@@ -29,7 +29,7 @@ pub fn now_ns() -> u64 {
     now.seconds as u64 * 1_000_000_000 + now.nanoseconds as u64
 }
 
-/// Uses `ns` of CPU. Time during which another thread had the CPU counts for next to nothing.
+/// Uses `ns` of CPU time; time while preempted does not count.
 pub fn burn(ns: u64) {
     let mut before = now_ns();
     let mut left = ns;
@@ -40,7 +40,7 @@ pub fn burn(ns: u64) {
     }
 }
 
-/// Sleeps until `until_ns` of CLOCK_MONOTONIC; returns at once when that is past.
+/// Sleeps until `until_ns` of CLOCK_MONOTONIC; returns immediately if it is past.
 pub fn sleep_until(until_ns: u64) {
     let until = Timespec {
         seconds: (until_ns / 1_000_000_000) as i64,
@@ -57,14 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_after_its_time_and_never_before() {
+    fn sleep_never_ends_early() {
         let until = now_ns() + 200_000;
         sleep_until(until);
         assert!(now_ns() >= until);
     }
 
     #[test]
-    fn burning_takes_at_least_its_time() {
+    fn burn_takes_at_least_its_time() {
         let before = now_ns();
         burn(100_000);
         assert!(now_ns() - before >= 100_000);

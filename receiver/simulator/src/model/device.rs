@@ -1,72 +1,72 @@
-//! The device: streams that work off what they are given, in virtual time.
+//! The device model: streams that execute work in virtual time.
 //!
-//! The one idea: a stream is a queue whose end is known the moment something is put in, so a stream is one
-//! number, the instant at which it will be done. An event is the same number, copied. No thread works behind.
+//! The end of a stream's queue is known when work is enqueued, so a stream is one number, the time at which it will be
+//! done, and an event is a copy of that number. No thread executes anything.
 //!
-//! Left out: the legacy default stream does not wait for the others, and kernels of two streams do not slow each
-//! other down, though those of two processes do. This file reads no clock and follows no pointer.
+//! Not modelled: the legacy default stream does not wait for other streams, and kernels of two streams do not slow each
+//! other down, though those of two processes do. This file reads no clock and dereferences no pointer.
 
 use probe_abi::Direction;
 use probe_abi::record::StreamKey;
 
-use super::call::{Call, Effect};
-use super::memory::{Memory, Objects};
+use super::call::{DecodedCall, Effect};
+use super::memory::{DeviceMemory, Objects};
 use super::order::Order;
 
 /// Results, the same numbers in `cudaError_t`, `CUresult` and `hipError_t`.
 pub mod result {
-    /// Done.
+    /// Success.
     pub const SUCCESS: u64 = 0;
-    /// An argument that cannot be.
+    /// Invalid argument.
     pub const INVALID_VALUE: u64 = 1;
-    /// No memory, or no room for one more object.
+    /// Out of memory, or too many objects.
     pub const OUT_OF_MEMORY: u64 = 2;
-    /// The runtime found no driver.
+    /// No driver was found.
     pub const INSUFFICIENT_DRIVER: u64 = 35;
-    /// No such stream, event or graph.
+    /// Unknown stream, event or graph.
     pub const INVALID_HANDLE: u64 = 400;
-    /// Asked before it was done.
+    /// The work queried is not done.
     pub const NOT_READY: u64 = 600;
-    /// Waited for a stream that is captured.
+    /// The stream waited for is being captured.
     pub const CAPTURE_UNSUPPORTED: u64 = 900;
 }
 
-/// Device time of a kernel that no order speaks of, ns.
+/// Device time of a kernel without an order, ns.
 const KERNEL_NS: u64 = 5_000;
-/// Device time of any copy or fill, beside its bytes, ns.
+/// Device time of a copy or fill, in addition to that of its bytes, ns.
 const COPY_NS: u64 = 2_000;
-/// Bytes per microsecond between host and device: PCIe 5.
+/// Bandwidth between host and device (PCIe 5), bytes per microsecond.
 const BUS_BYTES_PER_US: u64 = 50_000;
-/// Bytes per microsecond on the device.
+/// Bandwidth on the device, bytes per microsecond.
 const DEVICE_BYTES_PER_US: u64 = 1_000_000;
-/// Memory of the device.
+/// Memory of the device, bytes.
 const CAPACITY_BYTES: u64 = 80 << 30;
 
-/// Where and when a call is made.
+/// The time and thread of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     /// CLOCK_MONOTONIC, ns.
     pub now_ns: u64,
-    /// The calling thread.
+    /// Thread id of the caller.
     pub tid: u32,
-    /// The calling thread's device.
+    /// Device of the calling thread.
     pub device: u64,
-    /// The call is a twin's: stream 0 is the thread's own.
+    /// Whether stream 0 is the thread's own default stream.
     pub is_twin: bool,
-    /// Processes that have work on the device, this one among them; 0 means 1.
+    /// Number of processes with work on the device, including this one; 0 means 1.
     pub sharers: u64,
 }
 
-/// What a call comes to.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Done {
-    /// What it returns.
+    /// Return value.
     pub result: u64,
-    /// What it writes where its handle points.
+    /// Value to write to the address in the handle argument.
     pub written: Option<u64>,
-    /// When it may return, CLOCK_MONOTONIC ns; 0 for at once.
+    /// Time at which it returns, CLOCK_MONOTONIC ns; 0 for immediately.
     pub until_ns: u64,
-    /// Until when its stream has work now, for a call that enqueued; 0 for others.
+    /// Time at which its stream will be done, for a call that enqueued; 0 for others.
     pub busy_until_ns: u64,
 }
 
@@ -93,55 +93,55 @@ impl Done {
 struct Stream {
     ready_ns: u64,
     device: u64,
-    /// Nodes captured so far, while capturing.
+    /// Number of nodes captured so far, while capturing.
     captured: Option<u64>,
 }
 
-/// All devices of a process.
+/// All devices of a process and their objects.
 #[derive(Debug)]
-pub struct Device {
-    /// By handle; default streams under the handles of [`default_handle`].
+pub struct DeviceModel {
+    /// Streams by handle; default streams have the handles of [`default_handle`].
     streams: Objects<Stream>,
-    /// When each event is done.
+    /// Time at which each event is done.
     events: Objects<u64>,
-    /// Nodes of each graph.
+    /// Number of nodes of each graph.
     graphs: Objects<u64>,
     execs: Objects<u64>,
-    memory: Memory,
+    memory: DeviceMemory,
     lenient: bool,
 }
 
-impl Default for Device {
-    fn default() -> Device {
-        Device {
+impl Default for DeviceModel {
+    fn default() -> DeviceModel {
+        DeviceModel {
             streams: Objects::new(0x5555_1000_0000),
             events: Objects::new(0x5555_2000_0000),
             graphs: Objects::new(0x5555_3000_0000),
             execs: Objects::new(0x5555_4000_0000),
-            memory: Memory::new(CAPACITY_BYTES, 0x7f00_0000_0000),
+            memory: DeviceMemory::new(CAPACITY_BYTES, 0x7f00_0000_0000),
             lenient: false,
         }
     }
 }
 
-/// A stand-in for the handle of a default stream, which has none: in the half of the addresses that no program has.
+/// Returns a handle for a default stream, an address that no program can have.
 fn default_handle(key: StreamKey, device: u64) -> u64 {
     1 << 63 | device << 32 | u64::from(key.tid)
 }
 
-impl Device {
-    /// From here on unknown handles mean objects made elsewhere, and every address may be freed.
+impl DeviceModel {
+    /// Sets whether unknown handles are valid and every address may be freed.
     pub fn set_lenient(&mut self, lenient: bool) {
         self.lenient = lenient;
     }
 
-    /// True where unknown handles are taken.
+    /// Returns whether unknown handles are valid.
     pub fn is_lenient(&self) -> bool {
         self.lenient
     }
 
-    /// Does what `call` asks for.
-    pub fn act(&mut self, call: &Call, order: &Order, at: &Moment) -> Done {
+    /// Performs a call.
+    pub fn act(&mut self, call: &DecodedCall, order: &Order, at: &Moment) -> Done {
         match call.effect {
             Effect::Nothing | Effect::HostAlloc | Effect::HostFree | Effect::SetDevice => Done::OK,
             Effect::Launch | Effect::GraphLaunch | Effect::Copy | Effect::Fill => {
@@ -152,7 +152,7 @@ impl Device {
             Effect::StreamSync | Effect::StreamQuery | Effect::StreamWaitEvent => self.on_stream(call, at),
             Effect::EventRecord | Effect::CaptureBegin | Effect::CaptureEnd => self.on_stream(call, at),
             Effect::EventSync => self.with_event(call.handle, Done::until),
-            Effect::EventQuery => self.with_event(call.handle, |done_ns| answer(done_ns, at)),
+            Effect::EventQuery => self.with_event(call.handle, |done_ns| status(done_ns, at)),
             Effect::DeviceSync => Done::until(self.device_ready_ns(at.device)),
             Effect::StreamCreate => {
                 Done::made(self.streams.make(Stream { device: at.device, ..Stream::default() }))
@@ -160,14 +160,14 @@ impl Device {
             Effect::EventCreate => Done::made(self.events.make(0)),
             Effect::Instantiate => self.instantiate(call.graph),
             Effect::ExecUpdate => self.update(call),
-            Effect::GraphDestroy => self.ended(|d| d.graphs.end(call.graph).is_some()),
-            Effect::StreamDestroy => self.ended(|d| d.streams.end(call.stream).is_some()),
-            Effect::EventDestroy => self.ended(|d| d.events.end(call.handle).is_some()),
-            Effect::ExecDestroy => self.ended(|d| d.execs.end(call.handle).is_some()),
+            Effect::GraphDestroy => self.ended(|d| d.graphs.remove(call.graph).is_some()),
+            Effect::StreamDestroy => self.ended(|d| d.streams.remove(call.stream).is_some()),
+            Effect::EventDestroy => self.ended(|d| d.events.remove(call.handle).is_some()),
+            Effect::ExecDestroy => self.ended(|d| d.execs.remove(call.handle).is_some()),
         }
     }
 
-    fn enqueue(&mut self, call: &Call, order: &Order, at: &Moment) -> Done {
+    fn enqueue(&mut self, call: &DecodedCall, order: &Order, at: &Moment) -> Done {
         let nodes = match call.effect {
             Effect::GraphLaunch => match self.execs.find(call.handle, self.lenient) {
                 Some(nodes) => *nodes,
@@ -187,7 +187,7 @@ impl Device {
         Done { until_ns, busy_until_ns: stream.ready_ns, ..Done::OK }
     }
 
-    fn stream(&mut self, call: &Call, at: &Moment) -> Option<&mut Stream> {
+    fn stream(&mut self, call: &DecodedCall, at: &Moment) -> Option<&mut Stream> {
         let key = StreamKey::of(0, at.tid, call.stream, at.is_twin);
         match key.stream {
             0 => {
@@ -199,7 +199,7 @@ impl Device {
         }
     }
 
-    fn on_stream(&mut self, call: &Call, at: &Moment) -> Done {
+    fn on_stream(&mut self, call: &DecodedCall, at: &Moment) -> Done {
         let event_ns = match call.effect {
             Effect::StreamWaitEvent => self.events.find(call.handle, self.lenient).map(|ns| *ns),
             _ => None,
@@ -213,7 +213,7 @@ impl Device {
                 return Done::error(result::CAPTURE_UNSUPPORTED);
             }
             Effect::StreamSync => return Done::until(ready_ns),
-            Effect::StreamQuery => return answer(ready_ns, at),
+            Effect::StreamQuery => return status(ready_ns, at),
             Effect::StreamWaitEvent => match event_ns {
                 Some(event_ns) => stream.ready_ns = ready_ns.max(event_ns),
                 None => return Done::error(result::INVALID_HANDLE),
@@ -231,7 +231,7 @@ impl Device {
         Done::OK
     }
 
-    fn end_capture(&mut self, call: &Call, at: &Moment) -> Done {
+    fn end_capture(&mut self, call: &DecodedCall, at: &Moment) -> Done {
         let lenient = self.lenient;
         match self.stream(call, at).and_then(|s| s.captured.take()).or(lenient.then_some(0)) {
             Some(nodes) => Done::made(self.graphs.make(nodes)),
@@ -246,7 +246,7 @@ impl Device {
         }
     }
 
-    fn update(&mut self, call: &Call) -> Done {
+    fn update(&mut self, call: &DecodedCall) -> Done {
         let nodes = self.graphs.find(call.graph, self.lenient).map(|nodes| *nodes);
         match (self.execs.find(call.handle, self.lenient), nodes) {
             (Some(exec), Some(nodes)) => *exec = nodes,
@@ -272,17 +272,17 @@ impl Device {
         }
     }
 
-    fn ended(&mut self, end: impl FnOnce(&mut Device) -> bool) -> Done {
+    fn ended(&mut self, end: impl FnOnce(&mut DeviceModel) -> bool) -> Done {
         if end(self) || self.lenient { Done::OK } else { Done::error(result::INVALID_HANDLE) }
     }
 }
 
-fn answer(done_ns: u64, at: &Moment) -> Done {
+fn status(done_ns: u64, at: &Moment) -> Done {
     if done_ns > at.now_ns { Done::error(result::NOT_READY) } else { Done::OK }
 }
 
-/// What the device needs for work that no order speaks of.
-fn gpu_ns(call: &Call, nodes: u64) -> u64 {
+/// Returns the device time of work without an order.
+fn gpu_ns(call: &DecodedCall, nodes: u64) -> u64 {
     let bytes_per_us = match call.direction {
         d if d == Direction::DeviceToDevice as u32 || call.effect == Effect::Fill => DEVICE_BYTES_PER_US,
         _ => BUS_BYTES_PER_US,

@@ -1,12 +1,12 @@
-//! The way in: from an exported symbol to the handler, and back with its result.
+//! The code between an exported symbol and its handler.
 //!
-//! The one idea: a probe site must begin with `push %rbp` (one emulated instruction; anything else costs a
-//! single step) and must not destroy an argument register. So every exported function is written in assembly:
-//! it makes a frame, loads its own index and jumps to a common part, which lays out the registers for Rust.
+//! A probed function should begin with `push %rbp`, which uprobes emulate (others are single-stepped), and must preserve
+//! the argument registers. So every exported function is written in assembly: it makes a frame, loads its index and jumps
+//! to a common part, which saves the registers for the Rust handler.
 
 use super::handler::{device_handler, forward_handler};
 
-/// Defines one exported function of a stub: `$index` is [`Function::at`]'s, `$common` the common part.
+/// Defines one exported function of a stub: `$index` is its index, `$common` the common part.
 #[cfg(target_arch = "x86_64")]
 #[macro_export]
 macro_rules! stub_function {
@@ -14,7 +14,7 @@ macro_rules! stub_function {
         /// A function of the GPU API.
         ///
         /// # Safety
-        /// As its C prototype demands.
+        /// As its C prototype requires.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $symbol() {
@@ -29,7 +29,7 @@ macro_rules! stub_function {
     };
 }
 
-/// Defines one exported function of a stub: `$index` is [`Function::at`]'s, `$common` the common part.
+/// Defines one exported function of a stub: `$index` is its index, `$common` the common part.
 #[cfg(target_arch = "aarch64")]
 #[macro_export]
 macro_rules! stub_function {
@@ -37,7 +37,7 @@ macro_rules! stub_function {
         /// A function of the GPU API.
         ///
         /// # Safety
-        /// As its C prototype demands.
+        /// As its C prototype requires.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $symbol() {
@@ -52,14 +52,14 @@ macro_rules! stub_function {
     };
 }
 
-/// Defines the common part `$name`, which ends in the Rust function `$handler`.
+/// Defines the common part `$name`, which calls the Rust function `$handler`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! common_part {
     ($(#[$doc:meta])* $name:ident, $handler:path) => {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Jumped to by the stubs alone, with their frame made and their index in eax.
+        /// Only stub functions may jump to it, with their frame made and their index in eax.
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
@@ -82,14 +82,14 @@ macro_rules! common_part {
     };
 }
 
-/// Defines the common part `$name`, which ends in the Rust function `$handler`.
+/// Defines the common part `$name`, which calls the Rust function `$handler`.
 #[cfg(target_arch = "aarch64")]
 macro_rules! common_part {
     ($(#[$doc:meta])* $name:ident, $handler:path) => {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Jumped to by the stubs alone, with their frame made and their index in w9.
+        /// Only stub functions may jump to it, with their frame made and their index in w9.
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
@@ -110,7 +110,7 @@ macro_rules! common_part {
 }
 
 common_part! {
-    /// The common part of a library that holds the device.
+    /// The common part of the libraries that contain a device model.
     device, device_handler
 }
 common_part! {

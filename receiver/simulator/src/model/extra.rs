@@ -1,20 +1,19 @@
-//! Functions that nobody probes and that a program still needs: the makers of driver and HIP objects.
+//! Functions that programs need and that have no probe: those that create events in the driver API and in HIP.
 //!
-//! They are written as rows so that the same generator and the same decoder serve them. Their id is 0, which is
-//! no row's: nothing of them can end up among the probed.
+//! They are rows, so that the generator and the decoder handle them, with the id 0, which no probe row has.
 
 use probe_abi::{
     Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Library, Probe, Wiring,
 };
 
-/// Exported by the stubs beside [`probe_abi::PROBES`].
+/// Functions that the stubs export in addition to [`probe_abi::PROBES`].
 pub static EXTRA: &[Probe] = &[
-    maker(Library::Cuda, Api::Driver, "cuEventCreate"),
-    maker(Library::Amdhip, Api::Runtime, "hipEventCreate"),
-    maker(Library::Amdhip, Api::Runtime, "hipEventCreateWithFlags"),
+    creates(Library::Cuda, Api::Driver, "cuEventCreate"),
+    creates(Library::Amdhip, Api::Runtime, "hipEventCreate"),
+    creates(Library::Amdhip, Api::Runtime, "hipEventCreateWithFlags"),
 ];
 
-const fn maker(library: Library, api: Api, symbol: &'static str) -> Probe {
+const fn creates(library: Library, api: Api, symbol: &'static str) -> Probe {
     let wiring = Wiring {
         stream: ArgPos::NONE,
         handle: ArgPos(1),

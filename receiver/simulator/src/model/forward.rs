@@ -1,64 +1,64 @@
-//! The runtime's way down: which driver function serves a runtime function, and where its arguments go.
+//! Routes from runtime functions to the driver functions that implement them, with their arguments.
 //!
-//! The one idea: what the real libcudart does in thousands of lines is, seen from a probe, one call of another
-//! exported function from libcudart's own code. A row per function says which, so that the suppression of
-//! double counts has the real thing to suppress.
+//! A probe sees of the real libcudart one call of an exported driver function from libcudart's own code. A route makes
+//! the same call, so that tests cover the suppression of driver calls made by the runtime. A runtime function without a
+//! route acts on the device directly.
 
 use probe_abi::Direction::{self, DeviceToDevice, DeviceToHost, HostToDevice, HostToHost, Unknown};
 
-use super::call::{Call, Words};
+use super::call::{ArgumentWords, DecodedCall};
 
-/// Where a word of the driver call comes from.
+/// The source of an argument of the driver call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Source {
+pub enum WordSource {
     /// The n-th argument of the runtime call.
     Word(u8),
-    /// The first half of it: x of a `dim3`.
+    /// The lower half of the n-th argument: x of a `dim3`.
     Low(u8),
-    /// The second half of it: y of a `dim3`.
+    /// The upper half of the n-th argument: y of a `dim3`.
     High(u8),
-    /// Nothing.
+    /// Zero.
     Zero,
 }
-use self::Source::{High, Low, Word, Zero};
+use self::WordSource::{High, Low, Word, Zero};
 
-/// Words of the longest driver call.
+/// Number of arguments of the longest driver call.
 pub const WORDS_MAX: usize = 11;
 
-/// A runtime function and the driver function that serves it.
+/// A runtime function and the driver function that implements it.
 #[derive(Debug)]
 pub struct Route {
     /// Runtime symbol.
     pub runtime: &'static str,
-    /// For copies: only in this direction.
+    /// Direction of a copy to which the route is restricted.
     pub direction: Option<Direction>,
     /// Driver symbol.
     pub driver: &'static str,
-    /// The driver's arguments.
-    pub words: &'static [Source],
+    /// Arguments of the driver call.
+    pub words: &'static [WordSource],
 }
 
-const ONE: &[Source] = &[Word(1)];
-const TWO: &[Source] = &[Word(1), Word(2)];
-const THREE: &[Source] = &[Word(1), Word(2), Word(3)];
-const LAUNCH: &[Source] =
+const ONE: &[WordSource] = &[Word(1)];
+const TWO: &[WordSource] = &[Word(1), Word(2)];
+const THREE: &[WordSource] = &[Word(1), Word(2), Word(3)];
+const LAUNCH: &[WordSource] =
     &[Word(1), Low(2), High(2), Low(3), Low(4), High(4), Low(5), Word(7), Word(8), Word(6), Zero];
-const COPY_ASYNC: &[Source] = &[Word(1), Word(2), Word(3), Word(5)];
+const COPY_ASYNC: &[WordSource] = &[Word(1), Word(2), Word(3), Word(5)];
 
-const fn to(runtime: &'static str, driver: &'static str, words: &'static [Source]) -> Route {
+const fn to(runtime: &'static str, driver: &'static str, words: &'static [WordSource]) -> Route {
     Route { runtime, direction: None, driver, words }
 }
 
 const fn copy(
     runtime: &'static str,
-    way: Direction,
+    direction: Direction,
     driver: &'static str,
-    words: &'static [Source],
+    words: &'static [WordSource],
 ) -> Route {
-    Route { runtime, direction: Some(way), driver, words }
+    Route { runtime, direction: Some(direction), driver, words }
 }
 
-/// Every runtime function that the driver serves by a probed function of its own, sorted by name.
+/// Routes sorted by runtime function.
 pub static ROUTES: &[Route] = &[
     to("cudaDeviceSynchronize", "cuCtxSynchronize", &[]),
     to("cudaEventDestroy", "cuEventDestroy_v2", ONE),
@@ -96,17 +96,17 @@ pub static ROUTES: &[Route] = &[
 ];
 
 impl Route {
-    /// The route of a call of the runtime function `symbol` (not its twin's name).
-    pub fn of(symbol: &str, call: &Call) -> Option<(usize, &'static Route)> {
+    /// Returns the index and route of a call of the runtime function `symbol`, which is not a twin's.
+    pub fn of(symbol: &str, call: &DecodedCall) -> Option<(usize, &'static Route)> {
         ROUTES.iter().enumerate().find(|(_, route)| {
-            route.runtime == symbol && route.direction.is_none_or(|way| way as u32 == call.direction)
+            route.runtime == symbol && route.direction.is_none_or(|d| d as u32 == call.direction)
         })
     }
 
-    /// The driver's arguments for a runtime call.
-    pub fn carry(&self, words: &impl Words) -> [u64; WORDS_MAX] {
-        let mut carried = [0; WORDS_MAX];
-        for (into, from) in carried.iter_mut().zip(self.words) {
+    /// Returns the driver's arguments for a runtime call.
+    pub fn arguments(&self, words: &impl ArgumentWords) -> [u64; WORDS_MAX] {
+        let mut arguments = [0; WORDS_MAX];
+        for (into, from) in arguments.iter_mut().zip(self.words) {
             *into = match *from {
                 Word(n) => words.word(n),
                 Low(n) => words.word(n) & 0xffff_ffff,
@@ -114,7 +114,7 @@ impl Route {
                 Zero => 0,
             };
         }
-        carried
+        arguments
     }
 }
 
@@ -122,49 +122,50 @@ impl Route {
 mod tests {
     use probe_abi::Library;
 
-    use super::super::call::{Function, decode};
+    use super::super::call::{StubFunction, decode};
     use super::*;
 
-    /// A runtime call whose every argument differs; a struct behind the first whose every word differs.
+    /// A runtime call whose arguments all differ, as do the words of the struct that the first points to.
     struct Distinct;
 
-    impl Words for Distinct {
+    impl ArgumentWords for Distinct {
         fn word(&self, n: u8) -> u64 {
             (u64::from(n) * 0x1001) | (u64::from(n) << 33)
         }
 
-        fn half_behind_first(&self, offset: u16) -> u32 {
+        fn first_struct_half(&self, offset: u16) -> u32 {
             u32::from(offset) + 3
         }
     }
 
-    struct Carried([u64; WORDS_MAX]);
+    struct DriverCall([u64; WORDS_MAX]);
 
-    impl Words for Carried {
+    impl ArgumentWords for DriverCall {
         fn word(&self, n: u8) -> u64 {
             self.0.get(usize::from(n) - 1).copied().unwrap_or(0)
         }
 
-        fn half_behind_first(&self, offset: u16) -> u32 {
-            Distinct.half_behind_first(offset)
+        fn first_struct_half(&self, offset: u16) -> u32 {
+            Distinct.first_struct_half(offset)
         }
     }
 
-    fn function(library: Library, symbol: &str) -> Function {
+    fn function(library: Library, symbol: &str) -> StubFunction {
         let found =
-            Function::all().map(|(_, f)| f).find(|f| f.symbol() == symbol && f.probe.library == library);
-        found.unwrap_or_else(|| panic!("{symbol} is no row of {library:?}"))
+            StubFunction::all().map(|(_, f)| f).find(|f| f.symbol() == symbol && f.probe.library == library);
+        found.unwrap_or_else(|| panic!("{symbol} is not a row of {library:?}"))
     }
 
     #[test]
-    fn the_driver_call_means_what_the_runtime_call_meant() {
+    fn driver_calls_mean_what_their_runtime_calls_mean() {
         for route in ROUTES {
             let runtime = decode(0, &function(Library::Cudart, route.runtime), &Distinct);
-            let driver = decode(0, &function(Library::Cuda, route.driver), &Carried(route.carry(&Distinct)));
-            let meaning = |c: &Call| (c.effect, c.stream, c.handle, c.bytes, c.threads, c.blocking);
+            let driver =
+                decode(0, &function(Library::Cuda, route.driver), &DriverCall(route.arguments(&Distinct)));
+            let meaning = |c: &DecodedCall| (c.effect, c.stream, c.handle, c.bytes, c.threads, c.blocking);
             assert_eq!(meaning(&driver), meaning(&runtime), "{} -> {}", route.runtime, route.driver);
-            if let Some(way) = route.direction.filter(|way| *way != HostToHost) {
-                assert_eq!(driver.direction, way as u32, "{} -> {}", route.runtime, route.driver);
+            if let Some(direction) = route.direction.filter(|d| *d != HostToHost) {
+                assert_eq!(driver.direction, direction as u32, "{} -> {}", route.runtime, route.driver);
             }
         }
     }

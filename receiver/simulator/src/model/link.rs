@@ -1,4 +1,4 @@
-//! The dynamic linker, as far as a library needs it that must find its driver.
+//! The dynamic linker functions that a library needs to find its driver.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, info: *mut DlInfo) -> c_int;
 }
 
-/// A loaded library. Never unloaded: real GPU libraries stay until the process ends.
+/// A loaded library. It is never unloaded, as real GPU libraries are not.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded(usize);
 
@@ -31,7 +31,7 @@ impl Loaded {
         Loaded::with(path.as_os_str(), RTLD_NOW)
     }
 
-    /// The library of this name, if the process has it already.
+    /// Returns the library of this name if the process has loaded it.
     pub fn present(name: &str) -> Option<Loaded> {
         Loaded::with(OsStr::new(name), RTLD_NOW | RTLD_NOLOAD)
     }
@@ -44,7 +44,7 @@ impl Loaded {
         (!library.is_null()).then_some(Loaded(library as usize))
     }
 
-    /// Where it exports `symbol`, or 0.
+    /// Returns the address of an exported symbol, or 0.
     pub fn find(self, symbol: &str) -> usize {
         let Ok(symbol) = CString::new(symbol) else { return 0 };
         // SAFETY: the handle came from dlopen and is never closed; `symbol` outlives the call.
@@ -52,17 +52,17 @@ impl Loaded {
     }
 }
 
-/// The file that the code at `address` was loaded from.
+/// Returns the file that the code at `address` was loaded from.
 pub fn file_of(address: usize) -> Option<PathBuf> {
     let null = std::ptr::null_mut();
     let mut info =
         DlInfo { file_name: null as *const c_char, base: null, symbol_name: null as _, symbol: null };
-    // SAFETY: `info` has the linker's layout and outlives the call; any address may be asked for.
+    // SAFETY: `info` has the linker's layout and outlives the call; any address may be passed.
     let found = unsafe { dladdr(address as *const c_void, &mut info) };
     if found == 0 || info.file_name.is_null() {
         return None;
     }
-    // SAFETY: the linker gave a NUL-terminated name that lives as long as the library is loaded.
+    // SAFETY: the linker gave a NUL-terminated name that is valid while the library is loaded.
     let name = unsafe { CStr::from_ptr(info.file_name) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

@@ -1,15 +1,15 @@
-//! Addresses and handles: made-up, never followed, and used again as a real allocator uses them again.
+//! Addresses and handles: never dereferenced, and reused as a real allocator reuses them.
 
 use std::collections::HashMap;
 
-/// What is granted at a time: `cudaMalloc` aligns to 512 bytes.
+/// Alignment of allocations, bytes; `cudaMalloc` aligns to 512.
 const GRAIN: u64 = 512;
-/// Live allocations; beyond it there is no memory, whatever is left.
+/// Live allocations; one more fails as out of memory.
 const ALLOCATIONS_MAX: usize = 1 << 20;
 
-/// Device memory: how much of it is given to whom.
+/// The allocator of device memory.
 #[derive(Debug)]
-pub struct Memory {
+pub struct DeviceMemory {
     capacity: u64,
     used: u64,
     next: u64,
@@ -17,13 +17,13 @@ pub struct Memory {
     free: HashMap<u64, Vec<u64>>,
 }
 
-impl Memory {
-    /// A device with `capacity` bytes whose addresses begin at `base`.
-    pub fn new(capacity: u64, base: u64) -> Memory {
-        Memory { capacity, used: 0, next: base, live: HashMap::new(), free: HashMap::new() }
+impl DeviceMemory {
+    /// Returns an allocator of `capacity` bytes with addresses from `base`.
+    pub fn new(capacity: u64, base: u64) -> DeviceMemory {
+        DeviceMemory { capacity, used: 0, next: base, live: HashMap::new(), free: HashMap::new() }
     }
 
-    /// An address of `bytes`, the latest freed of that size first. `None`: out of memory.
+    /// Allocates `bytes`, preferring the address of that size freed last; `None` if out of memory.
     pub fn alloc(&mut self, bytes: u64) -> Option<u64> {
         let size = bytes.max(1).checked_next_multiple_of(GRAIN)?;
         let used = self.used.checked_add(size).filter(|used| *used <= self.capacity)?;
@@ -32,20 +32,20 @@ impl Memory {
         }
         let address = match self.free.get_mut(&size).and_then(Vec::pop) {
             Some(address) => address,
-            None => self.fresh(size),
+            None => self.new_address(size),
         };
         self.used = used;
         self.live.insert(address, size);
         Some(address)
     }
 
-    fn fresh(&mut self, size: u64) -> u64 {
+    fn new_address(&mut self, size: u64) -> u64 {
         let address = self.next;
         self.next += size;
         address
     }
 
-    /// False where nothing was allocated at `address`.
+    /// Frees an allocation; returns false if there is none at `address`.
     pub fn free(&mut self, address: u64) -> bool {
         let Some(size) = self.live.remove(&address) else { return false };
         self.used -= size;
@@ -53,13 +53,13 @@ impl Memory {
         true
     }
 
-    /// Bytes allocated and not freed.
+    /// Returns the bytes allocated and not freed.
     pub fn used(&self) -> u64 {
         self.used
     }
 }
 
-/// A sort of object: handles that look like addresses, the latest ended used first.
+/// Objects of one kind by handle. The handle freed last is reused first.
 #[derive(Debug)]
 pub struct Objects<T> {
     base: u64,
@@ -68,18 +68,18 @@ pub struct Objects<T> {
     live: HashMap<u64, T>,
 }
 
-/// Live objects of a sort; beyond it making one fails as out of memory does.
+/// Live objects of one kind; creating one more fails as out of memory.
 const OBJECTS_MAX: usize = 1 << 16;
 /// Distance of two handles.
 const HANDLE_STEP: u64 = 0x90;
 
 impl<T> Objects<T> {
-    /// No objects yet; the first one's handle is `base`.
+    /// Returns an empty set; the first handle will be `base`.
     pub fn new(base: u64) -> Objects<T> {
         Objects { base, made: 0, free: Vec::new(), live: HashMap::new() }
     }
 
-    /// Keeps `object` and names it. `None`: too many.
+    /// Stores an object and returns its handle; `None` if there are too many.
     pub fn make(&mut self, object: T) -> Option<u64> {
         if self.live.len() >= OBJECTS_MAX {
             return None;
@@ -92,7 +92,7 @@ impl<T> Objects<T> {
         Some(handle)
     }
 
-    /// The object of this handle; where there is none and `vivify`, a new one of that handle.
+    /// Returns the object of a handle, creating it if `vivify` is set.
     pub fn find(&mut self, handle: u64, vivify: bool) -> Option<&mut T>
     where
         T: Default,
@@ -103,16 +103,16 @@ impl<T> Objects<T> {
         self.live.get_mut(&handle)
     }
 
-    /// Ends an object. `None` where there is none.
-    pub fn end(&mut self, handle: u64) -> Option<T> {
-        let ended = self.live.remove(&handle)?;
+    /// Removes and returns an object.
+    pub fn remove(&mut self, handle: u64) -> Option<T> {
+        let removed = self.live.remove(&handle)?;
         if (self.base..self.base + self.made * HANDLE_STEP).contains(&handle) {
             self.free.push(handle);
         }
-        Some(ended)
+        Some(removed)
     }
 
-    /// Every live object.
+    /// Returns all objects.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.live.values()
     }
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn freed_memory_comes_back_at_the_same_address() {
-        let mut memory = Memory::new(4096, 0x1000);
+    fn freed_addresses_are_reused() {
+        let mut memory = DeviceMemory::new(4096, 0x1000);
         let first = memory.alloc(1000).unwrap();
         let second = memory.alloc(1000).unwrap();
         assert_ne!(first, second);
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_refuses() {
-        let mut memory = Memory::new(2048, 0x1000);
+    fn full_device_refuses_allocations() {
+        let mut memory = DeviceMemory::new(2048, 0x1000);
         let taken = memory.alloc(2048).unwrap();
         assert_eq!(memory.alloc(1), None);
         assert_eq!(memory.alloc(u64::MAX), None);
@@ -143,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn handles_are_used_again() {
+    fn freed_handles_are_reused() {
         let mut objects = Objects::new(0x5000);
         let (a, b) = (objects.make(1).unwrap(), objects.make(2).unwrap());
         assert_ne!(a, b);
-        assert_eq!((objects.end(a), objects.end(a)), (Some(1), None));
+        assert_eq!((objects.remove(a), objects.remove(a)), (Some(1), None));
         assert_eq!(objects.make(3), Some(a));
         assert_eq!(objects.find(b, false), Some(&mut 2));
         assert_eq!(objects.find(0xdead, false), None);

@@ -1,13 +1,15 @@
-//! What the stub libraries do when they are called. Compiled into each of them, and into this package's library
-//! so that it is linted and tested like any other code.
+//! The behaviour of the stub libraries: compiled into each of them, and into this crate so that it is linted and tested.
 //!
-//! The one idea: every exported function is six instructions that end in one handler, which reads the row it was
-//! called through. libcuda and libamdhip64 hold a [`device::Device`]; libcudart holds none and calls libcuda for
-//! everything, through libcuda's own exported functions, as the real one does.
+//! Every exported function is six instructions that jump to one handler, which decodes the arguments by the function's
+//! probe row. libcuda and libamdhip64 contain a [`device::DeviceModel`]; libcudart calls libcuda's exported functions, as
+//! the real one does.
 //!
-//! The modules name each other by `super` only: the tree is mounted under several crates.
+//! The modules refer to each other by `super` only, because the tree is mounted in several crates.
 
-#![allow(unsafe_code, reason = "a C library is made of C calls; each block says what must hold")]
+#![allow(
+    unsafe_code,
+    reason = "the functions of a C library take pointers; each block states its requirements"
+)]
 
 pub mod call;
 pub mod clock;
@@ -21,5 +23,6 @@ pub mod handler;
 pub mod link;
 pub mod memory;
 pub mod order;
+pub mod passed;
 pub mod share;
 pub mod thread;

@@ -1,8 +1,7 @@
-//! One device for several processes: who else is on it, told through a shared file.
+//! A device shared by several processes, by means of a file that all map.
 //!
-//! The one idea: each process says in its own slot until when it has work; whoever enqueues counts the slots of
-//! the others that lie ahead and takes so many times as long. That is time slicing as a victim feels it; what was
-//! enqueued before a neighbour came is not slowed down afterwards.
+//! Each process stores in its slot the time until which it has work. Device time of new work is multiplied by the number
+//! of processes that have work at that time, as with time slicing; work enqueued before is not slowed down.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -11,12 +10,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Processes that can share a device. A further one runs as if alone.
+/// Processes that can share a device. One more runs as if alone.
 const SLOTS: usize = 64;
 const PROT_READ_WRITE: c_int = 3;
 const MAP_SHARED: c_int = 1;
 
-/// A process's word. The process id tells whose it is; an exec keeps both.
+/// The slot of a process. Both fields survive an exec.
 #[repr(C)]
 struct Slot {
     pid: AtomicU64,
@@ -53,7 +52,7 @@ pub fn join(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// How many processes have work on the device at `now_ns`, this one among them.
+/// Returns the number of processes with work on the device at `now_ns`, including this one.
 pub(super) fn sharers(now_ns: u64) -> u64 {
     let Some(slots) = SHARED.get() else { return 1 };
     let own = u64::from(std::process::id());
@@ -61,7 +60,7 @@ pub(super) fn sharers(now_ns: u64) -> u64 {
     1 + slots.iter().filter(busy).count() as u64
 }
 
-/// This process has work until then.
+/// Stores the time until which this process has work.
 pub(super) fn busy_until(until_ns: u64) {
     let Some(slots) = SHARED.get() else { return };
     let own = u64::from(std::process::id());

@@ -1,8 +1,8 @@
-//! What a stub keeps per thread: its device, and the last call it decoded.
+//! Thread-local state: the thread's id and device, and the last call decoded.
 
 use std::cell::Cell;
 
-use super::call::Call;
+use super::call::DecodedCall;
 
 unsafe extern "C" {
     safe fn gettid() -> i32;
@@ -11,10 +11,10 @@ unsafe extern "C" {
 thread_local! {
     static TID: Cell<u32> = const { Cell::new(0) };
     static DEVICE: Cell<u64> = const { Cell::new(0) };
-    static SEEN: Cell<Option<Call>> = const { Cell::new(None) };
+    static SEEN: Cell<Option<DecodedCall>> = const { Cell::new(None) };
 }
 
-/// The calling thread's id, asked for once.
+/// Returns the id of the calling thread, cached.
 pub fn tid() -> u32 {
     if TID.get() == 0 {
         TID.set(gettid() as u32);
@@ -22,22 +22,22 @@ pub fn tid() -> u32 {
     TID.get()
 }
 
-/// The calling thread's device.
+/// Returns the device of the calling thread.
 pub fn device() -> u64 {
     DEVICE.get()
 }
 
-/// The calling thread uses `device` from here on.
+/// Sets the device of the calling thread.
 pub fn set_device(device: u64) {
     DEVICE.set(device);
 }
 
-/// The last call that this library decoded on this thread, taken.
-pub fn take_seen() -> Option<Call> {
+/// Takes the call that this library decoded last on this thread.
+pub fn take_seen() -> Option<DecodedCall> {
     SEEN.take()
 }
 
-/// Remembers the call that this library decoded.
-pub fn set_seen(call: Call) {
+/// Stores the call that this library decoded.
+pub fn set_seen(call: DecodedCall) {
     SEEN.set(Some(call));
 }

@@ -1,11 +1,11 @@
-//! Types and numbers of nccl.h, and of the stub's own control functions.
+//! Types and numbers of nccl.h, and those of the stub.
 
 use std::ffi::c_int;
 
-/// `ncclUniqueId`: 128 bytes, passed by value.
+/// An `ncclUniqueId`: 128 bytes, passed by value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
-pub struct UniqueId(pub [u8; 128]);
+pub struct NcclId(pub [u8; 128]);
 
 /// `ncclSuccess`.
 pub const SUCCESS: c_int = 0;
@@ -15,11 +15,11 @@ pub const SYSTEM_ERROR: c_int = 2;
 pub const INVALID_ARGUMENT: c_int = 4;
 /// `ncclInvalidUsage`.
 pub const INVALID_USAGE: c_int = 5;
-/// What `ncclGetVersion` says: `NCCL_VERSION_CODE` of 2.27.5.
+/// The version that `ncclGetVersion` returns: `NCCL_VERSION_CODE` of 2.27.5.
 pub const VERSION: c_int = 22_705;
 /// `NCCL_SPLIT_NOCOLOR`.
 pub const NO_COLOR: c_int = -1;
-/// A communicator that the stub did not make, as long as it is lenient: what it says of itself.
-pub const STRANGER: [c_int; 3] = [1_007, 1_003, 5];
-/// A communicator's handle that the lenient stub writes where it makes none: plus the place in a list.
+/// Size, rank and device that a lenient stub returns for an unknown communicator.
+pub const UNKNOWN_COMM: [c_int; 3] = [1_007, 1_003, 5];
+/// Handle that a lenient stub writes instead of creating a communicator, plus the index in a list.
 pub const LENIENT_HANDLE: u64 = 0x7c7c_0000_1000;

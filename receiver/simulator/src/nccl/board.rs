@@ -1,7 +1,7 @@
-//! The page that the ranks' processes share: who has come how far in which communicator.
+//! The page that the ranks' processes share: how many collectives of each communicator each rank has entered.
 //!
-//! The one idea: arrivals only grow, one counter per rank. The n-th collective is complete when the smallest counter is
-//! n; whoever makes it so wakes the others. What does not find room on the page does not wait for anybody.
+//! Each rank has a counter that only grows. The n-th collective is complete when the smallest counter is n; the rank that
+//! completes it wakes the others. A communicator that exceeds the page's capacity does not wait.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::fs::File;
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::model::clock;
 
-/// Communicators of all ranks together that the page has room for.
+/// Capacity of the page in communicators of all ranks.
 pub const COMMUNICATORS: usize = 256;
-/// Ranks of one of them.
+/// Capacity of a communicator in ranks.
 pub const RANKS: usize = 64;
 const PROT_READ_WRITE: c_int = 3;
 const MAP_SHARED: c_int = 1;
 const FUTEX_WAIT: c_int = 0;
 const FUTEX_WAKE: c_int = 1;
 const SYS_FUTEX: c_long = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
-/// How long a waiter sleeps before it looks whether its communicator was aborted.
-const LOOK_NS: i64 = 20_000_000;
+/// How often a waiting rank checks whether its communicator was aborted, ns.
+const POLL_NS: i64 = 20_000_000;
 
 unsafe extern "C" {
     fn mmap(
@@ -36,20 +36,20 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// Something that all ranks come to again and again.
+/// A barrier that all ranks pass repeatedly.
 #[repr(C)]
 pub struct Barrier {
     arrived: [AtomicU64; RANKS],
     complete: AtomicU64,
-    /// When the last one was complete, CLOCK_MONOTONIC ns.
+    /// Time at which the last collective was complete, CLOCK_MONOTONIC ns.
     completed_ns: AtomicU64,
-    /// Changes with `complete`: what waiters sleep on.
+    /// Futex that changes with `complete`.
     bell: AtomicU32,
     pad: u32,
 }
 
 impl Barrier {
-    /// A rank comes to its next one; which that is, from 1.
+    /// Counts the arrival of a rank and returns its number, from 1.
     pub fn arrive(&self, rank: usize, nranks: usize) -> u64 {
         let mine = self.arrived[rank % RANKS].fetch_add(1, SeqCst) + 1;
         let all = self.arrived.iter().take(nranks.min(RANKS));
@@ -63,23 +63,23 @@ impl Barrier {
         mine
     }
 
-    /// When the last one was complete: the same for all who have waited for it.
+    /// Returns the time at which the last collective was complete, CLOCK_MONOTONIC ns.
     pub fn completed_ns(&self) -> u64 {
         self.completed_ns.load(SeqCst)
     }
 
     fn ring(&self) {
         self.bell.fetch_add(1, SeqCst);
-        // SAFETY: the address is that of a live word; waking needs nothing else.
+        // SAFETY: the address is that of a live word.
         unsafe { syscall(SYS_FUTEX, &raw const self.bell, FUTEX_WAKE, c_int::MAX) };
     }
 
-    /// True where every rank has come to the `number`-th.
+    /// Returns true if every rank has arrived for the `number`-th time.
     pub fn is_complete(&self, number: u64) -> bool {
         self.complete.load(SeqCst) >= number
     }
 
-    /// Waits for that; false where `is_over` says so first.
+    /// Waits until every rank has arrived; returns false if `is_over` returns true before.
     pub fn wait(&self, number: u64, is_over: impl Fn() -> bool) -> bool {
         loop {
             let bell = self.bell.load(SeqCst);
@@ -89,40 +89,40 @@ impl Barrier {
             if is_over() {
                 return false;
             }
-            let timeout: [i64; 2] = [0, LOOK_NS];
+            let timeout: [i64; 2] = [0, POLL_NS];
             // SAFETY: a live word, the value it is compared with, and a timespec that outlives the call.
             unsafe { syscall(SYS_FUTEX, &raw const self.bell, FUTEX_WAIT, bell, timeout.as_ptr()) };
         }
     }
 }
 
-/// A communicator, as all its ranks see it. All zeroes: nobody's yet.
+/// The shared state of a communicator. All zeroes if unused.
 #[repr(C)]
 pub struct Entry {
     key: AtomicU64,
-    /// Collectives on streams.
+    /// Barrier of collectives.
     pub work: Barrier,
-    /// Making, splitting.
+    /// Barrier of creation and split.
     pub control: Barrier,
-    /// What the ranks bring to a split: color above key, of two splits in turn.
+    /// Color and key of each rank, of two splits in turn.
     pub split: [[AtomicU64; RANKS]; 2],
-    /// Messages sent, by sender and receiver.
+    /// Number of messages by sender and receiver.
     sent: [[AtomicU32; RANKS]; RANKS],
 }
 
 impl Entry {
-    /// A message is on its way.
+    /// Counts a message.
     pub fn send(&self, from: usize, to: usize) {
         self.sent[from % RANKS][to % RANKS].fetch_add(1, SeqCst);
         self.work.ring();
     }
 
-    /// True where the `number`-th message was sent.
+    /// Returns true if the `number`-th message was sent.
     pub fn is_sent(&self, from: usize, to: usize, number: u64) -> bool {
         u64::from(self.sent[from % RANKS][to % RANKS].load(SeqCst)) >= number
     }
 
-    /// Waits for that; false where `is_over` says so first.
+    /// Waits for a message; returns false if `is_over` returns true before.
     pub fn wait_sent(&self, from: usize, to: usize, number: u64, is_over: impl Fn() -> bool) -> bool {
         while !self.is_sent(from, to, number) {
             if is_over() {
@@ -132,7 +132,7 @@ impl Entry {
             if self.is_sent(from, to, number) {
                 break;
             }
-            let timeout: [i64; 2] = [0, LOOK_NS];
+            let timeout: [i64; 2] = [0, POLL_NS];
             // SAFETY: as in `Barrier::wait`.
             unsafe { syscall(SYS_FUTEX, &raw const self.work.bell, FUTEX_WAIT, bell, timeout.as_ptr()) };
         }
@@ -153,7 +153,7 @@ pub fn join(path: &Path) -> std::io::Result<()> {
 }
 
 fn map(file: c_int, flags: c_int) -> std::io::Result<&'static Page> {
-    // SAFETY: a fresh mapping of this size; it outlives the descriptor and is never undone.
+    // SAFETY: a fresh mapping of this size; it outlives the descriptor and is never unmapped.
     let at = unsafe { mmap(std::ptr::null_mut(), size_of::<Page>(), PROT_READ_WRITE, flags, file, 0) };
     if at as isize == -1 {
         return Err(std::io::Error::last_os_error());
@@ -163,7 +163,7 @@ fn map(file: c_int, flags: c_int) -> std::io::Result<&'static Page> {
     Ok(unsafe { &*(at as *const Page) })
 }
 
-/// The communicator that all who know `key` mean; `None` where there is no room. Without [`join`] a process is alone.
+/// Returns the shared state of a communicator; `None` if the page is full. Without [`join`] it is private to the process.
 pub fn entry(key: u64) -> Option<&'static Entry> {
     const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
     let key = key.max(1);
@@ -175,9 +175,9 @@ pub fn entry(key: u64) -> Option<&'static Entry> {
         }
     };
     let first = key as usize % COMMUNICATORS;
-    let places = (0..COMMUNICATORS).map(|n| &page[(first + n) % COMMUNICATORS]);
-    places.into_iter().find(|e| {
-        let held = e.key.compare_exchange(0, key, SeqCst, SeqCst).unwrap_or_else(|held| held);
-        held == 0 || held == key
+    let slots = (0..COMMUNICATORS).map(|n| &page[(first + n) % COMMUNICATORS]);
+    slots.into_iter().find(|e| {
+        let found = e.key.compare_exchange(0, key, SeqCst, SeqCst).unwrap_or_else(|found| found);
+        found == 0 || found == key
     })
 }

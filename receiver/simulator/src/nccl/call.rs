@@ -1,4 +1,5 @@
-//! What the functions do: collectives come to their barrier, groups hold them back, communicators are made and ended.
+//! The bodies of the functions: operations arrive at their barrier, groups defer them, communicators are created and
+//! destroyed.
 
 #![allow(
     clippy::not_unsafe_ptr_arg_deref,
@@ -9,17 +10,17 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
-use super::abi::{INVALID_ARGUMENT, INVALID_USAGE, NO_COLOR, SUCCESS, UniqueId};
+use super::abi::{INVALID_ARGUMENT, INVALID_USAGE, NO_COLOR, NcclId, SUCCESS};
 use super::comm::{self, Comm, comms, is_lenient, meet, mix, of_key};
 use super::streams::{Pending, streams};
 use crate::model::clock;
 use crate::model::link::Loaded;
 use crate::model::order::take_next;
 
-/// What an operation does beside being counted.
+/// The kind of an operation.
 #[derive(Clone, Copy)]
-pub enum Kind {
-    /// Every rank comes to it.
+pub enum OperationKind {
+    /// A collective of all ranks.
     Collective,
     /// A message to a rank.
     Send(usize),
@@ -27,27 +28,27 @@ pub enum Kind {
     Recv(usize),
 }
 
-/// An operation or a communicator held back until the end of its group.
+/// An operation or a communicator deferred until the end of its group.
 #[derive(Clone, Copy)]
-enum Held {
-    Operation { handle: u64, stream: u64, kind: Kind },
+enum Deferred {
+    Operation { handle: u64, stream: u64, kind: OperationKind },
     Init { out: *mut u64, comm: Comm },
 }
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+    static DEFERRED: RefCell<Vec<Deferred>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Spends the call's host time; what it returns, if it is ordered to fail.
+/// Spends the call's host time; returns the result of a call that is ordered to fail.
 pub fn begin() -> Option<c_int> {
     let order = take_next();
     clock::burn(order.host_ns);
     (order.result != crate::model::order::Order::BY_MODEL).then_some(order.result as c_int)
 }
 
-/// An operation on a communicator.
-pub fn operation(handle: u64, stream: u64, kind: Kind) -> c_int {
+/// Runs an operation, or defers it in a group.
+pub fn operation(handle: u64, stream: u64, kind: OperationKind) -> c_int {
     if let Some(result) = begin() {
         return result;
     }
@@ -56,24 +57,24 @@ pub fn operation(handle: u64, stream: u64, kind: Kind) -> c_int {
     }
     match DEPTH.get() {
         0 => run(handle, stream, kind),
-        _ => HELD.with_borrow_mut(|held| held.push(Held::Operation { handle, stream, kind })),
+        _ => DEFERRED.with_borrow_mut(|deferred| deferred.push(Deferred::Operation { handle, stream, kind })),
     }
     SUCCESS
 }
 
-/// Puts it on its stream, and says to the other ranks that this one is there.
-fn run(handle: u64, stream: u64, kind: Kind) {
+/// Enqueues an operation and signals its arrival to the other ranks.
+fn run(handle: u64, stream: u64, kind: OperationKind) {
     let Some(comm) = comms().get(handle).copied() else { return };
     launch(stream);
     let Some(entry) = comm.entry.filter(|_| !streams().is_capturing(stream)) else { return };
     let key = comm.key;
     match kind {
-        Kind::Collective => {
+        OperationKind::Collective => {
             let number = entry.work.arrive(comm.rank, comm.nranks);
             streams().push(stream, Pending::Work { entry, key, number });
         }
-        Kind::Send(to) => entry.send(comm.rank, to),
-        Kind::Recv(from) => {
+        OperationKind::Send(to) => entry.send(comm.rank, to),
+        OperationKind::Recv(from) => {
             let mut streams = streams();
             let count = streams.received.entry((key, from, comm.rank)).or_default();
             *count += 1;
@@ -83,7 +84,7 @@ fn run(handle: u64, stream: u64, kind: Kind) {
     }
 }
 
-/// NCCL's kernel, launched as NCCL does it: by the driver's function, from its own code.
+/// Launches NCCL's kernel by the driver's function, as NCCL does.
 fn launch(stream: u64) {
     type Launch =
         unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, *mut u64, *mut u64) -> u32;
@@ -100,14 +101,14 @@ fn launch(stream: u64) {
     };
 }
 
-/// `ncclGroupStart`.
+/// Body of `ncclGroupStart`.
 pub fn group_start() -> c_int {
     begin();
     DEPTH.set(DEPTH.get() + 1);
     SUCCESS
 }
 
-/// `ncclGroupEnd`: the work of a group begins at the outermost.
+/// Body of `ncclGroupEnd`: at the outermost level, runs the deferred work.
 pub fn group_end() -> c_int {
     if let Some(result) = begin() {
         return result;
@@ -119,46 +120,46 @@ pub fn group_end() -> c_int {
     if DEPTH.get() > 0 {
         return SUCCESS;
     }
-    let held = HELD.take();
-    // Communicators of one thread wait for each other: all come before any waits.
-    let made: Vec<(*mut u64, Comm, u64)> = held
+    let deferred = DEFERRED.take();
+    // Communicators of one thread wait for each other, so all arrive before any waits.
+    let made: Vec<(*mut u64, Comm, u64)> = deferred
         .iter()
-        .filter_map(|held| match held {
-            Held::Init { out, comm } => {
+        .filter_map(|one| match one {
+            Deferred::Init { out, comm } => {
                 let number = comm.entry.map_or(0, |e| e.control.arrive(comm.rank, comm.nranks));
                 Some((*out, *comm, number))
             }
-            Held::Operation { .. } => None,
+            Deferred::Operation { .. } => None,
         })
         .collect();
     for (out, comm, number) in made {
         if let Some(entry) = comm.entry {
             entry.control.wait(number, || comms().is_aborted(comm.key));
         }
-        give(out, comms().add(comm));
+        write(out, comms().add(comm));
     }
-    for held in held {
-        if let Held::Operation { handle, stream, kind } = held {
+    for one in deferred {
+        if let Deferred::Operation { handle, stream, kind } = one {
             run(handle, stream, kind);
         }
     }
     SUCCESS
 }
 
-fn give(out: *mut u64, handle: u64) {
+fn write(out: *mut u64, handle: u64) {
     if !out.is_null() {
-        // SAFETY: by the prototype a pointer to where the caller wants the handle.
+        // SAFETY: by the prototype a pointer to a handle.
         unsafe { *out = handle };
     }
 }
 
-/// A communicator of an id.
-pub fn init(out: *mut u64, nranks: c_int, id: &UniqueId, rank: c_int) -> c_int {
+/// Creates the communicator of an id.
+pub fn init(out: *mut u64, nranks: c_int, id: &NcclId, rank: c_int) -> c_int {
     if let Some(result) = begin() {
         return result;
     }
     if is_lenient() {
-        give(out, super::abi::LENIENT_HANDLE);
+        write(out, super::abi::LENIENT_HANDLE);
         return SUCCESS;
     }
     if nranks < 1 || !(0..nranks).contains(&rank) {
@@ -166,16 +167,16 @@ pub fn init(out: *mut u64, nranks: c_int, id: &UniqueId, rank: c_int) -> c_int {
     }
     let comm = of_key(comm::key_of(id), nranks as usize, rank as usize, rank as usize);
     if DEPTH.get() > 0 {
-        HELD.with_borrow_mut(|held| held.push(Held::Init { out, comm }));
+        DEFERRED.with_borrow_mut(|deferred| deferred.push(Deferred::Init { out, comm }));
         return SUCCESS;
     }
     meet(&comm);
-    give(out, comms().add(comm));
+    write(out, comms().add(comm));
     SUCCESS
 }
 
-/// All ranks in this process. `id` is what `ncclGetUniqueId` made.
-pub fn init_all(out: *mut u64, count: c_int, devices: *const c_int, id: &UniqueId) -> c_int {
+/// Creates the communicators of all ranks in this process.
+pub fn init_all(out: *mut u64, count: c_int, devices: *const c_int, id: &NcclId) -> c_int {
     for rank in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: by the prototype both lists have `count` items, or there are no devices.
         let device = if devices.is_null() { rank as c_int } else { unsafe { *devices.add(rank) } };
@@ -185,30 +186,30 @@ pub fn init_all(out: *mut u64, count: c_int, devices: *const c_int, id: &UniqueI
             false => comms().add(comm),
         };
         // SAFETY: as above.
-        give(unsafe { out.add(rank) }, handle);
+        write(unsafe { out.add(rank) }, handle);
     }
     SUCCESS
 }
 
-/// A part of a communicator: those of one color, in the order of their keys.
+/// Creates the communicator of the ranks of one color, in the order of their keys.
 pub fn split(parent: u64, color: c_int, key: c_int, out: *mut u64) -> c_int {
     if let Some(result) = begin() {
         return result;
     }
-    let Some(comm) = count_split(parent) else { return stranger_child(out) };
+    let Some(comm) = count_split(parent) else { return unknown_parent(out) };
     let parts = exchange(&comm, color, key);
     let mine: Vec<(c_int, usize)> =
         parts.into_iter().filter(|(c, ..)| *c == color).map(|(_, k, r)| (k, r)).collect();
-    let place = mine.iter().filter(|other| **other < (key, comm.rank)).count();
+    let rank = mine.iter().filter(|other| **other < (key, comm.rank)).count();
     let handle = match color {
         NO_COLOR => 0,
-        _ => child(&comm, comm.splits << 32 | u64::from(color as u32), mine.len(), place),
+        _ => child(&comm, comm.splits << 32 | u64::from(color as u32), mine.len(), rank),
     };
-    give(out, handle);
+    write(out, handle);
     SUCCESS
 }
 
-/// What all ranks bring to a split: color, key, rank.
+/// Exchanges the arguments of a split; returns color, key and rank of each rank.
 fn exchange(comm: &Comm, color: c_int, key: c_int) -> Vec<(c_int, c_int, usize)> {
     let Some(entry) = comm.entry else { return vec![(color, key, comm.rank)] };
     let round = &entry.split[comm.splits as usize % 2];
@@ -216,14 +217,14 @@ fn exchange(comm: &Comm, color: c_int, key: c_int) -> Vec<(c_int, c_int, usize)>
         .store(u64::from(color as u32) << 32 | u64::from(key as u32), std::sync::atomic::Ordering::SeqCst);
     meet(comm);
     let all = round.iter().take(comm.nranks).enumerate();
-    all.map(|(rank, brought)| {
-        let brought = brought.load(std::sync::atomic::Ordering::SeqCst);
-        ((brought >> 32) as c_int, brought as c_int, rank)
+    all.map(|(rank, arguments)| {
+        let arguments = arguments.load(std::sync::atomic::Ordering::SeqCst);
+        ((arguments >> 32) as c_int, arguments as c_int, rank)
     })
     .collect()
 }
 
-/// The communicator, one split further.
+/// Counts a split of a communicator and returns the communicator.
 fn count_split(parent: u64) -> Option<Comm> {
     let mut comms = comms();
     let comm = comms.get(parent)?;
@@ -231,43 +232,43 @@ fn count_split(parent: u64) -> Option<Comm> {
     Some(*comm)
 }
 
-fn stranger_child(out: *mut u64) -> c_int {
+fn unknown_parent(out: *mut u64) -> c_int {
     if !is_lenient() {
         return INVALID_ARGUMENT;
     }
-    give(out, super::abi::LENIENT_HANDLE);
+    write(out, super::abi::LENIENT_HANDLE);
     SUCCESS
 }
 
-fn child(parent: &Comm, what: u64, nranks: usize, rank: usize) -> u64 {
-    let comm = of_key(mix(parent.key ^ mix(what + 1)), nranks, rank, parent.device);
+fn child(parent: &Comm, salt: u64, nranks: usize, rank: usize) -> u64 {
+    let comm = of_key(mix(parent.key ^ mix(salt + 1)), nranks, rank, parent.device);
     comms().add(comm)
 }
 
-/// A communicator without some of its ranks.
+/// Creates a communicator without some of the ranks.
 pub fn shrink(parent: u64, excluded: &[c_int], out: *mut u64) -> c_int {
     if let Some(result) = begin() {
         return result;
     }
-    let Some(comm) = count_split(parent) else { return stranger_child(out) };
+    let Some(comm) = count_split(parent) else { return unknown_parent(out) };
     let below = excluded.iter().filter(|rank| (**rank as usize) < comm.rank).count();
-    let what = comm.splits << 32 | 0xffff_fff0;
-    give(out, child(&comm, what, comm.nranks - excluded.len().min(comm.nranks - 1), comm.rank - below));
+    let salt = comm.splits << 32 | 0xffff_fff0;
+    write(out, child(&comm, salt, comm.nranks - excluded.len().min(comm.nranks - 1), comm.rank - below));
     SUCCESS
 }
 
-/// A communicator with more ranks: those of the parent keep theirs.
+/// Creates a communicator with more ranks; those of the parent keep their numbers.
 pub fn grow(parent: u64, nranks: c_int, rank: c_int, out: *mut u64) -> c_int {
     if let Some(result) = begin() {
         return result;
     }
-    let Some(comm) = count_split(parent) else { return stranger_child(out) };
+    let Some(comm) = count_split(parent) else { return unknown_parent(out) };
     let rank = if rank < 0 { comm.rank } else { rank as usize };
-    give(out, child(&comm, comm.splits << 32 | 0xffff_fff1, nranks.max(1) as usize, rank));
+    write(out, child(&comm, comm.splits << 32 | 0xffff_fff1, nranks.max(1) as usize, rank));
     SUCCESS
 }
 
-/// The end of a communicator.
+/// Destroys or aborts a communicator.
 pub fn end(handle: u64, is_abort: bool) -> c_int {
     if let Some(result) = begin() {
         return result;
@@ -276,16 +277,16 @@ pub fn end(handle: u64, is_abort: bool) -> c_int {
     if known || is_lenient() { SUCCESS } else { INVALID_ARGUMENT }
 }
 
-/// A number about a communicator; `place` says which of [`super::abi::STRANGER`]'s stands for one that is not ours.
-pub fn ask(handle: u64, into: *mut c_int, place: usize, fact: fn(&Comm) -> usize) -> c_int {
+/// Writes a property of a communicator, or `unknown` if a lenient stub does not know it.
+pub fn query(handle: u64, into: *mut c_int, unknown: c_int, fact: fn(&Comm) -> usize) -> c_int {
     if let Some(result) = begin() {
         return result;
     }
     let known = comms().get(handle).map(|comm| fact(comm) as c_int);
-    let Some(value) = known.or(is_lenient().then_some(super::abi::STRANGER[place])) else {
+    let Some(value) = known.or(is_lenient().then_some(unknown)) else {
         return INVALID_ARGUMENT;
     };
-    // SAFETY: by the prototype a pointer to where the caller wants the number.
+    // SAFETY: by the prototype a pointer to an int.
     unsafe { *into = value };
     SUCCESS
 }

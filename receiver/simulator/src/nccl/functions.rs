@@ -1,81 +1,37 @@
-// The exported functions of libnccl, put at the root of the library by the build script: see `nccl::exports`.
+// The functions of libnccl: symbol, arguments as nccl.h 2.32 and rccl.h have them, and what the stub does. The macro
+// `nccl_functions!` makes exported functions of it in the library, and the table of prototypes in the simulator.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::hint::black_box;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+nccl_functions! {
+    collectives {
+        ncclAllGather(Word, Word, Word, Int);
+        ncclAllGatherConfig(Word, Word, Word, Int; Word);
+        ncclAllReduce(Word, Word, Word, Int, Int);
+        ncclAllReduceConfig(Word, Word, Word, Int, Int; Word);
+        ncclAllToAll(Word, Word, Word, Int);
+        ncclAlltoAll(Word, Word, Word, Int);
+        ncclAlltoAllConfig(Word, Word, Word, Int; Word);
+        ncclBroadcast(Word, Word, Word, Int, Int);
+        ncclBroadcastConfig(Word, Word, Word, Int, Int; Word);
+        ncclGather(Word, Word, Word, Int, Int);
+        ncclGatherConfig(Word, Word, Word, Int, Int; Word);
+        ncclReduce(Word, Word, Word, Int, Int, Int);
+        ncclReduceConfig(Word, Word, Word, Int, Int, Int; Word);
+        ncclReduceScatter(Word, Word, Word, Int, Int);
+        ncclReduceScatterConfig(Word, Word, Word, Int, Int; Word);
+        ncclScatter(Word, Word, Word, Int, Int);
+        ncclScatterConfig(Word, Word, Word, Int, Int; Word);
+    }
 
-use model::order::Order;
-use nccl::abi::{SUCCESS, UniqueId, VERSION};
-use nccl::call::{self, Kind};
-use nccl::{board, comm, streams};
-
-type Buffer = *const c_void;
-type Out = *mut u64;
-type Config = *const c_void;
-
-nccl_exports! {
-    ncclAllReduce(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _op: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclReduceScatter(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _op: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclAllGather(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclReduce(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _op: c_int, _root: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclBroadcast(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _root: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclBcast(buffer: Buffer, count: usize, datatype: c_int, root: c_int, comm: u64, stream: u64) {
-        // As the real one does: a call, not a jump.
+    ncclBcast(buffer: Word, count: Word, datatype: Int, root: Int, comm: Word, stream: Word) {
+        // A call, not a jump, as in the real library.
         // SAFETY: the caller's promise.
         black_box(unsafe { ncclBroadcast(buffer, buffer, count, datatype, root, comm, stream) })
     }
-    ncclSend(_s: Buffer, _n: usize, _t: c_int, peer: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Send(peer as usize))
+    ncclSend(_buffer: Word, _count: Word, _datatype: Int, peer: Int, comm: Word, stream: Word) {
+        call::operation(comm, stream, OperationKind::Send(peer as usize))
     }
-    ncclRecv(_r: Buffer, _n: usize, _t: c_int, peer: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Recv(peer as usize))
-    }
-    ncclAllToAll(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclAlltoAll(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclGather(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _root: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclScatter(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _root: c_int, comm: u64, stream: u64) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclAllReduceConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _op: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclReduceScatterConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _op: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclAllGatherConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclReduceConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _op: c_int, _root: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclBroadcastConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _root: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclAlltoAllConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclGatherConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _root: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
-    }
-    ncclScatterConfig(_s: Buffer, _r: Buffer, _n: usize, _t: c_int, _root: c_int, comm: u64, stream: u64, _c: Config) {
-        call::operation(comm, stream, Kind::Collective)
+    ncclRecv(_buffer: Word, _count: Word, _datatype: Int, peer: Int, comm: Word, stream: Word) {
+        call::operation(comm, stream, OperationKind::Recv(peer as usize))
     }
     ncclGroupStart() {
         call::group_start()
@@ -83,100 +39,64 @@ nccl_exports! {
     ncclGroupEnd() {
         call::group_end()
     }
-    ncclCommInitRank(out: Out, nranks: c_int, id: UniqueId, rank: c_int) {
+    ncclCommInitRank(out: OutHandle, nranks: Int, id: Id, rank: Int) {
         call::init(out, nranks, &id, rank)
     }
-    ncclCommInitRankConfig(out: Out, nranks: c_int, id: UniqueId, rank: c_int, _config: Config) {
+    ncclCommInitRankConfig(out: OutHandle, nranks: Int, id: Id, rank: Int, _config: Word) {
         call::init(out, nranks, &id, rank)
     }
-    ncclCommInitRankScalable(out: Out, nranks: c_int, rank: c_int, _ids: c_int, ids: *const UniqueId, _config: Config) {
+    ncclCommInitRankScalable(out: OutHandle, nranks: Int, rank: Int, _ids: Int, ids: IdPointer, _config: Word) {
         // SAFETY: by the prototype at least one id.
         call::init(out, nranks, unsafe { &*ids }, rank)
     }
-    ncclCommInitAll(out: Out, count: c_int, devices: *const c_int) {
+    ncclCommInitAll(out: OutHandles, count: Count, devices: Ints) {
         if let Some(result) = call::begin() {
             return result;
         }
-        let mut id = UniqueId([0; 128]);
+        let mut id = NcclId([0; 128]);
         // SAFETY: a live id.
         unsafe { ncclGetUniqueId(&mut id) };
         call::init_all(out, count, devices, &id)
     }
-    ncclCommSplit(parent: u64, color: c_int, key: c_int, out: Out, _config: Config) {
+    ncclCommSplit(parent: Word, color: Int, key: Int, out: OutHandle, _config: Word) {
         call::split(parent, color, key, out)
     }
-    ncclCommShrink(parent: u64, excluded: *const c_int, count: c_int, out: Out, _config: Config, _flags: c_int) {
-        // SAFETY: by the prototype so many ranks.
+    ncclCommShrink(parent: Word, excluded: Ints, count: Count, out: OutHandle, _config: Word, _flags: Int) {
+        // SAFETY: by the prototype a list of this length.
         call::shrink(parent, unsafe { std::slice::from_raw_parts(excluded, count.max(0) as usize) }, out)
     }
-    ncclCommGrow(parent: u64, nranks: c_int, _id: *const UniqueId, rank: c_int, out: Out, _config: Config) {
+    ncclCommGrow(parent: Word, nranks: Int, _id: IdPointer, rank: Int, out: OutHandle, _config: Word) {
         call::grow(parent, nranks, rank, out)
     }
-    ncclCommFinalize(_comm: u64) {
+    ncclCommFinalize(_comm: Word) {
         call::begin().unwrap_or(SUCCESS)
     }
-    ncclCommDestroy(comm: u64) {
+    ncclCommDestroy(comm: Word) {
         call::end(comm, false)
     }
-    ncclCommAbort(comm: u64) {
+    ncclCommAbort(comm: Word) {
         call::end(comm, true)
     }
-    ncclCommCount(comm: u64, into: *mut c_int) {
-        call::ask(comm, into, 0, |comm| comm.nranks)
+    ncclCommCount(comm: Word, into: OutInt) {
+        call::query(comm, into, UNKNOWN_COMM[0], |comm| comm.nranks)
     }
-    ncclCommUserRank(comm: u64, into: *mut c_int) {
-        call::ask(comm, into, 1, |comm| comm.rank)
+    ncclCommUserRank(comm: Word, into: OutInt) {
+        call::query(comm, into, UNKNOWN_COMM[1], |comm| comm.rank)
     }
-    ncclCommCuDevice(comm: u64, into: *mut c_int) {
-        call::ask(comm, into, 2, |comm| comm.device)
+    ncclCommCuDevice(comm: Word, into: OutInt) {
+        call::query(comm, into, UNKNOWN_COMM[2], |comm| comm.device)
     }
-    ncclGetUniqueId(into: *mut UniqueId) {
+    ncclGetUniqueId(into: OutId) {
         if let Some(result) = call::begin() {
             return result;
         }
-        // SAFETY: by the prototype a pointer to where the caller wants the id.
+        // SAFETY: by the prototype a pointer to an id.
         unsafe { *into = comm::new_id() };
         SUCCESS
     }
-    ncclGetVersion(into: *mut c_int) {
-        // SAFETY: by the prototype a pointer to where the caller wants the number.
+    ncclGetVersion(into: OutInt) {
+        // SAFETY: by the prototype a pointer to an int.
         unsafe { *into = VERSION };
-        SUCCESS
-    }
-    warptap_stub_next(order: *const Order) {
-        // SAFETY: the player's promise: it points to an order.
-        model::order::set_next(unsafe { *order });
-        SUCCESS
-    }
-    warptap_stub_lenient(on: c_int) {
-        comm::set_lenient(on != 0);
-        SUCCESS
-    }
-    warptap_stub_board(path: *const c_char) {
-        // SAFETY: the player's promise: a NUL-terminated string.
-        let path = unsafe { CStr::from_ptr(path) };
-        c_int::from(board::join(Path::new(OsStr::from_bytes(path.to_bytes()))).is_err())
-    }
-    warptap_stub_capturing(stream: u64, on: c_int) {
-        streams::streams().set_capturing(stream, on != 0);
-        SUCCESS
-    }
-    warptap_stub_record(event: u64, stream: u64) {
-        streams::streams().record(event, stream);
-        SUCCESS
-    }
-    warptap_stub_wait_stream(stream: u64) {
-        streams::wait_for_stream(stream);
-        SUCCESS
-    }
-    warptap_stub_completed(comm: u64, out: Out) {
-        let entry = comm::comms().get(comm).and_then(|comm| comm.entry);
-        // SAFETY: the player gives the address of a word.
-        unsafe { *out = entry.map_or(0, |entry| entry.work.completed_ns()) };
-        SUCCESS
-    }
-    warptap_stub_wait_event(event: u64) {
-        streams::wait_for_event(event);
         SUCCESS
     }
 }

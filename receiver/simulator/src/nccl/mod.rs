@@ -1,17 +1,20 @@
-//! The stub libnccl: the real symbols and ABI, ranks in separate processes that really wait for each other.
+//! The stub libnccl: the real symbols and ABI, with ranks in separate processes that wait for each other.
 //!
-//! The one idea: what a collective *is*, seen from a probe, is when each rank comes to it and when it may go on. So the
-//! stub moves no data; it counts who has come, on a page that all ranks' processes share, and a stream's wait lasts
-//! until the last rank of each of its collectives is there.
+//! A probe sees of a collective only when each rank enters it and when each may continue. So the stub moves no data: it
+//! counts arrivals on a page that all ranks' processes share, and a sync call returns when the last rank of each of the
+//! stream's collectives has arrived.
 //!
-//! Written by hand rather than made from the rows: it passes structs by value, which the compiler lays out by the
-//! platform's own rules, so that a row that looks for the rank in the wrong place finds something else.
+//! The functions are declared in `functions.rs` rather than generated from the probe rows: structs passed by value are
+//! laid out by the compiler, so a row that expects an argument in a wrong position reads another value.
 
-#![allow(unsafe_code, reason = "a C library is made of C calls; each block says what must hold")]
+#![allow(
+    unsafe_code,
+    reason = "the functions of a C library take pointers; each block states its requirements"
+)]
 
 pub mod abi;
 pub mod board;
 pub mod call;
 pub mod comm;
-pub mod exports;
+pub mod prototypes;
 pub mod streams;

@@ -1,4 +1,4 @@
-//! What a stream has to wait for: the collectives enqueued on it that nobody has waited for.
+//! The collectives and messages enqueued on each stream that were not waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,29 +6,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::board::Entry;
 use super::comm::comms;
 
-/// One thing to wait for.
+/// A collective or message to wait for.
 #[derive(Clone, Copy)]
 pub enum Pending {
     /// The n-th collective of a communicator.
     Work {
-        /// Where its ranks meet.
+        /// Shared state of the communicator.
         entry: &'static Entry,
-        /// The communicator.
+        /// Key of the communicator.
         key: u64,
-        /// n.
+        /// Number n.
         number: u64,
     },
     /// The n-th message from a rank to this one.
     Message {
-        /// Where its ranks meet.
+        /// Shared state of the communicator.
         entry: &'static Entry,
-        /// The communicator.
+        /// Key of the communicator.
         key: u64,
-        /// The sender.
+        /// Sending rank.
         from: usize,
-        /// The receiver.
+        /// Receiving rank.
         to: usize,
-        /// n.
+        /// Number n.
         number: u64,
     },
 }
@@ -48,10 +48,10 @@ impl Pending {
 #[derive(Default)]
 pub struct Streams {
     pending: BTreeMap<u64, Vec<Pending>>,
-    /// What stood before an event when it was recorded.
+    /// Pending work that each event covers.
     events: BTreeMap<u64, Vec<Pending>>,
     capturing: BTreeSet<u64>,
-    /// Messages received, by communicator, sender and receiver.
+    /// Number of messages received, by communicator, sender and receiver.
     pub received: BTreeMap<(u64, usize, usize), u64>,
 }
 
@@ -62,18 +62,18 @@ static STREAMS: Mutex<Streams> = Mutex::new(Streams {
     received: BTreeMap::new(),
 });
 
-/// This process's streams.
+/// Locks the streams of this process.
 pub fn streams() -> MutexGuard<'static, Streams> {
     STREAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Streams {
-    /// Something more to wait for.
+    /// Adds pending work to a stream.
     pub fn push(&mut self, stream: u64, pending: Pending) {
         self.pending.entry(stream).or_default().push(pending);
     }
 
-    /// What is enqueued on the stream is captured into a graph from here on, or is not.
+    /// Sets whether the stream is being captured.
     pub fn set_capturing(&mut self, stream: u64, on: bool) {
         if on {
             self.capturing.insert(stream)
@@ -82,25 +82,25 @@ impl Streams {
         };
     }
 
-    /// See [`Streams::set_capturing`].
+    /// Returns whether the stream is being captured.
     pub fn is_capturing(&self, stream: u64) -> bool {
         self.capturing.contains(&stream)
     }
 
-    /// The event covers what stands before it now.
+    /// Records an event that covers the pending work of a stream.
     pub fn record(&mut self, event: u64, stream: u64) {
         let before = self.pending.get(&stream).cloned().unwrap_or_default();
         self.events.insert(event, before);
     }
 }
 
-/// Waits for all of a stream's work.
+/// Waits for the pending work of a stream.
 pub fn wait_for_stream(stream: u64) {
     let pending = streams().pending.remove(&stream).unwrap_or_default();
     pending.iter().for_each(Pending::wait);
 }
 
-/// Waits for what stood before an event.
+/// Waits for the work that an event covers.
 pub fn wait_for_event(event: u64) {
     let before = streams().events.get(&event).cloned().unwrap_or_default();
     before.iter().for_each(Pending::wait);

@@ -18,7 +18,7 @@ pub const INSUFFICIENT_SIZE: Return = 7;
 /// `NVML_ERROR_TIMEOUT`.
 pub const TIMEOUT: Return = 10;
 
-/// Errors by the names that scripts have for them: those of nvml.h without `NVML_ERROR_`.
+/// Errors by their names in scripts, which are those of nvml.h without `NVML_ERROR_`.
 const ERRORS: &[(&str, Return)] = &[
     ("UNINITIALIZED", UNINITIALIZED),
     ("INVALID_ARGUMENT", INVALID_ARGUMENT),
@@ -40,7 +40,7 @@ const ERRORS: &[(&str, Return)] = &[
     ("UNKNOWN", 999),
 ];
 
-/// The library's numbers.
+/// The numbers of the library.
 pub static CODES: Codes = Codes {
     errors: ERRORS,
     event: "xid",
@@ -54,109 +54,109 @@ pub static CODES: Codes = Codes {
 /// The bit of `nvmlEventTypeXidCriticalError`.
 pub const XID_EVENT: c_ulonglong = 8;
 
-/// `nvmlUtilization_t`.
+/// An `nvmlUtilization_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utilization {
-    /// Percent of time in which a kernel ran.
+    /// Time in which a kernel ran, percent.
     pub gpu: c_uint,
-    /// Percent of time in which memory was read or written.
+    /// Time in which memory was accessed, percent.
     pub memory: c_uint,
 }
 
-/// `nvmlMemory_v2_t`.
+/// An `nvmlMemory_v2_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Memory {
+pub struct MemoryInfo {
     /// Size and version, filled in by the caller.
     pub version: c_uint,
-    /// Bytes.
+    /// Total memory, bytes.
     pub total: c_ulonglong,
-    /// Bytes that the driver keeps for itself.
+    /// Memory reserved by the driver, bytes.
     pub reserved: c_ulonglong,
-    /// Bytes.
+    /// Free memory, bytes.
     pub free: c_ulonglong,
-    /// Bytes.
+    /// Used memory, bytes.
     pub used: c_ulonglong,
 }
 
-/// `nvmlPciInfo_t`.
+/// An `nvmlPciInfo_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PciInfo {
-    /// The address as older drivers had it.
+    /// Address in the format of older drivers.
     pub bus_id_legacy: [c_char; 16],
-    /// Parts of the address.
+    /// Domain of the address.
     pub domain: c_uint,
-    /// The bus.
+    /// Bus of the address.
     pub bus: c_uint,
-    /// The device.
+    /// Device of the address.
     pub device: c_uint,
-    /// Vendor and device.
+    /// Vendor and device id.
     pub pci_device_id: c_uint,
-    /// Vendor and device of the board.
+    /// Vendor and device id of the board.
     pub pci_sub_system_id: c_uint,
-    /// The address.
+    /// Address as text.
     pub bus_id: [c_char; 32],
 }
 
-/// `nvmlProcessInfo_t`, version 2 and 3.
+/// An `nvmlProcessInfo_t`, version 2 and 3.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ProcessInfo {
-    /// The process.
+pub struct NvmlProcess {
+    /// Process id.
     pub pid: c_uint,
-    /// Bytes.
+    /// Memory used by the process, bytes.
     pub used_gpu_memory: c_ulonglong,
-    /// The MIG instance, `u32::MAX` without.
+    /// GPU instance of MIG; `u32::MAX` without MIG.
     pub gpu_instance_id: c_uint,
-    /// The same.
+    /// Compute instance of MIG; `u32::MAX` without MIG.
     pub compute_instance_id: c_uint,
 }
 
-/// `nvmlViolationTime_t`.
+/// An `nvmlViolationTime_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ViolationTime {
-    /// When, microseconds.
+    /// Reference time, microseconds.
     pub reference_time: c_ulonglong,
-    /// How long, nanoseconds.
+    /// Duration of the violation, nanoseconds.
     pub violation_time: c_ulonglong,
 }
 
-/// `nvmlEventData_t`.
+/// An `nvmlEventData_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EventData {
-    /// The handle.
+    /// Handle of the device.
     pub device: usize,
-    /// One bit.
+    /// Type of the event, one bit.
     pub event_type: c_ulonglong,
-    /// The XID.
+    /// XID of the event.
     pub event_data: c_ulonglong,
-    /// The MIG instance, `u32::MAX` without.
+    /// GPU instance of MIG; `u32::MAX` without MIG.
     pub gpu_instance_id: c_uint,
-    /// The same.
+    /// Compute instance of MIG; `u32::MAX` without MIG.
     pub compute_instance_id: c_uint,
 }
 
-/// `nvmlFieldValue_t`; the value as the largest of its union.
+/// An `nvmlFieldValue_t` with the largest member of its union.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FieldValue {
-    /// Which field.
+    /// Id of the field.
     pub field_id: c_uint,
-    /// Of what.
+    /// Scope of the field.
     pub scope_id: c_uint,
-    /// Microseconds since 1970.
+    /// Time of the value, microseconds since 1970.
     pub timestamp: c_longlong,
-    /// Microseconds.
+    /// Time that the query took, microseconds.
     pub latency_us: c_longlong,
-    /// Which member of the union: 3 is `unsigned long long`.
+    /// Member of the union: 3 is `unsigned long long`.
     pub value_type: c_int,
-    /// How the question went.
+    /// Status of the query.
     pub result: Return,
-    /// The answer.
+    /// Value of the field.
     pub value: c_ulonglong,
 }
 

@@ -1,22 +1,22 @@
-// The root of the stub libnvidia-ml, behind the lines that build.rs writes above it: the exported functions with the
-// prototypes of nvml.h.
+// The exported functions of the stub libnvidia-ml, with the prototypes of nvml.h. build.rs includes this file at the root
+// of the library.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
 use std::time::Duration;
 
 use nvml::abi::{
-    self, EventData, FieldValue, Memory, PciInfo, ProcessInfo, Return, Utilization, ViolationTime,
+    self, EventData, FieldValue, MemoryInfo, PciInfo, NvmlProcess, Return, Utilization, ViolationTime,
 };
 use nvml::{CODES, DRIVER};
 use smi::exports::{put, put_text};
-use smi::script::Answer;
+use smi::script::ScriptedValue;
 
-/// Functions that give one number of a device.
+/// Defines functions that return a number of a device.
 macro_rules! numbers {
-    ($($symbol:ident($($name:ident: $type:ty),*) -> $number:ty = $question:expr;)*) => {
+    ($($symbol:ident($($name:ident: $type:ty),*) -> $number:ty = $field:expr;)*) => {
         exports! {$(
             $symbol(device: usize $(, $name: $type)*, into: *mut $number) {
-                let number = DRIVER.number(device, $question)?;
+                let number = DRIVER.number(device, $field)?;
                 // SAFETY: the caller's promise.
                 unsafe { put(&CODES, into, number as $number) }
             }
@@ -24,12 +24,12 @@ macro_rules! numbers {
     };
 }
 
-/// Functions that give a text of a device.
+/// Defines functions that return a text of a device.
 macro_rules! texts {
-    ($($symbol:ident = $question:expr;)*) => {
+    ($($symbol:ident = $field:expr;)*) => {
         exports! {$(
             $symbol(device: usize, into: *mut c_char, length: c_uint) {
-                let text = DRIVER.text(device, $question)?;
+                let text = DRIVER.text(device, $field)?;
                 // SAFETY: the caller's promise.
                 unsafe { put_text(&CODES, into, length as usize, &text) }
             }
@@ -37,7 +37,7 @@ macro_rules! texts {
     };
 }
 
-/// The question behind a number of nvml.h; unknown numbers are asked by themselves, and not answered.
+/// Returns the script field of a number in nvml.h; `?` for unknown numbers, which no script has.
 fn word<'a>(words: &[&'a str], number: c_uint) -> &'a str {
     words.get(number as usize).copied().unwrap_or("?")
 }
@@ -67,18 +67,18 @@ const FIELDS: &[(c_uint, &str)] = &[
     (197, "pcie.transmitted"),
     (198, "pcie.received"),
 ];
-/// Fields whose numbers drivers from 580.82 on have 18 higher.
+/// Fields whose numbers are 18 higher in drivers from 580.82 on.
 const MOVED_FIELDS: &[(c_uint, &str)] =
     &[(251, "throttled.sw_thermal"), (252, "throttled.hw_thermal"), (253, "throttled.hw_power_brake")];
 
 fn field(id: c_uint) -> &'static str {
-    let version = DRIVER.of_driver("version").map(Answer::into_text).unwrap_or_default();
+    let version = DRIVER.of_driver("version").map(ScriptedValue::into_text).unwrap_or_default();
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     let moved = if version >= (580, 82) { 18 } else { 0 };
     let same = FIELDS.iter().copied();
-    let mut all = same.chain(MOVED_FIELDS.iter().map(|(id, question)| (id + moved, *question)));
-    all.find(|(known, _)| *known == id).map_or("?", |(_, question)| question)
+    let mut all = same.chain(MOVED_FIELDS.iter().map(|(id, field)| (id + moved, *field)));
+    all.find(|(known, _)| *known == id).map_or("?", |(_, field)| field)
 }
 
 controls!(DRIVER);
@@ -170,17 +170,17 @@ exports! {
         unsafe { put(&CODES, into, share).and(put(&CODES, period_us, 167_000)) }
     }
 
-    nvmlDeviceGetMemoryInfo_v2(device: usize, into: *mut Memory) {
+    nvmlDeviceGetMemoryInfo_v2(device: usize, into: *mut MemoryInfo) {
         let (total, used) = (DRIVER.number(device, "memory.total")?, DRIVER.number(device, "memory.used")?);
         let reserved = DRIVER.number(device, "memory.reserved").unwrap_or(0);
         // SAFETY: the caller's promise.
         let version = unsafe { into.as_ref() }.ok_or(abi::INVALID_ARGUMENT)?.version;
-        if version != (size_of::<Memory>() | 2 << 24) as c_uint {
+        if version != (size_of::<MemoryInfo>() | 2 << 24) as c_uint {
             return Err(25); // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
         }
         let free = total.saturating_sub(used).saturating_sub(reserved);
         // SAFETY: the caller's promise.
-        unsafe { put(&CODES, into, Memory { version, total, reserved, free, used }) }
+        unsafe { put(&CODES, into, MemoryInfo { version, total, reserved, free, used }) }
     }
 
     nvmlDeviceGetPciInfo_v3(device: usize, into: *mut PciInfo) {
@@ -194,8 +194,8 @@ exports! {
             pci_sub_system_id: 0,
             bus_id: [0; 32],
         };
-        for (place, byte) in info.bus_id.iter_mut().take(31).zip(address.bytes()) {
-            *place = byte as c_char;
+        for (slot, byte) in info.bus_id.iter_mut().take(31).zip(address.bytes()) {
+            *slot = byte as c_char;
         }
         // SAFETY: the caller's promise.
         unsafe { put(&CODES, into, info) }
@@ -216,30 +216,30 @@ exports! {
         // SAFETY: the caller's promise.
         let values = unsafe { std::slice::from_raw_parts_mut(values, count) };
         for value in values {
-            let answer = DRIVER.number(device, field(value.field_id));
+            let number = DRIVER.number(device, field(value.field_id));
             value.value_type = abi::UNSIGNED_LONG_LONG;
-            value.result = answer.err().unwrap_or(abi::SUCCESS);
-            value.value = answer.unwrap_or(0);
+            value.result = number.err().unwrap_or(abi::SUCCESS);
+            value.value = number.unwrap_or(0);
         }
         Ok(())
     }
 
-    nvmlDeviceGetComputeRunningProcesses_v3(device: usize, count: *mut c_uint, into: *mut ProcessInfo) {
+    nvmlDeviceGetComputeRunningProcesses_v3(device: usize, count: *mut c_uint, into: *mut NvmlProcess) {
         let processes = match DRIVER.of_device(device, "processes") {
             Err(abi::NOT_SUPPORTED) => Vec::new(),
-            answer => processes(&answer?.into_text()),
+            value => processes(&value?.into_text()),
         };
         // SAFETY: the caller's promise.
-        let room = *unsafe { count.as_ref() }.ok_or(abi::INVALID_ARGUMENT)? as usize;
+        let capacity = *unsafe { count.as_ref() }.ok_or(abi::INVALID_ARGUMENT)? as usize;
         // SAFETY: the caller's promise.
         unsafe { put(&CODES, count, processes.len() as c_uint)? };
         if processes.is_empty() {
             return Ok(());
         }
-        if into.is_null() || room < processes.len() {
+        if into.is_null() || capacity < processes.len() {
             return Err(abi::INSUFFICIENT_SIZE);
         }
-        // SAFETY: checked to be long enough, by the caller's promise.
+        // SAFETY: by the caller's promise, and the length was checked.
         unsafe { into.copy_from_nonoverlapping(processes.as_ptr(), processes.len()) };
         Ok(())
     }
@@ -298,11 +298,11 @@ exports! {
     }
 }
 
-/// `100:4096 200:8192`: pids and their bytes.
-fn processes(text: &str) -> Vec<ProcessInfo> {
+/// Parses pids and their bytes, such as `100:4096 200:8192`.
+fn processes(text: &str) -> Vec<NvmlProcess> {
     let one = |word: &str| {
         let (pid, bytes) = word.split_once(':')?;
-        Some(ProcessInfo {
+        Some(NvmlProcess {
             pid: pid.parse().ok()?,
             used_gpu_memory: bytes.parse().ok()?,
             gpu_instance_id: u32::MAX,

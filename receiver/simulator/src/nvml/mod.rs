@@ -1,17 +1,20 @@
-//! The stub libnvidia-ml: the real symbols and ABI ([`functions`]), and answers that a script gives ([`crate::smi`]).
+//! The stub libnvidia-ml: the real symbols and ABI, with values from a script ([`crate::smi`]).
 //!
-//! Written by hand from nvml.h, without the crate that is to be tested with it.
+//! Written from nvml.h, independent of the crate that is tested with it.
 
-#![allow(unsafe_code, reason = "a C library is made of C calls; each block says what must hold")]
+#![allow(
+    unsafe_code,
+    reason = "the functions of a C library take pointers; each block states its requirements"
+)]
 
 pub mod abi;
 
 pub use abi::CODES;
 
-use crate::smi::driver::Driver;
+use crate::smi::driver::ScriptedDriver;
 
-/// The driver behind the functions.
-pub static DRIVER: Driver = Driver::new(&CODES);
+/// The driver that the functions query.
+pub static DRIVER: ScriptedDriver = ScriptedDriver::new(&CODES);
 
-/// The file name and soname of the library.
+/// File name and soname of the library.
 pub const FILE_NAME: &str = "libnvidia-ml.so.1";

@@ -1,4 +1,4 @@
-//! A thread's calls: from a script's line to a real call, with its line in the oracle and its part in the truth.
+//! The calls of a thread: makes the call of a script's line, logs it in the oracle log and updates the expected steps.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -14,19 +14,19 @@ use crate::model::call::Effect;
 use crate::model::order::Order;
 use crate::model::thread;
 use crate::oracle::{CallLine, Line, StepLine};
-use crate::prototype::{Role, has};
-use crate::script::value::{Random, Span};
+use crate::prototype::{ArgumentRole, has};
 use crate::script::{CallSpec, Object};
 use crate::sentinel;
-use crate::truth::Label;
-use crate::truth::order::{Event, Instant, StreamId};
+use crate::text::{Random, ValueRange};
+use crate::truth::StepLabel;
+use crate::truth::order::{RecordedEvent, StreamId, StreamPosition};
 
-/// Lines kept before they are written.
+/// Lines buffered before they are written.
 const LINES_MAX: usize = 4_096;
-/// The address of the first kernel; lines and their kernels follow.
+/// Address of the first kernel.
 const KERNELS: u64 = 0x5555_0000_0000;
 
-/// Thousandths by which work and times differ from what is written.
+/// Scale of sizes and times in a step, thousandths.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     size: u64,
@@ -40,33 +40,33 @@ fn times(value: u64, thousandths: u64) -> u64 {
     (u128::from(value) * u128::from(thousandths) / 1_000).min(u128::from(u64::MAX)) as u64
 }
 
-/// The step that a thread's calls belong to, and how they are scaled.
+/// The current step of a thread, and its scale.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
-    step: Option<Label>,
+pub(super) struct CurrentStep {
+    step: Option<StepLabel>,
     scale: Scale,
 }
 
-/// An event or stream that the thread asks for until it is done.
+/// A series of queries for an event or stream that is not done.
 #[derive(Clone, Copy, Debug)]
-struct Asking {
+struct Polling {
     handle: u64,
     began_ns: u64,
     last_ns: u64,
 }
 
-/// Who asks more seldom does not wait, ns.
-const ASKS_AGAIN_NS: u64 = 10_000_000;
+/// Longest pause between queries of one series, ns.
+const POLL_PAUSE_MAX_NS: u64 = 10_000_000;
 
-/// A thread as the one who makes calls.
+/// A thread that makes calls.
 #[derive(Debug)]
 pub(super) struct Caller<'w> {
     world: &'w World,
     tid: u32,
     name: Cow<'static, str>,
     random: Random,
-    standing: Standing,
-    asking: Option<Asking>,
+    current: CurrentStep,
+    polling: Option<Polling>,
     device: u64,
     lines: Vec<Line>,
 }
@@ -79,73 +79,73 @@ impl<'w> Caller<'w> {
             tid: thread::tid(),
             name: name.to_string().into(),
             random: Random::new(world.script.seed ^ name_hash << 20),
-            standing: Standing { step: None, scale: UNSCALED },
-            asking: None,
+            current: CurrentStep { step: None, scale: UNSCALED },
+            polling: None,
             device: 0,
             lines: Vec::new(),
         }
     }
 
-    /// A time of the script at this run's speed.
-    pub(super) fn sample_ns(&mut self, span: &Span) -> u64 {
+    /// Samples a time and scales it by the player's speed.
+    pub(super) fn sample_ns(&mut self, span: &ValueRange) -> u64 {
         self.world.scaled(span.sample(&mut self.random))
     }
 
-    /// The same for host work, which a fault may slow down.
-    pub(super) fn host_ns(&mut self, span: &Span) -> u64 {
-        times(self.sample_ns(span), self.standing.scale.host)
+    /// Samples a time of host work, which a fault may scale.
+    pub(super) fn host_ns(&mut self, span: &ValueRange) -> u64 {
+        times(self.sample_ns(span), self.current.scale.host)
     }
 
-    /// A `step` begins; gives what to end it with.
-    pub(super) fn begin_step(&mut self, phase: &str, size: &Span) -> Standing {
+    /// Begins a step; returns the previous one, for [`Caller::end_step`].
+    pub(super) fn begin_step(&mut self, phase: &str, size: &ValueRange) -> CurrentStep {
         let step = Some(locked(&self.world.truth).label(phase));
-        let scale = Scale { size: size.sample(&mut self.random), ..self.standing.scale };
-        let begun = Standing { step, scale };
-        std::mem::replace(&mut self.standing, begun)
+        let scale = Scale { size: size.sample(&mut self.random), ..self.current.scale };
+        let begun = CurrentStep { step, scale };
+        std::mem::replace(&mut self.current, begun)
     }
 
-    /// The `step` ends.
-    pub(super) fn end_step(&mut self, before: Standing) {
-        self.standing = before;
+    /// Ends a step.
+    pub(super) fn end_step(&mut self, before: CurrentStep) {
+        self.current = before;
     }
 
-    /// The rest of the step is slower.
+    /// Slows the rest of the step down.
     pub(super) fn fault(&mut self, name: &str, gpu: u64, host: u64) {
-        let scale = &mut self.standing.scale;
+        let scale = &mut self.current.scale;
         scale.gpu = times(scale.gpu, gpu);
         scale.host = times(scale.host, host);
-        if let Some(label) = &mut self.standing.step {
+        if let Some(label) = &mut self.current.step {
             label.fault = name.to_string();
             locked(&self.world.truth).fault(label.step, name);
         }
     }
 
-    /// Makes the call that a line describes.
+    /// Makes the call of a line.
     pub(super) fn call(&mut self, spec: &CallSpec, turn: u64) {
         self.call_for(spec, turn);
     }
 
-    /// The same; gives what the call wrote, 0 where it makes nothing.
+    /// Makes the call of a line; returns the handle that it wrote, or 0.
     pub(super) fn call_for(&mut self, spec: &CallSpec, turn: u64) -> u64 {
         let Some(request) = self.request(spec, turn) else { return 0 };
         self.make(spec, &request).written
     }
 
-    /// The same of a query; true where the answer is yes, or there is nothing to ask for.
-    pub(super) fn asks(&mut self, spec: &CallSpec, turn: u64) -> bool {
+    /// Makes a query; returns true if the work is done or there is none.
+    pub(super) fn query(&mut self, spec: &CallSpec, turn: u64) -> bool {
         self.request(spec, turn).is_none_or(|request| self.make(spec, &request).result == 0)
     }
 
-    /// Makes the call that a line describes about a graph that was captured.
+    /// Makes the call of a line on a captured graph.
     pub(super) fn call_on(&mut self, spec: &CallSpec, graph: u64) {
         let handle = self.handle(spec).unwrap_or(0);
         let request = Request { graph, handle, ..Request::new(spec.index, spec.function) };
         self.make(spec, &request);
     }
 
-    /// `None` where the line has nothing to be about: an event not recorded yet, an allocation not made.
+    /// Returns the arguments of a call; `None` if its event was not recorded or its allocation does not exist.
     fn request(&mut self, spec: &CallSpec, turn: u64) -> Option<Request> {
-        let scale = self.standing.scale;
+        let scale = self.current.scale;
         let mut grid = spec.grid.map(|side| self.side(&side));
         grid[0] = times(u64::from(grid[0]), scale.size).clamp(1, u64::from(u32::MAX)) as u32;
         Some(Request {
@@ -160,12 +160,12 @@ impl<'w> Caller<'w> {
         })
     }
 
-    fn side(&mut self, side: &Span) -> u32 {
+    fn side(&mut self, side: &ValueRange) -> u32 {
         side.sample(&mut self.random).clamp(1, u64::from(u32::MAX)) as u32
     }
 
     fn handle(&self, spec: &CallSpec) -> Option<u64> {
-        let is_made = has(&spec.function, Role::Out);
+        let is_made = has(&spec.function, ArgumentRole::Out);
         match spec.object {
             Object::None => Some(0),
             Object::Number(value) => Some(value),
@@ -175,17 +175,17 @@ impl<'w> Caller<'w> {
             Object::Buffer(at) => locked(&self.world.buffers[at]).pop_front(),
             Object::Event(at, back) => {
                 let ring = &self.world.events[at];
-                let place = match spec.function.probe.action {
+                let slot = match spec.function.probe.action {
                     Action::EventRecord => ring.next(),
                     _ => ring.recorded_back(back)?,
                 };
-                Some(ring.handles[place].load(Relaxed))
+                Some(ring.handles[slot].load(Relaxed))
             }
         }
     }
 
     fn order(&mut self, spec: &CallSpec) -> Order {
-        let scale = self.standing.scale;
+        let scale = self.current.scale;
         let nested = match spec.inner {
             Some((index, depth)) => self.world.functions.nest(index, depth),
             None => Order::NONE,
@@ -200,93 +200,99 @@ impl<'w> Caller<'w> {
         }
     }
 
-    /// Makes the call, then tells truth and oracle.
+    /// Makes a call, then updates the expected steps and the oracle log.
     fn make(&mut self, spec: &CallSpec, request: &Request) -> Outcome {
         let order = self.order(spec);
-        let closing = self.closing(spec);
+        let waited = self.waited_for(spec);
         let made = self.world.functions.call(request, &order);
         self.world.calls.fetch_add(1, Relaxed);
-        self.keep(spec, request, &made);
+        self.store(spec, request, &made);
         let meaning = sentinel::meaning(request, &made);
         self.enqueued(spec, request, &made, &meaning);
-        if self.world.log.is_kept() {
+        if self.world.log.is_open() {
             let line = self.line(spec, request, &made, &meaning);
             self.lines.push(Line::Call(line));
         }
-        self.close(&closing, spec, &meaning, made);
+        self.close(&waited, spec, &meaning, made);
         made
     }
 
-    /// The stream that a line means.
+    /// Returns the stream of a line.
     fn id(&self, spec: &CallSpec) -> StreamId {
         let own = spec.stream == 0 && spec.function.is_twin;
         let device = if spec.stream == 0 { self.device } else { 0 };
-        StreamId { place: spec.stream, tid: if own { self.tid } else { 0 }, device }
+        StreamId { index: spec.stream, tid: if own { self.tid } else { 0 }, device }
     }
 
-    /// What the call waits for, told before it is made.
-    fn closing(&self, spec: &CallSpec) -> Vec<Instant> {
+    /// Returns the positions that the call waits for, taken before the call.
+    fn waited_for(&self, spec: &CallSpec) -> Vec<StreamPosition> {
         let mut truth = locked(&self.world.truth);
         match Effect::of(spec.function.probe) {
             Effect::StreamSync | Effect::StreamQuery => vec![truth.now(self.id(spec))],
             Effect::DeviceSync => truth.now_of_device(self.device),
             Effect::EventSync | Effect::EventQuery => match self.recorded(spec) {
-                Some(Event::Recorded(instant)) => vec![instant],
+                Some(RecordedEvent::Recorded(position)) => vec![position],
                 _ => Vec::new(),
             },
             _ => Vec::new(),
         }
     }
 
-    /// What the event that the line speaks of stands for.
-    fn recorded(&self, spec: &CallSpec) -> Option<Event> {
+    /// Returns the record of the event of a line.
+    fn recorded(&self, spec: &CallSpec) -> Option<RecordedEvent> {
         let Object::Event(at, back) = spec.object else { return None };
         let ring = &self.world.events[at];
         *locked(&ring.recorded[ring.recorded_back(back)?])
     }
 
-    fn close(&mut self, closing: &[Instant], spec: &CallSpec, meaning: &sentinel::Meaning, made: Outcome) {
+    fn close(
+        &mut self,
+        waited: &[StreamPosition],
+        spec: &CallSpec,
+        meaning: &sentinel::Meaning,
+        made: Outcome,
+    ) {
         let effect = Effect::of(spec.function.probe);
         let is_query = matches!(effect, Effect::StreamQuery | Effect::EventQuery);
         if is_query {
-            let Some(made) = self.answered(closing, meaning.handle | meaning.stream, made) else { return };
-            return self.end_steps(closing, true, spec, &made);
+            let Some(made) = self.polled(waited, meaning.handle | meaning.stream, made) else { return };
+            return self.end_steps(waited, true, spec, &made);
         }
         let copies_back = meaning.direction == Direction::DeviceToHost as u32;
         if effect == Effect::Copy && spec.function.probe.wiring.blocking && copies_back {
-            // It closes itself too: its own work is told by now.
+            // It also waits for its own work, which is included by now.
             let now = locked(&self.world.truth).now(self.id(spec));
             return self.end_steps(&[now], false, spec, &made);
         }
-        self.end_steps(closing, false, spec, &made);
+        self.end_steps(waited, false, spec, &made);
     }
 
-    /// A query was answered. Where that ends a wait, gives the call as if it had lasted from the first question on.
-    fn answered(&mut self, closing: &[Instant], handle: u64, made: Outcome) -> Option<Outcome> {
-        let goes_on = |a: &Asking| a.handle == handle && made.entry_ns - a.last_ns <= ASKS_AGAIN_NS;
-        let began_ns = self.asking.take().filter(goes_on).map(|a| a.began_ns);
+    /// Handles the result of a query. If it ends a wait, returns the call as if it had begun with the first query.
+    fn polled(&mut self, waited: &[StreamPosition], handle: u64, made: Outcome) -> Option<Outcome> {
+        let continues = |p: &Polling| p.handle == handle && made.entry_ns - p.last_ns <= POLL_PAUSE_MAX_NS;
+        let began_ns = self.polling.take().filter(continues).map(|p| p.began_ns);
         if made.result != 0 {
             let began_ns = began_ns.unwrap_or(made.entry_ns);
-            self.asking = Some(Asking { handle, began_ns, last_ns: made.exit_ns });
+            self.polling = Some(Polling { handle, began_ns, last_ns: made.exit_ns });
             return None;
         }
-        let is_usual = || closing.iter().any(|instant| locked(&self.world.truth).is_polled(instant));
-        let began_ns = began_ns.or_else(|| is_usual().then_some(made.entry_ns))?;
+        let was_polled = || waited.iter().any(|position| locked(&self.world.truth).is_polled(position));
+        let began_ns = began_ns.or_else(|| was_polled().then_some(made.entry_ns))?;
         Some(Outcome { entry_ns: began_ns, ..made })
     }
 
-    fn end_steps(&mut self, closing: &[Instant], is_poll: bool, spec: &CallSpec, made: &Outcome) {
-        if closing.is_empty() {
+    fn end_steps(&mut self, waited: &[StreamPosition], is_poll: bool, spec: &CallSpec, made: &Outcome) {
+        if waited.is_empty() {
             return;
         }
-        let steps = locked(&self.world.truth).close(closing, is_poll);
-        if !self.world.log.is_kept() {
+        let steps = locked(&self.world.truth).close(waited, is_poll);
+        if !self.world.log.is_open() {
             return;
         }
         for (id, step) in steps {
-            let stream = match id.place {
+            let stream = match id.index {
                 0 => locked(&self.world.truth).number(&id),
-                place => self.world.streams[place].load(Relaxed),
+                index => self.world.streams[index].load(Relaxed),
             };
             self.lines.push(Line::Step(StepLine {
                 pid: std::process::id(),
@@ -300,23 +306,23 @@ impl<'w> Caller<'w> {
         }
     }
 
-    /// Remembers what the call made, recorded or ended.
-    fn keep(&mut self, spec: &CallSpec, request: &Request, made: &Outcome) {
+    /// Stores the objects that the call created, recorded or destroyed.
+    fn store(&mut self, spec: &CallSpec, request: &Request, made: &Outcome) {
         let (world, id) = (self.world, self.id(spec));
         let mut truth = locked(&world.truth);
         match (Effect::of(spec.function.probe), spec.object) {
             (Effect::StreamCreate, Object::Stream(at)) => {
                 world.streams[at].store(made.written, Relaxed);
                 let is_blocking = request.bytes[0] & NON_BLOCKING == 0;
-                truth.create(StreamId { place: at, tid: 0, device: 0 }, self.device, is_blocking);
+                truth.create(StreamId { index: at, tid: 0, device: 0 }, self.device, is_blocking);
             }
             (Effect::Instantiate, Object::Graph(at)) => {
                 world.graphs[at].store(made.written, Relaxed);
                 truth.graphs.instantiate(made.written, request.graph);
             }
             (Effect::ExecUpdate, _) => truth.graphs.instantiate(request.handle, request.graph),
-            (Effect::ExecDestroy, _) => truth.graphs.end_exec(request.handle),
-            (Effect::GraphDestroy, _) => truth.graphs.end(request.graph),
+            (Effect::ExecDestroy, _) => truth.graphs.remove_exec(request.handle),
+            (Effect::GraphDestroy, _) => truth.graphs.remove(request.graph),
             (Effect::Alloc | Effect::HostAlloc, Object::Buffer(at)) if made.result == 0 => {
                 locked(&world.buffers[at]).push_back(made.written);
             }
@@ -336,7 +342,7 @@ impl<'w> Caller<'w> {
             }
             (Effect::CaptureBegin, _) => truth.begin_capture(id, self.tid),
             (Effect::CaptureEnd, _) => truth.end_capture(id, made.written),
-            (Effect::StreamDestroy, _) => truth.forget(id),
+            (Effect::StreamDestroy, _) => truth.destroy(id),
             _ => {}
         }
     }
@@ -345,13 +351,13 @@ impl<'w> Caller<'w> {
         let effect = Effect::of(spec.function.probe);
         if is_enqueue(effect) {
             let mut work = work_of(effect, meaning, request);
-            let label = self.standing.step.as_ref();
+            let label = self.current.step.as_ref();
             let mut truth = locked(&self.world.truth);
             if effect == Effect::GraphLaunch {
                 work.graphs = truth.graphs.launched(meaning.handle);
             }
             truth.enqueue(self.id(spec), &work, label, made.entry_ns, self.tid);
-            self.asking = None;
+            self.polling = None;
         }
     }
 
@@ -362,8 +368,8 @@ impl<'w> Caller<'w> {
         made: &Outcome,
         meaning: &sentinel::Meaning,
     ) -> CallLine {
-        let step = self.standing.step.as_ref();
-        let inner = spec.inner.map(|(index, depth)| (crate::model::call::Function::at(index), depth));
+        let step = self.current.step.as_ref();
+        let inner = spec.inner.map(|(index, depth)| (crate::model::call::StubFunction::at(index), depth));
         CallLine {
             phase: step.map_or(Cow::Borrowed(""), |label| label.phase.clone().into()),
             step: step.map(|label| label.step),
@@ -380,15 +386,15 @@ impl<'w> Caller<'w> {
         }
     }
 
-    /// Writes what is kept. A log that cannot be written ends the log, not the play.
+    /// Writes the buffered lines. A failure is reported and does not end the player.
     pub(super) fn flush(&mut self) {
         if let Err(error) = self.world.log.write(&self.lines) {
-            self.complain(&format!("cannot write the oracle log: {error}"));
+            self.report(&format!("cannot write the oracle log: {error}"));
         }
         self.lines.clear();
     }
 
-    pub(super) fn complain(&self, problem: &str) {
+    pub(super) fn report(&self, problem: &str) {
         let _ = writeln!(std::io::stderr(), "player: {problem}");
     }
 }

@@ -1,14 +1,14 @@
-//! A call that was made, as the oracle's line and as work on its stream.
+//! A call as a line of the oracle log and as work on its stream.
 
 use crate::invoke::{Outcome, Request};
 use crate::model::call::Effect;
-use crate::oracle::{CallLine, Work};
-use crate::prototype::{Role, has};
+use crate::oracle::{CallLine, EnqueuedWork};
+use crate::prototype::{ArgumentRole, has};
 use crate::sentinel::Meaning;
 
-/// What a call that enqueues adds to its stream.
-pub(super) fn work_of(effect: Effect, meaning: &Meaning, request: &Request) -> Work {
-    let mut work = Work { enqueues: 1, ..Work::default() };
+/// Returns the work that a call adds to its stream.
+pub(super) fn work_of(effect: Effect, meaning: &Meaning, request: &Request) -> EnqueuedWork {
+    let mut work = EnqueuedWork { enqueues: 1, ..EnqueuedWork::default() };
     match effect {
         Effect::Launch => {
             work.launches = 1;
@@ -24,9 +24,9 @@ pub(super) fn work_of(effect: Effect, meaning: &Meaning, request: &Request) -> W
     work
 }
 
-/// The line of a call, without what a script knows of it.
+/// Returns the line of a call, without its step and thread name.
 pub(super) fn call_line(tid: u32, request: &Request, made: &Outcome, meaning: &Meaning) -> CallLine {
-    let makes = has(&request.function, Role::Out);
+    let makes = has(&request.function, ArgumentRole::Out);
     CallLine {
         symbol: request.function.symbol().into(),
         row: request.function.probe.id,

@@ -5,12 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use clap::{CommandFactory as _, Parser};
+
 use super::PlayError;
 use crate::scripts;
-
-/// How it is called.
-pub(super) const USAGE: &str = "usage: player FILE|@NAME|--sentinels|--nccl-sentinels [--speed X] [--seconds N] [--turns N] \
-     [--oracle FILE] [--stubs DIR] [--wait-go]";
 
 /// What to play.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,24 +19,23 @@ pub(super) enum Source {
     BuiltIn(String),
     /// A profiler trace.
     Trace(PathBuf),
-    /// A call of everything.
+    /// A call of every function of the device libraries.
     Sentinels,
-    /// A call of everything in libnccl.
+    /// A call of every function of libnccl.
     NcclSentinels,
 }
 
 impl Source {
-    fn of(text: &OsString) -> Source {
+    fn of(text: &str) -> Result<Source, String> {
         let path = PathBuf::from(text);
-        let name = text.to_string_lossy();
-        match name.strip_prefix('@') {
+        Ok(match text.strip_prefix('@') {
             Some(name) => Source::BuiltIn(name.to_string()),
-            None if name.ends_with(".json") || name.ends_with(".json.gz") => Source::Trace(path),
+            None if text.ends_with(".json") || text.ends_with(".json.gz") => Source::Trace(path),
             None => Source::File(path),
-        }
+        })
     }
 
-    /// As the command line names it.
+    /// Returns the command line argument of the source.
     pub(super) fn name(&self) -> String {
         match self {
             Source::File(path) | Source::Trace(path) => path.display().to_string(),
@@ -48,17 +45,14 @@ impl Source {
         }
     }
 
-    /// A script's name and text.
+    /// Returns the name and the text of a script.
     pub(super) fn script(&self) -> Result<(String, String), PlayError> {
         let text = match self {
-            Source::BuiltIn(name) => match scripts::find(name) {
-                Some(text) => text.to_string(),
-                None => {
-                    let names: Vec<_> = scripts::SCRIPTS.iter().map(|(name, _)| *name).collect();
-                    let known = names.join(", ");
-                    return Err(PlayError::Usage(format!("no built-in script '{name}'; there are {known}")));
-                }
-            },
+            Source::BuiltIn(name) => scripts::find(name).map(str::to_string).ok_or_else(|| {
+                let names: Vec<_> = scripts::SCRIPTS.iter().map(|(name, _)| *name).collect();
+                let known = names.join(", ");
+                PlayError::Usage(format!("no built-in script '{name}'; expected one of {known}"))
+            })?,
             Source::File(path) | Source::Trace(path) => std::fs::read_to_string(path)
                 .map_err(PlayError::file(format!("read script {}", path.display())))?,
             Source::Sentinels | Source::NcclSentinels => String::new(),
@@ -68,49 +62,80 @@ impl Source {
 }
 
 /// The parsed command line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Parser, PartialEq)]
+#[command(name = "player", about = "Calls the stub libraries as a script or a profiler trace describes")]
+#[command(no_binary_name = true)]
 pub(super) struct Options {
-    pub(super) source: Source,
-    /// How many times as fast as written.
+    /// Script FILE, @NAME of a built-in script, or PyTorch profiler trace (*.json, *.json.gz)
+    #[arg(value_name = "FILE|@NAME", value_parser = Source::of)]
+    #[arg(required_unless_present_any = ["sentinels", "nccl_sentinels"])]
+    file: Option<Source>,
+    /// Call every function of the device libraries once
+    #[arg(long)]
+    sentinels: bool,
+    /// Call every function of libnccl once
+    #[arg(long)]
+    nccl_sentinels: bool,
+    /// Divide all times by this factor
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = positive, allow_negative_numbers = true)]
     pub(super) speed: f64,
-    /// To end after, ns, whatever the script says.
+    /// End after this time, whatever the script says
+    #[arg(long = "seconds", value_name = "N", value_parser = nanoseconds, allow_negative_numbers = true)]
     pub(super) seconds_ns: Option<u64>,
-    /// Turns after which a `repeat` of some time ends too.
+    /// End each repeat of a given time after this number of turns, too
+    #[arg(long, value_name = "N", value_parser = turns, allow_negative_numbers = true)]
     pub(super) turns: Option<u64>,
+    /// Write the oracle log to this file
+    #[arg(long, value_name = "FILE")]
     pub(super) oracle: Option<PathBuf>,
+    /// Install the stub libraries in this directory and leave them there
+    #[arg(long, value_name = "DIR")]
     pub(super) stubs: Option<PathBuf>,
+    /// Wait for a line on standard input before the first call, and for its end before exiting
+    #[arg(long)]
     pub(super) wait_go: bool,
-    /// Of a process started by a player: which of the script's processes it is.
+    /// Process of the script, or rank, that this player plays; set by a parent player.
+    #[arg(long, hide = true)]
     pub(super) process: Option<String>,
-    /// Of a rank's process: the directory where the ranks meet.
+    /// Directory in which ranks meet; set by a parent player.
+    #[arg(long, hide = true)]
     pub(super) meeting: Option<PathBuf>,
-    /// Of a process that takes over: the oracle log and the stubs are there already.
+    /// Append to the oracle log and use the installed stubs; set by a parent player.
+    #[arg(long, hide = true)]
     pub(super) goes_on: bool,
-    /// Of a process that takes over: the stubs' directory ends with it.
+    /// Remove the directory of the stubs at the end; set by a parent player.
+    #[arg(long, hide = true)]
     pub(super) remove_stubs: bool,
-    /// How this process was told what to play, so that another can be.
-    pub(super) told: Told,
+    /// How this process received its options.
+    #[arg(skip)]
+    pub(super) origin: Origin,
 }
 
-/// How a process is told what to play.
+/// How a process received its options, so that another can be started with options of its own.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
-    /// By its last arguments; these came before them.
+pub(super) enum Origin {
+    /// As its last arguments; these preceded them.
     Arguments(Vec<OsString>),
-    /// By this variable of its environment, an argument a line.
+    /// In this environment variable, one argument per line.
     Variable(String),
 }
 
-impl Told {
-    /// This program, told to play by these arguments.
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin::Arguments(Vec::new())
+    }
+}
+
+impl Origin {
+    /// Returns a command that runs this program with other options.
     pub(super) fn again(&self, arguments: &[OsString]) -> Command {
         let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
         let mut command = Command::new(own);
         match self {
-            Told::Arguments(before) => {
+            Origin::Arguments(before) => {
                 command.args(before.iter().skip(1)).args(arguments);
             }
-            Told::Variable(name) => {
+            Origin::Variable(name) => {
                 let lines = arguments.join(OsStr::new("\n"));
                 command.args(std::env::args_os().skip(1)).env(name, lines);
             }
@@ -120,119 +145,95 @@ impl Told {
 }
 
 impl Options {
-    /// Reads the last arguments of this process.
+    /// Parses the last arguments of this process.
     pub(super) fn last(arguments: Vec<OsString>) -> Result<Options, PlayError> {
         let before = std::env::args_os().len().saturating_sub(arguments.len());
-        let told = Told::Arguments(std::env::args_os().take(before).collect());
-        Options::read(arguments, told)
+        let origin = Origin::Arguments(std::env::args_os().take(before).collect());
+        Ok(Options { origin, ..Options::try_parse_from(arguments)? })
     }
 
-    /// Reads a variable of the environment.
+    /// Parses the value of an environment variable.
     pub(super) fn of_variable(name: &str, value: &OsStr) -> Result<Options, PlayError> {
         let lines = value.as_bytes().split(|byte| *byte == b'\n');
-        let arguments = lines.map(|line| OsStr::from_bytes(line).to_os_string()).collect();
-        Options::read(arguments, Told::Variable(name.to_string()))
+        let options = Options::try_parse_from(lines.map(OsStr::from_bytes))?;
+        Ok(Options { origin: Origin::Variable(name.to_string()), ..options })
     }
 
-    fn read(arguments: Vec<OsString>, told: Told) -> Result<Options, PlayError> {
-        let mut options = Options {
-            source: Source::Sentinels,
-            speed: 1.0,
-            seconds_ns: None,
-            turns: None,
-            oracle: None,
-            stubs: None,
-            wait_go: false,
-            process: None,
-            meeting: None,
-            goes_on: false,
-            remove_stubs: false,
-            told,
-        };
-        let mut source = None;
-        let mut rest = arguments.into_iter();
-        while let Some(argument) = rest.next() {
-            let name = argument.to_string_lossy().into_owned();
-            let mut value = || rest.next().ok_or_else(|| PlayError::Usage(format!("{name} lacks its value")));
-            match name.as_str() {
-                "--speed" => options.speed = positive(&name, &value()?)?,
-                "--seconds" => options.seconds_ns = Some((positive(&name, &value()?)? * 1e9) as u64),
-                "--turns" => options.turns = Some(positive(&name, &value()?)? as u64),
-                "--oracle" => options.oracle = Some(value()?.into()),
-                "--stubs" => options.stubs = Some(value()?.into()),
-                "--wait-go" => options.wait_go = true,
-                "--sentinels" => source = Some(Source::Sentinels),
-                "--nccl-sentinels" => source = Some(Source::NcclSentinels),
-                "--process" => options.process = Some(value()?.to_string_lossy().into_owned()),
-                "--meeting" => options.meeting = Some(value()?.into()),
-                "--goes-on" => options.goes_on = true,
-                "--remove-stubs" => options.remove_stubs = true,
-                _ if name.starts_with("--") => {
-                    return Err(PlayError::Usage(format!("unknown option '{name}'")));
-                }
-                _ if source.is_some() => {
-                    return Err(PlayError::Usage(format!("'{name}' is one file too many")));
-                }
-                _ => source = Some(Source::of(&argument)),
-            }
+    /// Returns what to play.
+    pub(super) fn source(&self) -> Source {
+        match &self.file {
+            Some(source) => source.clone(),
+            None if self.sentinels => Source::Sentinels,
+            None => Source::NcclSentinels,
         }
-        options.source = source.ok_or_else(|| PlayError::Usage("nothing to play".into()))?;
-        Ok(options)
     }
 
-    /// Arguments of a player that plays `source` with the same options.
+    /// Returns the usage line.
+    pub(super) fn usage() -> String {
+        Options::command().render_usage().to_string()
+    }
+
+    /// Returns the arguments of a player that plays `source` with the same options.
     pub(super) fn again(&self, source: &OsString) -> Vec<OsString> {
         let mut again =
             vec![source.clone(), "--speed".into(), self.speed.to_string().into(), "--goes-on".into()];
-        let mut with = |name: &str, value: Option<OsString>| {
-            if let Some(value) = value {
-                again.extend([name.into(), value]);
-            }
-        };
-        with("--oracle", self.oracle.clone().map(Into::into));
-        with("--turns", self.turns.map(|turns| turns.to_string().into()));
-        with("--seconds", self.seconds_ns.map(|ns| (ns as f64 / 1e9).to_string().into()));
+        let values = [
+            ("--oracle", self.oracle.clone().map(Into::into)),
+            ("--turns", self.turns.map(|turns| turns.to_string().into())),
+            ("--seconds", self.seconds_ns.map(|ns| (ns as f64 / 1e9).to_string().into())),
+        ];
+        for (name, value) in values {
+            again.extend(value.into_iter().flat_map(|value| [name.into(), value]));
+        }
         again
     }
 }
 
-fn positive(name: &str, value: &OsString) -> Result<f64, PlayError> {
-    let text = value.to_string_lossy();
+fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| PlayError::Usage(format!("{name} is '{text}'; expected a number above 0")))
+    number.ok_or_else(|| "expected a number above 0".to_string())
+}
+
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    positive(text).map(|seconds| (seconds * 1e9) as u64)
+}
+
+fn turns(text: &str) -> Result<u64, String> {
+    positive(text).map(|turns| turns as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(arguments: &[&str]) -> Result<Options, String> {
+    fn parse(arguments: &[&str]) -> Result<Options, String> {
         Options::last(arguments.iter().map(Into::into).collect()).map_err(|e| e.to_string())
     }
 
     #[test]
-    fn a_command_line_is_read_and_said_again() {
+    fn command_line_survives_a_round_trip() {
         let options =
-            read(&["a.script", "--speed", "2.5", "--oracle", "o", "--seconds", "3", "--turns", "9"]).unwrap();
+            parse(&["a.script", "--speed", "2.5", "--oracle", "o", "--seconds", "3", "--turns", "9"])
+                .unwrap();
         assert_eq!((options.speed, options.seconds_ns, options.turns), (2.5, Some(3_000_000_000), Some(9)));
         let again: Vec<_> =
             options.again(&"b".into()).iter().map(|a| a.to_string_lossy().into_owned()).collect();
-        let again = read(&again.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-        let expected = Options { source: Source::File("b".into()), goes_on: true, ..options };
-        assert_eq!(Options { told: expected.told.clone(), ..again }, expected);
+        let again = parse(&again.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        let expected = Options { file: Some(Source::File("b".into())), goes_on: true, ..options };
+        assert_eq!(Options { origin: expected.origin.clone(), ..again }, expected);
     }
 
     #[test]
     fn wrong_command_lines_are_refused() {
         for (arguments, part) in [
-            (&[][..], "nothing to play"),
+            (&[][..], "not provided"),
             (&["a", "b"], "'b'"),
-            (&["a", "--speed"], "lacks"),
+            (&["a", "--speed"], "a value is required"),
             (&["a", "--speed", "-1"], "'-1'"),
             (&["a", "--fast"], "'--fast'"),
         ] {
-            let error = read(arguments).unwrap_err();
-            assert!(error.contains(part) && error.contains("usage"), "{error}");
+            let error = parse(arguments).unwrap_err();
+            assert!(error.contains(part) && error.contains("--help"), "{error}");
         }
     }
 }

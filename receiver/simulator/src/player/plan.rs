@@ -1,12 +1,11 @@
-//! A profiler trace made ready to be played: for each of its threads, which calls when, with which arguments.
+//! The plan of a profiler trace: the calls of each of its threads, with times and arguments.
 //!
-//! The one idea: handles are the trace's own numbers, which the stubs take as they are, so that what a probe sees
-//! can be compared with the trace number by number. What the trace leaves open is settled here, once, as
-//! [`trace::fold`] settles it: a wait for an event it does not name is for the latest record on each stream, and
-//! where a stream shows none, an event is recorded right before the wait.
+//! Handles are the trace's own numbers, so the agent's output can be compared with the trace. What the trace leaves open is
+//! decided as [`trace::fold`] does: a wait for an unnamed event is for the latest record on each stream, and on a stream
+//! without records an event is recorded right before the wait.
 //!
-//! Times, arguments and the order in which calls are entered are the trace's. Not played: functions that nobody probes, and driver calls that the
-//! trace shows within a runtime call, since libcudart makes those itself. All processes play in one.
+//! Times, arguments and the order of entries are the trace's. Functions without a probe are not played, nor are driver
+//! calls within a runtime call, which libcudart makes itself. All processes are played in one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,30 +18,30 @@ use trace::{Limits, Trace};
 use super::PlayError;
 use crate::functions::{by_symbol, is_enqueue};
 use crate::invoke::Request;
-use crate::model::call::{Effect, Function};
+use crate::model::call::{Effect, StubFunction};
 use crate::model::order::Order;
 
-/// Handles of the events that the trace does not name, one per stream.
-const UNTOLD: u64 = 0x7ead_0000_0000;
-/// An event that nobody ever records.
+/// Handles of events that the trace does not name, one per stream.
+const UNNAMED: u64 = 0x7ead_0000_0000;
+/// An event that is never recorded.
 const NEVER: u64 = 0x7eae_0000_0000;
-/// A call that is no wait and takes longer than this sleeps: nobody burns a CPU for so long in a driver.
+/// A call that takes longer than this sleeps instead of using CPU, ns.
 const BURN_NS_MAX: u64 = 500_000;
 
 /// A call to make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
-    /// Its place among the calls of all threads, in order of entry.
+    /// Position among the calls of all threads, in order of entry.
     pub(super) turn: u64,
-    /// When, from the beginning of the trace, ns.
+    /// Time from the beginning of the trace, ns.
     pub(super) at_ns: u64,
     pub(super) request: Request,
     pub(super) order: Order,
 }
 
-/// A thread's calls in order.
+/// The calls of a thread in order.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct PlannedThread {
     pub(super) tid: u32,
     pub(super) calls: Vec<Planned>,
 }
@@ -50,8 +49,8 @@ pub(super) struct Line {
 /// A trace to play.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) threads: Vec<Line>,
-    /// Calls of the trace that are not played since the runtime makes them itself.
+    pub(super) threads: Vec<PlannedThread>,
+    /// Number of calls that are not played because the runtime makes them.
     pub(super) left_out: u64,
 }
 
@@ -63,23 +62,25 @@ impl Plan {
         let trace = Trace::read(file, &Limits::default())
             .map_err(|e| PlayError::Trace { name: name.clone(), problem: e.to_string() })?;
         match trace.calls.is_empty() {
-            true => Err(PlayError::Trace { name, problem: "no call of a probed function is in it".into() }),
+            true => {
+                Err(PlayError::Trace { name, problem: "it contains no call of a probed function".into() })
+            }
             false => Ok(Plan::of(&trace.calls)),
         }
     }
 
-    /// The plan for calls in order of their entries.
+    /// Returns the plan for calls in order of their entries.
     pub(super) fn of(calls: &[Call]) -> Plan {
         let began_ns = calls.first().map_or(0, |c| c.entry_ns);
         let mut planner = Planner { streams: streams_of(calls), ..Planner::default() };
         for call in calls {
             planner.take(call, call.entry_ns - began_ns);
         }
-        let threads = planner.threads.into_iter().map(|((_, tid), calls)| Line { tid, calls });
+        let threads = planner.threads.into_iter().map(|((_, tid), calls)| PlannedThread { tid, calls });
         Plan { threads: threads.collect(), left_out: planner.left_out }
     }
 
-    /// The libraries it calls, the lowest first; the runtime needs the driver.
+    /// Returns the libraries that it calls, the lowest first; the runtime requires the driver.
     pub(super) fn libraries(&self) -> Vec<Library> {
         let calls = self.threads.iter().flat_map(|t| &t.calls);
         let mut libraries: BTreeSet<Library> = calls.map(|c| c.request.function.probe.library).collect();
@@ -90,14 +91,14 @@ impl Plan {
     }
 }
 
-/// What is known of a stream while the plan is made.
+/// The state of a stream during planning.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// An event is recorded on it somewhere in the trace.
+    /// Whether the trace records an event on it.
     records: bool,
     work: u64,
     closed: u64,
-    /// The latest recorded event, and how much it covers.
+    /// The latest recorded event, and the work it covers.
     latest: Option<(u64, u64)>,
 }
 
@@ -114,9 +115,9 @@ fn streams_of(calls: &[Call]) -> BTreeMap<u64, Stream> {
 struct Planner {
     threads: BTreeMap<(u32, u32), Vec<Planned>>,
     streams: BTreeMap<u64, Stream>,
-    /// What each told event covers: stream and work.
+    /// Stream and work that each named event covers.
     events: BTreeMap<u64, (u64, u64)>,
-    /// Until when each thread is within a runtime call.
+    /// Time until which each thread is within a runtime call.
     within: BTreeMap<(u32, u32), u64>,
     left_out: u64,
     turns: u64,
@@ -152,8 +153,8 @@ impl Planner {
         self.threads.entry((call.process.pid, call.tid)).or_default().push(planned);
     }
 
-    /// Keeps count of what is enqueued and closed.
-    fn follow(&mut self, call: &Call, function: &Function) {
+    /// Counts the work that is enqueued and waited for.
+    fn follow(&mut self, call: &Call, function: &StubFunction) {
         let effect = Effect::of(function.probe);
         let stream = self.streams.entry(call.stream).or_default();
         if is_enqueue(effect) {
@@ -170,7 +171,7 @@ impl Planner {
 
     fn record(&mut self, call: &Call, mut planned: Planned) {
         let stream = self.streams.entry(call.stream).or_default();
-        let event = call.handle.unwrap_or(UNTOLD + call.stream);
+        let event = call.handle.unwrap_or(UNNAMED + call.stream);
         stream.latest = Some((event, stream.work));
         self.events.insert(event, (call.stream, stream.work));
         planned.request.handle = event;
@@ -196,7 +197,7 @@ impl Planner {
         }
     }
 
-    /// The events that a wait for an untold event ends, recorded first where the trace shows no record.
+    /// Returns the events that a wait for an unnamed event is for; adds records where the trace has none.
     fn targets(&mut self, call: &Call, wait: &Planned) -> Vec<u64> {
         let mut targets = Vec::new();
         let open: Vec<_> =
@@ -208,7 +209,7 @@ impl Planner {
                     self.close(handle, work);
                 }
                 None if !stream.records => {
-                    targets.push(UNTOLD + handle);
+                    targets.push(UNNAMED + handle);
                     self.insert_record(call, wait, handle);
                     self.close(handle, stream.work);
                 }
@@ -225,7 +226,7 @@ impl Planner {
             Library::Cudart | Library::Nccl => "cudaEventRecord",
         };
         if let Some((index, function)) = by_symbol(symbol) {
-            let request = Request { stream, handle: UNTOLD + stream, ..Request::new(index, function) };
+            let request = Request { stream, handle: UNNAMED + stream, ..Request::new(index, function) };
             self.push(call, Planned { request, order: Order::NONE, ..*wait });
         }
     }
@@ -236,7 +237,7 @@ impl Planner {
     }
 }
 
-/// The call as a request; `None` for a row that this build does not know.
+/// Returns the arguments of a call; `None` for an unknown row.
 fn request(call: &Call) -> Option<Request> {
     let probe = call.probe()?;
     let symbol = if call.is_twin { probe.twin? } else { probe.symbol };
@@ -254,8 +255,8 @@ fn request(call: &Call) -> Option<Request> {
     })
 }
 
-/// Takes as long as recorded: a wait and whatever is long sleep, the rest is work. Nothing runs on the device.
-fn order(call: &Call, function: &Function) -> Order {
+/// Returns an order for the recorded duration: sync calls and long calls sleep, others use CPU. Device time is 0.
+fn order(call: &Call, function: &StubFunction) -> Order {
     let waits =
         matches!(Effect::of(function.probe), Effect::StreamSync | Effect::EventSync | Effect::DeviceSync)
             || function.probe.wiring.blocking;
@@ -265,10 +266,10 @@ fn order(call: &Call, function: &Function) -> Order {
     }
 }
 
-/// Threads of a block, at most.
+/// Largest number of threads in a block.
 const BLOCK_MAX: u64 = 1_024;
 
-/// A grid and a block of exactly so many threads, as far as two sides hold them.
+/// Returns a grid and a block of exactly this many threads, as far as two sides can express.
 fn shape(threads: u64) -> ([u32; 3], [u32; 3]) {
     if threads == 0 {
         return ([0, 1, 1], [1; 3]);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_has_exactly_the_threads_of_the_trace() {
+    fn grid_has_exactly_the_threads_of_the_trace() {
         for threads in [0, 1, 7, 256, 1_000_003, 255_255, 5_000_000_000, 1 << 40] {
             let (grid, block) = shape(threads);
             let product: u64 = grid.iter().chain(&block).map(|side| u64::from(*side)).product();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untold_wait_is_for_the_latest_record_of_each_stream() {
+    fn unnamed_wait_is_for_the_latest_record_of_each_stream() {
         let plan = Plan::of(&[
             call("hipLaunchKernel", 0, 0, None),
             call("hipEventRecord", 20, 0, None),
@@ -321,16 +322,16 @@ mod tests {
         assert_eq!(
             symbols(&plan)[4..],
             [
-                ("hipEventRecord", 9, UNTOLD + 9),
-                ("hipEventSynchronize", 0, UNTOLD),
-                ("hipEventSynchronize", 0, UNTOLD + 9),
+                ("hipEventRecord", 9, UNNAMED + 9),
+                ("hipEventSynchronize", 0, UNNAMED),
+                ("hipEventSynchronize", 0, UNNAMED + 9),
                 ("hipEventSynchronize", 0, NEVER),
             ]
         );
     }
 
     #[test]
-    fn driver_calls_within_a_runtime_call_are_left_to_the_runtime() {
+    fn driver_calls_within_runtime_calls_are_not_played() {
         let plan = Plan::of(&[
             Call { duration_ns: 50, ..call("cudaLaunchKernel", 0, 0, None) },
             call("cuLaunchKernel", 10, 0, None),
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_sleep_and_launches_work_as_long_as_recorded() {
+    fn sync_calls_sleep_and_launches_use_cpu_as_recorded() {
         let plan =
             Plan::of(&[call("cudaLaunchKernel", 0, 0, None), call("cudaStreamSynchronize", 20, 0, None)]);
         let orders: Vec<_> =

@@ -1,59 +1,59 @@
-//! How a player and whoever started it keep in step: two lines out, one line in, and an end of input.
+//! The protocol between a player and its parent: `ready`, a line to start, `done`, and the end of input to exit.
 //!
-//! The one idea: nobody sleeps. The player says that its libraries are mapped and waits to be told to go; it says
-//! that it is done and waits to be let go, so that the last counts of a live process can be read.
+//! The player waits after `ready`, so that probes can be attached before its first call, and after `done`, so that the
+//! counters of a live process can be read. Neither side sleeps.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
-/// What every line of the protocol begins with; whatever else stands on a line before it is not ours.
+/// Beginning of each line of the protocol; text before it on a line is ignored.
 const MARK: &str = "@player ";
 
-fn say(line: &str) {
+fn send(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{MARK}{line}");
     let _ = out.flush();
 }
 
-/// The libraries are mapped: waits for the word, if one is to come. False where nobody is there to say it.
+/// Reports that the libraries are mapped and waits for the start; returns false if the input ends before.
 pub(super) fn ready(wait_go: bool) -> bool {
     if !wait_go {
         return true;
     }
-    say(&format!("ready {}", std::process::id()));
+    send(&format!("ready {}", std::process::id()));
     std::io::stdin().lock().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
 }
 
-/// All calls are made: waits to be let go.
+/// Reports the number of calls and waits for the end of input.
 pub(super) fn done(wait_go: bool, calls: u64) {
     if wait_go {
-        say(&format!("done {calls}"));
+        send(&format!("done {calls}"));
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     }
 }
 
-/// All calls are made; how it goes on is the caller's business.
-pub(super) fn say_done(calls: u64) {
-    say(&format!("done {calls}"));
+/// Reports the number of calls.
+pub(super) fn send_done(calls: u64) {
+    send(&format!("done {calls}"));
 }
 
-/// A player that could not be led.
+/// An error when controlling a player.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
-    /// The process could not be started or read.
-    #[error("cannot lead the player: {0}")]
+    /// The process could not be started, or its input or output failed.
+    #[error("cannot control the player: {0}")]
     Io(#[from] std::io::Error),
-    /// It ended, or said something else.
-    #[error("the player said {said:?}; expected {expected:?}")]
+    /// The process exited, or sent another line.
+    #[error("the player sent {line:?}; expected {expected:?}")]
     Unexpected {
-        /// What it said; empty if it ended.
-        said: String,
-        /// What was expected.
+        /// Line received; empty if the process exited.
+        line: String,
+        /// Line expected.
         expected: &'static str,
     },
 }
 
-/// A player in a process of its own, seen from the one that started it.
+/// A player in a child process.
 #[derive(Debug)]
 pub struct Player {
     child: Child,
@@ -62,27 +62,27 @@ pub struct Player {
 }
 
 impl Player {
-    /// Starts `command`, which must run a player with `--wait-go`, and waits until its libraries are mapped.
+    /// Starts a command that runs a player with `--wait-go`, and waits until its libraries are mapped.
     pub fn start(mut command: Command) -> Result<Player, ProtocolError> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let output = BufReader::new(output.ok_or(std::io::Error::other("no output to read"))?);
+        let output = BufReader::new(output.ok_or(std::io::Error::other("the player has no output"))?);
         let mut player = Player { child, input, output };
         player.ready()?;
         Ok(player)
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it is ready; it is from the start on, and once more behind each `exec`.
+    /// Waits until the player is ready again after an `exec`.
     pub fn ready(&mut self) -> Result<(), ProtocolError> {
         self.expect("ready").map(|_| ())
     }
 
-    /// The processes of the ranks that it leads, in the order they were started; none of any other script.
+    /// Returns the process ids of its ranks in the order they were started; empty for other scripts.
     pub fn ranks(&self) -> std::io::Result<Vec<u32>> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()))?;
         let children = threads.map(|thread| std::fs::read_to_string(thread?.path().join("children")));
@@ -91,35 +91,35 @@ impl Player {
         parsed.collect::<Result<_, _>>().map_err(std::io::Error::other)
     }
 
-    /// Lets it make its calls.
+    /// Lets the player make its calls.
     pub fn go(&mut self) -> Result<(), ProtocolError> {
-        let input = self.input.as_mut().ok_or(std::io::Error::other("the player was let go already"))?;
+        let input = self.input.as_mut().ok_or(std::io::Error::other("the player was finished"))?;
         input.write_all(b"go\n")?;
         Ok(input.flush()?)
     }
 
-    /// Waits until all calls are made; gives their number. The process still lives.
+    /// Waits until all calls are made and returns their number. The process does not exit.
     pub fn done(&mut self) -> Result<u64, ProtocolError> {
         self.expect("done")
     }
 
-    /// Lets it end.
+    /// Lets the process exit and waits for it.
     pub fn finish(mut self) -> Result<ExitStatus, ProtocolError> {
         self.input = None;
         Ok(self.child.wait()?)
     }
 
-    /// Reads on until a line of the protocol comes; gives the number in it.
+    /// Reads up to a line of the protocol and returns the number in it.
     fn expect(&mut self, expected: &'static str) -> Result<u64, ProtocolError> {
         let mut line = String::new();
         loop {
             line.clear();
             let ended = self.output.read_line(&mut line)? == 0;
-            let said = line.split_once(MARK).map(|(_, said)| said.trim());
-            match said.and_then(|said| said.strip_prefix(expected)).and_then(|n| n.trim().parse().ok()) {
+            let message = line.split_once(MARK).map(|(_, message)| message.trim());
+            match message.and_then(|m| m.strip_prefix(expected)).and_then(|n| n.trim().parse().ok()) {
                 Some(number) => return Ok(number),
-                None if ended || said.is_some() => {
-                    return Err(ProtocolError::Unexpected { said: line, expected });
+                None if ended || message.is_some() => {
+                    return Err(ProtocolError::Unexpected { line, expected });
                 }
                 None => {}
             }
@@ -128,7 +128,7 @@ impl Player {
 }
 
 impl Drop for Player {
-    /// A test that fails leaves no process behind.
+    /// Kills the process, so that a failed test leaves none running.
     fn drop(&mut self) {
         self.input = None;
         if !matches!(self.child.try_wait(), Ok(Some(_))) {

@@ -1,7 +1,7 @@
-//! Plays a script of ranks: a process each, which this one starts, leads and ends.
+//! Plays a script of ranks: starts a process per rank and controls them.
 //!
-//! The one idea: a rank's process is a player like any other, so whoever attaches to players can attach to ranks. They
-//! meet in a directory: on a page that the stub libraries share, and by files that carry the communicators' ids.
+//! A rank's process is a player like any other. The ranks communicate in a directory: by a page that the stub libraries
+//! share, and by files with the ids of communicators.
 
 mod rank;
 
@@ -14,21 +14,21 @@ use crate::ranks::RankScript;
 
 pub(super) use rank::play;
 
-/// Starts all ranks, and leads them: ready when all are, done when all are. Gives the calls of all.
+/// Starts all ranks and controls them: reports ready when all are, and done with the calls of all.
 pub(super) fn lead(script: &RankScript, options: &Options, stubs: &Path) -> Result<(), PlayError> {
     let meeting = Meeting::new()?;
-    let led = |e: ProtocolError| PlayError::Usage(format!("a rank could not be led: {e}"));
+    let failed = |e: ProtocolError| PlayError::Usage(format!("a rank failed: {e}"));
     let mut ranks = Vec::new();
     for rank in 0..script.ranks {
-        ranks.push(Player::start(command(options, stubs, &meeting.0, rank, script.ranks)).map_err(led)?);
+        ranks.push(Player::start(command(options, stubs, &meeting.0, rank, script.ranks)).map_err(failed)?);
     }
     if !protocol::ready(options.wait_go) {
         return Ok(());
     }
     for rank in &mut ranks {
-        rank.go().map_err(led)?;
+        rank.go().map_err(failed)?;
     }
-    // A rank that was killed has made no calls that it could tell of.
+    // A rank that was killed reports no calls.
     let calls = ranks.iter_mut().map(|rank| rank.done().unwrap_or(0)).sum();
     protocol::done(options.wait_go, calls);
     for rank in ranks {
@@ -44,13 +44,13 @@ fn command(
     rank: usize,
     ranks: usize,
 ) -> std::process::Command {
-    let mut arguments = options.again(&options.source.name().into());
+    let mut arguments = options.again(&options.source().name().into());
     let own: [(&str, std::ffi::OsString); 3] =
         [("--stubs", stubs.into()), ("--process", rank.to_string().into()), ("--meeting", meeting.into())];
     arguments.extend(own.into_iter().flat_map(|(name, value)| [name.into(), value]));
     arguments.push("--wait-go".into());
-    let mut command = options.told.again(&arguments);
-    // As torchrun tells its workers who they are.
+    let mut command = options.origin.again(&arguments);
+    // The environment of torchrun.
     command
         .env("RANK", rank.to_string())
         .env("WORLD_SIZE", ranks.to_string())
@@ -58,13 +58,13 @@ fn command(
     command
 }
 
-/// The directory where the ranks meet; it ends with us.
+/// The directory that the ranks share; removed on drop.
 struct Meeting(PathBuf);
 
 impl Meeting {
     fn new() -> Result<Meeting, PlayError> {
         let dir = std::env::temp_dir().join(format!("warptap-ranks-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(PlayError::file(format!("make {}", dir.display())))?;
+        std::fs::create_dir_all(&dir).map_err(PlayError::file(format!("create {}", dir.display())))?;
         Ok(Meeting(dir))
     }
 }

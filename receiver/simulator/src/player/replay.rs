@@ -1,8 +1,7 @@
 //! Plays a planned trace: its threads as real threads, its calls at their times.
 //!
-//! The one idea: calls are entered in the order of the trace, whatever the machine is doing besides. A call tells
-//! from inside the library that it is entered, behind any probe, and the next one, on whatever thread, waits for
-//! that; so which work a wait covers does not depend on how threads are scheduled.
+//! Calls are entered in the order of the trace, independent of scheduling: a call raises a counter after its entry was
+//! probed, and the next call, on any thread, waits for that. So the work that a wait covers is always the same.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +12,7 @@ use std::sync::atomic::{
 };
 
 use super::lines::{call_line, work_of};
-use super::plan::{Line as Thread, Plan, Planned};
+use super::plan::{Plan, Planned, PlannedThread};
 use super::world::locked;
 use crate::functions::{Functions, is_enqueue};
 use crate::invoke::Outcome;
@@ -24,30 +23,30 @@ use crate::oracle::{Line, Log, StepLine};
 use crate::sentinel;
 use crate::truth::StreamTruth;
 
-/// Time between the decision to begin and the first call, so that every thread is there, ns.
+/// Time before the first call, in which all threads start, ns.
 const LEAD_NS: u64 = 5_000_000;
-/// A thread that is so close to its next call does not sleep any more, ns.
+/// A thread spins instead of sleeping if its next call is closer than this, ns.
 const SPIN_NS: u64 = 80_000;
-/// Looks at whose turn it is before a thread sleeps between looks, and how long it then sleeps, ns.
-const LOOKS_MAX: u32 = 200;
-const LOOK_NS: u64 = 20_000;
-/// Lines kept before they are written.
+/// Polls of the turn before a thread sleeps between polls, and the duration of that sleep, ns.
+const POLLS_MAX: u32 = 200;
+const POLL_NS: u64 = 20_000;
+/// Lines buffered before they are written.
 const LINES_MAX: usize = 4_096;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Stage<'a> {
     functions: &'a Functions,
     log: &'a Log,
     speed: f64,
     begins_ns: u64,
-    /// Calls entered so far.
+    /// Number of calls entered.
     entered: AtomicU64,
     streams: BTreeMap<u64, Mutex<StreamTruth>>,
-    /// For each recorded event, its stream and how far a wait closes it.
+    /// Stream and position that a wait for each recorded event covers.
     events: Mutex<BTreeMap<u64, (u64, u64)>>,
 }
 
-/// Plays the plan, and gives the number of calls made.
+/// Plays the plan; returns the number of calls made.
 pub(super) fn run(plan: &Plan, functions: &Functions, log: &Log, speed: f64) -> io::Result<u64> {
     functions.set_lenient(true);
     let calls = || plan.threads.iter().flat_map(|t| &t.calls);
@@ -83,7 +82,7 @@ impl<'a> Player<'a> {
         Player { stage, tid: thread::tid(), lines: Vec::new() }
     }
 
-    fn play(mut self, thread: &Thread) -> io::Result<()> {
+    fn play(mut self, thread: &PlannedThread) -> io::Result<()> {
         for planned in &thread.calls {
             self.wait_for(planned.at_ns);
             self.wait_for_turn(planned.turn);
@@ -95,7 +94,7 @@ impl<'a> Player<'a> {
         self.flush()
     }
 
-    /// Waits until the call's time; returns at once where that is past.
+    /// Waits until a time of the trace; returns immediately if it is past.
     fn wait_for(&self, at_ns: u64) {
         let at_ns = self.stage.begins_ns + (at_ns as f64 / self.stage.speed) as u64;
         clock::sleep_until(at_ns.saturating_sub(SPIN_NS));
@@ -104,36 +103,36 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Waits until every call that the trace entered before is entered.
+    /// Waits until all calls before this one in the trace were entered.
     fn wait_for_turn(&self, turn: u64) {
         let entered = || self.stage.entered.load(Acquire);
-        let mut looks = 0;
+        let mut polls = 0;
         while entered() < turn {
-            looks += 1;
-            match looks < LOOKS_MAX {
+            polls += 1;
+            match polls < POLLS_MAX {
                 true => std::thread::yield_now(),
-                false => clock::sleep_until(clock::now_ns() + LOOK_NS),
+                false => clock::sleep_until(clock::now_ns() + POLL_NS),
             }
         }
     }
 
     fn call(&mut self, planned: &Planned, trace_tid: u32) {
         let Planned { request, order, turn, .. } = planned;
-        let closing = self.closing(planned);
+        let covered = self.covered(planned);
         self.follow(planned);
         let entered = self.stage.entered.as_ptr() as u64;
         let order = Order { entered, entered_as: turn + 1, ..self.scaled(order) };
         let made = self.stage.functions.call(request, &order);
-        // A function that is not there does not tell.
+        // A missing function does not raise the counter.
         self.stage.entered.fetch_max(turn + 1, Release);
         let meaning = sentinel::meaning(request, &made);
-        if !self.stage.log.is_kept() {
+        if !self.stage.log.is_open() {
             return;
         }
         let mut line = call_line(self.tid, request, &made, &meaning);
         line.thread = trace_tid.to_string().into();
         self.lines.push(Line::Call(line));
-        for (stream, until) in closing {
+        for (stream, until) in covered {
             self.close(stream, until, planned, &made);
         }
     }
@@ -143,8 +142,8 @@ impl<'a> Player<'a> {
         Order { host_ns: faster(order.host_ns), block_ns: faster(order.block_ns), ..*order }
     }
 
-    /// The streams that the call closes, and how far, told before it is made.
-    fn closing(&self, planned: &Planned) -> Vec<(u64, u64)> {
+    /// Returns the streams that the call waits for, and up to which position, taken before the call.
+    fn covered(&self, planned: &Planned) -> Vec<(u64, u64)> {
         let request = &planned.request;
         let end = |(handle, truth): (&u64, &Mutex<StreamTruth>)| (*handle, locked(truth).end());
         match Effect::of(request.function.probe) {
@@ -160,7 +159,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Tells the truth of the call's stream, before the call: what it enqueues counts from its entry on.
+    /// Adds the work of a call to its stream, before the call.
     fn follow(&self, planned: &Planned) {
         let request = &planned.request;
         let effect = Effect::of(request.function.probe);
@@ -195,7 +194,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// A copy from the device that blocks ends a step.
+/// Returns true for a blocking copy from the device, which ends a step.
 fn reads_back(planned: &Planned) -> bool {
     let request = &planned.request;
     let meaning = sentinel::meaning(request, &Outcome::default());

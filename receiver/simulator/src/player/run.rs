@@ -1,4 +1,4 @@
-//! Plays a script: its threads, its blocks, its time. The calls themselves are made in `calls`.
+//! Plays a script: runs its threads and blocks. The module `calls` makes the calls.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,20 +12,21 @@ use super::spin::Contention;
 use super::world::World;
 use crate::functions::by_symbol;
 use crate::model::clock;
-use crate::script::value::Span;
-use crate::script::{Action, CallSpec, Object, Statement, Thread, Times};
+use crate::script::turns::Times;
+use crate::script::{CallSpec, Object, ScriptAction, Statement, Thread};
+use crate::text::ValueRange;
 
-/// How long `poll` asks before the script is taken for broken, ns.
+/// Longest duration of a `poll`, ns; after that the script is wrong, and ends.
 const POLL_MAX_NS: u64 = 30_000_000_000;
 
-/// Whether to go on with the next statement.
+/// Whether the next statement runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Flow {
     On,
     Over,
 }
 
-/// Plays the whole script, and gives the number of calls made.
+/// Plays a script; returns the number of calls made.
 pub(super) fn run(world: World) -> Result<u64, PlayError> {
     let mut children = match world.options.process {
         None => others(&world)?,
@@ -45,7 +46,7 @@ pub(super) fn run(world: World) -> Result<u64, PlayError> {
     Ok(world.calls.load(Relaxed))
 }
 
-/// Starts the script's other processes: this program again, playing another part.
+/// Starts the other processes of the script.
 fn others(world: &World) -> Result<Vec<Child>, PlayError> {
     let mut names: Vec<_> = world.script.threads.iter().filter_map(|t| t.process.clone()).collect();
     names.sort();
@@ -53,19 +54,19 @@ fn others(world: &World) -> Result<Vec<Child>, PlayError> {
     names
         .iter()
         .map(|name| {
-            let mut command = again(world, &world.options.source.name(), &["--process", name]);
+            let mut command = again(world, &world.options.source().name(), &["--process", name]);
             command.stdin(Stdio::null()).stdout(Stdio::null());
             command.spawn().map_err(PlayError::file(format!("start process {name}")))
         })
         .collect()
 }
 
-/// This program as a player of `script`, with this run's libraries, log and speed, and these arguments besides.
+/// Returns a command that runs this program as a player of `script`, with the same options and these arguments.
 fn again(world: &World, script: &str, more: &[&str]) -> Command {
     let mut arguments = world.options.again(&script.into());
     arguments.extend(["--stubs".into(), world.stubs.clone().into()]);
     arguments.extend(more.iter().map(Into::into));
-    world.options.told.again(&arguments)
+    world.options.origin.again(&arguments)
 }
 
 fn start_all<'scope>(world: &'scope World, scope: &'scope Scope<'scope, '_>) {
@@ -92,12 +93,12 @@ fn start<'scope>(
     std::thread::Builder::new().name(name).spawn_scoped(scope, run).ok()
 }
 
-/// One thread of the script.
+/// A thread of the script.
 struct Runner<'scope, 'env> {
     world: &'scope World,
     scope: &'scope Scope<'scope, 'env>,
     caller: Caller<'scope>,
-    /// Turn of the innermost repeat.
+    /// Turn of the innermost `repeat`.
     turn: u64,
     spawned: Vec<(usize, ScopedJoinHandle<'scope, ()>)>,
     contention: Option<Contention>,
@@ -118,46 +119,46 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         Flow::On
     }
 
-    fn one(&mut self, action: &Action) -> Flow {
+    fn one(&mut self, action: &ScriptAction) -> Flow {
         match action {
-            Action::Call(spec) => self.caller.call(spec, self.turn),
-            Action::Poll(spec, pause) => return self.poll(spec, pause),
-            Action::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
-            Action::MakeEvent(at) => self.each_event(*at, "event"),
-            Action::MakeGraph { graph, node } => self.make_graph(*graph, node),
-            Action::EndCapture { graph, stream, word } => self.end_capture(*graph, *stream, word),
-            Action::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
-            Action::Destroy(object) => self.destroy(*object),
-            Action::Burn(span) => {
+            ScriptAction::Call(spec) => self.caller.call(spec, self.turn),
+            ScriptAction::Poll(spec, pause) => return self.poll(spec, pause),
+            ScriptAction::MakeStream { stream, is_blocking } => self.make_stream(*stream, *is_blocking),
+            ScriptAction::MakeEvent(at) => self.each_event(*at, "event"),
+            ScriptAction::MakeGraph { graph, node } => self.make_graph(*graph, node),
+            ScriptAction::EndCapture { graph, stream, word } => self.end_capture(*graph, *stream, word),
+            ScriptAction::Destroy(Object::Event(at, _)) => self.each_event(*at, "destroy event"),
+            ScriptAction::Destroy(object) => self.destroy(*object),
+            ScriptAction::Burn(span) => {
                 let ns = self.caller.host_ns(span);
                 clock::burn(ns);
             }
-            Action::Sleep(span) => {
+            ScriptAction::Sleep(span) => {
                 let ns = self.caller.sample_ns(span);
                 clock::sleep_until(clock::now_ns().saturating_add(ns).min(self.world.ends_ns));
             }
-            Action::Group(body) => return self.all(body),
-            Action::Repeat(times, body) => return self.repeat(*times, body),
-            Action::Step { phase, size, body } => {
+            ScriptAction::Group(body) => return self.all(body),
+            ScriptAction::Repeat(times, body) => return self.repeat(*times, body),
+            ScriptAction::Step { phase, size, body } => {
                 let before = self.caller.begin_step(phase, size);
                 let flow = self.all(body);
                 self.caller.end_step(before);
                 return flow;
             }
-            Action::Fault { name, gpu, host } => self.caller.fault(name, *gpu, *host),
-            Action::Spin { threads, for_ns } => {
+            ScriptAction::Fault { name, gpu, host } => self.caller.fault(name, *gpu, *host),
+            ScriptAction::Spin { threads, for_ns } => {
                 self.contention = None;
                 self.contention = Some(Contention::begin(*threads, self.world.scaled(*for_ns)));
             }
-            Action::Spawn(at) => self.spawn(*at),
-            Action::Join(at) => self.join(*at),
-            Action::Signal(at) => self.world.signals[*at].send(),
-            Action::Await(at) => {
+            ScriptAction::Spawn(at) => self.spawn(*at),
+            ScriptAction::Join(at) => self.join(*at),
+            ScriptAction::Signal(at) => self.world.signals[*at].send(),
+            ScriptAction::Await(at) => {
                 if !self.world.signals[*at].wait(|| self.world.is_over()) {
                     return Flow::Over;
                 }
             }
-            Action::Exec(script) => self.exec(script),
+            ScriptAction::Exec(script) => self.exec(script),
         }
         Flow::On
     }
@@ -167,7 +168,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         let began_ns = clock::now_ns();
         self.turn = 0;
         let mut flow = Flow::On;
-        while flow == Flow::On && self.goes_on(times, began_ns) {
+        while flow == Flow::On && self.continues(times, began_ns) {
             flow = self.all(body);
             self.turn += 1;
             self.caller.flush_if_full();
@@ -179,7 +180,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         if self.world.is_over() { Flow::Over } else { flow }
     }
 
-    fn goes_on(&self, times: Times, began_ns: u64) -> bool {
+    fn continues(&self, times: Times, began_ns: u64) -> bool {
         let more = match times {
             Times::Count(count) => self.turn < count,
             Times::For(_) if self.world.options.turns.is_some_and(|turns| self.turn >= turns) => false,
@@ -188,7 +189,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         more && !self.world.is_over()
     }
 
-    /// A call of the function that `word` means in this script's API.
+    /// Returns a call of the function that a verb means in this script's API.
     fn spec(&self, word: &str) -> Option<CallSpec> {
         let symbol = crate::script::symbol(self.world.script.api, word)?;
         by_symbol(symbol).map(|(index, function)| CallSpec::new(index, function))
@@ -204,17 +205,17 @@ impl<'scope, 'env> Runner<'scope, 'env> {
     fn make_stream(&mut self, stream: usize, is_blocking: bool) {
         if let Some(mut spec) = self.spec("stream") {
             spec.object = Object::Stream(stream);
-            spec.bytes = Span::just(if is_blocking { 0 } else { NON_BLOCKING });
+            spec.bytes = ValueRange::just(if is_blocking { 0 } else { NON_BLOCKING });
             self.caller.call(&spec, self.turn);
         }
     }
 
-    /// Asks until the answer is yes.
-    fn poll(&mut self, spec: &CallSpec, pause: &Span) -> Flow {
-        let gives_up_ns = clock::now_ns() + POLL_MAX_NS;
-        while !self.caller.asks(spec, self.turn) {
+    /// Queries until the work is done.
+    fn poll(&mut self, spec: &CallSpec, pause: &ValueRange) -> Flow {
+        let ends_ns = clock::now_ns() + POLL_MAX_NS;
+        while !self.caller.query(spec, self.turn) {
             let now_ns = clock::now_ns();
-            if self.world.is_over() || now_ns > gives_up_ns {
+            if self.world.is_over() || now_ns > ends_ns {
                 return Flow::Over;
             }
             clock::sleep_until(now_ns + self.caller.sample_ns(pause));
@@ -222,7 +223,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         Flow::On
     }
 
-    /// Makes or ends every event of a ring.
+    /// Creates or destroys all events of a ring.
     fn each_event(&mut self, at: usize, word: &str) {
         let ring = &self.world.events[at];
         for handle in &ring.handles {
@@ -245,7 +246,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         }
     }
 
-    /// As an engine captures a graph: begin, launches that are not run, end, instantiate.
+    /// Captures launches into a graph and instantiates it.
     fn make_graph(&mut self, graph: usize, node: &CallSpec) {
         let specs = ["capture begin", "capture end", "instantiate"].map(|word| self.spec(word));
         let [Some(mut begin), Some(mut end), Some(mut make)] = specs else { return };
@@ -259,7 +260,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         self.caller.call_on(&make, captured);
     }
 
-    /// The capture on the stream ends. The executable graph is made of it, or updated with it, which is `word`.
+    /// Ends the capture on a stream and instantiates or updates a graph, by the verb `word`.
     fn end_capture(&mut self, graph: usize, stream: usize, word: &str) {
         let specs = ["capture end", word, "destroy captured"].map(|word| self.spec(word));
         let [Some(mut end), Some(mut make), Some(destroy)] = specs else { return };
@@ -287,7 +288,7 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         }
     }
 
-    /// Becomes a player of another script. Threads that still run end without a word.
+    /// Replaces the process by a player of another script. Other threads end.
     fn exec(&mut self, script: &str) {
         use std::os::unix::process::CommandExt;
         self.caller.flush();
@@ -296,6 +297,6 @@ impl<'scope, 'env> Runner<'scope, 'env> {
         let more = [(options.wait_go, "--wait-go"), (removes, "--remove-stubs")];
         let more: Vec<&str> = more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name).collect();
         let failed = again(self.world, script, &more).exec();
-        self.caller.complain(&format!("cannot exec a player of {script}: {failed}"));
+        self.caller.report(&format!("cannot exec a player of {script}: {failed}"));
     }
 }

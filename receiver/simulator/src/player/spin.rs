@@ -1,9 +1,11 @@
-//! Threads that compete for a CPU: nothing but work, on the CPU of the thread that is to wait.
+//! Threads that compete with a thread for its CPU.
 //!
-//! The one idea: the competitors and their victim are bound to one CPU, so that the victim waits in its run
-//! queue on any machine, however many CPUs it has.
+//! The thread and its competitors are bound to one CPU, so that the thread waits in the run queue on any machine.
 
-#![allow(unsafe_code, reason = "a thread's CPUs are set by a system call; each block says what must hold")]
+#![allow(
+    unsafe_code,
+    reason = "a thread's CPUs are set by a system call; each block states its requirements"
+)]
 
 use crate::model::clock;
 
@@ -15,20 +17,20 @@ fn empty() -> Cpus {
 }
 
 fn bind(cpus: &Cpus) {
-    // SAFETY: the set is of the size given; 0 is the calling thread. A refusal leaves the thread as it was.
+    // SAFETY: the set is of the size given; 0 is the calling thread. A failure has no effect.
     unsafe { libc::sched_setaffinity(0, size_of::<Cpus>(), cpus) };
 }
 
-/// A thread bound to one CPU together with its competitors, until it is dropped.
+/// The binding of a thread and its competitors to one CPU; undone on drop.
 #[derive(Debug)]
 pub(super) struct Contention {
     before: Cpus,
-    /// When the competitors stop.
+    /// Time at which the competitors stop, CLOCK_MONOTONIC ns.
     pub(super) until_ns: u64,
 }
 
 impl Contention {
-    /// Binds the calling thread to the CPU it is on, and has `threads` threads use that CPU for `for_ns`.
+    /// Binds the calling thread to its current CPU and starts threads that use that CPU for `for_ns`.
     pub(super) fn begin(threads: u64, for_ns: u64) -> Contention {
         let mut before = empty();
         let mut here = empty();
@@ -41,7 +43,7 @@ impl Contention {
         bind(&here);
         let until_ns = clock::now_ns().saturating_add(for_ns);
         for _ in 0..threads {
-            // A thread inherits the CPUs of its maker. One that cannot be had does not compete.
+            // A thread inherits the CPUs of its creator. A thread that cannot be started is ignored.
             let spinner = std::thread::Builder::new().name("spinner".into());
             let _ = spinner.spawn(move || while clock::now_ns() < until_ns {});
         }

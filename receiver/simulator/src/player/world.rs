@@ -1,4 +1,4 @@
-//! What the threads of a played script share: the objects behind the names, and the truth about the streams.
+//! The state that the threads of a script share: the objects of each name, and the expected steps.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,28 @@ use crate::functions::Functions;
 use crate::model::clock;
 use crate::oracle::Log;
 use crate::script::Script;
-use crate::truth::order::{Event, Truth};
+use crate::truth::order::{RecordedEvent, Truth};
 
-/// How long `await` goes without its signal before the script is taken for broken.
+/// Longest wait for a signal; after that the script is wrong, and ends.
 const AWAIT_MAX: Duration = Duration::from_secs(30);
-/// How often a waiting thread looks whether all is over.
+/// How often a waiting thread checks whether the script has ended.
 const AWAIT_STEP: Duration = Duration::from_millis(20);
 
-/// The file by which the processes of a script share the device.
+/// Name of the file by which the processes of a script share the device.
 const DEVICE: &str = "device";
 
-/// Locks, whatever another thread's panic left behind.
+/// Locks a mutex, even after a panic in another thread.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An event behind a name, or a ring of them.
+/// The event of a name, or a ring of events.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     pub(super) handles: Vec<AtomicU64>,
-    /// For each: what it stands for, once recorded.
-    pub(super) recorded: Vec<Mutex<Option<Event>>>,
-    /// Records so far.
+    /// The record of each event.
+    pub(super) recorded: Vec<Mutex<Option<RecordedEvent>>>,
+    /// Number of records.
     pub(super) records: AtomicU64,
 }
 
@@ -46,12 +46,12 @@ impl Ring {
         }
     }
 
-    /// The place in the ring that the next record takes.
+    /// Returns the index of the event that is recorded next.
     pub(super) fn next(&self) -> usize {
         self.records.load(Relaxed) as usize % self.handles.len()
     }
 
-    /// The place recorded `back` before the latest; `None` where there is none, or none any more.
+    /// Returns the index of the event recorded `back` before the latest; `None` if there is none.
     pub(super) fn recorded_back(&self, back: usize) -> Option<usize> {
         let records = self.records.load(Relaxed) as usize;
         let at = records.checked_sub(back + 1).filter(|_| back < self.handles.len())?;
@@ -59,7 +59,7 @@ impl Ring {
     }
 }
 
-/// A signal behind a name.
+/// The signal of a name.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     sent: Mutex<u64>,
@@ -67,13 +67,13 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// Lets one waiter go on.
+    /// Wakes one waiting thread.
     pub(super) fn send(&self) {
         *locked(&self.sent) += 1;
         self.changed.notify_one();
     }
 
-    /// Waits for a signal; false where `is_over` became true, or none came for long.
+    /// Waits for a signal; returns false after a timeout or if `is_over` returns true.
     pub(super) fn wait(&self, is_over: impl Fn() -> bool) -> bool {
         let mut sent = locked(&self.sent);
         let mut waited = Duration::ZERO;
@@ -90,7 +90,7 @@ impl Signal {
     }
 }
 
-/// A script in play.
+/// A script that is being played.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) script: Box<Script>,
@@ -98,7 +98,7 @@ pub(super) struct World {
     pub(super) log: Log,
     pub(super) options: Options,
     pub(super) stubs: PathBuf,
-    /// Handles of the streams.
+    /// Handle of each stream.
     pub(super) streams: Vec<AtomicU64>,
     pub(super) truth: Mutex<Truth>,
     pub(super) events: Vec<Ring>,
@@ -106,7 +106,7 @@ pub(super) struct World {
     pub(super) buffers: Vec<Mutex<VecDeque<u64>>>,
     pub(super) signals: Vec<Signal>,
     pub(super) calls: AtomicU64,
-    /// When all is over, CLOCK_MONOTONIC ns; `u64::MAX` for when the script says.
+    /// Time at which the script ends, CLOCK_MONOTONIC ns; `u64::MAX` for no limit.
     pub(super) ends_ns: u64,
 }
 
@@ -126,7 +126,7 @@ impl World {
         let has_others = script.threads.iter().any(|t| t.process.is_some());
         if has_others && !functions.share_device(&stubs.join(DEVICE)) {
             let source = std::io::Error::other("the file cannot be mapped");
-            return Err(PlayError::File { what: "share the device among processes".into(), source });
+            return Err(PlayError::File { action: "share the device among processes".into(), source });
         }
         let now_ns = clock::now_ns();
         Ok(World {
@@ -146,12 +146,12 @@ impl World {
         })
     }
 
-    /// True once the time that the player was given is up.
+    /// Returns true once the time limit is reached.
     pub(super) fn is_over(&self) -> bool {
         self.ends_ns != u64::MAX && clock::now_ns() >= self.ends_ns
     }
 
-    /// A scripted time at the speed of this run.
+    /// Scales a time by the player's speed.
     pub(super) fn scaled(&self, ns: u64) -> u64 {
         (ns as f64 / self.options.speed) as u64
     }

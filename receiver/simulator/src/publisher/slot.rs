@@ -1,10 +1,10 @@
-//! A shared object that exports the thread-local variable by which threads publish their trace contexts, and a function
-//! that says where the calling thread's stands: what a tracer's native part is to whoever looks at it from outside.
+//! A shared object that exports the thread-local variable in which threads publish their trace contexts, and a function
+//! that returns the address of the calling thread's, as the native part of a tracer does.
 //!
-//! The one idea: an object in assembly, so that each way of reaching a variable that compilers know can be had from
-//! rustc alone: `way` is one of `descriptor` (TLSDESC), `module` (the older GNU dialect, x86-64 only) and `distance`
-//! (initial-exec); with `large` its block is too large for the room that the loader keeps beside those of the start.
-//! Built by build.rs, not part of the crate: a `cdylib` would hide the variable.
+//! Written in assembly, so that rustc alone can build each TLS access model: `tls_model` is `descriptor` (TLSDESC),
+//! `module` (general dynamic, x86-64 only) or `distance` (initial-exec); with `large` the TLS block exceeds the surplus
+//! that the loader reserves at start. Built by build.rs and not part of the crate, since a `cdylib` would hide the
+//! variable.
 
 #![no_std]
 
@@ -26,7 +26,7 @@ global_asm!(
     "warptap_stub_context:",
 );
 
-#[cfg(all(target_arch = "x86_64", way = "descriptor"))]
+#[cfg(all(target_arch = "x86_64", tls_model = "descriptor"))]
 global_asm!(
     "pushq %rbp",
     "leaq otel_thread_ctx_v1@tlsdesc(%rip), %rax",
@@ -37,8 +37,8 @@ global_asm!(
     options(att_syntax)
 );
 
-// Padded to the length that linkers know to rewrite.
-#[cfg(all(target_arch = "x86_64", way = "module"))]
+// Padded to the length that linkers can rewrite.
+#[cfg(all(target_arch = "x86_64", tls_model = "module"))]
 global_asm!(
     "pushq %rbp",
     ".byte 0x66",
@@ -51,7 +51,7 @@ global_asm!(
     options(att_syntax)
 );
 
-#[cfg(all(target_arch = "x86_64", way = "distance"))]
+#[cfg(all(target_arch = "x86_64", tls_model = "distance"))]
 global_asm!(
     "movq otel_thread_ctx_v1@gottpoff(%rip), %rax",
     "addq %fs:0, %rax",
@@ -59,7 +59,7 @@ global_asm!(
     options(att_syntax)
 );
 
-#[cfg(all(target_arch = "aarch64", way = "descriptor"))]
+#[cfg(all(target_arch = "aarch64", tls_model = "descriptor"))]
 global_asm!(
     "stp x29, x30, [sp, #-16]!",
     "adrp x0, :tlsdesc:otel_thread_ctx_v1",
@@ -73,7 +73,7 @@ global_asm!(
     "ret",
 );
 
-#[cfg(all(target_arch = "aarch64", way = "distance"))]
+#[cfg(all(target_arch = "aarch64", tls_model = "distance"))]
 global_asm!(
     "adrp x0, :gottprel:otel_thread_ctx_v1",
     "ldr x0, [x0, :gottprel_lo12:otel_thread_ctx_v1]",

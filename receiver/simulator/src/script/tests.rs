@@ -1,4 +1,4 @@
-//! What scripts come to, and what is said of wrong ones.
+//! Parsed scripts, and the errors of wrong ones.
 
 use super::parse::parse;
 use super::*;
@@ -8,30 +8,30 @@ fn problem(text: &str) -> String {
 }
 
 #[test]
-fn a_script_becomes_calls_of_its_api() {
+fn script_lines_become_calls_of_the_api() {
     let script = parse(
         "api hip\nstream main # a comment\nevent done ring=2\nthread t\n repeat 3\n  launch main grid=8x4 block=64\n  \
          copy d2h 4KiB\n  sync event done back=1\n end\nend\n",
     )
     .unwrap();
-    assert_eq!((script.api, script.streams.len(), script.setup.len()), (Api::Hip, 2, 2));
-    let Action::Repeat(Times::Count(3), body) = &script.threads[0].body[0].action else { panic!() };
+    assert_eq!((script.api, script.streams.len(), script.setup.len()), (ScriptApi::Hip, 2, 2));
+    let ScriptAction::Repeat(Times::Count(3), body) = &script.threads[0].body[0].action else { panic!() };
     let symbols: Vec<_> = body
         .iter()
         .map(|s| match &s.action {
-            Action::Call(call) => call.function.symbol(),
+            ScriptAction::Call(call) => call.function.symbol(),
             _ => "",
         })
         .collect();
     assert_eq!(symbols, ["hipLaunchKernel", "hipMemcpy", "hipEventSynchronize"]);
-    let Action::Call(launch) = &body[0].action else { panic!() };
+    let ScriptAction::Call(launch) = &body[0].action else { panic!() };
     assert_eq!((launch.grid.map(|s| s.low), launch.block, launch.stream), ([8, 4, 1], [64, 1, 1], 1));
-    let Action::Call(sync) = &body[2].action else { panic!() };
+    let ScriptAction::Call(sync) = &body[2].action else { panic!() };
     assert_eq!(sync.object, Object::Event(0, 1));
 }
 
 #[test]
-fn wrong_scripts_are_told_the_line_and_what_was_expected() {
+fn errors_name_the_line_and_the_expected_words() {
     let check = |text: &str, parts: &[&str]| {
         let problem = problem(text);
         assert!(
@@ -44,8 +44,8 @@ fn wrong_scripts_are_told_the_line_and_what_was_expected() {
     check("launch b", &["line 1", "'b'", "default"]);
     check("stream a\nlaunch a gpu=3", &["'3'", "300us"]);
     check("stream a\nlaunch a gpu=", &["lacks its value"]);
-    check("stream a\nlaunch a gpu=1us gpu=2us", &["stands twice"]);
-    check("stream a\nlaunch a gpu=1us a", &["behind a key"]);
+    check("stream a\nlaunch a gpu=1us gpu=2us", &["given twice"]);
+    check("stream a\nlaunch a gpu=1us a", &["follows a key"]);
     check("thread t\nrepeat 3\nend", &["open", "end"]);
     check("api rocm", &["'rocm'", "hip"]);
     check("stream a\napi hip", &["line 2", "first line"]);
@@ -60,11 +60,11 @@ fn wrong_scripts_are_told_the_line_and_what_was_expected() {
     check("event a\nstream a", &["something else"]);
     check("", &["does nothing"]);
     check("end", &["'end'"]);
-    check(&"repeat 2\n".repeat(40), &["within each other"]);
+    check(&"repeat 2\n".repeat(40), &["nested"]);
 }
 
 #[test]
-fn turns_are_chosen_by_rhythm_and_range() {
+fn period_and_range_select_turns() {
     let turns = |when: When| (0..10).filter(|t| when.holds(*t)).collect::<Vec<_>>();
     let all = When::default();
     assert_eq!(turns(all).len(), 10);

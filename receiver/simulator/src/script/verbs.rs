@@ -1,8 +1,8 @@
-//! Which function a word means, by API.
+//! The function of each word, by API.
 
-use super::Api;
+use super::ScriptApi;
 
-/// A word, and the function for CUDA, the driver and HIP; empty where that API has none among the stubs.
+/// A verb, and its function in the CUDA runtime, the driver API and HIP; empty if the stub library has none.
 type Row = (&'static str, [&'static str; 3]);
 
 /// Sorted by word. `copy` with a stream is `copyasync`.
@@ -44,8 +44,8 @@ static VERBS: &[Row] = &[
     ("wait", ["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"]),
 ];
 
-/// The function that `word` means; `None` where the API has none.
-pub(crate) fn symbol(api: Api, word: &str) -> Option<&'static str> {
+/// Returns the function of a verb; `None` if the API has none.
+pub(crate) fn symbol(api: ScriptApi, word: &str) -> Option<&'static str> {
     let at = VERBS.binary_search_by_key(&word, |(name, _)| name).ok()?;
     let symbol = VERBS[at].1[api as usize];
     (!symbol.is_empty()).then_some(symbol)
@@ -57,10 +57,11 @@ mod tests {
     use crate::functions::by_symbol;
 
     #[test]
-    fn words_are_sorted_and_mean_functions_of_their_api() {
+    fn verbs_are_sorted_and_name_functions_of_their_api() {
         assert!(VERBS.windows(2).all(|w| w[0].0 < w[1].0));
         for (word, symbols) in VERBS {
-            for (api, symbol) in [Api::Cuda, Api::Driver, Api::Hip].into_iter().zip(symbols) {
+            for (api, symbol) in [ScriptApi::Cuda, ScriptApi::Driver, ScriptApi::Hip].into_iter().zip(symbols)
+            {
                 let library = by_symbol(symbol).map(|(_, f)| f.probe.library);
                 let expected = api.libraries().last().copied();
                 assert!(symbol.is_empty() || library == expected, "{word}: {symbol}");

@@ -1,36 +1,36 @@
-//! The driver behind the functions: which script holds, what time it is, which handle is whose.
+//! The state of a stub driver: its script, its clock and its handles.
 //!
-//! Handles are places in a list of names that only grows, so that a handle never comes to mean another device.
+//! A handle is an index into a list of names that only grows, so it never refers to another device.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::script::{Answer, Script};
+use super::script::{DriverScript, ScriptedValue};
 use super::{Codes, Return, SUCCESS};
 
-/// The variable that names the file with the script.
+/// Environment variable with the path of the script.
 pub const SCRIPT: &str = "WARPTAP_STUB_SMI";
 
-/// How often a wait for events looks for one.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a wait polls for events.
+const POLL: Duration = Duration::from_millis(5);
 
-/// A driver, of which a library has one.
+/// A driver whose fields a script describes; each library has one.
 #[derive(Debug)]
-pub struct Driver {
+pub struct ScriptedDriver {
     codes: &'static Codes,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    script: Script,
-    /// Initialised and not shut down.
+    script: DriverScript,
+    /// Number of `init` calls without `shutdown`.
     users: u32,
     names: Vec<String>,
     begun: Option<Instant>,
-    /// The time that a test says it is.
-    told_ns: Option<u64>,
+    /// Time set by a test.
+    set_ns: Option<u64>,
     sets: Vec<Option<Set>>,
     calls: u64,
 }
@@ -39,7 +39,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Set {
     devices: Vec<String>,
-    /// Events up to here were delivered.
+    /// Time up to which events were delivered, ns.
     seen_ns: u64,
     waiting: Vec<(String, u64)>,
 }
@@ -47,19 +47,18 @@ struct Set {
 impl State {
     fn now_ns(&mut self) -> u64 {
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        self.told_ns.unwrap_or_else(|| begun.elapsed().as_nanos() as u64)
+        self.set_ns.unwrap_or_else(|| begun.elapsed().as_nanos() as u64)
     }
 
-    /// What is answered, unless nobody initialised.
-    fn ask(&mut self, device: &str, question: &str) -> Result<(Answer, u64), Return> {
+    /// Returns the value of a field and the time that the call takes, ns; fails before `init`.
+    fn query(&mut self, device: &str, field: &str) -> Result<(ScriptedValue, u64), Return> {
         self.calls += 1;
         if self.users == 0 {
             return Err(self.script.codes().uninitialized);
         }
         let now_ns = self.now_ns();
-        let (answer, slow_ns) = self.script.ask(device, question, now_ns);
-        let waits = if self.told_ns.is_some() { 0 } else { slow_ns };
-        Ok((answer, waits))
+        let (value, slow_ns) = self.script.query(device, field, now_ns);
+        Ok((value, if self.set_ns.is_some() { 0 } else { slow_ns }))
     }
 
     fn handle(&mut self, name: &str) -> usize {
@@ -76,22 +75,22 @@ impl State {
     }
 }
 
-impl Driver {
-    /// A driver that answers nothing yet.
-    pub const fn new(codes: &'static Codes) -> Driver {
+impl ScriptedDriver {
+    /// Returns a driver without a script.
+    pub const fn new(codes: &'static Codes) -> ScriptedDriver {
         let state = State {
-            script: Script::empty(codes),
+            script: DriverScript::empty(codes),
             users: 0,
             names: Vec::new(),
             begun: None,
-            told_ns: None,
+            set_ns: None,
             sets: Vec::new(),
             calls: 0,
         };
-        Driver { codes, state: Mutex::new(state) }
+        ScriptedDriver { codes, state: Mutex::new(state) }
     }
 
-    /// A caller that panicked has left plain values behind.
+    /// Locks the state, which is valid even if a caller panicked.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,14 +99,14 @@ impl Driver {
         work(&mut self.lock())
     }
 
-    /// Body of `warptap_stub_smi_script`: from here on this script holds. 0 if it can be read.
+    /// Replaces the script; returns 0 if it could be parsed. Body of `warptap_stub_smi_script`.
     ///
     /// # Safety
     /// `text` is a NUL-terminated string.
     pub unsafe fn set_script(&self, text: *const c_char) -> u32 {
         // SAFETY: the caller's promise.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        match Script::parse(self.codes, &text) {
+        match DriverScript::parse(self.codes, &text) {
             Ok(script) => self.with(|state| {
                 state.script = script;
                 0
@@ -116,27 +115,26 @@ impl Driver {
         }
     }
 
-    /// Body of `warptap_stub_smi_now`: it is this time, since the script's beginning, until another is told.
+    /// Stops the clock at a time since the script's beginning. Body of `warptap_stub_smi_now`.
     pub fn set_now(&self, at_ns: u64) {
-        self.with(|state| state.told_ns = Some(at_ns));
+        self.with(|state| state.set_ns = Some(at_ns));
     }
 
-    /// Body of `warptap_stub_smi_calls`: questions asked so far.
+    /// Returns the number of queries. Body of `warptap_stub_smi_calls`.
     pub fn calls(&self) -> u64 {
         self.with(|state| state.calls)
     }
 
-    /// Begins: reads the script that the environment names, where it names one.
+    /// Initialises the driver and reads the script that [`SCRIPT`] names, if it is set.
     pub fn init(&self) -> Return {
         let named = std::env::var_os(SCRIPT).and_then(|path| std::fs::read_to_string(path).ok());
         self.with(|state| {
-            if let Some(Ok(script)) = named.as_deref().map(|text| Script::parse(self.codes, text)) {
+            if let Some(Ok(script)) = named.as_deref().map(|text| DriverScript::parse(self.codes, text)) {
                 state.script = script;
             }
             state.users += 1;
-            let answer = state.ask("driver", "init");
-            match answer {
-                Ok((Answer::Error(error), _)) if error != self.codes.not_supported => {
+            match state.query("driver", "init") {
+                Ok((ScriptedValue::Error(error), _)) if error != self.codes.not_supported => {
                     state.users -= 1;
                     error
                 }
@@ -145,7 +143,7 @@ impl Driver {
         })
     }
 
-    /// Ends what [`init`] began.
+    /// Undoes one `init`.
     pub fn shutdown(&self) -> Return {
         self.with(|state| match state.users {
             0 => self.codes.uninitialized,
@@ -156,33 +154,33 @@ impl Driver {
         })
     }
 
-    /// What the driver itself answers.
-    pub fn of_driver(&self, question: &str) -> Result<Answer, Return> {
-        let (answer, slow_ns) = self.with(|state| state.ask("driver", question))?;
-        finish(answer, slow_ns)
+    /// Returns the value of a field of the driver itself.
+    pub fn of_driver(&self, field: &str) -> Result<ScriptedValue, Return> {
+        let (value, slow_ns) = self.with(|state| state.query("driver", field))?;
+        finish(value, slow_ns)
     }
 
-    /// What a device answers.
-    pub fn of_device(&self, handle: usize, question: &str) -> Result<Answer, Return> {
-        let (answer, slow_ns) = self.with(|state| {
+    /// Returns the value of a field of a device.
+    pub fn of_device(&self, handle: usize, field: &str) -> Result<ScriptedValue, Return> {
+        let (value, slow_ns) = self.with(|state| {
             let name = state.name(handle)?;
-            state.ask(&name, question)
+            state.query(&name, field)
         })?;
-        finish(answer, slow_ns)
+        finish(value, slow_ns)
     }
 
-    /// The handles of all devices.
+    /// Returns the handles of all devices.
     pub fn devices(&self) -> Result<Vec<usize>, Return> {
         self.listed(|script, now_ns| script.devices(now_ns))
     }
 
-    /// The handles of a device's instances, each at its number.
+    /// Returns the handles of a device's MIG instances, in order.
     pub fn instances(&self, handle: usize) -> Result<Vec<usize>, Return> {
         let name = self.with(|state| state.name(handle))?;
         self.listed(|script, now_ns| script.instances(&name, now_ns))
     }
 
-    fn listed(&self, names: impl Fn(&Script, u64) -> Vec<String>) -> Result<Vec<usize>, Return> {
+    fn listed(&self, names: impl Fn(&DriverScript, u64) -> Vec<String>) -> Result<Vec<usize>, Return> {
         self.with(|state| {
             if state.users == 0 {
                 return Err(self.codes.uninitialized);
@@ -193,7 +191,7 @@ impl Driver {
         })
     }
 
-    /// A new set of events: what happens from now on.
+    /// Creates a set of events that occur from now on.
     pub fn new_set(&self) -> usize {
         self.with(|state| {
             let seen_ns = state.now_ns();
@@ -205,8 +203,8 @@ impl Driver {
     /// Frees a set.
     pub fn free_set(&self, set: usize) -> Return {
         self.with(|state| match set.checked_sub(1).and_then(|at| state.sets.get_mut(at)) {
-            Some(place) => {
-                *place = None;
+            Some(slot) => {
+                *slot = None;
                 SUCCESS
             }
             None => self.codes.invalid_argument,
@@ -231,40 +229,40 @@ impl Driver {
         })
     }
 
-    /// The next event of a set: whose, and its number. A time that was told does not pass by waiting.
+    /// Waits for the next event of a set and returns its device and number. Does not wait while the clock is stopped.
     pub fn wait(&self, set: usize, timeout: Duration) -> Result<(usize, u64), Return> {
         let until = Instant::now() + timeout;
         loop {
             match self.with(|state| next_event(state, set))? {
                 Some(event) => return Ok(event),
-                None if Instant::now() >= until || self.with(|state| state.told_ns.is_some()) => {
+                None if Instant::now() >= until || self.with(|state| state.set_ns.is_some()) => {
                     return Err(self.codes.timeout);
                 }
-                None => std::thread::sleep(LOOK),
+                None => std::thread::sleep(POLL),
             }
         }
     }
 
-    /// The number that a device answers.
-    pub fn number(&self, handle: usize, question: &str) -> Result<u64, Return> {
-        match self.of_device(handle, question)? {
-            Answer::Number(number, _) => Ok(number),
+    /// Returns a field of a device that is a number.
+    pub fn number(&self, handle: usize, field: &str) -> Result<u64, Return> {
+        match self.of_device(handle, field)? {
+            ScriptedValue::Number(number, _) => Ok(number),
             _ => Err(self.codes.invalid_argument),
         }
     }
 
-    /// The text that a device answers.
-    pub fn text(&self, handle: usize, question: &str) -> Result<String, Return> {
-        self.of_device(handle, question).map(Answer::into_text)
+    /// Returns a field of a device as text.
+    pub fn text(&self, handle: usize, field: &str) -> Result<String, Return> {
+        self.of_device(handle, field).map(ScriptedValue::into_text)
     }
 }
 
-/// The lock is not held while the caller waits: other threads are answered meanwhile.
-fn finish(answer: Answer, slow_ns: u64) -> Result<Answer, Return> {
+/// Sleeps for the time of a slow call, without the lock, and returns errors as such.
+fn finish(value: ScriptedValue, slow_ns: u64) -> Result<ScriptedValue, Return> {
     std::thread::sleep(Duration::from_nanos(slow_ns));
-    match answer {
-        Answer::Error(error) => Err(error),
-        answer => Ok(answer),
+    match value {
+        ScriptedValue::Error(error) => Err(error),
+        value => Ok(value),
     }
 }
 

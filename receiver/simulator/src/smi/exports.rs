@@ -1,32 +1,32 @@
-//! What exported functions are made of.
+//! Macros that define exported functions, and helpers of their bodies.
 
 use std::ffi::c_char;
 
 use super::{Codes, Return};
 
-/// Makes exported functions. Their bodies run with what a C caller promises.
+/// Defines exported functions. Their bodies may rely on the requirements of the C prototype.
 #[macro_export]
 macro_rules! exports {
     ($($symbol:ident($($name:ident: $type:ty),*) $body:block)*) => {$(
         /// See the library's header.
         ///
         /// # Safety
-        /// As its C prototype demands: what is pointed to can be written, and is as long as it is said to be.
+        /// Pointers must be valid for writes, with the lengths given, as the C prototype requires.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $symbol($($name: $type),*) -> $crate::smi::Return {
-            let told = (|| -> Result<(), $crate::smi::Return> { $body })();
-            told.err().unwrap_or($crate::smi::SUCCESS)
+            let result = (|| -> Result<(), $crate::smi::Return> { $body })();
+            result.err().unwrap_or($crate::smi::SUCCESS)
         }
     )*};
 }
 
-/// Makes the functions by which a test drives a stub.
+/// Defines the control functions that tests call.
 ///
 /// | function | meaning |
 /// |---|---|
-/// | `warptap_stub_smi_script(text)` | from here on this script holds; 0 if it can be read |
-/// | `warptap_stub_smi_now(ns)` | it is this time, until another is told |
-/// | `warptap_stub_smi_calls()` | questions asked so far |
+/// | `warptap_stub_smi_script(text)` | replaces the script; returns 0 if it could be parsed |
+/// | `warptap_stub_smi_now(ns)` | stops the clock at this time |
+/// | `warptap_stub_smi_calls()` | returns the number of queries |
 #[macro_export]
 macro_rules! controls {
     ($driver:ident) => {
@@ -54,10 +54,10 @@ macro_rules! controls {
     };
 }
 
-/// Writes a value.
+/// Writes a value; fails on a null pointer.
 ///
 /// # Safety
-/// `into` is null or can be written.
+/// `into` is null or valid for writes.
 pub unsafe fn put<T>(codes: &Codes, into: *mut T, value: T) -> Result<(), Return> {
     if into.is_null() {
         return Err(codes.invalid_argument);
@@ -67,16 +67,16 @@ pub unsafe fn put<T>(codes: &Codes, into: *mut T, value: T) -> Result<(), Return
     Ok(())
 }
 
-/// Writes a text and its NUL.
+/// Writes a text and its NUL; fails if `length` is too small.
 ///
 /// # Safety
-/// `into` is null or can be written for `length` bytes.
+/// `into` is null or valid for writes of `length` bytes.
 pub unsafe fn put_text(codes: &Codes, into: *mut c_char, length: usize, text: &str) -> Result<(), Return> {
     let bytes: Vec<c_char> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();
     if into.is_null() || bytes.len() > length {
         return Err(codes.insufficient_size);
     }
-    // SAFETY: checked to be long enough, by the caller's promise.
+    // SAFETY: by the caller's promise, and the length was checked.
     unsafe { into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }

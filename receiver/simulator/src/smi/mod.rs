@@ -1,10 +1,12 @@
-//! What the stub drivers of all vendors share: a script that answers, and the time.
+//! Stub drivers of all vendors: fields whose values a script describes.
 //!
-//! The one idea: a driver is, to whoever asks it, a set of answers that change with time. So a script says from when on
-//! which device answers what to which question ([`script`]), faults included, and a library's exported functions look
-//! it up in its [`driver::Driver`]. Time is the machine's, or whatever a test says that it is: a day passes in a second.
+//! A [`script`] gives the value of each device's fields over time, errors included; a library's exported functions query
+//! them from its [`driver::ScriptedDriver`]. A test may stop the clock, so a day of events takes no time.
 
-#![allow(unsafe_code, reason = "a C library is made of C calls; each block says what must hold")]
+#![allow(
+    unsafe_code,
+    reason = "the functions of a C library take pointers; each block states its requirements"
+)]
 
 pub mod driver;
 pub mod exports;
@@ -12,33 +14,33 @@ pub mod script;
 
 use std::ffi::c_int;
 
-/// What a function of the library returns.
+/// The status that a function of the library returns.
 pub type Return = c_int;
 
-/// `0` in every library.
+/// The status of success, 0 in every library.
 pub const SUCCESS: Return = 0;
 
-/// A library's numbers.
+/// The numbers of a library.
 #[derive(Debug)]
 pub struct Codes {
-    /// Errors by the names that scripts have for them.
+    /// Statuses by their names in scripts.
     pub errors: &'static [(&'static str, Return)],
-    /// The word by which a script gives an event rather than an answer.
+    /// Field name that marks a line as an event.
     pub event: &'static str,
-    /// What is answered does not fit.
+    /// Status of a buffer that is too small.
     pub insufficient_size: Return,
-    /// A handle or a pointer that is none.
+    /// Status of an invalid handle or pointer.
     pub invalid_argument: Return,
-    /// What no line answers.
+    /// Status of a field without a line in the script.
     pub not_supported: Return,
-    /// No event came.
+    /// Status of a wait without an event.
     pub timeout: Return,
-    /// Nobody initialised.
+    /// Status of a call before initialisation.
     pub uninitialized: Return,
 }
 
 impl Codes {
-    /// The number of an error by its name in scripts.
+    /// Returns the status of a name in scripts.
     pub fn error(&self, name: &str) -> Option<Return> {
         self.errors.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     }

@@ -1,214 +1,202 @@
-//! Scripts: from when on which device answers what to which question.
+//! The script language of drivers: the value of each device's fields over time.
 //!
 //! ```text
-//! # from  device     question      answer
+//! # from  device     field         value
 //! 0s      driver     version       550.54
 //! 0s      gpu0       uuid          GPU-1
 //! 0s      gpu0       temperature   41
-//! 0s      gpu0       energy        5000 +700/s      grows from then on
+//! 0s      gpu0       energy        5000 +700/s      grows by 700 a second
 //! 30s     gpu0       power         NOT_SUPPORTED
-//! 40s     gpu0       clock.sm      slow 20ms 1410   the answer takes its time
-//! 50s     gpu0       *             GPU_IS_LOST      whatever it is asked
-//! 70s     gpu0       *             answers          as before
-//! 80s     gpu0       xid           79               an event, not an answer
+//! 40s     gpu0       clock.sm      slow 20ms 1410   the call takes 20 ms
+//! 50s     gpu0       *             GPU_IS_LOST      every field fails
+//! 70s     gpu0       *             answers          every field is as before
+//! 80s     gpu0       xid           79               an event
 //! 90s     gpu1       present       no
 //! ```
 //!
-//! A device is `gpuN`, an instance of it `gpuN/migM`. What no line answers is `NOT_SUPPORTED`. Errors have the names of
-//! the library's own.
+//! A device is `gpuN`, a MIG instance of it `gpuN/migM`. A field without a line is `NOT_SUPPORTED`. Errors have the names
+//! that the library's header gives them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Codes, Return};
+use crate::text::{ParseError, Result, Unit, lines};
 
-/// What is answered.
+/// The value of a field.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Answer {
-    /// An error.
+pub enum ScriptedValue {
+    /// An error that the call returns.
     Error(Return),
-    /// A number, and by how much it grows in a second.
+    /// A number, and its growth per second.
     Number(u64, u64),
-    /// Anything else.
+    /// A text.
     Text(String),
 }
 
-impl Answer {
-    /// As a text.
+impl ScriptedValue {
+    /// Returns the value as text.
     pub fn into_text(self) -> String {
         match self {
-            Answer::Text(text) => text,
-            Answer::Number(number, _) => number.to_string(),
-            Answer::Error(error) => error.to_string(),
+            ScriptedValue::Text(text) => text,
+            ScriptedValue::Number(number, _) => number.to_string(),
+            ScriptedValue::Error(error) => error.to_string(),
         }
     }
 }
 
-/// One line, without whom it is about.
+/// A line without its device and field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Line {
     at_ns: u64,
     slow_ns: u64,
-    /// `None` takes back what was said of every question.
-    answer: Option<Answer>,
+    /// `None` ends a line for all fields.
+    value: Option<ScriptedValue>,
 }
 
-/// A script.
+/// A parsed script of a driver.
 #[derive(Clone, Debug)]
-pub struct Script {
+pub struct DriverScript {
     codes: &'static Codes,
     lines: BTreeMap<(String, String), Vec<Line>>,
     devices: BTreeSet<String>,
 }
 
-/// The question that stands for all of a device's.
+/// All fields of a device.
 const ANY: &str = "*";
 
-impl Script {
-    /// Nothing is answered.
-    pub const fn empty(codes: &'static Codes) -> Script {
-        Script { codes, lines: BTreeMap::new(), devices: BTreeSet::new() }
+impl DriverScript {
+    /// Returns a script without lines.
+    pub const fn empty(codes: &'static Codes) -> DriverScript {
+        DriverScript { codes, lines: BTreeMap::new(), devices: BTreeSet::new() }
     }
 
-    /// The library's numbers.
+    /// Returns the numbers of the library.
     pub const fn codes(&self) -> &'static Codes {
         self.codes
     }
 
-    /// Reads a script; the error names the line.
-    pub fn parse(codes: &'static Codes, text: &str) -> Result<Script, String> {
-        let mut script = Script::empty(codes);
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if !line.is_empty() {
-                script.add(line).map_err(|problem| format!("line {}: {problem}: {line}", number + 1))?;
-            }
+    /// Parses a script.
+    pub fn parse(codes: &'static Codes, text: &str) -> std::result::Result<DriverScript, ParseError> {
+        let mut script = DriverScript::empty(codes);
+        for (number, line) in lines(text) {
+            script.add(line).map_err(|problem| ParseError { line: number, problem })?;
         }
         script.lines.values_mut().for_each(|lines| lines.sort_by_key(|line| line.at_ns));
         Ok(script)
     }
 
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [at, device, question, answer @ ..] = words.as_slice() else {
-            return Err("expected a time, a device, a question and an answer".to_owned());
+        let [at, device, field, value @ ..] = words.as_slice() else {
+            return Err(format!("'{line}' is too short; expected a time, a device, a field and a value"));
         };
-        let at_ns = duration(at).ok_or("expected a time such as 30s")?;
-        let (slow_ns, answer) = match answer {
-            ["slow", time, rest @ ..] => (duration(time).ok_or("expected a time behind slow")?, rest),
+        let at_ns = Unit::Time.value(at)?;
+        let (slow_ns, value) = match value {
+            ["slow", time, rest @ ..] => (Unit::Time.value(time)?, rest),
             rest => (0, rest),
         };
-        let answer = match answer {
+        let value = match value {
             ["answers"] => None,
-            words => Some(read(self.codes, words)?),
+            words => Some(parse_value(self.codes, words)?),
         };
         if *device != "driver" {
             self.devices.insert((*device).to_owned());
         }
-        let key = ((*device).to_owned(), (*question).to_owned());
-        self.lines.entry(key).or_default().push(Line { at_ns, slow_ns, answer });
+        let key = ((*device).to_owned(), (*field).to_owned());
+        self.lines.entry(key).or_default().push(Line { at_ns, slow_ns, value });
         Ok(())
     }
 
-    /// What `device` answers at `at_ns`, and for how long the caller has to wait for it. Numbers have grown.
-    pub fn ask(&self, device: &str, question: &str, at_ns: u64) -> (Answer, u64) {
-        let line = self.line(device, ANY, at_ns).filter(|line| line.answer.is_some());
-        let line = line.or_else(|| self.line(device, question, at_ns));
-        let unsupported = Answer::Error(self.codes.not_supported);
+    /// Returns the value of a field at `at_ns`, and the time that the call takes, ns.
+    pub fn query(&self, device: &str, field: &str, at_ns: u64) -> (ScriptedValue, u64) {
+        let line = self.line(device, ANY, at_ns).filter(|line| line.value.is_some());
+        let line = line.or_else(|| self.line(device, field, at_ns));
+        let unsupported = ScriptedValue::Error(self.codes.not_supported);
         let Some(line) = line else { return (unsupported, 0) };
-        let answer = match &line.answer {
-            Some(Answer::Number(first, rate)) => {
+        let value = match &line.value {
+            Some(ScriptedValue::Number(first, rate)) => {
                 let passed = u128::from(at_ns - line.at_ns) * u128::from(*rate) / 1_000_000_000;
-                Answer::Number(first + passed as u64, 0)
+                ScriptedValue::Number(first + passed as u64, 0)
             }
-            Some(answer) => answer.clone(),
+            Some(value) => value.clone(),
             None => unsupported,
         };
-        (answer, line.slow_ns)
+        (value, line.slow_ns)
     }
 
-    /// The number that is answered.
-    pub fn number(&self, device: &str, question: &str, at_ns: u64) -> Option<u64> {
-        match self.ask(device, question, at_ns).0 {
-            Answer::Number(number, _) => Some(number),
+    /// Returns the value of a field if it is a number.
+    pub fn number(&self, device: &str, field: &str, at_ns: u64) -> Option<u64> {
+        match self.query(device, field, at_ns).0 {
+            ScriptedValue::Number(number, _) => Some(number),
             _ => None,
         }
     }
 
-    /// The error that is answered to whatever is asked, or to this question.
-    pub fn error(&self, device: &str, question: &str, at_ns: u64) -> Option<Return> {
-        match self.ask(device, question, at_ns).0 {
-            Answer::Error(error) => Some(error),
+    /// Returns the error that a query of a field returns.
+    pub fn error(&self, device: &str, field: &str, at_ns: u64) -> Option<Return> {
+        match self.query(device, field, at_ns).0 {
+            ScriptedValue::Error(error) => Some(error),
             _ => None,
         }
     }
 
-    /// The devices that are there, MIG instances left out, in order.
+    /// Returns the devices present, without MIG instances, in order.
     pub fn devices(&self, at_ns: u64) -> Vec<String> {
         self.present(at_ns, |device| !device.contains('/'))
     }
 
-    /// The MIG instances of a device, in order.
+    /// Returns the MIG instances of a device, in order.
     pub fn instances(&self, device: &str, at_ns: u64) -> Vec<String> {
         self.present(at_ns, |other| other.strip_prefix(device).is_some_and(|rest| rest.starts_with('/')))
     }
 
     fn present(&self, at_ns: u64, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
-        let is_there = |device: &str| {
-            let absent = Answer::Text("no".to_owned());
-            let named = self.line(device, "uuid", at_ns).is_some();
-            named
-                && self
-                    .line(device, "present", at_ns)
-                    .is_none_or(|line| line.answer.as_ref() != Some(&absent))
+        let absent = ScriptedValue::Text("no".to_owned());
+        let is_absent = |line: &Line| line.value.as_ref() == Some(&absent);
+        let is_present = |device: &str| {
+            let is_removed = self.line(device, "present", at_ns).is_some_and(is_absent);
+            self.line(device, "uuid", at_ns).is_some() && !is_removed
         };
-        self.devices.iter().filter(|device| is_meant(device) && is_there(device)).cloned().collect()
+        self.devices.iter().filter(|device| is_meant(device) && is_present(device)).cloned().collect()
     }
 
-    /// The events of devices that come behind `after_ns` and not behind `until_ns`: when, whose, which; in order.
+    /// Returns the events after `after_ns` up to `until_ns`, in order: time, device and number.
     pub fn events(&self, after_ns: u64, until_ns: u64) -> Vec<(u64, String, u64)> {
         let of = |device: &String, lines: &[Line]| {
             let due = lines.iter().filter(|line| line.at_ns > after_ns && line.at_ns <= until_ns);
-            let number = |line: &Line| match line.answer {
-                Some(Answer::Number(number, _)) => Some((line.at_ns, device.clone(), number)),
+            let number = |line: &Line| match line.value {
+                Some(ScriptedValue::Number(number, _)) => Some((line.at_ns, device.clone(), number)),
                 _ => None,
             };
             due.filter_map(number).collect::<Vec<_>>()
         };
-        let all = self.lines.iter().filter(|((_, question), _)| question == self.codes.event);
+        let all = self.lines.iter().filter(|((_, field), _)| field == self.codes.event);
         let mut all: Vec<_> = all.flat_map(|((device, _), lines)| of(device, lines)).collect();
         all.sort();
         all
     }
 
-    /// The last line that holds.
-    fn line(&self, device: &str, question: &str, at_ns: u64) -> Option<&Line> {
-        let lines = self.lines.get(&(device.to_owned(), question.to_owned()))?;
+    /// Returns the line that is in effect at `at_ns`.
+    fn line(&self, device: &str, field: &str, at_ns: u64) -> Option<&Line> {
+        let lines = self.lines.get(&(device.to_owned(), field.to_owned()))?;
         lines.iter().rev().find(|line| line.at_ns <= at_ns)
     }
 }
 
-fn read(codes: &Codes, words: &[&str]) -> Result<Answer, String> {
-    let [first, rest @ ..] = words else { return Err("expected an answer".to_owned()) };
+fn parse_value(codes: &Codes, words: &[&str]) -> Result<ScriptedValue> {
+    let [first, rest @ ..] = words else { return Err("expected a value".to_owned()) };
     if let (Some(error), []) = (codes.error(first), rest) {
-        return Ok(Answer::Error(error));
+        return Ok(ScriptedValue::Error(error));
     }
     match (first.parse(), rest) {
-        (Ok(number), []) => Ok(Answer::Number(number, 0)),
+        (Ok(number), []) => Ok(ScriptedValue::Number(number, 0)),
         (Ok(number), [rate]) if rate.starts_with('+') => {
             let rate = rate.strip_prefix('+').and_then(|rate| rate.strip_suffix("/s"));
             let rate = rate.and_then(|rate| rate.parse().ok()).ok_or("expected a rate such as +7/s")?;
-            Ok(Answer::Number(number, rate))
+            Ok(ScriptedValue::Number(number, rate))
         }
-        _ => Ok(Answer::Text(words.join(" "))),
+        _ => Ok(ScriptedValue::Text(words.join(" "))),
     }
-}
-
-/// A time in nanoseconds: `5ms`, `5s`, `5m`, `5h`.
-fn duration(text: &str) -> Option<u64> {
-    let units = [("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000)];
-    let (number, unit) =
-        units.iter().find_map(|(word, unit)| Some((text.strip_suffix(word)?.parse::<u64>().ok()?, *unit)))?;
-    number.checked_mul(unit)
 }
 
 #[cfg(test)]
@@ -227,8 +215,8 @@ mod tests {
         uninitialized: 1,
     };
 
-    fn script() -> Script {
-        Script::parse(
+    fn script() -> DriverScript {
+        DriverScript::parse(
             &CODES,
             "0s gpu0 uuid GPU-1\n0s gpu0 energy 5000 +700/s # joules\n0s gpu0 name NVIDIA H100\n
              5s gpu0 * GPU_IS_LOST\n7s gpu0 * answers\n8s gpu0 power slow 20ms 300\n9s gpu0 xid 79\n
@@ -238,19 +226,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_holds_from_its_time_on_and_a_fault_covers_it() {
+    fn values_apply_from_their_time_and_faults_override_them() {
         let script = script();
-        let energy = |s: u64| script.ask("gpu0", "energy", s * SECOND).0;
-        assert_eq!([energy(0), energy(4)], [Answer::Number(5000, 0), Answer::Number(7800, 0)]);
-        assert_eq!(energy(5), Answer::Error(15));
-        assert_eq!(energy(7), Answer::Number(9900, 0));
-        assert_eq!(script.ask("gpu0", "name", SECOND).0, Answer::Text("NVIDIA H100".to_owned()));
-        assert_eq!(script.ask("gpu0", "power", 8 * SECOND), (Answer::Number(300, 0), 20_000_000));
-        assert_eq!(script.ask("gpu0", "power", SECOND).0, Answer::Error(3));
+        let energy = |s: u64| script.query("gpu0", "energy", s * SECOND).0;
+        assert_eq!([energy(0), energy(4)], [ScriptedValue::Number(5000, 0), ScriptedValue::Number(7800, 0)]);
+        assert_eq!(energy(5), ScriptedValue::Error(15));
+        assert_eq!(energy(7), ScriptedValue::Number(9900, 0));
+        assert_eq!(script.query("gpu0", "name", SECOND).0, ScriptedValue::Text("NVIDIA H100".to_owned()));
+        assert_eq!(script.query("gpu0", "power", 8 * SECOND), (ScriptedValue::Number(300, 0), 20_000_000));
+        assert_eq!(script.query("gpu0", "power", SECOND).0, ScriptedValue::Error(3));
     }
 
     #[test]
-    fn devices_come_and_go_and_events_come_once() {
+    fn devices_appear_and_disappear_and_events_occur_once() {
         let script = script();
         assert_eq!(script.devices(0), ["gpu0"]);
         assert_eq!(script.devices(4 * SECOND), ["gpu0", "gpu1"]);
@@ -261,15 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_says_nothing_is_named() {
+    fn errors_name_the_line() {
         for (text, want) in [
-            ("0s gpu0 power", "line 1: expected an answer"),
-            ("\nsoon gpu0 power 3", "line 2: expected a time"),
-            ("0s gpu0", "line 1: expected a time, a device"),
+            ("0s gpu0 power", "line 1: expected a value"),
+            ("\nsoon gpu0 power 3", "line 2: 'soon' is not a time"),
+            ("0s gpu0", "line 1: '0s gpu0' is too short; expected a time, a device"),
             ("0s gpu0 energy 1 +7", "line 1: expected a rate"),
         ] {
-            let told = Script::parse(&CODES, text).unwrap_err();
-            assert!(told.starts_with(want), "{told}");
+            let error = DriverScript::parse(&CODES, text).unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
         }
     }
 }

@@ -1,81 +1,82 @@
-//! What graphs hold, told from the script's side: all that was enqueued between the beginning of a capture and its end.
+//! The expected contents of graphs: the work enqueued between the beginning and the end of each capture.
 //!
-//! The one idea: a graph is what was captured, as one [`Graphs`]; executable graphs are copies of it, made by
-//! instantiation and by update. `None` for a graph that holds something of which nothing is known.
+//! Executable graphs are copies of a graph's contents, made by instantiation and update. The contents are `None` if they
+//! include a graph with unknown contents.
 
 use std::collections::BTreeMap;
 
-use crate::oracle::{Graphs, Work};
+use crate::oracle::{EnqueuedWork, Graphs};
 
-/// A capture under way, and what it has come to.
+/// A capture in progress.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Capture {
+pub struct GraphCapture {
     tid: u32,
-    holds: Option<Graphs>,
+    contents: Option<Graphs>,
 }
 
-impl Capture {
-    /// The thread begins one.
-    pub fn begin(tid: u32) -> Capture {
-        Capture { tid, holds: Some(Graphs { known: 1, ..Graphs::default() }) }
+impl GraphCapture {
+    /// Begins a capture by a thread.
+    pub fn begin(tid: u32) -> GraphCapture {
+        GraphCapture { tid, contents: Some(Graphs { known: 1, ..Graphs::default() }) }
     }
 
-    /// The thread enqueues into it.
-    pub fn add(&mut self, work: &Work, tid: u32) {
-        let Some(holds) = self.holds.as_mut().filter(|_| work.graphs.known == work.graph_launches) else {
-            self.holds = None;
+    /// Adds work that a thread enqueued.
+    pub fn add(&mut self, work: &EnqueuedWork, tid: u32) {
+        let Some(contents) = self.contents.as_mut().filter(|_| work.graphs.known == work.graph_launches)
+        else {
+            self.contents = None;
             return;
         };
-        holds.kernels += work.launches + work.graphs.kernels;
-        holds.threads = holds.threads.wrapping_add(work.threads).wrapping_add(work.graphs.threads);
-        holds.foreign += work.graphs.foreign + if tid == self.tid { 0 } else { work.launches };
+        contents.kernels += work.launches + work.graphs.kernels;
+        contents.threads = contents.threads.wrapping_add(work.threads).wrapping_add(work.graphs.threads);
+        contents.foreign += work.graphs.foreign + if tid == self.tid { 0 } else { work.launches };
         let bytes = work.bytes.iter().fold(work.filled, |sum, bytes| sum.wrapping_add(*bytes));
-        holds.bytes = holds.bytes.wrapping_add(bytes).wrapping_add(work.graphs.bytes);
+        contents.bytes = contents.bytes.wrapping_add(bytes).wrapping_add(work.graphs.bytes);
     }
 
-    /// It ended.
+    /// Ends the capture and returns its contents.
     pub fn end(self) -> Option<Graphs> {
-        self.holds
+        self.contents
     }
 }
 
-/// Graphs and executable graphs by their handles.
+/// The contents of graphs and executable graphs by handle.
 #[derive(Debug, Default)]
-pub struct Holdings {
+pub struct GraphContents {
     graphs: BTreeMap<u64, Graphs>,
     execs: BTreeMap<u64, Graphs>,
 }
 
-impl Holdings {
-    /// A capture gave this graph.
-    pub fn keep(&mut self, graph: u64, holds: Option<Graphs>) {
-        put(&mut self.graphs, graph, holds);
+impl GraphContents {
+    /// Stores the contents of a captured graph.
+    pub fn store(&mut self, graph: u64, contents: Option<Graphs>) {
+        put(&mut self.graphs, graph, contents);
     }
 
-    /// The executable graph is what the graph is.
+    /// Copies the contents of a graph to an executable graph.
     pub fn instantiate(&mut self, exec: u64, graph: u64) {
         put(&mut self.execs, exec, self.graphs.get(&graph).copied());
     }
 
-    /// The graph is gone.
-    pub fn end(&mut self, graph: u64) {
+    /// Removes a graph.
+    pub fn remove(&mut self, graph: u64) {
         self.graphs.remove(&graph);
     }
 
-    /// The executable graph is gone.
-    pub fn end_exec(&mut self, exec: u64) {
+    /// Removes an executable graph.
+    pub fn remove_exec(&mut self, exec: u64) {
         self.execs.remove(&exec);
     }
 
-    /// What a launch of the executable graph runs.
+    /// Returns the contents of an executable graph.
     pub fn launched(&self, exec: u64) -> Graphs {
         self.execs.get(&exec).copied().unwrap_or_default()
     }
 }
 
-fn put(all: &mut BTreeMap<u64, Graphs>, handle: u64, holds: Option<Graphs>) {
-    match holds {
-        Some(holds) => drop(all.insert(handle, holds)),
+fn put(all: &mut BTreeMap<u64, Graphs>, handle: u64, contents: Option<Graphs>) {
+    match contents {
+        Some(contents) => drop(all.insert(handle, contents)),
         None => drop(all.remove(&handle)),
     }
 }

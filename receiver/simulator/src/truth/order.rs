@@ -1,202 +1,209 @@
-//! Which work of which streams a wait covers: the rules of CUDA, in the words of its manual.
+//! The work of all streams that a sync call covers, by the rules of CUDA's programming guide.
 //!
-//! The one idea: what a stream does is a list, of work and of waits for events, and an event is a place in a list. A wait
-//! of the host covers all that stands before its place, and before the places that it comes to by waits, however
-//! many. Nothing is summed up beforehand, as the code under test does; the lists are walked at every wait.
+//! A stream is a list of work and of waits for events, and an event is a position in a list. A sync call covers everything
+//! before its position, and before the positions that it reaches by waits. The lists are walked at every sync call; the
+//! agent maintains a frontier instead.
 //!
-//! Blocking streams and the legacy default stream wait for each other by themselves (CUDA programming guide, "Implicit
-//! synchronization"): whatever is done on the one waits for all that was done on the others before.
+//! Blocking streams and the legacy default stream wait for each other (CUDA programming guide, "Implicit
+//! synchronization"): a call on one waits for all earlier work on the others.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::graphs::{Capture, Holdings};
-use super::{Label, StreamTruth};
-use crate::oracle::{StepLine, Work};
+use super::graphs::{GraphCapture, GraphContents};
+use super::{StepLabel, StreamTruth};
+use crate::oracle::{EnqueuedWork, StepLine};
 
-/// Waits of a stream that are remembered.
+/// Waits stored per stream; the oldest is dropped when one more is added.
 const WAITS_MAX: usize = 4_096;
 
-/// A stream: its place in the script, and the thread whose default stream it is, 0 for others.
+/// A stream of a script, or a default stream of a thread or device.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct StreamId {
-    /// In the script's list; 0 for default streams.
-    pub place: usize,
-    /// The thread.
+    /// Index in the script; 0 for default streams.
+    pub index: usize,
+    /// Thread of a per-thread default stream; 0 for others.
     pub tid: u32,
-    /// The device, of a default stream; 0 of others.
+    /// Device of a default stream; 0 for others.
     pub device: u64,
 }
 
 impl StreamId {
     /// The legacy default stream of the first device.
-    pub const LEGACY: StreamId = StreamId { place: 0, tid: 0, device: 0 };
+    pub const LEGACY: StreamId = StreamId { index: 0, tid: 0, device: 0 };
 
     fn is_legacy(&self) -> bool {
-        self.place == 0 && self.tid == 0
+        self.index == 0 && self.tid == 0
     }
 }
 
-/// A place in a stream's list.
+/// A position in a stream's list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Instant {
+pub struct StreamPosition {
     stream: StreamId,
-    /// Which of the streams that had this name.
-    life: u64,
-    /// Segments before it.
+    /// Generation of the stream, since names are reused.
+    generation: u64,
+    /// Number of segments before it.
     until: u64,
-    /// Waits before it.
+    /// Number of waits before it.
     waits: u64,
 }
 
-/// What an event stands for.
+/// The record of an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Event {
-    /// It was recorded at this instant.
-    Recorded(Instant),
-    /// It was recorded in a capture: the stream that it began on, and which of its captures.
+pub enum RecordedEvent {
+    /// Recorded at a position.
+    Recorded(StreamPosition),
+    /// Recorded in a capture: the stream that the capture began on, and its number.
     Captured(StreamId, u64),
 }
 
 #[derive(Debug, Default)]
 struct Stream {
     work: StreamTruth,
-    life: u64,
-    waits: VecDeque<Instant>,
-    /// Waits that are forgotten, since all that they lead to is closed.
-    forgotten: u64,
+    generation: u64,
+    waits: VecDeque<StreamPosition>,
+    /// Number of waits dropped or ended.
+    ended_waits: u64,
     captures: u64,
     capture: Option<(StreamId, u64)>,
-    /// Of the last capture that began on this stream.
-    captured: Capture,
+    /// The last capture that began on this stream.
+    captured: GraphCapture,
     device: u64,
     is_blocking: bool,
     is_polled: bool,
 }
 
-/// All streams of a process.
+/// The expected order of all streams of a process.
 #[derive(Debug, Default)]
 pub struct Truth {
     streams: BTreeMap<StreamId, Stream>,
     steps: u64,
-    /// The device that a thread chose before others.
+    /// The device that was set first.
     first_device: Option<u64>,
-    /// What graphs hold.
-    pub graphs: Holdings,
+    /// Contents of graphs.
+    pub graphs: GraphContents,
 }
 
 impl Truth {
-    /// A `step` begins.
-    pub fn label(&mut self, phase: &str) -> Label {
+    /// Returns the label of a new step.
+    pub fn label(&mut self, phase: &str) -> StepLabel {
         self.steps += 1;
-        Label { step: self.steps - 1, phase: phase.to_string(), fault: String::new() }
+        StepLabel { step: self.steps - 1, phase: phase.to_string(), fault: String::new() }
     }
 
-    /// The step gets a fault.
+    /// Adds a fault to a step.
     pub fn fault(&mut self, step: u64, fault: &str) {
         self.streams.values_mut().for_each(|s| s.work.fault(step, fault));
     }
 
-    /// A stream is made; what the one before it under this name had open, nobody can wait for.
+    /// Creates a stream; open work of an earlier one of this name is dropped.
     pub fn create(&mut self, id: StreamId, device: u64, is_blocking: bool) {
-        let life = self.streams.get(&id).map_or(0, |s| s.life + 1);
-        self.streams.insert(id, Stream { life, device, is_blocking, ..Stream::default() });
+        let generation = self.streams.get(&id).map_or(0, |s| s.generation + 1);
+        self.streams.insert(id, Stream { generation, device, is_blocking, ..Stream::default() });
     }
 
-    /// The stream is destroyed.
-    pub fn forget(&mut self, id: StreamId) {
+    /// Destroys a stream.
+    pub fn destroy(&mut self, id: StreamId) {
         let stream = self.stream(id);
-        stream.work.forget();
+        stream.work.destroy();
         stream.waits.clear();
-        stream.life += 1;
+        stream.generation += 1;
     }
 
-    /// A thread chooses a device.
+    /// Sets the device of a thread.
     pub fn choose(&mut self, device: u64) {
         self.first_device.get_or_insert(device);
     }
 
-    /// By what a default stream is told: the thread it belongs to above, below 0 for the device that was chosen first, and
-    /// 0x1000 with the number of any other.
+    /// Returns the external handle of a default stream: its thread in the upper half; in the lower half 0 for the device
+    /// that was set first, and 0x1000 with the number of the device for others.
     pub fn number(&self, id: &StreamId) -> u64 {
         let is_first = self.first_device.is_none_or(|first| first == id.device);
         u64::from(id.tid) << 32 | if is_first { 0 } else { 0x1000 | id.device }
     }
 
-    /// Work was enqueued; captured, it is none.
-    pub fn enqueue(&mut self, id: StreamId, work: &Work, label: Option<&Label>, entry_ns: u64, tid: u32) {
+    /// Adds work to a stream, or to the capture in progress.
+    pub fn enqueue(
+        &mut self,
+        id: StreamId,
+        work: &EnqueuedWork,
+        label: Option<&StepLabel>,
+        entry_ns: u64,
+        tid: u32,
+    ) {
         match self.capture(id) {
             Some((origin, _)) => self.stream(origin).captured.add(work, tid),
             None => {
-                self.join(id);
+                self.synchronize(id);
                 self.stream(id).work.enqueue(work, label, entry_ns, tid);
             }
         }
     }
 
-    /// An event is recorded.
-    pub fn record(&mut self, id: StreamId) -> Event {
+    /// Records an event.
+    pub fn record(&mut self, id: StreamId) -> RecordedEvent {
         match self.capture(id) {
-            Some((origin, capture)) => Event::Captured(origin, capture),
-            None => Event::Recorded(self.now(id)),
+            Some((origin, capture)) => RecordedEvent::Captured(origin, capture),
+            None => RecordedEvent::Recorded(self.now(id)),
         }
     }
 
-    /// The stream waits for an event.
-    pub fn wait(&mut self, id: StreamId, event: &Event) {
+    /// Makes a stream wait for an event.
+    pub fn wait(&mut self, id: StreamId, event: &RecordedEvent) {
         match *event {
-            Event::Captured(origin, capture) if id != origin => {
+            RecordedEvent::Captured(origin, capture) if id != origin => {
                 self.stream(id).capture = Some((origin, capture));
             }
-            Event::Captured(..) => {}
-            Event::Recorded(_) if self.capture(id).is_some() => {}
-            Event::Recorded(instant) => self.push_wait(id, instant),
+            RecordedEvent::Captured(..) => {}
+            RecordedEvent::Recorded(_) if self.capture(id).is_some() => {}
+            RecordedEvent::Recorded(position) => self.push_wait(id, position),
         }
     }
 
-    /// The thread begins a capture.
+    /// Begins a capture by a thread.
     pub fn begin_capture(&mut self, id: StreamId, tid: u32) {
         let stream = self.stream(id);
-        stream.captured = Capture::begin(tid);
+        stream.captured = GraphCapture::begin(tid);
         stream.captures += 1;
         stream.capture = Some((id, stream.captures));
     }
 
-    /// The capture that began on the stream ends and gives this graph.
+    /// Ends the capture that began on a stream and stores the graph.
     pub fn end_capture(&mut self, id: StreamId, graph: u64) {
         let stream = self.stream(id);
         stream.capture = None;
         let holds = stream.captured.end();
-        self.graphs.keep(graph, holds);
+        self.graphs.store(graph, holds);
     }
 
-    /// All that the stream was given so far.
-    pub fn now(&mut self, id: StreamId) -> Instant {
-        self.join(id);
+    /// Returns the current position of a stream.
+    pub fn now(&mut self, id: StreamId) -> StreamPosition {
+        self.synchronize(id);
         self.end(id)
     }
 
-    /// The same of every stream of a device.
-    pub fn now_of_device(&mut self, device: u64) -> Vec<Instant> {
+    /// Returns the current position of every stream of a device.
+    pub fn now_of_device(&mut self, device: u64) -> Vec<StreamPosition> {
         let all: Vec<StreamId> =
             self.streams.iter().filter(|(_, s)| s.device == device).map(|(id, _)| *id).collect();
         all.into_iter().map(|id| self.now(id)).collect()
     }
 
-    /// True where the stream's last step was ended by a thread that polled.
-    pub fn is_polled(&self, instant: &Instant) -> bool {
-        self.streams.get(&instant.stream).is_some_and(|s| s.is_polled)
+    /// Returns true if a query ended the last step of the stream.
+    pub fn is_polled(&self, position: &StreamPosition) -> bool {
+        self.streams.get(&position.stream).is_some_and(|s| s.is_polled)
     }
 
-    /// The host waited for these instants: the steps that this ends, by stream.
-    pub fn close(&mut self, instants: &[Instant], is_poll: bool) -> Vec<(StreamId, StepLine)> {
+    /// Ends the steps that a sync call of these positions covers, and returns them by stream.
+    pub fn close(&mut self, positions: &[StreamPosition], is_poll: bool) -> Vec<(StreamId, StepLine)> {
         let mut reached: BTreeMap<StreamId, (u64, u64)> = BTreeMap::new();
-        instants.iter().for_each(|instant| self.reach(*instant, &mut reached));
+        positions.iter().for_each(|position| self.reach(*position, &mut reached));
         let mut steps = Vec::new();
         for (id, (until, waits)) in reached {
             let stream = self.stream(id);
-            let gone = waits.saturating_sub(stream.forgotten).min(stream.waits.len() as u64);
+            let gone = waits.saturating_sub(stream.ended_waits).min(stream.waits.len() as u64);
             stream.waits.drain(..gone as usize);
-            stream.forgotten += gone;
+            stream.ended_waits += gone;
             if let Some(step) = stream.work.close(until) {
                 stream.is_polled = is_poll;
                 steps.push((id, step));
@@ -205,16 +212,17 @@ impl Truth {
         steps
     }
 
-    fn reach(&self, instant: Instant, reached: &mut BTreeMap<StreamId, (u64, u64)>) {
-        let Some(stream) = self.streams.get(&instant.stream).filter(|s| s.life == instant.life) else {
+    fn reach(&self, position: StreamPosition, reached: &mut BTreeMap<StreamId, (u64, u64)>) {
+        let Some(stream) = self.streams.get(&position.stream).filter(|s| s.generation == position.generation)
+        else {
             return;
         };
-        let (until, seen) = reached.entry(instant.stream).or_default();
-        *until = instant.until.max(*until);
-        let from = (*seen).max(stream.forgotten);
-        *seen = instant.waits.max(*seen);
-        for at in from..instant.waits {
-            if let Some(wait) = stream.waits.get((at - stream.forgotten) as usize) {
+        let (until, seen) = reached.entry(position.stream).or_default();
+        *until = position.until.max(*until);
+        let from = (*seen).max(stream.ended_waits);
+        *seen = position.waits.max(*seen);
+        for at in from..position.waits {
+            if let Some(wait) = stream.waits.get((at - stream.ended_waits) as usize) {
                 self.reach(*wait, reached);
             }
         }
@@ -226,38 +234,38 @@ impl Truth {
         self.streams.entry(id).or_insert_with(new)
     }
 
-    /// The capture that the stream is in, if that goes on.
+    /// Returns the capture in progress that the stream is part of.
     fn capture(&mut self, id: StreamId) -> Option<(StreamId, u64)> {
         let (origin, capture) = self.stream(id).capture?;
-        let goes_on = self.stream(origin).capture == Some((origin, capture));
-        if !goes_on {
+        let continues = self.stream(origin).capture == Some((origin, capture));
+        if !continues {
             self.stream(id).capture = None;
         }
-        goes_on.then_some((origin, capture))
+        continues.then_some((origin, capture))
     }
 
-    fn end(&mut self, id: StreamId) -> Instant {
+    fn end(&mut self, id: StreamId) -> StreamPosition {
         let stream = self.stream(id);
-        let waits = stream.forgotten + stream.waits.len() as u64;
-        Instant { stream: id, life: stream.life, until: stream.work.record(), waits }
+        let waits = stream.ended_waits + stream.waits.len() as u64;
+        StreamPosition { stream: id, generation: stream.generation, until: stream.work.record(), waits }
     }
 
-    fn push_wait(&mut self, id: StreamId, instant: Instant) {
+    fn push_wait(&mut self, id: StreamId, position: StreamPosition) {
         let stream = self.stream(id);
-        if instant.stream == id || stream.waits.back() == Some(&instant) {
+        if position.stream == id || stream.waits.back() == Some(&position) {
             return;
         }
         if stream.waits.len() >= WAITS_MAX {
             stream.waits.pop_front();
-            stream.forgotten += 1;
+            stream.ended_waits += 1;
         }
-        // What is enqueued from here on waits, what is there does not.
+        // Later work waits, earlier work does not.
         stream.work.record();
-        stream.waits.push_back(instant);
+        stream.waits.push_back(position);
     }
 
-    /// Blocking streams and the legacy default stream wait for each other.
-    fn join(&mut self, id: StreamId) {
+    /// Adds the waits between blocking streams and the legacy default stream.
+    fn synchronize(&mut self, id: StreamId) {
         let Stream { is_blocking, device, .. } = *self.stream(id);
         let of_device = self.streams.iter().filter(|(other, s)| s.device == device && **other != id);
         let waits = |(other, s): &(&StreamId, &Stream)| match id.is_legacy() {
@@ -266,8 +274,8 @@ impl Truth {
         };
         let others: Vec<StreamId> = of_device.filter(waits).map(|(other, _)| *other).collect();
         for other in others {
-            let instant = self.end(other);
-            self.push_wait(id, instant);
+            let position = self.end(other);
+            self.push_wait(id, position);
         }
     }
 }
@@ -276,20 +284,20 @@ impl Truth {
 mod tests {
     use super::*;
 
-    const MAIN: StreamId = StreamId { place: 1, tid: 0, device: 0 };
-    const SIDE: StreamId = StreamId { place: 2, tid: 0, device: 0 };
-    const THIRD: StreamId = StreamId { place: 3, tid: 0, device: 0 };
+    const MAIN: StreamId = StreamId { index: 1, tid: 0, device: 0 };
+    const SIDE: StreamId = StreamId { index: 2, tid: 0, device: 0 };
+    const THIRD: StreamId = StreamId { index: 3, tid: 0, device: 0 };
 
     fn launch(truth: &mut Truth, id: StreamId) {
-        truth.enqueue(id, &Work { enqueues: 1, ..Work::default() }, None, 10, 1);
+        truth.enqueue(id, &EnqueuedWork { enqueues: 1, ..EnqueuedWork::default() }, None, 10, 1);
     }
 
-    fn closed(truth: &mut Truth, instants: &[Instant]) -> Vec<(usize, u64)> {
-        truth.close(instants, false).iter().map(|(id, s)| (id.place, s.work.enqueues)).collect()
+    fn closed(truth: &mut Truth, positions: &[StreamPosition]) -> Vec<(usize, u64)> {
+        truth.close(positions, false).iter().map(|(id, s)| (id.index, s.work.enqueues)).collect()
     }
 
     #[test]
-    fn a_wait_covers_what_its_stream_waited_for_and_what_that_did() {
+    fn wait_covers_streams_waited_for_transitively() {
         let mut truth = Truth::default();
         launch(&mut truth, MAIN);
         let first = truth.record(MAIN);
@@ -305,12 +313,12 @@ mod tests {
     }
 
     #[test]
-    fn an_event_recorded_before_its_stream_waited_covers_its_stream_alone() {
+    fn event_recorded_before_a_wait_covers_only_its_stream() {
         let mut truth = Truth::default();
         launch(&mut truth, MAIN);
         let main = truth.record(MAIN);
         launch(&mut truth, SIDE);
-        let Event::Recorded(before) = truth.record(SIDE) else { panic!("no capture") };
+        let RecordedEvent::Recorded(before) = truth.record(SIDE) else { panic!("no capture") };
         truth.wait(SIDE, &main);
         assert_eq!(closed(&mut truth, &[before]), [(2, 1)]);
         let now = truth.now(SIDE);
@@ -318,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
+    fn legacy_default_stream_and_blocking_streams_wait_for_each_other() {
         let mut truth = Truth::default();
         truth.create(MAIN, 0, true);
         truth.create(SIDE, 0, false);
@@ -332,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_streams_of_its_own() {
+    fn device_sync_covers_only_streams_of_the_device() {
         let mut truth = Truth::default();
         truth.create(MAIN, 0, false);
         truth.create(SIDE, 1, false);
@@ -344,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_captured_is_no_work_on_any_stream_that_was_drawn_in() {
+    fn captured_work_is_not_counted_on_any_stream() {
         let mut truth = Truth::default();
         truth.begin_capture(MAIN, 1);
         let fork = truth.record(MAIN);
@@ -357,11 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_made_under_the_name_of_another_is_not_that_one() {
+    fn stream_recreated_under_a_name_is_another_stream() {
         let mut truth = Truth::default();
         launch(&mut truth, MAIN);
-        let Event::Recorded(event) = truth.record(MAIN) else { panic!("no capture") };
-        truth.forget(MAIN);
+        let RecordedEvent::Recorded(event) = truth.record(MAIN) else { panic!("no capture") };
+        truth.destroy(MAIN);
         truth.create(MAIN, 0, false);
         launch(&mut truth, MAIN);
         assert_eq!(closed(&mut truth, &[event]), []);

@@ -1,37 +1,37 @@
-//! The device in virtual time: nothing here waits.
+//! Tests of the device model in virtual time.
 
 use super::*;
 
 struct Scene {
-    device: Device,
+    device: DeviceModel,
     now_ns: u64,
 }
 
 impl Scene {
     fn new() -> Scene {
-        Scene { device: Device::default(), now_ns: 1_000 }
+        Scene { device: DeviceModel::default(), now_ns: 1_000 }
     }
 
-    fn act(&mut self, call: Call, gpu_ns: u64) -> Done {
+    fn act(&mut self, call: DecodedCall, gpu_ns: u64) -> Done {
         let at = Moment { now_ns: self.now_ns, tid: 7, ..Moment::default() };
         self.device.act(&call, &Order { gpu_ns, ..Order::NONE }, &at)
     }
 
     fn make(&mut self, effect: Effect) -> u64 {
-        self.act(Call { effect, ..Call::default() }, 0).written.unwrap()
+        self.act(DecodedCall { effect, ..DecodedCall::default() }, 0).written.unwrap()
     }
 
     fn launch(&mut self, stream: u64, gpu_ns: u64) -> Done {
-        self.act(Call { effect: Effect::Launch, stream, ..Call::default() }, gpu_ns)
+        self.act(DecodedCall { effect: Effect::Launch, stream, ..DecodedCall::default() }, gpu_ns)
     }
 
     fn on(&mut self, effect: Effect, stream: u64, handle: u64) -> Done {
-        self.act(Call { effect, stream, handle, ..Call::default() }, Order::BY_MODEL)
+        self.act(DecodedCall { effect, stream, handle, ..DecodedCall::default() }, Order::BY_MODEL)
     }
 }
 
 #[test]
-fn a_stream_works_off_one_thing_after_the_other() {
+fn stream_executes_its_work_in_order() {
     let mut scene = Scene::new();
     let stream = scene.make(Effect::StreamCreate);
     assert_eq!(scene.launch(stream, 500).until_ns, 0, "a launch does not wait");
@@ -39,11 +39,11 @@ fn a_stream_works_off_one_thing_after_the_other() {
     assert_eq!(scene.on(Effect::StreamSync, stream, 0).until_ns, 1_800);
     scene.now_ns = 5_000;
     scene.launch(stream, 100);
-    assert_eq!(scene.on(Effect::StreamSync, stream, 0).until_ns, 5_100, "an idle stream begins at once");
+    assert_eq!(scene.on(Effect::StreamSync, stream, 0).until_ns, 5_100, "an idle stream starts immediately");
 }
 
 #[test]
-fn an_event_is_done_when_what_came_before_it_is() {
+fn event_is_done_with_the_work_before_it() {
     let mut scene = Scene::new();
     let (stream, event) = (scene.make(Effect::StreamCreate), scene.make(Effect::EventCreate));
     scene.launch(stream, 500);
@@ -57,7 +57,7 @@ fn an_event_is_done_when_what_came_before_it_is() {
 }
 
 #[test]
-fn a_stream_that_waits_for_an_event_begins_after_it() {
+fn waiting_stream_starts_after_the_event() {
     let mut scene = Scene::new();
     let (first, second) = (scene.make(Effect::StreamCreate), scene.make(Effect::StreamCreate));
     let event = scene.make(Effect::EventCreate);
@@ -70,7 +70,7 @@ fn a_stream_that_waits_for_an_event_begins_after_it() {
 }
 
 #[test]
-fn what_is_captured_runs_when_its_graph_is_launched() {
+fn captured_work_runs_when_its_graph_is_launched() {
     let mut scene = Scene::new();
     let stream = scene.make(Effect::StreamCreate);
     scene.on(Effect::CaptureBegin, stream, 0);
@@ -79,37 +79,37 @@ fn what_is_captured_runs_when_its_graph_is_launched() {
     assert_eq!(scene.on(Effect::StreamSync, stream, 0).result, result::CAPTURE_UNSUPPORTED);
     let graph = scene.on(Effect::CaptureEnd, stream, 0).written.unwrap();
     assert_eq!(scene.on(Effect::StreamSync, stream, 0), Done::OK, "nothing ran");
-    let exec = Call { effect: Effect::Instantiate, graph, ..Call::default() };
+    let exec = DecodedCall { effect: Effect::Instantiate, graph, ..DecodedCall::default() };
     let exec = scene.act(exec, 0).written.unwrap();
     scene.on(Effect::GraphLaunch, stream, exec);
     assert_eq!(scene.on(Effect::StreamSync, stream, 0).until_ns, 1_000 + 2 * KERNEL_NS);
 }
 
 #[test]
-fn a_blocking_copy_waits_for_its_bytes() {
+fn blocking_copy_waits_for_its_bytes() {
     let mut scene = Scene::new();
-    let copy = Call {
+    let copy = DecodedCall {
         effect: Effect::Copy,
         bytes: 50_000_000,
         direction: Direction::DeviceToHost as u32,
         blocking: 1,
-        ..Call::default()
+        ..DecodedCall::default()
     };
     assert_eq!(scene.act(copy, Order::BY_MODEL).until_ns, 1_000 + COPY_NS + 1_000_000);
 }
 
 #[test]
-fn a_twin_has_its_own_default_stream() {
+fn twin_has_its_own_default_stream() {
     let mut scene = Scene::new();
     scene.launch(0, 500);
     let at = Moment { now_ns: 1_000, tid: 7, is_twin: true, ..Moment::default() };
-    let sync = Call { effect: Effect::StreamSync, ..Call::default() };
+    let sync = DecodedCall { effect: Effect::StreamSync, ..DecodedCall::default() };
     assert_eq!(scene.device.act(&sync, &Order::NONE, &at).until_ns, 0);
     assert_eq!(scene.on(Effect::StreamSync, 1, 0).until_ns, 1_500, "1 names the legacy default stream");
 }
 
 #[test]
-fn unknown_handles_are_refused_unless_it_is_lenient() {
+fn unknown_handles_are_refused_unless_lenient() {
     let unknown = |effect, expected| {
         let mut scene = Scene::new();
         assert_eq!(scene.on(effect, 0xdead_0000_0000, 0xbeef_0000_0000).result, expected, "{effect:?}");
@@ -126,10 +126,10 @@ fn unknown_handles_are_refused_unless_it_is_lenient() {
 }
 
 #[test]
-fn a_device_shared_by_two_processes_takes_twice_as_long() {
+fn shared_device_takes_twice_as_long() {
     let mut scene = Scene::new();
     let at = Moment { now_ns: 1_000, sharers: 2, ..Moment::default() };
-    let launch = Call { effect: Effect::Launch, ..Call::default() };
+    let launch = DecodedCall { effect: Effect::Launch, ..DecodedCall::default() };
     let done = scene.device.act(&launch, &Order { gpu_ns: 500, ..Order::NONE }, &at);
     assert_eq!((done.until_ns, done.busy_until_ns), (0, 2_000));
 }

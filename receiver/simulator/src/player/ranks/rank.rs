@@ -1,6 +1,6 @@
-//! One rank: makes the calls, and writes down which collective each was, and how late the script made it.
+//! A rank: makes its calls and logs the collective of each, and the lateness that the script caused.
 //!
-//! Statements and operations are here; what makes [`communicators`], and what waits for [`streams`], beside it.
+//! Statements and operations are here; [`communicators`] and [`streams`] have modules of their own.
 
 mod communicators;
 mod streams;
@@ -17,15 +17,15 @@ use super::super::protocol;
 use super::super::{PlayError, options::Options};
 use crate::functions::Functions;
 use crate::model::{clock, thread};
-use crate::nccl_calls::{Made, Nccl};
+use crate::nccl_calls::{Nccl, NcclOutcome};
 use crate::oracle::{Line, Log, NcclLine};
-use crate::ranks::{Operation, Peer, RankScript, Statement, What};
-use crate::script::Times;
-use crate::script::value::{Random, Span};
+use crate::ranks::{RankAction, RankOperation, RankPeer, RankScript, RankStatement};
+use crate::script::turns::Times;
+use crate::text::{Random, ValueRange};
 
-/// A communicator that this rank is in.
+/// A communicator of this rank.
 struct Member {
-    /// What the oracle calls it: its name in the script; of a split with the color behind it.
+    /// Name in the oracle log: that of the script, for a split with the color appended.
     label: String,
     handle: u64,
     rank: usize,
@@ -33,17 +33,17 @@ struct Member {
     next_seq: u64,
 }
 
-/// A stream behind a name.
+/// The stream of a name.
 #[derive(Default)]
 struct Stream {
     handle: u64,
     event: u64,
     graph: u64,
-    /// Collectives that nobody has waited for.
+    /// Collectives that were not waited for.
     pending: Vec<(String, u64)>,
 }
 
-/// Whether to go on.
+/// Whether the next statement runs.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Flow {
     On,
@@ -59,25 +59,24 @@ struct Rank<'a> {
     rank: usize,
     random: Random,
     members: BTreeMap<String, Member>,
-    /// How often a communicator of a name was made.
+    /// Number of communicators created under each name.
     generations: BTreeMap<String, u32>,
     streams: BTreeMap<String, Stream>,
-    /// Communicators whose handle is written when their group ends, and where.
+    /// Communicators whose handle is written at the end of their group, and the address of each.
     unwritten: Vec<(String, &'static AtomicU64)>,
     lines: Vec<Line>,
     calls: u64,
     late_ns: u64,
     depth: u32,
     is_capturing: bool,
-    /// It goes on when all others do: what can be done before is done before.
+    /// Whether it continues at the same time as its peers; work is then done before the wait.
     is_paced: bool,
     ends_ns: u64,
-    /// Ends each `repeat` that goes by time.
+    /// Limit of the turns of each `repeat` of a time.
     turns: Option<u64>,
 }
 
-/// Plays one rank's part, from the word to go until the input closes: also in mid-wait, so that no rank outlives who
-/// started it.
+/// Plays one rank until its input is closed, even during a wait, so that no rank outlives its parent.
 pub(in super::super) fn play(
     script: &RankScript,
     options: &Options,
@@ -88,7 +87,7 @@ pub(in super::super) fn play(
     let meeting = options.meeting.clone().unwrap_or_default();
     let rank = options.process.as_deref().and_then(|p| p.parse().ok()).unwrap_or(0);
     if !nccl.meet_at(&meeting.join("board")) {
-        return Err(PlayError::Usage(format!("rank {rank} cannot meet the others in {}", meeting.display())));
+        return Err(PlayError::Usage(format!("rank {rank} cannot share the page in {}", meeting.display())));
     }
     if !protocol::ready(options.wait_go) {
         return Ok(());
@@ -120,47 +119,47 @@ pub(in super::super) fn play(
     };
     player.all(&script.body, 0);
     player.flush();
-    protocol::say_done(player.calls);
+    protocol::send_done(player.calls);
     loop {
         std::thread::park();
     }
 }
 
 impl Rank<'_> {
-    fn all(&mut self, body: &[Statement], turn: u64) -> Flow {
+    fn all(&mut self, body: &[RankStatement], turn: u64) -> Flow {
         for statement in body {
             let is_mine = statement.only.as_ref().is_none_or(|only| only.contains(&self.rank));
-            if is_mine && statement.when.holds(turn) && self.one(&statement.what, turn) == Flow::Over {
+            if is_mine && statement.when.holds(turn) && self.one(&statement.action, turn) == Flow::Over {
                 return Flow::Over;
             }
         }
         Flow::On
     }
 
-    fn one(&mut self, what: &What, turn: u64) -> Flow {
-        match what {
-            What::Comm(name, of) => self.make(name, of.as_deref()),
-            What::Split(name, parent, color) => self.split(name, parent, *color),
-            What::Operation(operation) => self.operation(operation),
-            What::Sync(stream) => self.sync(stream),
-            What::EventSync(stream) => self.event_sync(stream),
-            What::Late(span) => self.late_ns += self.sleep(span),
-            What::Sleep(span) => drop(self.sleep(span)),
-            What::Pace(name, span) => self.pace(name, span),
-            What::Burn(span) => clock::burn(span.sample(&mut self.random)),
-            What::Group(body) => return self.group(body, turn),
-            What::Capture(stream, body) => return self.capture(stream, body, turn),
-            What::Replay(stream) => self.replay(stream),
-            What::Repeat(times, body) => return self.repeat(*times, body),
-            What::Ask(name) => self.ask(name),
-            What::End(symbol, name) => self.end(symbol, name),
-            What::Stop => return Flow::Over,
-            What::Crash => self.crash(),
+    fn one(&mut self, action: &RankAction, turn: u64) -> Flow {
+        match action {
+            RankAction::Comm(name, of) => self.make(name, of.as_deref()),
+            RankAction::Split(name, parent, color) => self.split(name, parent, *color),
+            RankAction::Operation(operation) => self.operation(operation),
+            RankAction::Sync(stream) => self.sync(stream),
+            RankAction::EventSync(stream) => self.event_sync(stream),
+            RankAction::Late(span) => self.late_ns += self.sleep(span),
+            RankAction::Sleep(span) => drop(self.sleep(span)),
+            RankAction::Pace(name, span) => self.pace(name, span),
+            RankAction::Burn(span) => clock::burn(span.sample(&mut self.random)),
+            RankAction::Group(body) => return self.group(body, turn),
+            RankAction::Capture(stream, body) => return self.capture(stream, body, turn),
+            RankAction::Replay(stream) => self.replay(stream),
+            RankAction::Repeat(times, body) => return self.repeat(*times, body),
+            RankAction::Query(name) => self.query(name),
+            RankAction::End(symbol, name) => self.end(symbol, name),
+            RankAction::Stop => return Flow::Over,
+            RankAction::Crash => self.crash(),
         }
         Flow::On
     }
 
-    fn repeat(&mut self, times: Times, body: &[Statement]) -> Flow {
+    fn repeat(&mut self, times: Times, body: &[RankStatement]) -> Flow {
         let began_ns = clock::now_ns();
         for turn in 0.. {
             let more = match times {
@@ -178,13 +177,13 @@ impl Rank<'_> {
         Flow::On
     }
 
-    fn sleep(&mut self, span: &Span) -> u64 {
+    fn sleep(&mut self, span: &ValueRange) -> u64 {
         let ns = span.sample(&mut self.random);
         clock::sleep_until(clock::now_ns().saturating_add(ns));
         ns
     }
 
-    fn pace(&mut self, name: &str, span: &Span) {
+    fn pace(&mut self, name: &str, span: &ValueRange) {
         self.is_paced = true;
         self.flush();
         let completed_ns = self.members.get(name).map_or(0, |m| self.nccl.completed_ns(m.handle));
@@ -198,7 +197,7 @@ impl Rank<'_> {
         }
     }
 
-    fn line(&mut self, symbol: &'static str, arguments: Vec<u64>, made: Made) -> NcclLine {
+    fn line(&mut self, symbol: &'static str, arguments: Vec<u64>, made: NcclOutcome) -> NcclLine {
         self.calls += 1;
         NcclLine {
             symbol: symbol.into(),
@@ -217,7 +216,7 @@ impl Rank<'_> {
     fn words(&mut self, symbol: &'static str, words: &[u64]) -> NcclLine {
         let mut all = [0; ARGUMENTS];
         all[..words.len()].copy_from_slice(words);
-        // SAFETY: every caller lays the words out by the function's prototype; pointers among them outlive the call.
+        // SAFETY: every caller passes words by the function's prototype; pointers among them outlive the call.
         let made = unsafe { self.nccl.call(symbol, &all) };
         self.line(symbol, words.to_vec(), made)
     }
@@ -228,20 +227,20 @@ impl Rank<'_> {
         NcclLine { communicator: member.label.clone(), rank, nranks, ..line }
     }
 
-    fn operation(&mut self, operation: &Operation) {
+    fn operation(&mut self, operation: &RankOperation) {
         let stream = self.stream(&operation.stream);
         let Some(member) = self.members.get_mut(&operation.communicator) else { return };
-        let is_message = matches!(operation.symbol, "ncclSend" | "ncclRecv");
+        let is_message = matches!(operation.function.symbol, "ncclSend" | "ncclRecv");
         let peer = match operation.peer {
-            Peer::None => 0,
-            Peer::Rank(rank) => rank,
-            Peer::Further(by) => (member.rank + by) % member.nranks,
+            RankPeer::None => 0,
+            RankPeer::Rank(rank) => rank,
+            RankPeer::Further(by) => (member.rank + by) % member.nranks,
         };
         let seq = member.next_seq;
         member.next_seq += u64::from(!is_message);
         let words = words_of(operation, member.handle, peer as u64, stream);
         let label = member.label.clone();
-        let line = self.words(operation.symbol, &words);
+        let line = self.words(operation.function.symbol, &words);
         let seq = (!is_message).then_some(seq);
         if let (Some(seq), Some(stream), false) =
             (seq, self.streams.get_mut(&operation.stream), self.is_capturing)
@@ -254,7 +253,7 @@ impl Rank<'_> {
         self.lines.push(Line::Nccl(line));
     }
 
-    fn group(&mut self, body: &[Statement], turn: u64) -> Flow {
+    fn group(&mut self, body: &[RankStatement], turn: u64) -> Flow {
         let line = self.words("ncclGroupStart", &[]);
         self.lines.push(Line::Nccl(line));
         self.depth += 1;
@@ -268,7 +267,7 @@ impl Rank<'_> {
         flow
     }
 
-    #[allow(unsafe_code, reason = "asks the system to kill this process")]
+    #[allow(unsafe_code, reason = "kills this process by a system call")]
     fn crash(&mut self) {
         self.flush();
         // SAFETY: it kills this process and nothing else.
@@ -276,19 +275,13 @@ impl Rank<'_> {
     }
 }
 
-/// The arguments of an operation, as nccl.h has them.
-fn words_of(o: &Operation, comm: u64, peer: u64, stream: u64) -> Vec<u64> {
-    const SEND: u64 = 0x7d00_0000_1000;
-    const RECEIVE: u64 = 0x7d00_0000_2000;
-    match o.symbol {
-        "ncclAllReduce" | "ncclReduceScatter" => {
-            vec![SEND, RECEIVE, o.count, o.datatype, o.reduction, comm, stream]
-        }
-        "ncclAllGather" | "ncclAlltoAll" => vec![SEND, RECEIVE, o.count, o.datatype, comm, stream],
-        "ncclReduce" => vec![SEND, RECEIVE, o.count, o.datatype, o.reduction, peer, comm, stream],
-        "ncclBroadcast" | "ncclGather" | "ncclScatter" => {
-            vec![SEND, RECEIVE, o.count, o.datatype, peer, comm, stream]
-        }
-        _ => vec![SEND, o.count, o.datatype, peer, comm, stream],
-    }
+/// Returns the arguments of an operation in the order of nccl.h.
+fn words_of(o: &RankOperation, comm: u64, peer: u64, stream: u64) -> Vec<u64> {
+    const BUFFERS: [u64; 2] = [0x7d00_0000_1000, 0x7d00_0000_2000];
+    let mut words = BUFFERS[..o.function.buffers].to_vec();
+    words.extend([o.count, o.datatype]);
+    words.extend(o.function.reduces.then_some(o.reduction));
+    words.extend(o.function.has_peer.then_some(peer));
+    words.extend([comm, stream]);
+    words
 }

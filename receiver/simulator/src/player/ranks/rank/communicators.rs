@@ -1,26 +1,26 @@
-//! How a rank comes into communicators and leaves them: ids that ranks give each other in files, splits, and handles that
-//! are only there when a group ends.
+//! Creation and destruction of a rank's communicators: ids that ranks exchange in files, splits, and handles that are
+//! written at the end of a group.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::super::super::nccl_sentinels::hex;
 use super::{Member, Rank};
 use crate::model::clock;
-use crate::nccl::abi::{NO_COLOR, UniqueId};
+use crate::nccl::abi::{NO_COLOR, NcclId};
 use crate::oracle::{Line, NcclLine};
 use crate::ranks::Color;
 
-/// How often a rank looks for an id that another is to write.
-const LOOK_NS: u64 = 200_000;
+/// How often a rank polls for the file of an id, ns.
+const POLL_NS: u64 = 200_000;
 
 impl Rank<'_> {
-    /// The id of a communicator: its first rank makes it, the others read it.
-    fn id(&mut self, name: &str, is_first: bool) -> UniqueId {
+    /// Returns the id of a communicator, which its first rank creates and the others read.
+    fn id(&mut self, name: &str, is_first: bool) -> NcclId {
         let generation = self.generations.entry(name.to_owned()).or_default();
         *generation += 1;
         let path = self.meeting.join(format!("{name}.{generation}.id"));
         if is_first {
-            let mut id = UniqueId([0; 128]);
+            let mut id = NcclId([0; 128]);
             let mut line = self.words("ncclGetUniqueId", &[&raw mut id as u64]);
             line.exit = hex(&id.0);
             self.lines.push(Line::Nccl(line));
@@ -29,8 +29,8 @@ impl Rank<'_> {
         }
         loop {
             match std::fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()) {
-                Some(bytes) => return UniqueId(bytes),
-                None => clock::sleep_until(clock::now_ns() + LOOK_NS),
+                Some(bytes) => return NcclId(bytes),
+                None => clock::sleep_until(clock::now_ns() + POLL_NS),
             }
         }
     }
@@ -40,15 +40,15 @@ impl Rank<'_> {
         let of: Vec<usize> = of.map_or_else(|| (0..self.script.ranks).collect(), <[usize]>::to_vec);
         let Some(rank) = of.iter().position(|rank| *rank == self.rank) else { return };
         let id = self.id(name, rank == 0);
-        // For ever: a group writes it when it ends.
-        let place: &'static AtomicU64 = Box::leak(Box::default());
-        let (symbol, out) = ("ncclCommInitRankConfig", place.as_ptr() as u64);
-        // SAFETY: the place is there for ever, and the stub looks at no configuration.
+        // Leaked because the end of a group writes to it.
+        let handle_out: &'static AtomicU64 = Box::leak(Box::default());
+        let (symbol, out) = ("ncclCommInitRankConfig", handle_out.as_ptr() as u64);
+        // SAFETY: the address is valid forever, and the stub ignores the configuration.
         let made = unsafe { self.nccl.init(symbol, out, of.len() as i32, &id, rank as i32, 0) };
-        let handle = place.load(Relaxed);
-        self.join(name, name.into(), handle, rank, of.len());
+        let handle = handle_out.load(Relaxed);
+        self.add_member(name, name.into(), handle, rank, of.len());
         if handle == 0 {
-            self.unwritten.push((name.into(), place));
+            self.unwritten.push((name.into(), handle_out));
         }
         let line = self.line(symbol, vec![out, of.len() as u64, 0, rank as u64, 0], made);
         let line = NcclLine { entry: hex(&id.0), exit: hex(&handle.to_le_bytes()), ..line };
@@ -56,7 +56,7 @@ impl Rank<'_> {
         self.lines.push(Line::Nccl(line));
     }
 
-    fn join(&mut self, name: &str, label: String, handle: u64, rank: usize, nranks: usize) {
+    fn add_member(&mut self, name: &str, label: String, handle: u64, rank: usize, nranks: usize) {
         let member = Member { label, handle, rank, nranks, next_seq: 0 };
         self.members.insert(name.into(), member);
     }
@@ -76,13 +76,13 @@ impl Rank<'_> {
         let words = [handle, u64::from(own as u32), key, &raw mut child as u64, 0];
         let line = self.words("ncclCommSplit", &words);
         if child != 0 {
-            self.join(name, format!("{name}.{own}"), child, rank, mine.len());
+            self.add_member(name, format!("{name}.{own}"), child, rank, mine.len());
         }
         let line = self.of_member(NcclLine { exit: hex(&child.to_le_bytes()), ..line }, name);
         self.lines.push(Line::Nccl(line));
     }
 
-    pub(super) fn ask(&mut self, name: &str) {
+    pub(super) fn query(&mut self, name: &str) {
         let Some(handle) = self.members.get(name).map(|m| m.handle) else { return };
         for symbol in ["ncclCommCount", "ncclCommUserRank"] {
             let mut value = 0i32;
@@ -102,12 +102,12 @@ impl Rank<'_> {
         }
     }
 
-    /// The handles that the end of a group wrote: address and handle of each, as hexadecimal digits.
+    /// Returns the handles that the end of a group wrote: address and handle of each, as hexadecimal digits.
     pub(super) fn take_written(&mut self) -> String {
         let mut written = String::new();
-        for (name, place) in std::mem::take(&mut self.unwritten) {
-            let handle = place.load(Relaxed);
-            written += &hex(&[place.as_ptr() as u64, handle].map(u64::to_le_bytes).concat());
+        for (name, handle_out) in std::mem::take(&mut self.unwritten) {
+            let handle = handle_out.load(Relaxed);
+            written += &hex(&[handle_out.as_ptr() as u64, handle].map(u64::to_le_bytes).concat());
             if let Some(member) = self.members.get_mut(&name) {
                 member.handle = handle;
             }

@@ -1,4 +1,4 @@
-//! What a rank does with streams: waits inside which the stub waits for the other ranks, and captures.
+//! A rank's stream calls: sync calls within which the stub waits for the other ranks, and captures.
 
 use probe_abi::PROBES;
 
@@ -9,11 +9,11 @@ use crate::invoke::{Outcome, Request};
 use crate::model::order::Order;
 use crate::model::thread;
 use crate::oracle::{Line, WaitLine};
-use crate::ranks::Statement;
+use crate::ranks::RankStatement;
 use crate::sentinel;
 
 impl Rank<'_> {
-    /// A call of the runtime.
+    /// Calls a runtime function.
     fn runtime(&mut self, symbol: &str, stream: u64, handle: u64, order: &Order) -> Outcome {
         let Some((index, function)) = by_symbol(symbol) else { return Outcome::default() };
         self.request(&Request { stream, handle, ..Request::new(index, function) }, order)
@@ -54,9 +54,9 @@ impl Rank<'_> {
         self.wait("cudaEventSynchronize", "warptap_stub_wait_event", name, stream, event);
     }
 
-    /// A wait of the runtime, inside which the stub waits for the other ranks.
+    /// Makes a sync call within which the stub waits for the other ranks.
     fn wait(&mut self, symbol: &'static str, inside: &str, name: &str, stream: u64, event: u64) {
-        // What follows may never return. Who is paced has others beside him that want the CPU now.
+        // The call may never return. Paced ranks do not write now, since their peers need the CPU.
         if !self.is_paced {
             self.flush();
         }
@@ -81,7 +81,7 @@ impl Rank<'_> {
         }));
     }
 
-    pub(super) fn capture(&mut self, name: &str, body: &[Statement], turn: u64) -> Flow {
+    pub(super) fn capture(&mut self, name: &str, body: &[RankStatement], turn: u64) -> Flow {
         let stream = self.stream(name);
         self.runtime("cudaStreamBeginCapture", stream, 0, &Order::NONE);
         self.nccl.set_capturing(stream, true);
