@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use capture::{Verdict, readiness};
+use capture::{Readiness, checks};
 
 /// The binary, built beside this test, where this machine lets it watch; else the reason is printed.
 pub fn binary() -> Option<PathBuf> {
@@ -11,7 +11,7 @@ pub fn binary() -> Option<PathBuf> {
         println!("skipped: the binary is not built beside this test");
         return None;
     }
-    if let Some(missing) = readiness().into_iter().find(|c| c.verdict == Verdict::Missing) {
+    if let Some(missing) = checks().into_iter().find(|c| c.readiness == Readiness::Missing) {
         println!("skipped: {} {}: {}", missing.name, missing.found, missing.advice);
         return None;
     }

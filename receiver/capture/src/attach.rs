@@ -1,7 +1,7 @@
-//! Attaching the probe programs to functions of a file, behind one small interface with two implementations:
-//! uprobe_multi (Linux 6.6, one link for all functions, CAP_BPF and CAP_PERFMON) and perf uprobes (Linux 5.15).
+//! Attachment of the probe programs to functions of a file, with two implementations: uprobe_multi (Linux 6.6, one
+//! link for all functions, CAP_BPF and CAP_PERFMON) and perf uprobes (Linux 5.15).
 //!
-//! What is attached stays so until its [`Attached`] is dropped. Which file and which functions is decided elsewhere.
+//! Probes stay attached until their [`Attached`] is dropped.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use probe_abi::{Action, Cookie};
 
 use crate::kernel::{Kernel, chain};
 
-/// One function: where it begins in its file, and what the programs must know of it.
+/// A function to attach to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Point {
     /// Offset of its first instruction in the file.
     pub offset: u64,
-    /// Its row, packed.
+    /// The cookie of its probe row.
     pub cookie: Cookie,
 }
 
-/// Why a file could not be attached to.
+/// An error in attaching to a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot attach to {path}: {reason}")]
 pub struct AttachError {
@@ -27,27 +27,27 @@ pub struct AttachError {
     reason: String,
 }
 
-/// Probes in place; dropping them takes them away.
+/// Attached probes; dropping the value detaches them.
 pub struct Attached(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send>);
 
 impl Attached {
-    /// Holds whatever takes its probes away when it is dropped.
+    /// Wraps a value that detaches its probes when it is dropped.
     pub fn new(probes: impl Send + 'static) -> Attached {
         Attached(Box::new(probes))
     }
 }
 
-/// A way to attach.
+/// A method of attachment.
 pub trait Attach: Send {
-    /// Its name, for logs and `check`.
+    /// Returns the name of the method, for logs.
     fn name(&self) -> &'static str;
 
     /// Attaches the entry program to all points and the return program to the timed ones, for every process that
-    /// maps the file at `path`, now or later.
+    /// maps the file at `path`, now or later. Fails if the kernel rejects a probe.
     fn attach(&self, kernel: &mut Kernel, path: &Path, points: &[Point]) -> Result<Attached, AttachError>;
 }
 
-/// The best way this kernel has.
+/// Returns uprobe_multi if the kernel supports it, otherwise perf uprobes.
 pub fn best(kernel: &mut Kernel) -> Box<dyn Attach> {
     match kernel.multi {
         Some(_) => Box::new(UprobeMulti),
@@ -59,7 +59,7 @@ pub(crate) fn timed(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|p| p.cookie.is_timed() && !p.cookie.is(Action::RecordArgs))
 }
 
-pub(crate) fn told(points: &[Point]) -> impl Iterator<Item = &Point> {
+pub(crate) fn with_args(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|p| p.cookie.is(Action::RecordArgs))
 }
 
@@ -71,7 +71,7 @@ fn failed(path: &Path, reason: String) -> AttachError {
     AttachError { path: path.display().to_string(), reason }
 }
 
-/// One link for all entries of timed functions, one for all their returns, one for each launch.
+/// Attachment by uprobe_multi: one link for all entries of timed functions, one for their returns, one for each launch.
 pub struct UprobeMulti;
 
 impl Attach for UprobeMulti {
@@ -86,7 +86,7 @@ impl Attach for UprobeMulti {
     }
 }
 
-/// A perf event for each end of each function.
+/// Attachment by perf uprobes: one perf event for each entry and each return.
 pub struct PerfUprobe;
 
 impl Attach for PerfUprobe {
@@ -106,8 +106,8 @@ impl Attach for PerfUprobe {
         };
         timed(points).try_for_each(|p| link("leave", p)).map_err(|e| failed(path, e))?;
         timed(points).try_for_each(|p| link("enter", p)).map_err(|e| failed(path, e))?;
-        told(points).try_for_each(|p| link("args_leave", p)).map_err(|e| failed(path, e))?;
-        told(points).try_for_each(|p| link("args_enter", p)).map_err(|e| failed(path, e))?;
+        with_args(points).try_for_each(|p| link("args_leave", p)).map_err(|e| failed(path, e))?;
+        with_args(points).try_for_each(|p| link("args_enter", p)).map_err(|e| failed(path, e))?;
         untimed(points).try_for_each(|p| link("launch", p)).map_err(|e| failed(path, e))?;
         Ok(Attached::new(links))
     }

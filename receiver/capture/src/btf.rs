@@ -1,24 +1,24 @@
-//! Where fields stand in the running kernel's structs, read from its BTF (Documentation/bpf/btf.rst).
+//! Offsets of fields in structs of the running kernel, read from its BTF (Documentation/bpf/btf.rst).
 //!
-//! The kernel programs need eight offsets; a whole CO-RE relocation would be more machinery than that. Only structs
-//! and their members are understood; members of unnamed structs and unions inside are found too.
+//! The kernel programs need eight offsets, for which CO-RE relocation would be more code. Only structs and their
+//! members are decoded, including members of unnamed structs and unions.
 
 use std::collections::HashMap;
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
-/// Types a kernel's BTF may hold before it is not believed.
+/// Maximum number of types; BTF with more is refused.
 const TYPES_MAX: usize = 4_000_000;
-/// How deep unnamed structs may nest.
+/// Maximum nesting depth of unnamed structs.
 const DEPTH_MAX: u32 = 8;
 
-/// Why BTF could not be read.
+/// An error in the BTF of the kernel.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[error("kernel BTF is not readable: {0}")]
 pub struct BtfError(&'static str);
 
-/// The structs of a kernel.
+/// The structs in the BTF of a kernel.
 pub struct Btf<'a> {
     /// Type ids by name, of named structs.
     structs: HashMap<&'a [u8], u32>,
@@ -43,7 +43,7 @@ fn string(strings: &[u8], at: u32) -> &[u8] {
 }
 
 impl<'a> Btf<'a> {
-    /// Reads the types section.
+    /// Reads the structs of the types section.
     pub fn parse(data: &'a [u8]) -> Result<Btf<'a>, BtfError> {
         if data.get(..2) != Some(&MAGIC.to_ne_bytes()[..]) {
             return Err(BtfError("it does not begin with its magic number"));
@@ -51,7 +51,8 @@ impl<'a> Btf<'a> {
         let header = u32_at(data, 4)? as usize;
         let section = |offset, length| -> Result<&'a [u8], BtfError> {
             let from = header + u32_at(data, offset)? as usize;
-            data.get(from..from + u32_at(data, length)? as usize).ok_or(BtfError("a section lies outside"))
+            data.get(from..from + u32_at(data, length)? as usize)
+                .ok_or(BtfError("a section is outside the data"))
         };
         Btf::read_types(section(8, 12)?, section(16, 20)?)
     }
@@ -81,12 +82,12 @@ impl<'a> Btf<'a> {
         Ok(btf)
     }
 
-    /// The offset in bytes of `field` in `structure`, looking into unnamed members; `None` where there is none.
+    /// Returns the offset in bytes of `field` in `structure` or its unnamed members; `None` if there is no such field.
     pub fn offset(&self, structure: &str, field: &str) -> Option<u64> {
         self.offset_in(*self.structs.get(structure.as_bytes())?, field.as_bytes(), DEPTH_MAX)
     }
 
-    /// The offset of `inner` in the struct that `outer` of `structure` is of.
+    /// Returns the offset of `inner` of `inner_structure` in `structure`, whose field `outer` is of that type.
     pub fn nested_offset(
         &self,
         structure: &str,
@@ -110,12 +111,12 @@ impl<'a> Btf<'a> {
 
 fn member<'a>(types: &[u8], strings: &'a [u8], at: usize, flag: u32) -> Result<Member<'a>, BtfError> {
     let bits = u32_at(types, at + 8)?;
-    // With the flag set the upper byte holds a bit-field's size.
+    // With the flag set, the upper byte holds the size of a bit-field.
     let bits = if flag == 1 { bits & 0x00ff_ffff } else { bits };
     Ok(Member { name: string(strings, u32_at(types, at)?), kind: u32_at(types, at + 4)?, bits })
 }
 
-/// Bytes that follow a type of this kind.
+/// Returns the number of bytes that follow a type of this kind.
 fn trailer(kind: u32, count: usize) -> Result<usize, BtfError> {
     Ok(match kind {
         1 | 14 | 17 => 4,
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_btf_is_refused_without_panic() {
+    fn malformed_btf_is_refused_without_panic() {
         assert!(Btf::parse(b"").is_err());
         let Ok(data) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
         for length in (0..data.len()).step_by(data.len() / 50) {

@@ -1,10 +1,10 @@
-//! The live source of events: what the kernel says, and what /proc adds.
+//! The live source of events: records and folds of the kernel programs, and descriptions of processes from /proc.
 //!
-//! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, looks at a bounded number of
-//! processes, and now and then reads the folds. Nothing here waits, and nothing runs in the background.
+//! One thread calls [`Capture::read`] every few milliseconds. Each call drains the ring, scans a bounded number of
+//! processes, and periodically reads the folds. Nothing blocks, and there is no background thread.
 
-mod lives;
-mod looks;
+mod exits;
+mod scan;
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use probe_abi::record::{RecordKind, RuntimeCode};
 use event::decode::{DecodeError, Record};
 
 use crate::attach::{self, Attach};
-use crate::every::Every;
+use crate::interval::Interval;
 use crate::kernel::Kernel;
 use crate::libraries::Libraries;
 use crate::processes::Processes;
 use crate::publishers::Publishers;
 use crate::settings::Settings;
 use crate::totals::{self, Share};
-use crate::under_way::Watch;
+use crate::under_way::CallSampler;
 use crate::{CaptureError, clock, cost};
 
 /// Records taken from the ring in one call.
 const RECORDS_PER_READ: usize = 8_192;
-/// Processes looked at in one call.
-const LOOKS_PER_READ: usize = 32;
+/// Processes scanned in one call.
+const SCANS_PER_READ: usize = 32;
 const LIST_EVERY_NS: u64 = 2_000_000_000;
-const LOSS_EVERY_NS: u64 = 100_000_000;
-const WATCH_EVERY_NS: u64 = 1_000_000_000;
+const DROPS_EVERY_NS: u64 = 100_000_000;
+const SAMPLE_CALLS_EVERY_NS: u64 = 1_000_000_000;
 const CLOCK_EVERY_NS: u64 = 10_000_000_000;
 
-/// The live source.
+/// The live source of events.
 pub struct Capture {
     kernel: Kernel,
     attach: Box<dyn Attach>,
@@ -52,16 +52,16 @@ pub struct Capture {
     trace_all: bool,
     collectives: bool,
     linger_ns: u64,
-    list: Every,
-    loss: Every,
-    clock: Every,
-    totals: Every,
-    watch: Watch,
-    watch_every: Every,
+    list_interval: Interval,
+    drops_interval: Interval,
+    clock_interval: Interval,
+    totals_interval: Interval,
+    calls: CallSampler,
+    calls_interval: Interval,
 }
 
 impl Capture {
-    /// Loads the programs and begins to look for libraries. Nothing else on the machine is changed.
+    /// Loads the kernel programs and starts to scan processes for libraries.
     pub fn start(settings: &Settings) -> Result<Capture, CaptureError> {
         let mut kernel = Kernel::load(&settings.sizes, settings.trace_all)?;
         let attach = attach::best(&mut kernel);
@@ -83,12 +83,12 @@ impl Capture {
             trace_all: settings.trace_all,
             collectives: settings.collectives,
             linger_ns: settings.linger_ns,
-            list: Every::new(LIST_EVERY_NS),
-            loss: Every::new(LOSS_EVERY_NS),
-            clock: Every::new(CLOCK_EVERY_NS),
-            totals: Every::new(settings.totals_every_ns),
-            watch: Watch::default(),
-            watch_every: Every::new(WATCH_EVERY_NS),
+            list_interval: Interval::new(LIST_EVERY_NS),
+            drops_interval: Interval::new(DROPS_EVERY_NS),
+            clock_interval: Interval::new(CLOCK_EVERY_NS),
+            totals_interval: Interval::new(settings.totals_every_ns),
+            calls: CallSampler::default(),
+            calls_interval: Interval::new(SAMPLE_CALLS_EVERY_NS),
         };
         capture.kernel.set_detail(settings.detail)?;
         for pid in &settings.pids {
@@ -97,44 +97,44 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Traces a process, also where not all are.
+    /// Traces a process even if [`Settings::trace_all`] is not set.
     pub fn trace(&mut self, pid: u32) -> Result<(), CaptureError> {
         let named = self.kernel.filter.insert(pid, 1, 0);
         named.map_err(|e| CaptureError::Load { what: "the process filter", reason: e.to_string() })?;
-        self.processes.follow(pid, clock::now_ns());
-        self.look(pid, clock::now_ns(), &mut Vec::new());
+        self.processes.track(pid, clock::now_ns());
+        self.scan(pid, clock::now_ns(), &mut Vec::new());
         Ok(())
     }
 
-    /// Which of the calls of a process that are folded get a record of their own from here on; `None`: as the settings
-    /// say. Records say so ([`probe_abi::record::Header::is_detail`]); launches, of which no return is seen, and queries get
-    /// none. False where the process has ended, or another has its place: then nothing changes.
+    /// Sets which folded calls of a process are also recorded individually; `None` restores the default of the
+    /// settings. Such records are marked ([`probe_abi::record::Header::is_detail`]); launches, whose return is not probed,
+    /// and queries have none. Returns false, and changes nothing, if the process has ended or its slot is taken.
     pub fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
         let is_alive = self.processes.get_mut(process.pid).is_some_and(|f| f.traced == Some(process));
         is_alive && self.put_detail(process.pid, detail)
     }
 
     fn put_detail(&mut self, pid: u32, detail: Option<Detail>) -> bool {
-        let place = Detail::slot(pid);
-        let Ok(now) = self.kernel.details.get(&place, 0) else { return false };
+        let slot = Detail::slot(pid);
+        let Ok(now) = self.kernel.details.get(&slot, 0) else { return false };
         if now != 0 && (now >> 32) as u32 != pid {
             return false;
         }
         let word = detail.map_or(0, |detail| detail.word(pid));
-        self.kernel.details.set(place, word, 0).is_ok()
+        self.kernel.details.set(slot, word, 0).is_ok()
     }
 
-    /// How functions are attached: `uprobe_multi` or `perf uprobes`.
+    /// Returns how functions are attached: `uprobe_multi` or `perf uprobes`.
     pub fn attach_name(&self) -> &'static str {
         self.attach.name()
     }
 
-    /// What can be seen of a process, and what cannot, a sentence each.
-    pub fn sight(&mut self, pid: u32) -> Option<(Vec<String>, Vec<String>)> {
-        self.processes.get_mut(pid).map(|f| (f.visible.clone(), f.blind.clone()))
+    /// Returns what is observed of a process, and the gaps in it, each as text.
+    pub fn coverage(&mut self, pid: u32) -> Option<(Vec<String>, Vec<String>)> {
+        self.processes.get_mut(pid).map(|f| (f.observed.clone(), f.gaps.clone()))
     }
 
-    /// The account as it stands now.
+    /// Returns the current account of the probes.
     pub fn account(&self) -> Account {
         let (libraries, functions) = self.libraries.attached();
         Account {
@@ -146,7 +146,7 @@ impl Capture {
         }
     }
 
-    /// Appends the totals of every process, and the account.
+    /// Appends the operation totals of every traced process, and the account.
     pub fn read_totals(&mut self, into: &mut Vec<Event>) {
         let now_ns = clock::now_ns();
         for process in self.processes.traced() {
@@ -163,14 +163,14 @@ impl Capture {
             self.received += 1;
             match record {
                 Ok(record) => self.take(record, now_ns, into),
-                Err(e) => self.refuse(&e),
+                Err(e) => self.count_undecoded(&e),
             }
         }
     }
 
-    fn refuse(&mut self, error: &DecodeError) {
+    fn count_undecoded(&mut self, error: &DecodeError) {
         if self.undecoded == 0 {
-            tracing::error!(%error, "a record from the kernel makes no sense: object and agent do not match");
+            tracing::error!(%error, "cannot decode a kernel record: the kernel object does not match this agent");
         }
         self.undecoded += 1;
     }
@@ -178,34 +178,40 @@ impl Capture {
     fn take(&mut self, record: Record, now_ns: u64, into: &mut Vec<Event>) {
         match record {
             Record::Step(step) => {
-                self.know((&step.header).into(), step.header.entry_ns, into);
+                self.ensure_described((&step.header).into(), step.header.entry_ns, into);
                 into.push(Event::Step(step));
             }
             Record::Context(context) => {
-                self.know((&context.header).into(), context.header.entry_ns, into);
+                self.ensure_described((&context.header).into(), context.header.entry_ns, into);
                 into.push(Event::Context(context));
             }
             Record::Call(call) => {
-                self.know((&call.header).into(), call.header.entry_ns, into);
+                self.ensure_described((&call.header).into(), call.header.entry_ns, into);
                 into.push(Event::Call(call));
             }
-            Record::CallArgs(told) => {
-                self.know((&told.header).into(), told.header.entry_ns, into);
-                into.push(Event::CallArgs(told));
+            Record::CallArgs(args) => {
+                self.ensure_described((&args.header).into(), args.header.entry_ns, into);
+                into.push(Event::CallArgs(args));
             }
             Record::Process(process) => {
                 let (kind, header) = (process.kind, &process.header);
                 match kind {
-                    RecordKind::ProcessExit => self.end(header.pid, header.entry_ns, process.status, into),
-                    RecordKind::ProcessExec => self.exec(header.pid, header.entry_ns, now_ns, into),
-                    _ if header.pid != std::process::id() => self.know(header.into(), header.entry_ns, into),
+                    RecordKind::ProcessExit => {
+                        self.process_exited(header.pid, header.entry_ns, process.status, into)
+                    }
+                    RecordKind::ProcessExec => {
+                        self.process_replaced(header.pid, header.entry_ns, now_ns, into)
+                    }
+                    _ if header.pid != std::process::id() => {
+                        self.ensure_described(header.into(), header.entry_ns, into)
+                    }
                     _ => {}
                 }
             }
         }
     }
 
-    fn tell_loss(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+    fn report_drops(&mut self, now_ns: u64, into: &mut Vec<Event>) {
         let dropped = totals::dropped(&totals::counters(&self.kernel));
         for ((reason, before), now) in DropReason::ALL.into_iter().zip(&mut self.lost).zip(dropped) {
             let count = now - std::mem::replace(before, now);
@@ -226,24 +232,24 @@ impl EventSource for Capture {
 
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, CaptureError> {
         let now_ns = clock::now_ns();
-        if self.clock.is_due(now_ns) {
+        if self.clock_interval.is_due(now_ns) {
             into.push(Event::Clock(clock::offsets()));
         }
-        // Before it is looked who is gone: how, the kernel alone tells.
+        // Drained before processes are listed, because only the exit record holds the exit status.
         self.drain(now_ns, into);
-        if self.list.is_due(now_ns) {
-            self.list(now_ns, into);
+        if self.list_interval.is_due(now_ns) {
+            self.list_processes(now_ns, into);
         }
-        for pid in self.processes.due(now_ns, LOOKS_PER_READ) {
-            self.look(pid, now_ns, into);
+        for pid in self.processes.due(now_ns, SCANS_PER_READ) {
+            self.scan(pid, now_ns, into);
         }
-        if self.watch_every.is_due(now_ns) {
-            self.watch.look(&self.kernel, now_ns, into);
+        if self.calls_interval.is_due(now_ns) {
+            self.calls.sample(&self.kernel, now_ns, into);
         }
-        if self.loss.is_due(now_ns) {
-            self.tell_loss(now_ns, into);
+        if self.drops_interval.is_due(now_ns) {
+            self.report_drops(now_ns, into);
         }
-        if self.totals.is_due(now_ns) {
+        if self.totals_interval.is_due(now_ns) {
             self.read_totals(into);
         }
         Ok(true)

@@ -1,8 +1,9 @@
-//! What a probe costs the traced thread, measured on this machine: a function of our own is called without a probe,
-//! under an empty one, and under ours. What remains between empty and ours is our share; the rest is the trap.
+//! The cost of a probe to the traced thread, measured on this machine: a function of the agent is called without a probe,
+//! with an empty one, and with a probe program. The difference between the last two is the cost of the program; the
+//! rest is the trap.
 //!
-//! The agent measures one variant at start, for its overhead figure. The benchmark has a function for each variant,
-//! all probed at once, and calls them in turn for a fraction of a millisecond each: the machine's moods last longer.
+//! The agent measures one variant at start, for its overhead metric. The benchmark has a function for each variant, all
+//! probed at once, and calls them in turn for a fraction of a millisecond each, so that disturbances affect all alike.
 
 #![expect(unsafe_code, reason = "the probed function must begin as a C function does")]
 
@@ -28,9 +29,8 @@ const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 type Site = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
 
-/// Functions that begin like every function of libcudart: `push %rbp` is the instruction under the probe. Nine
-/// arguments, so that those on the stack are there. They touch nothing but their own stack frame: any thread may call
-/// them.
+/// Defines functions that begin like those of libcudart: `push %rbp` is the probed instruction. They have nine arguments,
+/// so that some are on the stack, and access nothing but their own stack frame: any thread may call them.
 macro_rules! sites {
     ($($name:ident)*) => {
         $(
@@ -50,9 +50,9 @@ macro_rules! sites {
     };
 }
 
-sites!(bare empty_entry launch empty_pair timed_call told_call told_on_stack graph_launch);
+sites!(bare empty_entry launch empty_pair timed_call args_call args_on_stack graph_launch);
 
-/// The first argument of every call: what `cudaGraphLaunch` launches.
+/// The first argument of every call, which `cudaGraphLaunch` takes as its graph.
 const GRAPH: u64 = 0x1000;
 
 fn ns_per_call(site: Site, calls: u32) -> f64 {
@@ -72,47 +72,47 @@ fn file_offset(site: Site) -> Option<u64> {
     Some(address - mapping.start + mapping.offset)
 }
 
-/// Calls a function of our own once while it is probed as a row.
+/// Calls a function of this process once while it is probed with `cookie`.
 #[cfg(test)]
 pub(crate) fn call_as(kernel: &mut Kernel, attach: &dyn Attach, cookie: Cookie) {
-    let site = SITES[Variant::ToldOnStack as usize];
+    let site = SITES[Variant::ArgsOnStack as usize];
     let points = [Point { offset: file_offset(site).unwrap(), cookie }];
     let probes = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &points).unwrap();
     ns_per_call(site, 1);
     drop(probes);
 }
 
-/// What is attached while the function is called.
+/// The probes on the function that is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Variant {
-    /// Nothing.
+    /// No probe.
     Bare,
-    /// A program that does nothing, at the entry.
+    /// An empty program at the entry.
     EmptyEntry,
-    /// A launch, folded.
+    /// The launch program, which folds the call.
     Launch,
-    /// Programs that do nothing, at entry and return.
+    /// Empty programs at entry and return.
     EmptyPair,
-    /// An asynchronous copy: folded, timed, put into its histogram, and one of so many told.
+    /// An asynchronous copy: folded, timed, added to its histogram, and one in N recorded individually.
     TimedCall,
-    /// A collective whose arguments are all in registers: told whole, a record each.
-    ToldCall,
-    /// One whose stream stands on the stack: all-reduce.
-    ToldOnStack,
-    /// A launch of a graph, of which it is known what it holds: folded and timed.
+    /// A collective with all arguments in registers: one record with arguments for each call.
+    ArgsCall,
+    /// A collective whose stream is on the stack: all-reduce.
+    ArgsOnStack,
+    /// A launch of a graph with known contents: folded and timed.
     GraphLaunch,
 }
 
 impl Variant {
-    /// Every variant.
+    /// All variants, in the order of their functions.
     pub const ALL: [Variant; 8] = [
         Variant::Bare,
         Variant::EmptyEntry,
         Variant::Launch,
         Variant::EmptyPair,
         Variant::TimedCall,
-        Variant::ToldCall,
-        Variant::ToldOnStack,
+        Variant::ArgsCall,
+        Variant::ArgsOnStack,
         Variant::GraphLaunch,
     ];
 
@@ -122,21 +122,21 @@ impl Variant {
             Variant::Launch => wanted("cudaLaunchKernel").map(|p| Cookie::pack(p, false, false)),
             Variant::TimedCall => wanted("cudaMemcpyAsync").map(|p| Cookie::pack(p, false, true)),
             Variant::GraphLaunch => wanted("cudaGraphLaunch").map(|p| Cookie::pack(p, false, true)),
-            Variant::ToldCall => wanted("ncclAllGather").map(|p| Cookie::pack(p, false, true)),
-            Variant::ToldOnStack => wanted("ncclAllReduce").map(|p| Cookie::pack(p, false, true)),
+            Variant::ArgsCall => wanted("ncclAllGather").map(|p| Cookie::pack(p, false, true)),
+            Variant::ArgsOnStack => wanted("ncclAllReduce").map(|p| Cookie::pack(p, false, true)),
             Variant::Bare | Variant::EmptyEntry | Variant::EmptyPair => None,
         }
     }
 }
 
-/// All variants in one process, each on a function of its own, against one loaded set of programs.
+/// A benchmark of all variants, each on its own function, with one loaded set of programs.
 pub struct Bench {
     _probes: Vec<Attached>,
     kernel: Kernel,
 }
 
 impl Bench {
-    /// Loads our programs, and an empty one beside them, and attaches all.
+    /// Loads the probe programs and an empty program, and attaches all variants.
     pub fn new() -> Result<Bench, CaptureError> {
         let mut kernel = Kernel::load(&MapSizes::default(), true)?;
         kernel.set_detail(Detail::HEALTHY)?;
@@ -152,12 +152,12 @@ impl Bench {
         Ok(Bench { _probes: probes, kernel })
     }
 
-    /// Nanoseconds per call under each of [`Variant::ALL`], one after the other.
+    /// Measures each of [`Variant::ALL`] in turn and returns nanoseconds per call.
     pub fn window(&mut self) -> [f64; Variant::ALL.len()] {
-        // What the last window told: a ring that is full costs less.
+        // Drops the records of the last window: with a full ring a probe costs less.
         while self.kernel.ring.next().is_some() {}
         SITES.map(|site| {
-            // Back from another function: what it left in the caches is not this one's.
+            // Warms the caches after the calls of another function.
             ns_per_call(site, 3);
             ns_per_call(site, CALLS_A_WINDOW)
         })
@@ -172,7 +172,7 @@ fn put(
     site: Site,
 ) -> Result<Vec<Attached>, CaptureError> {
     let failed = |reason: String| CaptureError::Load { what: "a probe", reason };
-    let offset = file_offset(site).ok_or_else(|| failed("a function is not found in memory".to_owned()))?;
+    let offset = file_offset(site).ok_or_else(|| failed("the function is in no mapping".to_owned()))?;
     if let Some(cookie) = variant.cookie() {
         let ours = attach.attach(kernel, Path::new(OWN_EXECUTABLE), &[Point { offset, cookie }]);
         return ours.map(|probes| vec![probes]).map_err(|e| failed(e.to_string()));
@@ -186,7 +186,7 @@ fn put(
     ends.iter().map(|end| link(end).map(Attached::new).map_err(|e| failed(e.to_string()))).collect()
 }
 
-/// `r0 = 0; exit`, as any tracer would load it.
+/// Loads `r0 = 0; exit` without the sleepable flag, as other tracers do.
 fn load_empty() -> io::Result<OwnedFd> {
     const MOVE_IMMEDIATE: u8 = 0xb7;
     const EXIT: u8 = 0x95;
@@ -200,8 +200,8 @@ fn load_empty() -> io::Result<OwnedFd> {
     sys::load_as("empty", &[instruction(MOVE_IMMEDIATE), instruction(EXIT)], 0)
 }
 
-/// Nanoseconds that a folded launch costs; 0 where it could not be measured. Leaves no trace in the maps, and this
-/// process untraced.
+/// Measures the cost of a folded launch, ns; 0 if it cannot be measured. Afterwards the maps have no entries of this
+/// process, and it is not traced.
 pub fn hit_cost_ns(kernel: &mut Kernel, attach: &dyn Attach) -> u64 {
     let pid = std::process::id();
     let site = SITES[0];
@@ -213,7 +213,7 @@ pub fn hit_cost_ns(kernel: &mut Kernel, attach: &dyn Attach) -> u64 {
     let attached = probes.is_ok();
     drop(probes);
     let _ = kernel.filter.insert(pid, 0, 0);
-    let _ = totals::forget(kernel, pid);
+    let _ = totals::remove(kernel, pid);
     let _ = unfinished::take(kernel, [pid, 0, 0x100, 0]);
     if attached { (with[2] - ns_per_call(site, CALLS)).max(0.0) as u64 } else { 0 }
 }

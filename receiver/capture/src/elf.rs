@@ -1,8 +1,7 @@
-//! Finding functions in an ELF file: symbol names to file offsets, as uprobes want them.
+//! Functions in an ELF file: file offsets, which uprobes need, by symbol name.
 //!
-//! The file belongs to a traced process and may be hostile or change while it is read: it is read through a cache,
-//! never mapped, its tables are bounded before any of them is read, and every number in it is checked by the `object`
-//! crate.
+//! The file belongs to a traced process and may be hostile or change while it is read: it is read through a cache and
+//! never mapped, the size of its tables is checked before they are read, and the `object` crate checks every offset.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,48 +13,48 @@ use probe_abi::Cookie;
 
 use crate::attach::Point;
 
-/// An ELF file read through a cache that lives for `'a`.
+/// The bytes of an ELF file, read through a cache.
 pub(crate) type Data<'a> = &'a ReadCache<File>;
 pub(crate) type Header = FileHeader64<Endianness>;
 type Elf<'a> = ElfFile64<'a, Endianness, Data<'a>>;
 
-/// Symbols and strings of a library: libcuda has about 2 MB of them.
+/// Maximum size of the symbol and string tables of a library; those of libcuda are about 2 MB.
 const TABLES_BYTES_MAX: u64 = 256 << 20;
-/// In place of the number of program headers, where there are more than fit: no program has.
+/// The number of program headers in a file that has more than fit, which no library has.
 const EXTENDED_PROGRAMS: u16 = 0xffff;
 
-/// Why a file's functions could not be found.
+/// An error in reading the functions of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// It is no ELF file, or a broken one.
-    #[error("not a readable elf file: {0}")]
+    /// The file is not an ELF file, or is malformed.
+    #[error("not a readable ELF file: {0}")]
     Unreadable(String),
-    /// Its symbol tables are larger than any library's.
+    /// The symbol tables are larger than those of any library.
     #[error("symbol tables of {bytes} bytes: expected at most {TABLES_BYTES_MAX}")]
     TooLarge {
-        /// Their size.
+        /// Size of the tables.
         bytes: u64,
     },
 }
 
-/// What was found in a file.
+/// The probed functions of a file.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Found {
-    /// Functions to attach to, one a place, by offset.
+    /// Functions to attach to, one for each offset, sorted by offset.
     pub points: Vec<Point>,
     /// Wanted symbols that the file does not have.
     pub missing: Vec<&'static str>,
 }
 
-/// Where a file's tables are.
+/// The headers of a file.
 pub(crate) struct Tables<'a> {
     pub header: &'a Header,
     pub endian: Endianness,
     pub sections: SectionTable<'a, Header, Data<'a>>,
 }
 
-/// Reads the headers of a file, and refuses one whose headers say that there is more to read of these kinds of tables
-/// than any library has: a hostile file may be as long as it likes and take no room on a disk.
+/// Reads the headers of a file, and refuses a file whose tables of these kinds are larger than those of any library: a
+/// hostile sparse file may be of any length.
 pub(crate) fn tables<'a>(data: Data<'a>, kinds: &[SectionType]) -> Result<Tables<'a>, ElfError> {
     let unreadable = |e: object::Error| ElfError::Unreadable(e.to_string());
     let header = Header::parse(data).map_err(unreadable)?;
@@ -63,7 +62,7 @@ pub(crate) fn tables<'a>(data: Data<'a>, kinds: &[SectionType]) -> Result<Tables
     let is_extended = header.e_phnum(endian) == EXTENDED_PROGRAMS
         || (header.e_shnum(endian) == 0 && header.e_shoff(endian) != 0);
     if is_extended {
-        return Err(ElfError::Unreadable("more headers than a library has".to_owned()));
+        return Err(ElfError::Unreadable("more headers than any library has".to_owned()));
     }
     let sections = header.sections(endian, data).map_err(unreadable)?;
     let read = sections.iter().filter(|s| kinds.contains(&s.sh_type(endian)));
@@ -75,7 +74,7 @@ pub(crate) fn tables<'a>(data: Data<'a>, kinds: &[SectionType]) -> Result<Tables
     }
 }
 
-/// Looks up `wanted` symbols. Two names of one place count once: the first wanted.
+/// Finds the `wanted` symbols. Of several names for one offset, the first wanted counts.
 pub fn find(file: File, wanted: impl Iterator<Item = (&'static str, Cookie)>) -> Result<Found, ElfError> {
     let cache = ReadCache::new(file);
     tables(&cache, &[elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_SYMTAB, elf::SHT_SYMTAB_SHNDX])?;
@@ -136,20 +135,20 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_the_c_library_is_found_and_a_missing_one_is_named() {
+    fn functions_of_the_c_library_are_found_and_missing_ones_listed() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let Some(path) =
             maps.lines().filter_map(|l| l.split_whitespace().last()).find(|p| p.contains("libc.so"))
         else {
-            return println!("skipped: this program carries its c library inside");
+            return println!("skipped: this program is linked statically");
         };
         let found = find(File::open(path).unwrap(), any()).unwrap();
         assert_eq!((found.points.len(), found.missing), (1, vec!["no_such_function"]));
     }
 
-    /// A terabyte that takes no room, in one table of symbols: it was read into memory.
+    /// A sparse file with a symbol table of a terabyte was read into memory.
     #[test]
-    fn a_file_that_says_it_has_more_than_any_library_is_refused_unread() {
+    fn oversized_tables_are_refused_unread() {
         let mut own = std::fs::read("/proc/self/exe").unwrap();
         let number =
             |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_cut_off_files_are_refused() {
+    fn garbage_and_truncated_files_are_refused() {
         let own = std::fs::read("/proc/self/exe").unwrap();
         assert!(find(garbage(b""), any()).is_err());
         assert!(find(garbage(b"\x7fELF and then nothing"), any()).is_err());

@@ -1,7 +1,7 @@
-//! The programs in the kernel: loading them, telling them what they must know, and reading their maps.
+//! The kernel programs: loads and configures them, and gives access to their maps.
 //!
-//! aya makes the maps and the tracepoint programs; the probe programs are loaded once more by [`crate::multi`] where
-//! the kernel has uprobe_multi. This file holds maps and programs; what is attached where is [`crate::attach`]'s.
+//! aya creates the maps and the tracepoint programs; where the kernel supports uprobe_multi, [`crate::multi`] loads the
+//! probe programs. [`crate::attach`] attaches them.
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{RawTracePoint, UProbe};
@@ -19,7 +19,7 @@ use crate::multi::Multi;
 use crate::objects::OBJECT;
 use crate::publishers;
 
-/// A struct of 64-bit words as words: its fields at their offset divided by eight.
+/// A struct of 64-bit fields as words: a field is at its offset divided by eight.
 pub type Words<const BYTES: usize> = [u64; BYTES];
 
 pub(crate) const PROCESS_WORDS: usize = size_of::<ProcessFold>() / 8;
@@ -35,16 +35,16 @@ pub(crate) const CALLS_WORDS: usize = size_of::<Calls>() / 8;
 pub(crate) const THREAD_WORDS: usize = size_of::<ThreadFold>() / 8;
 const SETTING_WORDS: usize = size_of::<Settings>() / 8;
 
-/// How large the maps are that the user may size.
+/// The sizes of the maps that are configurable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MapSizes {
     /// Bytes of the ring: a power of two, at least a page.
     pub ring_bytes: u32,
-    /// Streams of all processes.
+    /// Maximum number of streams of all processes.
     pub streams: u32,
-    /// Processes.
+    /// Maximum number of processes.
     pub processes: u32,
-    /// Threads that make timed calls.
+    /// Maximum number of threads that make timed calls.
     pub threads: u32,
 }
 
@@ -57,40 +57,40 @@ impl Default for MapSizes {
 /// The loaded programs and their maps.
 pub struct Kernel {
     ebpf: Ebpf,
-    /// The ring's reading end.
+    /// The consumer of the ring.
     pub ring: RingBuf<MapData>,
     /// [`ProcessFold`]s by pid.
     pub processes: HashMap<MapData, u32, Words<PROCESS_WORDS>>,
-    /// Each CPU's [`Counters`].
+    /// [`Counters`] of each CPU.
     pub counters: PerCpuArray<MapData, Words<COUNTER_WORDS>>,
-    /// [`OperationFold`]s; the key is pid and row.
+    /// [`OperationFold`]s by pid and row.
     pub durations: HashMap<MapData, [u32; 2], Words<OPERATION_WORDS>>,
-    /// Streams' keys; the values are the kernel's own business.
+    /// [`StreamFold`]s by [`StreamKey`](probe_abi::record::StreamKey).
     pub streams: HashMap<MapData, [u32; 4], Words<STREAM_WORDS>>,
     /// [`Contents`] by [`GraphKey`](probe_abi::graph::GraphKey).
     pub graphs: HashMap<MapData, [u32; 4], Words<GRAPH_WORDS>>,
-    /// [`HotStream`]s by [`HotStream::place`].
+    /// [`HotStream`]s by [`HotStream::slot`].
     pub hot_streams: Array<MapData, Words<HOT_STREAM_WORDS>>,
-    /// [`HotDurations`] by [`HotDurations::place`].
+    /// [`HotDurations`] by [`HotDurations::slot`].
     pub hot_durations: Array<MapData, Words<HOT_DURATION_WORDS>>,
-    /// [`HotProcess`]es by [`HotProcess::place`].
+    /// [`HotProcess`]es by [`HotProcess::slot`].
     pub hot_processes: Array<MapData, Words<HOT_PROCESS_WORDS>>,
     /// [`Caller`]s by thread id.
     pub callers: HashMap<MapData, u32, Words<CALLER_WORDS>>,
-    /// [`Calls`] by [`Calls::place`].
+    /// [`Calls`] by [`Calls::slot`].
     pub hot_calls: Array<MapData, Words<CALLS_WORDS>>,
     /// [`ThreadFold`]s by thread id.
     pub threads: HashMap<MapData, u32, Words<THREAD_WORDS>>,
-    /// Named processes: 1 to trace, 0 not to.
+    /// Processes by pid: 1 to trace, 0 not to.
     pub filter: HashMap<MapData, u32, u64>,
-    /// Where the runtime lies in each process.
+    /// Address ranges of the runtime by pid.
     pub runtime: HashMap<MapData, u32, RuntimeCode>,
-    /// Where processes publish trace contexts, by [`probe_abi::context::Variable::place`].
+    /// Locations of published trace contexts, by [`probe_abi::context::Variable::slot`].
     pub variables: Array<MapData, publishers::Words>,
-    /// Details of processes, as [`Detail::word`]s by [`Detail::place`].
+    /// Details of processes as [`Detail::word`]s by [`Detail::slot`].
     pub details: Array<MapData, u64>,
     settings: Array<MapData, Words<SETTING_WORDS>>,
-    /// `enter` and `leave` for uprobe_multi, where the kernel has it.
+    /// The probe programs for uprobe_multi, if the kernel supports it.
     pub multi: Option<Multi>,
 }
 
@@ -107,13 +107,13 @@ fn take<T: TryFrom<Map, Error = aya::maps::MapError>>(
 }
 
 impl Kernel {
-    /// Loads programs and maps, and attaches the tracepoints. Nothing is probed yet.
+    /// Loads programs and maps, and attaches the tracepoints. No function is probed yet.
     pub fn load(sizes: &MapSizes, trace_all: bool) -> Result<Kernel, CaptureError> {
         Kernel::load_with(sizes, trace_all, Multi::load)
     }
 
-    /// The same, with the programs for uprobe_multi from `load_multi`; where it fails those for perf uprobes are
-    /// loaded, now, while every map is where aya left it.
+    /// Loads as [`Kernel::load`] does, with `load_multi` for uprobe_multi. If that fails, the programs for perf uprobes
+    /// are loaded, before the maps are moved out of `ebpf`.
     fn load_with(
         sizes: &MapSizes,
         trace_all: bool,
@@ -122,7 +122,7 @@ impl Kernel {
         let mut ebpf = load_object(sizes)?;
         let multi = load_multi(&ebpf);
         if let Err(reason) = &multi {
-            tracing::info!(%reason, "uprobe_multi is not available: perf uprobes are used, which detach slowly");
+            tracing::info!(%reason, "uprobe_multi is not available: using perf uprobes, which detach slowly");
             for name in ["enter", "launch", "leave", "args_enter", "args_leave"] {
                 let program = probe_program(&mut ebpf, name)?;
                 program
@@ -158,14 +158,14 @@ impl Kernel {
         })
     }
 
-    /// The detail of processes that have none of their own.
+    /// Sets the detail of processes without their own.
     pub fn set_detail(&mut self, detail: Detail) -> Result<(), CaptureError> {
         let mut words = self.settings.get(&0, 0).map_err(problem("SETTINGS"))?;
         words[std::mem::offset_of!(Settings, detail) / 8] = detail.word(0);
         self.settings.set(0, words, 0).map_err(problem("SETTINGS"))
     }
 
-    /// The program of this name, loaded for perf uprobes where there is no uprobe_multi.
+    /// Returns a program for perf uprobes by its name.
     pub fn perf_program(&mut self, name: &str) -> Result<&mut UProbe, CaptureError> {
         probe_program(&mut self.ebpf, name)
     }
@@ -190,7 +190,7 @@ fn load_object(sizes: &MapSizes) -> Result<Ebpf, CaptureError> {
     loader.load(OBJECT).map_err(|e| CaptureError::Load { what: "the kernel programs", reason: chain(&e) })
 }
 
-/// An error with all its causes, in one line; a cause that the error tells already is not told again.
+/// Returns an error and its causes in one line, without causes whose text the error already contains.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -216,13 +216,13 @@ fn attach_tracepoint(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<()
 fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
     let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let btf = Btf::parse(&data)
-        .inspect_err(|e| tracing::warn!(%e, "run-queue waits and process ends are not seen"));
+        .inspect_err(|e| tracing::warn!(%e, "run-queue waits and exits of processes are not recorded"));
     let offset = |structure: &str, field: &str| btf.as_ref().ok().and_then(|b| b.offset(structure, field));
     let run_delay = btf
         .as_ref()
         .ok()
         .and_then(|b| b.nested_offset("task_struct", "sched_info", "sched_info", "run_delay"));
-    // On AArch64 the first member of what `uw` holds (asm/processor.h of both).
+    // On AArch64 the first member of the struct `uw` (asm/processor.h of both).
     let thread_pointer = if cfg!(target_arch = "aarch64") { "uw" } else { "fsbase" };
     let thread_pointer = btf
         .as_ref()
@@ -261,22 +261,23 @@ mod tests {
 
     use super::*;
 
-    /// What a kernel without uprobe_multi would load; `None`, said, where none can be loaded.
+    /// Loads what a kernel without uprobe_multi loads; prints why and returns `None` if nothing can be loaded.
     fn with_perf_uprobes() -> Option<Kernel> {
-        let missing = crate::readiness().into_iter().find(|c| c.verdict == crate::Verdict::Missing);
+        let missing = crate::checks().into_iter().find(|c| c.readiness == crate::Readiness::Missing);
         if let Some(check) = missing {
             println!("skipped: {} {}", check.name, check.found);
             return None;
         }
-        let none =
-            |_: &Ebpf| Err(CaptureError::Load { what: "uprobe_multi", reason: "not asked for".to_owned() });
+        let none = |_: &Ebpf| {
+            Err(CaptureError::Load { what: "uprobe_multi", reason: "disabled by the test".to_owned() })
+        };
         Some(Kernel::load_with(&MapSizes::default(), true, none).unwrap())
     }
 
-    /// The fallback loaded its programs after the maps had been handed out, and no kernel without uprobe_multi could
-    /// have been watched.
+    /// The fallback loaded its programs after the maps had been moved out, so that no kernel without uprobe_multi could
+    /// be used.
     #[test]
-    fn perf_uprobes_see_calls_where_there_is_no_uprobe_multi() {
+    fn perf_uprobes_are_used_without_uprobe_multi() {
         let Some(mut kernel) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         assert_eq!(attach.name(), "perf uprobes");
@@ -284,9 +285,9 @@ mod tests {
         assert!(cost_ns > 50, "a probe that is hit costs more than {cost_ns} ns");
     }
 
-    /// Both ways to attach run the same programs, but only one holds the cookies of frequent calls in them.
+    /// Both methods of attachment run the same programs, but only uprobe_multi embeds cookies.
     #[test]
-    fn every_row_of_nccl_is_told_through_perf_uprobes_too() {
+    fn perf_uprobes_record_arguments_of_every_nccl_row() {
         let Some(mut kernel) = with_perf_uprobes() else { return };
         let attach = crate::attach::best(&mut kernel);
         let rows: Vec<_> =
@@ -294,25 +295,25 @@ mod tests {
         for row in &rows {
             crate::cost::call_as(&mut kernel, attach.as_ref(), probe_abi::Cookie::pack(row, false, true));
         }
-        let mut told = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(item) = kernel.ring.next() {
             if let Ok(event::decode::Record::CallArgs(call)) = event::decode::decode(&item) {
-                told.push(call);
+                recorded.push(call);
             }
         }
         let of = |p: &&&probe_abi::Probe| (p.id, p.wiring.args.counted != probe_abi::ArgPos::NONE);
         let expected: Vec<_> = rows.iter().map(|p| of(&p)).collect();
-        let seen: Vec<_> = told.iter().map(|t| (t.header.row, t.ordinal.is_some())).collect();
+        let seen: Vec<_> = recorded.iter().map(|t| (t.header.row, t.ordinal.is_some())).collect();
         assert_eq!(seen, expected);
-        assert!(told.iter().all(|t| t.header.duration_ns > 0 && t.header.process_start_ns > 0));
+        assert!(recorded.iter().all(|t| t.header.duration_ns > 0 && t.header.process_start_ns > 0));
         let account = crate::totals::account(&kernel, crate::totals::Share::default(), 0);
         assert_eq!((account.hits, account.delivered), (rows.len() as u64, rows.len() as u64), "{account:?}");
     }
 
-    /// A struct was changed and the objects were not rebuilt: every load failed, and live tests took it for a machine
-    /// that refuses. Needs no privilege.
+    /// A struct was changed and the objects were not rebuilt: every load failed, and live tests were skipped as on a
+    /// machine without privileges. This test needs none.
     #[test]
-    fn the_committed_object_has_the_structs_of_this_agent() {
+    fn committed_object_matches_the_structs_of_this_agent() {
         let object = aya_obj::Object::parse(OBJECT).unwrap();
         let sizes = [
             ("CALLERS", size_of::<Caller>()),

@@ -1,9 +1,8 @@
-//! Watching GPU processes from the kernel: loading the programs, finding the libraries of every process, attaching
-//! to them, and turning what comes back into [`event::Event`]s.
+//! Tracing of GPU processes by kernel programs: loads them, finds the libraries of every process, attaches to them,
+//! and decodes what they record to [`event::Event`]s.
 //!
-//! The one idea: a library file is probed once, by device and inode, and every process that maps it is covered from
-//! its first call, in whatever container. This crate alone knows aya, bpf(2) and /proc; it alone holds `unsafe` on
-//! the user's side. It judges nothing: what the events mean is for others.
+//! A library file is probed once, by device and inode; every process that maps it, in any container, is then traced
+//! from its first call. This crate alone uses aya, bpf(2) and /proc. It does not interpret events.
 
 mod attach;
 mod btf;
@@ -11,7 +10,7 @@ mod capture;
 mod clock;
 pub mod cost;
 mod elf;
-mod every;
+mod interval;
 mod kernel;
 mod libraries;
 mod maps;
@@ -30,21 +29,21 @@ mod unfinished;
 pub use capture::Capture;
 pub use clock::{now_ns, offsets};
 pub use kernel::MapSizes;
-pub use readiness::{Check, Verdict, readiness};
+pub use readiness::{Check, Readiness, checks};
 pub use settings::Settings;
 
-/// Why capture cannot begin.
+/// An error that prevents capture from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// No object was built for this architecture.
+    /// There is no kernel object for this architecture.
     #[error("no kernel programs for {0}: expected x86_64 or aarch64")]
     Architecture(&'static str),
-    /// The kernel refused something.
+    /// The kernel rejected a program, a map or a probe.
     #[error("cannot load {what}: {reason}{}", readiness::hint())]
     Load {
-        /// What.
+        /// The rejected object.
         what: &'static str,
-        /// The kernel's word.
+        /// The error of the kernel, with its causes.
         reason: String,
     },
 }

@@ -1,7 +1,7 @@
-//! Which files are attached, and for whom: each file once, whatever the number of processes that map it.
+//! The attached library files: each is attached once, whatever the number of processes that map it.
 //!
-//! A file that nobody maps any more stays attached for a while (`linger_ns`), so that a server that is restarted
-//! is seen from its first call; then its probes are taken away. A file that cannot be attached is tried once.
+//! A file without mappings stays attached for `linger_ns`, so that a restarted server is traced from its first call.
+//! A file that cannot be attached is tried once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,17 +15,17 @@ use crate::elf;
 use crate::kernel::Kernel;
 use crate::maps::{FileKey, Mapping};
 
-/// Files remembered, attached or refused. Full: a new one is refused, and said to be.
+/// Files attached or refused. When full, a further file is a gap in the coverage of its process.
 const FILES_MAX: usize = 1_024;
 
-/// What became of a file.
+/// The result of attaching a file.
 enum State {
     Attached {
         functions: usize,
         missing: usize,
         _probes: Attached,
     },
-    /// It has none of the functions, or could not be read or attached: why.
+    /// The file has none of the functions, or cannot be read or attached, with the reason.
     Refused(String),
 }
 
@@ -33,19 +33,19 @@ struct Entry {
     library: Library,
     state: State,
     users: BTreeSet<u32>,
-    /// Since when nobody maps it.
+    /// When its last mapping went away, ns.
     unused_since_ns: u64,
 }
 
-/// A process's view of one library.
+/// How a process is observed in one library.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Sight {
-    /// Its functions are probed.
-    Seen(String),
-    /// They are not: why.
-    Blind(String),
-    /// It is no such library after all.
-    Other,
+pub enum Coverage {
+    /// The functions are probed.
+    Observed(String),
+    /// The functions are not probed, with the reason.
+    Gap(String),
+    /// The file does not contain the library.
+    Absent,
 }
 
 /// The attached files.
@@ -55,8 +55,8 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Makes sure that the file behind `mapping` is attached, as `library`, for process `pid`. `inside` says that
-    /// the main program carries the library in itself: then launches are timed too, to know calls within calls.
+    /// Attaches the file of `mapping` as `library` unless that was tried before, and adds `pid` to its users. With
+    /// `is_embedded`, the main program contains the library: launches are timed too, to recognise nested calls.
     pub fn attach(
         &mut self,
         kernel: &mut Kernel,
@@ -64,29 +64,32 @@ impl Libraries {
         pid: u32,
         mapping: &Mapping,
         library: Library,
-        inside: bool,
-    ) -> Sight {
+        is_embedded: bool,
+    ) -> Coverage {
         if !self.entries.contains_key(&mapping.file) {
             if self.entries.len() >= FILES_MAX {
-                return Sight::Blind(format!("{}: {FILES_MAX} files are attached already", mapping.name()));
+                return Coverage::Gap(format!(
+                    "{}: {FILES_MAX} files are attached, which is the maximum",
+                    mapping.name()
+                ));
             }
             let state = open(pid, mapping)
-                .and_then(|(file, path)| place(kernel, attach, file, &path, library, inside));
+                .and_then(|(file, path)| attach_file(kernel, attach, file, &path, library, is_embedded));
             let state = state.unwrap_or_else(State::Refused);
             self.entries
                 .insert(mapping.file, Entry { library, state, users: BTreeSet::new(), unused_since_ns: 0 });
         }
         let Some(entry) = self.entries.get_mut(&mapping.file) else {
-            return Sight::Blind(format!("{}: not attached", mapping.name()));
+            return Coverage::Gap(format!("{}: not attached", mapping.name()));
         };
         entry.users.insert(pid);
         match entry.state {
-            State::Refused(_) if mapping.is_perhaps() => Sight::Other,
-            _ => entry.sight(mapping.name()),
+            State::Refused(_) if mapping.may_be_absent() => Coverage::Absent,
+            _ => entry.coverage(mapping.name()),
         }
     }
 
-    /// The files that process `pid` is known to use, beyond those in `mapped`, are not its any more.
+    /// Removes `pid` from the users of all files that are not in `mapped`.
     pub fn retain(&mut self, pid: u32, mapped: &[FileKey], now_ns: u64) {
         for (_, entry) in self.entries.iter_mut().filter(|(key, _)| !mapped.contains(key)) {
             if entry.users.remove(&pid) && entry.users.is_empty() {
@@ -95,13 +98,13 @@ impl Libraries {
         }
     }
 
-    /// Takes away the probes of files that nobody has mapped for `linger_ns`.
+    /// Detaches files that have had no users for `linger_ns`.
     pub fn sweep(&mut self, now_ns: u64, linger_ns: u64) {
         self.entries
             .retain(|_, e| !e.users.is_empty() || now_ns.saturating_sub(e.unused_since_ns) < linger_ns);
     }
 
-    /// Files attached, and functions in them.
+    /// Returns the number of attached files, and of functions in them.
     pub fn attached(&self) -> (u64, u64) {
         let functions = |e: &Entry| match e.state {
             State::Attached { functions, .. } => Some(functions as u64),
@@ -112,21 +115,21 @@ impl Libraries {
 }
 
 impl Entry {
-    fn sight(&self, name: &str) -> Sight {
+    fn coverage(&self, name: &str) -> Coverage {
         match &self.state {
             State::Attached { functions, missing: 0, .. } => {
-                Sight::Seen(format!("{name}: {functions} functions"))
+                Coverage::Observed(format!("{name}: {functions} functions"))
             }
-            State::Attached { functions, missing, .. } => {
-                Sight::Seen(format!("{name}: {functions} functions, {missing} are not in this version"))
-            }
-            State::Refused(why) => Sight::Blind(format!("{name} ({:?}): {why}", self.library)),
+            State::Attached { functions, missing, .. } => Coverage::Observed(format!(
+                "{name}: {functions} functions, {missing} are not in this version"
+            )),
+            State::Refused(why) => Coverage::Gap(format!("{name} ({:?}): {why}", self.library)),
         }
     }
 }
 
-/// Opens the very file that is mapped, wherever the process sees it: through the mapping itself, or through the
-/// process's root where that is not allowed, if the file there is still the same.
+/// Opens the file of a mapping: through the mapping itself or, where that is not allowed, through the root directory of
+/// the process if the file there has the same inode.
 pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
     let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
     if let Ok(file) = File::open(&mapped) {
@@ -134,25 +137,25 @@ pub fn open(pid: u32, mapping: &Mapping) -> Result<(File, PathBuf), String> {
     }
     let below_root = mapping.path.strip_prefix("/").unwrap_or(&mapping.path);
     let path = Path::new("/proc").join(pid.to_string()).join("root").join(below_root);
-    let file = File::open(&path).map_err(|e| format!("cannot open it: {e}"))?;
+    let file = File::open(&path).map_err(|e| format!("cannot open the file: {e}"))?;
     let inode = file.metadata().map_err(|e| e.to_string())?.st_ino();
     if inode != mapping.file.inode {
-        return Err("its file was replaced since it was loaded: restart the process to see it".to_owned());
+        return Err("the file was replaced after it was loaded: restart the process to trace it".to_owned());
     }
     Ok((file, path))
 }
 
-fn place(
+fn attach_file(
     kernel: &mut Kernel,
     attach: &dyn Attach,
     file: File,
     path: &Path,
     library: Library,
-    inside: bool,
+    is_embedded: bool,
 ) -> Result<State, String> {
-    let found = elf::find(file, attach_points(library, inside)).map_err(|e| e.to_string())?;
+    let found = elf::find(file, attach_points(library, is_embedded)).map_err(|e| e.to_string())?;
     if found.points.is_empty() {
-        return Err("it exports none of the probed functions".to_owned());
+        return Err("the file exports none of the probed functions".to_owned());
     }
     let probes = attach.attach(kernel, path, &found.points).map_err(|e| e.to_string())?;
     Ok(State::Attached { functions: found.points.len(), missing: found.missing.len(), _probes: probes })

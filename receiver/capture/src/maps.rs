@@ -1,45 +1,45 @@
-//! What files a process has mapped as code, from /proc/PID/maps (proc_pid_maps(5)).
+//! The files that a process has mapped as code, from /proc/PID/maps (proc_pid_maps(5)).
 //!
-//! A file is known by device and inode, not by its path: containers share paths, upgrades swap inodes.
+//! A file is identified by device and inode, not by its path: containers share paths, and upgrades replace inodes.
 
 use std::path::PathBuf;
 
 use probe_abi::Library;
 
-/// A file on this machine.
+/// The identity of a file on this machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FileKey {
-    /// Device, major and minor.
+    /// Major and minor number of the device.
     pub device: (u32, u32),
-    /// Inode.
+    /// Inode number.
     pub inode: u64,
 }
 
-/// A stretch of a file mapped as code.
+/// A part of a file mapped as code.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mapping {
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
-    /// One past the last.
+    /// One past its last address.
     pub end: u64,
-    /// Where in the file it begins.
+    /// Offset of the mapping in the file.
     pub offset: u64,
-    /// Which file.
+    /// The mapped file.
     pub file: FileKey,
-    /// Its path as the process sees it; may have been replaced or removed since.
+    /// Path of the file as the process sees it; it may have been replaced or removed.
     pub path: PathBuf,
 }
 
 impl Mapping {
-    /// The last part of the path, without the mark of a removed file.
+    /// Returns the last part of the path, without the mark of a removed file.
     pub fn name(&self) -> &str {
         let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         name.strip_suffix(" (deleted)").unwrap_or(name)
     }
 
-    /// The library this is by its name, if it is one that is probed.
+    /// Returns the probed library that the file is by its name.
     pub fn library(&self) -> Option<Library> {
-        // `libcudart-<hash>.so.12` is how Python wheels rename a library they bring along; `libnccl-net.so` is another.
+        // `libcudart-<hash>.so.12` is how Python wheels rename a bundled library; `libnccl-net.so` is another.
         let is_hash = |r: &str| r.split('.').next().is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
         let named = |prefix: &str| match self.name().strip_prefix(prefix) {
             Some(rest) => rest.starts_with(".so") || rest.strip_prefix('-').is_some_and(is_hash),
@@ -48,8 +48,8 @@ impl Mapping {
         NAMES.iter().find(|(prefix, _)| named(prefix)).map(|(_, library)| *library)
     }
 
-    /// True for a library that may carry another inside itself, and usually does not.
-    pub fn is_perhaps(&self) -> bool {
+    /// Returns true for a library that may contain another one and usually does not.
+    pub fn may_be_absent(&self) -> bool {
         self.name().starts_with("libtorch")
     }
 }
@@ -64,7 +64,7 @@ const NAMES: [(&str, Library); 7] = [
     ("libtorch_hip", Library::Nccl),
 ];
 
-/// The code mappings of files in the text of a maps file; lines that make no sense are left out.
+/// Returns the code mappings of files in the text of a maps file, without malformed lines.
 pub fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -111,7 +111,7 @@ mod tests {
 nonsense";
 
     #[test]
-    fn code_of_files_is_found_whatever_the_path() {
+    fn code_mappings_of_files_are_found_at_any_path() {
         let found = parse(TEXT);
         let names: Vec<_> = found.iter().map(|m| (m.name(), m.file.inode)).collect();
         assert_eq!(
@@ -133,7 +133,7 @@ nonsense";
     }
 
     #[test]
-    fn libraries_are_known_by_name_and_their_cousins_are_not() {
+    fn libraries_are_recognised_by_name() {
         let found: Vec<_> = parse(TEXT).iter().map(Mapping::library).collect();
         let (cudart, cuda, nccl) = (Some(Library::Cudart), Some(Library::Cuda), Some(Library::Nccl));
         assert_eq!(found, [None, cudart, cudart, cuda, None, nccl, None, nccl, nccl, None]);

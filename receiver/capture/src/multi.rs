@@ -1,9 +1,9 @@
-//! The probe programs for uprobe_multi, which aya does not load: over the maps that aya made, and for frequent calls a
-//! program for each cookie.
+//! The probe programs for uprobe_multi, which aya does not load: they use the maps that aya created, and frequent calls
+//! have a program for each cookie.
 //!
-//! Launches and collectives are so many that asking the kernel for the cookie is a good part of what they cost. Their
-//! cookies fit an instruction, and the verifier drops what a row does not need: the price is one small program, and one
-//! link, for each end of such a function.
+//! For launches and collectives, the helper call for the cookie is a large part of the cost of a hit. Their cookies fit
+//! into an instruction, and the verifier then removes branches that the row does not need. This takes one small program
+//! and one link for each entry and return of such a function.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -17,7 +17,7 @@ use aya_obj::generated::bpf_insn;
 use probe_abi::Cookie;
 
 use crate::CaptureError;
-use crate::attach::{Point, timed, told, untimed};
+use crate::attach::{Point, timed, untimed, with_args};
 use crate::kernel::chain;
 use crate::objects::OBJECT;
 use crate::sys::{self, End};
@@ -28,16 +28,16 @@ pub struct Multi {
     leave: OwnedFd,
     args_enter: OwnedFd,
     args_leave: OwnedFd,
-    /// What runs at the ends of frequent calls, all but loaded: it names maps by their descriptors.
+    /// Relocated instructions of the programs for frequent calls; they refer to maps by file descriptor.
     frequent: [Vec<bpf_insn>; 3],
-    /// Those descriptors.
-    #[expect(dead_code, reason = "held for as long as programs may be loaded")]
+    /// The file descriptors of the maps.
+    #[expect(dead_code, reason = "kept open for as long as programs may be loaded")]
     maps: Vec<OwnedFd>,
-    /// The same loaded, by cookie: at most as many as there are such rows and twins.
+    /// The programs loaded for frequent calls, by cookie; at most one for each such row and its per-thread twin.
     loaded: BTreeMap<(Frequent, u64), OwnedFd>,
 }
 
-/// A program that holds its cookie.
+/// A program into which the cookie is embedded.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 enum Frequent {
     Launch,
@@ -66,11 +66,12 @@ impl Multi {
     pub fn load(ebpf: &Ebpf) -> Result<Multi, CaptureError> {
         let mut object = aya_obj::Object::parse(OBJECT).map_err(|e| failed(chain(&e)))?;
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-        let held: HashMap<&str, OwnedFd> =
+        let descriptors: HashMap<&str, OwnedFd> =
             ebpf.maps().filter_map(|(name, map)| Some((name, fd(map)?))).collect();
         let maps = object.maps.clone();
-        let bound =
-            maps.iter().filter_map(|(name, map)| Some((name.as_str(), raw(held.get(name.as_str())?), map)));
+        let bound = maps
+            .iter()
+            .filter_map(|(name, map)| Some((name.as_str(), raw(descriptors.get(name.as_str())?), map)));
         object.relocate_maps(bound, &text).map_err(|e| failed(chain(&e)))?;
         object.relocate_calls(&text).map_err(|e| failed(chain(&e)))?;
         let load = |name: &str| -> Result<OwnedFd, CaptureError> {
@@ -82,55 +83,56 @@ impl Multi {
         }
         let (enter, leave) = (load("enter")?, load("leave")?);
         let (args_enter, args_leave) = (load("args_enter")?, load("args_leave")?);
-        let maps = held.into_values().collect();
+        let maps = descriptors.into_values().collect();
         Ok(Multi { enter, leave, args_enter, args_leave, frequent, maps, loaded: BTreeMap::new() })
     }
 
-    /// Attaches to functions of the file at `path`; dropping what comes back takes the probes away.
+    /// Attaches to functions of the file at `path`. Dropping the links detaches the probes.
     pub fn link(&mut self, path: &Path, points: &[Point]) -> io::Result<Links> {
         let pair = |p: &Point| (p.offset, p.cookie.0);
         let mut links = Links::default();
         let timed: Vec<_> = timed(points).map(pair).collect();
-        let (held, told): (Vec<_>, Vec<_>) = told(points).partition(|p| p.cookie.as_constant().is_some());
-        let told: Vec<_> = told.into_iter().map(pair).collect();
+        let (embedded, args): (Vec<_>, Vec<_>) =
+            with_args(points).partition(|p| p.cookie.as_constant().is_some());
+        let args: Vec<_> = args.into_iter().map(pair).collect();
         for (all, enter, leave) in
-            [(timed, &self.enter, &self.leave), (told, &self.args_enter, &self.args_leave)]
+            [(timed, &self.enter, &self.leave), (args, &self.args_enter, &self.args_leave)]
         {
             if !all.is_empty() {
-                // Returns first: a call that is seen to begin is then seen to end.
+                // Returns first, so that every entry that is probed has a probed return.
                 links.returns.push(sys::link(leave, path, &all, End::Return)?);
                 links.entries.push(sys::link(enter, path, &all, End::Entry)?);
             }
         }
-        for point in held {
+        for point in embedded {
             let (enter, leave) = (Frequent::ArgsEnter, Frequent::ArgsLeave);
             links.returns.push(sys::link(
-                self.holding(leave, point.cookie)?,
+                self.with_cookie(leave, point.cookie)?,
                 path,
                 &[pair(point)],
                 End::Return,
             )?);
             links.entries.push(sys::link(
-                self.holding(enter, point.cookie)?,
+                self.with_cookie(enter, point.cookie)?,
                 path,
                 &[pair(point)],
                 End::Entry,
             )?);
         }
         for point in untimed(points) {
-            let program = self.holding(Frequent::Launch, point.cookie)?;
+            let program = self.with_cookie(Frequent::Launch, point.cookie)?;
             links.entries.push(sys::link(program, path, &[pair(point)], End::Entry)?);
         }
         Ok(links)
     }
 
-    /// The program that holds this cookie.
-    fn holding(&mut self, program: Frequent, cookie: Cookie) -> io::Result<&OwnedFd> {
+    /// Returns the program with this cookie embedded, and loads it on first use.
+    fn with_cookie(&mut self, program: Frequent, cookie: Cookie) -> io::Result<&OwnedFd> {
         let key = (program, cookie.0);
         if !self.loaded.contains_key(&key) {
             let mut instructions = self.frequent[program as usize].clone();
             if let Some(constant) = cookie.as_constant() {
-                hold_cookie(&mut instructions, constant);
+                embed_cookie(&mut instructions, constant);
             }
             self.loaded.insert(key, sys::load(program.name(), &instructions)?);
         }
@@ -138,7 +140,7 @@ impl Multi {
     }
 }
 
-/// The links of one file. Dropped, entries go first, so that a call that is seen to begin is seen to end.
+/// The links of one file. Entries are detached first, so that every entry that is probed has a probed return.
 #[derive(Default)]
 pub struct Links {
     entries: Vec<OwnedFd>,
@@ -147,28 +149,28 @@ pub struct Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        close_side_by_side(&mut self.entries);
-        close_side_by_side(&mut self.returns);
+        close_in_parallel(&mut self.entries);
+        close_in_parallel(&mut self.returns);
     }
 }
 
-/// Closing a link waits tens of milliseconds until no CPU runs its program, and they wait alike.
-fn close_side_by_side(links: &mut Vec<OwnedFd>) {
+/// Closes links in parallel: each waits tens of milliseconds until no CPU runs its program.
+fn close_in_parallel(links: &mut Vec<OwnedFd>) {
     std::thread::scope(|scope| {
         for link in links.drain(..) {
-            // Where there is no thread to be had, the link is closed here.
+            // If no thread can be started, the closure is dropped and the link is closed here.
             let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
         }
     });
 }
 
-/// Replaces calls of `bpf_get_attach_cookie` by a move of `cookie` to where the call would have put it.
-fn hold_cookie(instructions: &mut [bpf_insn], cookie: i32) {
+/// Replaces calls of `bpf_get_attach_cookie` by a move of `cookie` into the register of the result.
+fn embed_cookie(instructions: &mut [bpf_insn], cookie: i32) {
     const CALL: u8 = 0x85;
     const MOVE_32: u8 = 0xb4;
-    let asks =
+    let is_call =
         |i: &&mut bpf_insn| i.code == CALL && i.src_reg() == 0 && i.imm == BPF_FUNC_get_attach_cookie as i32;
-    for instruction in instructions.iter_mut().filter(asks) {
+    for instruction in instructions.iter_mut().filter(is_call) {
         (instruction.code, instruction.imm) = (MOVE_32, cookie);
     }
 }
@@ -200,14 +202,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_of_a_frequent_call_holds_its_cookie_instead_of_asking_for_it() {
+    fn cookie_replaces_the_helper_call_in_frequent_programs() {
         let object = aya_obj::Object::parse(OBJECT).unwrap();
         for program in Frequent::ALL {
-            let asked = instructions(&object, program.name()).unwrap();
-            let mut held = asked.to_vec();
-            hold_cookie(&mut held, 77);
-            let changed: Vec<_> = asked.iter().zip(&held).filter(|(a, h)| a.code != h.code).collect();
-            assert_eq!(changed.len(), 1, "{} asks once", program.name());
+            let original = instructions(&object, program.name()).unwrap();
+            let mut embedded = original.to_vec();
+            embed_cookie(&mut embedded, 77);
+            let changed: Vec<_> = original.iter().zip(&embedded).filter(|(a, b)| a.code != b.code).collect();
+            assert_eq!(changed.len(), 1, "{} calls it once", program.name());
             assert_eq!((changed[0].1.code, changed[0].1.dst_reg(), changed[0].1.imm), (0xb4, 0, 77));
         }
     }

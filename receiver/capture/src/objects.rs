@@ -2,12 +2,12 @@
 
 use aya::include_bytes_aligned;
 
-/// The object for the architecture this agent was built for; empty where there is none.
+/// The kernel object for the architecture of this agent; empty if there is none.
 #[cfg(target_arch = "x86_64")]
 pub static OBJECT: &[u8] = include_bytes_aligned!("../../../ebpf-probes/objects/kernel.x86_64.o");
-/// The object for the architecture this agent was built for; empty where there is none.
+/// The kernel object for the architecture of this agent; empty if there is none.
 #[cfg(target_arch = "aarch64")]
 pub static OBJECT: &[u8] = include_bytes_aligned!("../../../ebpf-probes/objects/kernel.aarch64.o");
-/// The object for the architecture this agent was built for; empty where there is none.
+/// The kernel object for the architecture of this agent; empty if there is none.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub static OBJECT: &[u8] = &[];

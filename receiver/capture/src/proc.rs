@@ -1,7 +1,7 @@
-//! What /proc tells of a process: when it began, what it runs, which container it is in.
+//! Descriptions of processes from /proc: executable, command line, container, and selected environment variables.
 //!
-//! Everything read here is the process's own word: sizes are bounded, odd bytes replaced, nothing is believed
-//! beyond being a label.
+//! The content is under the control of the process: sizes are bounded, invalid UTF-8 is replaced, and the values are
+//! used as labels only.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use event::{ProcessId, ProcessInfo};
 
 /// Bytes read of any one file of a process.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Arguments kept of a command line, and bytes of each.
+/// Arguments of a command line that are read, and bytes of each.
 const ARGUMENTS_MAX: usize = 64;
 const ARGUMENT_BYTES_MAX: usize = 1_024;
-/// Environment variables that OpenTelemetry gives a meaning (environment variable specification).
+/// Variables defined by the environment variable specification of OpenTelemetry.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
@@ -26,19 +26,19 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text, odd bytes replaced.
+/// Reads at most 4 MiB of a file of /proc as text, with invalid UTF-8 replaced.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Pids of all processes.
+/// Returns the pids of all processes.
 pub fn pids() -> BTreeSet<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     entries.flatten().filter_map(number).collect()
 }
 
-/// Describes a process as far as it can still be read.
+/// Describes a process; what can no longer be read stays empty.
 pub fn describe(process: ProcessId, at_ns: u64) -> ProcessInfo {
     let dir = format!("/proc/{}", process.pid);
     let executable_path = fs::read_link(format!("{dir}/exe")).unwrap_or_default().display().to_string();
@@ -58,8 +58,8 @@ pub fn describe(process: ProcessId, at_ns: u64) -> ProcessInfo {
         command: command(&read(format!("{dir}/cmdline")).unwrap_or_default()),
         container_id: container_id(&cgroup).unwrap_or_default(),
         attributes,
-        visible: Vec::new(),
-        blind: Vec::new(),
+        observed: Vec::new(),
+        gaps: Vec::new(),
     }
 }
 
@@ -68,8 +68,8 @@ fn command(bytes: &[u8]) -> Vec<String> {
     arguments.map(|a| String::from_utf8_lossy(&a[..a.len().min(ARGUMENT_BYTES_MAX)]).into_owned()).collect()
 }
 
-/// By which torchrun, mpirun and srun tell a process who it is in its job, and launchers and container runtimes which
-/// devices it sees. Nothing else of an environment leaves it.
+/// Variables by which torchrun, mpirun and srun set the rank of a process, and launchers and container runtimes its
+/// visible devices. No other variables are recorded.
 const LAUNCHERS: [&str; 18] = [
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -91,11 +91,11 @@ const LAUNCHERS: [&str; 18] = [
     "WORLD_SIZE",
 ];
 
-/// What a launcher told the process, sorted by name.
-pub fn launched(pid: u32) -> Vec<(String, String)> {
-    let mut told = launchers(&read(format!("/proc/{pid}/environ")).unwrap_or_default());
-    told.sort();
-    told
+/// Returns the launcher variables of a process, sorted by name.
+pub fn launcher_variables(pid: u32) -> Vec<(String, String)> {
+    let mut variables = launchers(&read(format!("/proc/{pid}/environ")).unwrap_or_default());
+    variables.sort();
+    variables
 }
 
 fn launchers(environment: &[u8]) -> Vec<(String, String)> {
@@ -106,7 +106,7 @@ fn launchers(environment: &[u8]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The resource attributes that a process's environment asks for.
+/// Returns the resource attributes in the environment of a process.
 fn environment(bytes: &[u8]) -> Vec<(String, String)> {
     let mut attributes = Vec::new();
     for variable in bytes.split(|b| *b == 0) {
@@ -128,13 +128,13 @@ fn pairs(list: &str) -> impl Iterator<Item = (String, String)> + '_ {
     list.split(',').filter_map(pair).filter(|(key, _)| !key.is_empty())
 }
 
-/// The container in a cgroup path: its last part of 64 hexadecimal digits, whatever a runtime puts around it.
+/// Returns the container id in a cgroup path: its last part of 64 hexadecimal digits, whatever surrounds it.
 fn container_id(cgroup: &str) -> Option<String> {
     let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|b| b.is_ascii_hexdigit());
     cgroup.split(|c: char| !c.is_ascii_alphanumeric()).rfind(is_id).map(str::to_owned)
 }
 
-/// The pod in a cgroup path: `pod` and a UUID, its dashes written `_` by systemd.
+/// Returns the pod UID in a cgroup path: `pod` and a UUID, in which systemd writes `_` for `-`.
 fn pod_uid(cgroup: &str) -> Option<String> {
     cgroup.match_indices("pod").find_map(|(at, pod)| uuid(&cgroup[at + pod.len()..]))
 }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_environment_only_what_launchers_say_is_read() {
+    fn only_launcher_variables_are_read_from_an_environment() {
         let found = launchers(b"RANK=3\0AWS_SECRET=x\0WORLD_SIZE=8\0MY_RANK=4\0\xff=1\0PATH");
         let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(found, [("RANK", "3"), ("WORLD_SIZE", "8")]);

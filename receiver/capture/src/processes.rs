@@ -1,86 +1,87 @@
-//! Which processes there are, and when to look at each again.
+//! The tracked processes, and when each is scanned next.
 //!
-//! A process is looked at when it appears or runs another program, then at growing intervals: libraries come with
-//! the first import, seconds later, and hardly ever after. Looking is reading one file of /proc.
+//! A process is scanned when it appears or executes another program, then at growing intervals: libraries are loaded
+//! by the first imports, seconds later, and rarely afterwards. A scan reads one file of /proc.
 
 use std::collections::BTreeMap;
 
 use event::ProcessId;
 
-/// Processes followed. Full: a new one is not looked at, and counted.
+/// Processes tracked. When full, further processes are not scanned, which is logged once.
 const PROCESSES_MAX: usize = 32_768;
-const FIRST_LOOK_AFTER_NS: u64 = 20_000_000;
+const FIRST_SCAN_AFTER_NS: u64 = 20_000_000;
 const INTERVAL_NS_MAX: u64 = 30_000_000_000;
 
-/// A process that is followed.
+/// A tracked process.
 #[derive(Clone, Debug, Default)]
-pub struct Followed {
-    /// Its identity, once it was seen to call a probed function.
+pub struct Tracked {
+    /// Its identity, once it has called a probed function.
     pub traced: Option<ProcessId>,
-    /// What can be seen of it, by library.
-    pub visible: Vec<String>,
-    /// What cannot.
-    pub blind: Vec<String>,
-    look_at_ns: u64,
+    /// The libraries in which it is observed, each with the number of functions.
+    pub observed: Vec<String>,
+    /// The libraries in which it is not, each with the reason.
+    pub gaps: Vec<String>,
+    scan_at_ns: u64,
     interval_ns: u64,
 }
 
-/// The processes that are followed, by pid.
+/// The tracked processes by pid.
 #[derive(Default)]
 pub struct Processes {
-    followed: BTreeMap<u32, Followed>,
-    /// Processes not followed because there were too many.
-    pub refused: u64,
+    tracked: BTreeMap<u32, Tracked>,
+    has_logged_full: bool,
 }
 
 impl Processes {
-    /// Follows `pid` from now on, as a process that has just begun. One that is followed is looked at afresh.
-    pub fn follow(&mut self, pid: u32, now_ns: u64) {
-        if !self.followed.contains_key(&pid) && self.followed.len() >= PROCESSES_MAX {
-            self.refused += 1;
+    /// Tracks `pid` as a process that has just started; one that is tracked already starts again.
+    pub fn track(&mut self, pid: u32, now_ns: u64) {
+        if !self.tracked.contains_key(&pid) && self.tracked.len() >= PROCESSES_MAX {
+            if !std::mem::replace(&mut self.has_logged_full, true) {
+                tracing::warn!(pid, max = PROCESSES_MAX, "too many processes: further ones are not traced");
+            }
             return;
         }
-        let entry = self.followed.entry(pid).or_default();
-        entry.interval_ns = FIRST_LOOK_AFTER_NS;
-        entry.look_at_ns = now_ns + FIRST_LOOK_AFTER_NS;
+        let entry = self.tracked.entry(pid).or_default();
+        entry.interval_ns = FIRST_SCAN_AFTER_NS;
+        entry.scan_at_ns = now_ns + FIRST_SCAN_AFTER_NS;
     }
 
-    /// The process of this pid.
-    pub fn get_mut(&mut self, pid: u32) -> Option<&mut Followed> {
-        self.followed.get_mut(&pid)
+    /// Returns the process with this pid.
+    pub fn get_mut(&mut self, pid: u32) -> Option<&mut Tracked> {
+        self.tracked.get_mut(&pid)
     }
 
-    /// Pids followed.
+    /// Returns the tracked pids.
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.followed.keys().copied()
+        self.tracked.keys().copied()
     }
 
-    /// Identities of the processes seen to call a probed function.
+    /// Returns the identities of the processes that have called a probed function.
     pub fn traced(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.followed.values().filter_map(|f| f.traced)
+        self.tracked.values().filter_map(|f| f.traced)
     }
 
-    /// No longer follows `pid`.
-    pub fn forget(&mut self, pid: u32) -> Option<Followed> {
-        self.followed.remove(&pid)
+    /// Stops tracking `pid`.
+    pub fn remove(&mut self, pid: u32) -> Option<Tracked> {
+        self.tracked.remove(&pid)
     }
 
-    /// Those whose time has come, at most `max`; each is due again after twice its interval.
+    /// Returns at most `max` pids whose scan is due, and doubles their intervals.
     pub fn due(&mut self, now_ns: u64, max: usize) -> Vec<u32> {
-        let ready = self.followed.iter_mut().filter(|(_, f)| f.look_at_ns <= now_ns).take(max);
+        let ready = self.tracked.iter_mut().filter(|(_, f)| f.scan_at_ns <= now_ns).take(max);
         ready
             .map(|(pid, f)| {
                 f.interval_ns = (f.interval_ns * 2).min(INTERVAL_NS_MAX);
-                f.look_at_ns = now_ns + f.interval_ns;
+                f.scan_at_ns = now_ns + f.interval_ns;
                 *pid
             })
             .collect()
     }
 
-    /// Looks at `pid` at the next opportunity.
-    pub fn hurry(&mut self, pid: u32) {
-        if let Some(followed) = self.followed.get_mut(&pid) {
-            followed.look_at_ns = 0;
+    /// Makes the scan of `pid` due now.
+    pub fn scan_soon(&mut self, pid: u32) {
+        if let Some(tracked) = self.tracked.get_mut(&pid) {
+            tracked.scan_at_ns = 0;
         }
     }
 }
@@ -90,16 +91,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_looked_at_soon_and_then_ever_less_often() {
+    fn scans_of_a_process_become_less_frequent() {
         let mut processes = Processes::default();
-        processes.follow(7, 0);
-        let looks: Vec<u64> = (0..100_000u64)
+        processes.track(7, 0);
+        let scans: Vec<u64> = (0..100_000u64)
             .map(|ms| ms * 1_000_000)
             .filter(|now| !processes.due(*now, 9).is_empty())
             .collect();
-        assert_eq!(looks[..3], [20_000_000, 60_000_000, 140_000_000]);
-        assert!(looks.len() < 20, "{}", looks.len());
-        processes.follow(7, 200_000_000_000);
+        assert_eq!(scans[..3], [20_000_000, 60_000_000, 140_000_000]);
+        assert!(scans.len() < 20, "{}", scans.len());
+        processes.track(7, 200_000_000_000);
         assert!(processes.due(200_000_000_000, 9).is_empty());
         assert_eq!(processes.due(200_020_000_000, 9), [7]);
     }

@@ -1,11 +1,11 @@
-//! Which processes publish the traces that their threads work for, and where ([`probe_abi::context`]).
+//! Processes that publish the trace contexts of their threads, and where ([`probe_abi::context`]).
 //!
-//! The one idea: a file is looked into once, whatever the number of processes that map it; what the loader worked out
-//! for one process is read from that process's memory. All of it is the process's own word, and can mislead about
-//! nothing but itself: the programs check each read.
+//! A file is parsed once, whatever the number of processes that map it; the result of the loader for one process is
+//! read from the memory of that process. A process can falsify its own contexts and nothing else: the kernel programs
+//! check each read.
 //!
-//! Bounded: [`FILES_MAX`] files are remembered, then all are forgotten and looked at again; a process has one place in
-//! the kernel's array, which another may have taken.
+//! [`FILES_MAX`] files are cached; then the cache is cleared. A process has one slot in the array of the kernel, which
+//! another process may occupy.
 
 mod elf;
 
@@ -15,30 +15,30 @@ use std::os::unix::fs::FileExt as _;
 
 use probe_abi::context::{SYMBOL, Variable};
 
-use self::elf::{Exports, Slot, Way};
+use self::elf::{Access, Exports, LoaderWord};
 use crate::kernel::Kernel;
-use crate::libraries::{Sight, open};
+use crate::libraries::{Coverage, open};
 use crate::maps::{FileKey, Mapping};
 
-/// Files remembered.
+/// Files in the cache.
 const FILES_MAX: usize = 16_384;
-/// Modules that a process may have: a number above is not believed.
+/// Highest module number that is accepted.
 const MODULES_MAX: u64 = 1 << 16;
-/// Distances from the thread pointer that are believed: blocks of all modules that are loaded at the start.
+/// Largest distance from the thread pointer that is accepted: the blocks of all modules loaded at start.
 const DISTANCE_MAX: u64 = 1 << 20;
 
-/// A variable's words, as the kernel's array has them.
+/// A [`Variable`] as the words of a map value.
 pub type Words = [u64; size_of::<Variable>() / 8];
 
-/// The publishers.
+/// The processes that publish contexts, and a cache of their files.
 #[derive(Default)]
 pub struct Publishers {
     files: BTreeMap<FileKey, Option<Exports>>,
-    /// Pids with a place in the kernel.
-    placed: BTreeSet<u32>,
+    /// Pids with a slot in the array of the kernel.
+    published: BTreeSet<u32>,
 }
 
-/// How a C library keeps a thread's blocks.
+/// The layout of a thread's table of TLS blocks, which depends on the C library.
 struct Blocks {
     table_at: u64,
     last_at: u64,
@@ -46,26 +46,26 @@ struct Blocks {
 }
 
 impl Publishers {
-    /// Looks where a process publishes, and tells the kernel. `None` where it does not.
-    pub fn look(&mut self, kernel: &mut Kernel, pid: u32, mappings: &[Mapping]) -> Option<Sight> {
+    /// Finds where a process publishes contexts and stores it in the kernel; `None` if the process does not publish.
+    pub fn update(&mut self, kernel: &mut Kernel, pid: u32, mappings: &[Mapping]) -> Option<Coverage> {
         let publisher = mappings.iter().find_map(|m| Some((m, self.exports(pid, m)?)));
         let Some((mapping, exports)) = publisher else {
-            self.forget(kernel, pid);
+            self.clear(kernel, pid);
             return None;
         };
         let is_main = mappings.first().is_some_and(|first| first.file == mapping.file);
-        let placed = variable(pid, mapping, &exports, is_main, &blocks(mappings))
+        let published = variable(pid, mapping, &exports, is_main, &blocks(mappings))
             .and_then(|variable| self.put(kernel, pid, variable));
-        Some(match placed {
-            Ok(()) => Sight::Seen(format!("trace contexts: {SYMBOL} in {}", mapping.name())),
-            Err(why) => Sight::Blind(format!("trace contexts: {SYMBOL} in {}: {why}", mapping.name())),
+        Some(match published {
+            Ok(()) => Coverage::Observed(format!("trace contexts: {SYMBOL} in {}", mapping.name())),
+            Err(why) => Coverage::Gap(format!("trace contexts: {SYMBOL} in {}: {why}", mapping.name())),
         })
     }
 
-    /// The process is gone, or runs another program.
-    pub fn forget(&mut self, kernel: &mut Kernel, pid: u32) {
-        if self.placed.remove(&pid) {
-            // The kernel may have taken it back itself.
+    /// Removes a process that has exited or executed another program.
+    pub fn clear(&mut self, kernel: &mut Kernel, pid: u32) {
+        if self.published.remove(&pid) {
+            // The kernel program for exits may have cleared it already.
             let _ = kernel.variables.set(Variable::slot(pid), Words::default(), 0);
         }
     }
@@ -83,21 +83,21 @@ impl Publishers {
     }
 
     fn put(&mut self, kernel: &mut Kernel, pid: u32, variable: Variable) -> Result<(), String> {
-        let place = Variable::slot(pid);
-        let there = kernel.variables.get(&place, 0).map_err(|e| e.to_string())?;
+        let slot = Variable::slot(pid);
+        let there = kernel.variables.get(&slot, 0).map_err(|e| e.to_string())?;
         let mut words = words(&variable);
         if there == words {
             return Ok(());
         }
         if there[0] != 0 && there[0] != u64::from(pid) {
-            return Err(format!("process {} has its place", there[0]));
+            return Err(format!("process {} occupies its slot", there[0]));
         }
-        // Whose it is comes last, so that the programs see all of it or nothing.
+        // The owner is written last, so that the kernel programs see all of it or nothing.
         let owner = std::mem::take(&mut words[0]);
-        kernel.variables.set(place, words, 0).map_err(|e| e.to_string())?;
+        kernel.variables.set(slot, words, 0).map_err(|e| e.to_string())?;
         words[0] = owner;
-        kernel.variables.set(place, words, 0).map_err(|e| e.to_string())?;
-        self.placed.insert(pid);
+        kernel.variables.set(slot, words, 0).map_err(|e| e.to_string())?;
+        self.published.insert(pid);
         Ok(())
     }
 }
@@ -106,9 +106,10 @@ fn words(v: &Variable) -> Words {
     [v.pid, v.module, v.offset, v.table_at, v.last_at, v.entry_bytes]
 }
 
-/// By the loader that is mapped. Glibc: the table's address stands behind the thread's own on x86-64 and first on
-/// AArch64, an entry is two words, and their number stands before the table (nptl/tls.h, dl-tls.c). musl: behind the
-/// thread's own, and right before the thread pointer; an entry is a word, the first their number (pthread_impl.h).
+/// Returns the layout by the loader that is mapped. glibc: the address of the table is the second word at the thread
+/// pointer on x86-64 and the first on AArch64; an entry is two words, and the number of entries precedes the table
+/// (nptl/tls.h, dl-tls.c). musl: the address is the second word on x86-64 and precedes the thread pointer on AArch64; an
+/// entry is a word, and the first is the number of entries (pthread_impl.h).
 fn blocks(mappings: &[Mapping]) -> Blocks {
     let is_musl =
         mappings.iter().any(|m| m.name().starts_with("ld-musl") || m.name().starts_with("libc.musl"));
@@ -121,7 +122,7 @@ fn blocks(mappings: &[Mapping]) -> Blocks {
     }
 }
 
-/// Where the variable stands in the threads of a process.
+/// Returns the location of the variable in the threads of a process.
 fn variable(
     pid: u32,
     mapping: &Mapping,
@@ -129,39 +130,41 @@ fn variable(
     is_main: bool,
     blocks: &Blocks,
 ) -> Result<Variable, String> {
-    let (slot, address, beyond) = match exports.way {
-        Way::Own(distance) if is_main => return at_distance(pid, distance),
-        Way::Own(_) => return Err("no relocation tells where its module's blocks are".to_owned()),
-        Way::Through { slot, address, beyond } => (slot, address, beyond),
+    let (word, address, delta) = match exports.access {
+        Access::Own(distance) if is_main => return at_distance(pid, distance),
+        Access::Own(_) => return Err("no relocation refers to the TLS block of its module".to_owned()),
+        Access::Indirect { word, address, delta } => (word, address, delta),
     };
-    let bias = exports.bias(mapping.start, mapping.offset).ok_or("it is mapped as its file does not say")?;
-    let memory =
-        File::open(format!("/proc/{pid}/mem")).map_err(|e| format!("cannot read its memory: {e}"))?;
+    let bias = exports
+        .bias(mapping.start, mapping.offset)
+        .ok_or("the mapping does not match the segments of the file")?;
+    let memory = File::open(format!("/proc/{pid}/mem"))
+        .map_err(|e| format!("cannot open the memory of the process: {e}"))?;
     let address = address.wrapping_add(bias);
-    if slot == Slot::Descriptor {
+    if word == LoaderWord::Descriptor {
         let [_, argument] = read_words(&memory, address)?;
         if is_distance(argument) {
-            return at_distance(pid, argument.wrapping_add(beyond));
+            return at_distance(pid, argument.wrapping_add(delta));
         }
         let [module, offset] = read_words(&memory, argument)?;
-        return in_module(pid, module, offset.wrapping_add(beyond), blocks);
+        return in_module(pid, module, offset.wrapping_add(delta), blocks);
     }
-    let [word] = read_words(&memory, address)?;
-    match slot {
-        Slot::Module => in_module(pid, word, exports.offset, blocks),
-        _ => at_distance(pid, word.wrapping_add(beyond)),
+    let [value] = read_words(&memory, address)?;
+    match word {
+        LoaderWord::Module => in_module(pid, value, exports.offset, blocks),
+        _ => at_distance(pid, value.wrapping_add(delta)),
     }
 }
 
 fn read_words<const N: usize>(memory: &File, address: u64) -> Result<[u64; N], String> {
     let mut bytes = [[0; 8]; N];
     let read = memory.read_exact_at(bytes.as_flattened_mut(), address);
-    read.map_err(|e| format!("cannot read its memory at {address:#x}: {e}"))?;
+    read.map_err(|e| format!("cannot read the memory of the process at {address:#x}: {e}"))?;
     Ok(bytes.map(u64::from_ne_bytes))
 }
 
-/// True for the argument of a descriptor that is a distance and no pointer: blocks loaded at the start lie below the
-/// thread pointer on x86-64, close above it on AArch64.
+/// Returns true if the argument of a descriptor is a distance and not a pointer: blocks loaded at start are below the
+/// thread pointer on x86-64 and close above it on AArch64.
 fn is_distance(argument: u64) -> bool {
     match cfg!(target_arch = "aarch64") {
         true => argument < DISTANCE_MAX,
@@ -172,7 +175,10 @@ fn is_distance(argument: u64) -> bool {
 fn at_distance(pid: u32, distance: u64) -> Result<Variable, String> {
     match is_distance(distance) {
         true => Ok(Variable { pid: pid.into(), offset: distance, ..Variable::default() }),
-        false => Err(format!("{:#x} bytes from the thread pointer: not that far", distance as i64)),
+        false => Err(format!(
+            "{:#x} bytes from the thread pointer: expected at most {DISTANCE_MAX:#x}",
+            distance as i64
+        )),
     }
 }
 

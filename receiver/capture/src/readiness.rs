@@ -1,36 +1,36 @@
-//! Is this machine ready? Each thing that capture needs, whether it is there, and what to do where it is not.
+//! Checks of this machine for everything that capture needs, with advice for what is missing.
 
 use crate::proc;
 
-/// How one check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// It is there.
+pub enum Readiness {
+    /// The requirement is met.
     Ready,
-    /// Capture works without it, less well.
+    /// The requirement is not met, and capture works with restrictions.
     Limited,
-    /// Capture does not work without it.
+    /// The requirement is not met, and capture does not work.
     Missing,
 }
 
-/// One thing that was looked at.
+/// A requirement and its result.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Check {
-    /// What, in a word or two.
+    /// The name of the requirement.
     pub name: &'static str,
-    /// How it came out.
-    pub verdict: Verdict,
-    /// What was found.
+    /// Whether it is met.
+    pub readiness: Readiness,
+    /// The value that was found.
     pub found: String,
-    /// What to do about it; empty where there is nothing to do.
+    /// How to meet it; empty if it is met.
     pub advice: &'static str,
 }
 
-/// A capability (linux/capability.h) and what it is for.
+/// A required capability (linux/capability.h).
 struct Capability {
     name: &'static str,
     bit: u32,
-    verdict: Verdict,
+    readiness: Readiness,
     advice: &'static str,
 }
 
@@ -39,26 +39,26 @@ const CAPABILITIES: [Capability; 4] = [
     Capability {
         name: "CAP_BPF",
         bit: 39,
-        verdict: Verdict::Missing,
+        readiness: Readiness::Missing,
         advice: "run as root, or grant CAP_BPF",
     },
     Capability {
         name: "CAP_PERFMON",
         bit: 38,
-        verdict: Verdict::Missing,
+        readiness: Readiness::Missing,
         advice: "run as root, or grant CAP_PERFMON",
     },
     Capability {
         name: "CAP_SYS_PTRACE",
         bit: 19,
-        verdict: Verdict::Limited,
-        advice: "grant CAP_SYS_PTRACE to see libraries in other users' processes and containers",
+        readiness: Readiness::Limited,
+        advice: "grant CAP_SYS_PTRACE to trace processes of other users and in containers",
     },
     Capability {
         name: "CAP_DAC_READ_SEARCH",
         bit: 2,
-        verdict: Verdict::Limited,
-        advice: "grant CAP_DAC_READ_SEARCH to open libraries below other users' directories",
+        readiness: Readiness::Limited,
+        advice: "grant CAP_DAC_READ_SEARCH to open libraries in directories of other users",
     },
 ];
 
@@ -70,29 +70,29 @@ fn effective() -> u64 {
 
 fn holds(bit: u32) -> bool {
     let all = effective();
-    // CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, as the kernel has it (bpf_capable, perfmon_capable).
+    // The kernel accepts CAP_SYS_ADMIN for CAP_BPF and CAP_PERFMON (bpf_capable, perfmon_capable).
     all >> bit & 1 == 1 || ((bit == 38 || bit == 39) && all >> SYS_ADMIN & 1 == 1)
 }
 
-/// What a refusal is most likely due to, as the end of a sentence; empty where nothing obvious is missing.
+/// Returns the likely reason of an error as the end of its text; empty if no capability is missing.
 pub(crate) fn hint() -> String {
     let missing: Vec<_> = needed().filter(|c| !holds(c.bit)).map(|c| c.name).collect();
     match missing.is_empty() {
         true => String::new(),
         false => format!(
-            "; missing {}: run as root or grant them, until then gpu processes are not seen, while receiving, \
-             processing and exporting otlp, and replay, work",
+            "; missing {}: run as root or grant them to trace GPU processes; receiving, processing and exporting \
+             OTLP, and replay, work without",
             missing.join(" and ")
         ),
     }
 }
 
 fn needed() -> impl Iterator<Item = &'static Capability> {
-    CAPABILITIES.iter().filter(|c| c.verdict == Verdict::Missing)
+    CAPABILITIES.iter().filter(|c| c.readiness == Readiness::Missing)
 }
 
-/// Looks at everything capture needs. Changes nothing.
-pub fn readiness() -> Vec<Check> {
+/// Checks everything that capture needs, without changing anything.
+pub fn checks() -> Vec<Check> {
     let mut checks = vec![kernel(), btf()];
     checks.extend(CAPABILITIES.iter().map(capability));
     checks.push(libraries());
@@ -103,37 +103,39 @@ fn kernel() -> Check {
     let release = proc::read_text("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let (verdict, advice) = match version {
-        v if v >= (6, 6) => (Verdict::Ready, ""),
+    let (readiness, advice) = match version {
+        v if v >= (6, 6) => (Readiness::Ready, ""),
         v if v >= (5, 15) => {
-            (Verdict::Limited, "with linux 6.6 or newer probes attach and detach in milliseconds")
+            (Readiness::Limited, "use Linux 6.6 or newer: probes then attach and detach in milliseconds")
         }
-        _ => (Verdict::Missing, "use linux 5.15 or newer: older kernels give uprobes no cookie"),
+        _ => (Readiness::Missing, "use Linux 5.15 or newer: older kernels do not support cookies of uprobes"),
     };
-    Check { name: "kernel", verdict, found: format!("linux {release}"), advice }
+    Check { name: "kernel", readiness, found: format!("Linux {release}"), advice }
 }
 
 fn btf() -> Check {
     match std::fs::metadata("/sys/kernel/btf/vmlinux") {
         Ok(_) => Check {
             name: "BTF",
-            verdict: Verdict::Ready,
+            readiness: Readiness::Ready,
             found: "/sys/kernel/btf/vmlinux".to_owned(),
             advice: "",
         },
         Err(e) => Check {
             name: "BTF",
-            verdict: Verdict::Limited,
+            readiness: Readiness::Limited,
             found: format!("/sys/kernel/btf/vmlinux: {e}"),
-            advice: "use a kernel built with CONFIG_DEBUG_INFO_BTF to see run-queue waits and process ends",
+            advice: "use a kernel built with CONFIG_DEBUG_INFO_BTF to record run-queue waits and exits of processes",
         },
     }
 }
 
 fn capability(c: &Capability) -> Check {
     match holds(c.bit) {
-        true => Check { name: c.name, verdict: Verdict::Ready, found: "held".to_owned(), advice: "" },
-        false => Check { name: c.name, verdict: c.verdict, found: "not held".to_owned(), advice: c.advice },
+        true => Check { name: c.name, readiness: Readiness::Ready, found: "granted".to_owned(), advice: "" },
+        false => {
+            Check { name: c.name, readiness: c.readiness, found: "not granted".to_owned(), advice: c.advice }
+        }
     }
 }
 
@@ -149,11 +151,13 @@ fn libraries() -> Check {
     match found.is_empty() {
         true => Check {
             name: "processes",
-            verdict: Verdict::Limited,
-            found: "no process has a gpu library loaded".to_owned(),
-            advice: "start a gpu program; in a container, run with the host's pid namespace (hostPID: true)",
+            readiness: Readiness::Limited,
+            found: "no process has loaded a GPU library".to_owned(),
+            advice: "start a GPU program; in a container, use the PID namespace of the host (hostPID: true)",
         },
-        false => Check { name: "processes", verdict: Verdict::Ready, found: found.join("; "), advice: "" },
+        false => {
+            Check { name: "processes", readiness: Readiness::Ready, found: found.join("; "), advice: "" }
+        }
     }
 }
 
@@ -162,9 +166,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_not_ready_comes_with_advice() {
-        let checks = readiness();
+    fn failed_checks_have_advice() {
+        let checks = checks();
         assert!(checks.len() >= 6);
-        assert!(checks.iter().all(|c| c.verdict == Verdict::Ready || !c.advice.is_empty()), "{checks:?}");
+        assert!(checks.iter().all(|c| c.readiness == Readiness::Ready || !c.advice.is_empty()), "{checks:?}");
     }
 }

@@ -1,26 +1,26 @@
-//! What to capture, and how much room to take: what a caller decides before the first probe.
+//! The settings of a capture.
 
 use probe_abi::detail::Detail;
 
 use crate::kernel::MapSizes;
 
-/// What to capture, and how much room to take.
+/// The processes to trace, the events to record, and the sizes of the maps.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
     /// Trace every process that calls a probed function.
     pub trace_all: bool,
-    /// Processes to trace where `trace_all` is not set: no other is even looked at.
+    /// Pids of the processes to trace if `trace_all` is not set; no other process is scanned.
     pub pids: Vec<u32>,
-    /// Probe NCCL and RCCL. Where nobody looks at collectives they are left alone, and cost nothing.
+    /// Probe NCCL and RCCL. If collectives are not analysed, their functions stay unprobed and cost nothing.
     pub collectives: bool,
-    /// Which of the calls that are folded get a record of their own, in processes for which
-    /// [`Capture::set_detail`](crate::Capture::set_detail) says nothing else.
+    /// Which folded calls are also recorded individually, unless
+    /// [`Capture::set_detail`](crate::Capture::set_detail) sets another detail for the process.
     pub detail: Detail,
-    /// Look for the traces that threads work for, where their processes publish them.
+    /// Read the trace contexts of threads in processes that publish them.
     pub contexts: bool,
-    /// How often [`Event::Operation`]s and [`Event::Account`] come, ns.
+    /// Interval of [`Event::Operation`](event::Event::Operation) and [`Event::Account`](event::Event::Account), ns.
     pub totals_every_ns: u64,
-    /// How long a library stays attached after its last process, ns.
+    /// Time that a library stays attached after its last process, ns.
     pub linger_ns: u64,
     /// Sizes of the kernel's maps.
     pub sizes: MapSizes,

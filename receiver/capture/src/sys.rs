@@ -1,9 +1,9 @@
-//! The two bpf(2) calls that aya does not make yet: loading a program for uprobe_multi, and linking it to many
+//! The two bpf(2) commands that aya does not support yet: loading a program for uprobe_multi, and linking it to many
 //! functions of a file at once (Linux 6.6, `union bpf_attr` in include/uapi/linux/bpf.h).
 //!
-//! One link for a library attaches in milliseconds and, unlike two hundred perf events, detaches as fast.
+//! One link for a library attaches in milliseconds and, unlike two hundred perf events, detaches equally fast.
 
-#![expect(unsafe_code, reason = "system calls that no library makes for us")]
+#![expect(unsafe_code, reason = "system calls that no crate wraps")]
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -21,7 +21,7 @@ const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const BPF_F_SLEEPABLE: u32 = 16;
 const LOG_BYTES: usize = 1 << 20;
 
-/// Which end of a function a program runs at.
+/// Where in a function a program runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
     /// Before its first instruction.
@@ -68,24 +68,23 @@ struct LinkCreate {
 
 fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
     // SAFETY: `attr` is a live struct of the given size whose pointers are valid for the call, which both callers
-    // below ensure; the kernel copies it and keeps none of its pointers.
+    // below ensure; the kernel copies it and does not retain its pointers.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: on success both commands return a new file descriptor that nobody else owns.
+    // SAFETY: on success both commands return a new file descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Loads a program that can be linked by [`link`]. On failure the error holds the end of the verifier's log.
+/// Loads a program that can be linked by [`link`]. The error contains the end of the verifier log.
 ///
-/// It is loaded as one that may sleep, though ours never do: the kernel enters and leaves the other kind through two
-/// more calls a hit.
+/// The program is loaded as sleepable although it never sleeps: the kernel needs two more calls per hit for others.
 pub fn load(name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
     load_as(name, instructions, BPF_F_SLEEPABLE)
 }
 
-/// The same with the program's flags.
+/// Loads a program as [`load`] does, with other flags.
 pub fn load_as(name: &str, instructions: &[bpf_insn], prog_flags: u32) -> io::Result<OwnedFd> {
     let mut attr = ProgLoad {
         prog_type: BPF_PROG_TYPE_KPROBE,

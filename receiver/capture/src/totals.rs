@@ -1,6 +1,6 @@
-//! Reading the kernel's folds: durations by process and function, and the programs' account of every call.
+//! Totals from the kernel's folds: durations by process and function, and the account of every call.
 //!
-//! Figures of processes that have ended are kept as sums, so that the account stays exact after they are gone.
+//! Totals of ended processes are retained as sums, so that the account stays exact.
 
 use std::mem::offset_of;
 
@@ -15,24 +15,24 @@ use crate::kernel::{
     COUNTER_WORDS, HOT_DURATION_WORDS, HOT_PROCESS_WORDS, Kernel, OPERATION_WORDS, PROCESS_WORDS, Words,
 };
 
-/// One process's share of the account.
+/// The share of a process in the account.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Share {
     /// Calls seen to begin.
     pub hits: u64,
-    /// Those that live on in the folds alone.
+    /// Calls that are folded.
     pub folded: u64,
 }
 
 impl Share {
-    /// Adds another's.
+    /// Adds another share.
     pub fn add(&mut self, other: Share) {
         self.hits += other.hits;
         self.folded += other.folded;
     }
 }
 
-/// What the kernel knows of a process: its fold, and what was counted beside it.
+/// The fold of a process and its counts in the hot array.
 struct Fold {
     fold: Words<PROCESS_WORDS>,
     hot: Words<HOT_PROCESS_WORDS>,
@@ -41,7 +41,7 @@ struct Fold {
 impl Fold {
     fn of(kernel: &Kernel, pid: u32, fold: Words<PROCESS_WORDS>) -> Fold {
         let hot = kernel.hot_processes.get(&HotProcess::slot(pid), 0).ok();
-        // The place may be another process's.
+        // The slot may belong to another process.
         let own = hot.filter(|words| words[0] == u64::from(pid));
         Fold { fold, hot: own.unwrap_or([0; HOT_PROCESS_WORDS]) }
     }
@@ -61,7 +61,7 @@ impl Fold {
     }
 }
 
-/// What one process amounts to: an event for each function it called.
+/// Appends the totals of a process, one event for each function it called, and returns its share of the account.
 pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) -> Share {
     let Ok(fold) = kernel.processes.get(&process.pid, 0) else { return Share::default() };
     let fold = Fold::of(kernel, process.pid, fold);
@@ -74,9 +74,9 @@ pub fn operations(kernel: &Kernel, process: ProcessId, at_ns: u64, into: &mut Ve
     fold.share()
 }
 
-/// The process is gone: its fold makes room for others. False where it had none.
-pub fn forget(kernel: &mut Kernel, pid: u32) -> bool {
-    // The fold first: while the place is there, no new fold is made.
+/// Removes the fold of an ended process; false if it had none.
+pub fn remove(kernel: &mut Kernel, pid: u32) -> bool {
+    // The fold first: while the slot is occupied, no new fold is created.
     let had = kernel.processes.remove(&pid).is_ok();
     let place = HotProcess::slot(pid);
     if kernel.hot_processes.get(&place, 0).is_ok_and(|words| words[0] == u64::from(pid)) {
@@ -90,7 +90,7 @@ fn hot_durations(kernel: &Kernel, key: &OperationKey) -> Option<Words<HOT_DURATI
     (place[0] == HotDurations::owner(key)).then_some(place)
 }
 
-/// What was counted in the map of durations and beside it.
+/// Returns the durations of an operation from the map and from the hot array.
 fn durations(kernel: &Kernel, pid: u32, row: u16) -> Option<Words<OPERATION_WORDS>> {
     let key = OperationKey { pid, row: u32::from(row) };
     let mut words = kernel.durations.get(&[key.pid, key.row], 0).ok();
@@ -98,15 +98,15 @@ fn durations(kernel: &Kernel, pid: u32, row: u16) -> Option<Words<OPERATION_WORD
         let sum = words.get_or_insert([0; OPERATION_WORDS]);
         let max_at = offset_of!(Durations, max_ns) / 8;
         let max = sum[max_at].max(hot[offset_of!(HotDurations, durations) / 8 + max_at]);
-        let beside = &hot[offset_of!(HotDurations, durations) / 8..];
-        sum.iter_mut().zip(beside).for_each(|(all, one)| *all += one);
+        let hot_words = &hot[offset_of!(HotDurations, durations) / 8..];
+        sum.iter_mut().zip(hot_words).for_each(|(all, one)| *all += one);
         sum[max_at] = max;
     }
     words
 }
 
-/// The process is gone: its durations make room for others.
-pub fn forget_durations(kernel: &mut Kernel, pid: u32) {
+/// Removes the durations of an ended process.
+pub fn remove_durations(kernel: &mut Kernel, pid: u32) {
     for probe in PROBES {
         let key = OperationKey { pid, row: u32::from(probe.id) };
         let _ = kernel.durations.remove(&[key.pid, key.row]);
@@ -116,8 +116,8 @@ pub fn forget_durations(kernel: &mut Kernel, pid: u32) {
     }
 }
 
-/// The process is gone: its graphs make room for others.
-pub fn forget_graphs(kernel: &mut Kernel, pid: u32) {
+/// Removes the graphs of an ended process.
+pub fn remove_graphs(kernel: &mut Kernel, pid: u32) {
     let keys: Vec<[u32; 4]> = kernel.graphs.keys().flatten().filter(|key| key[0] == pid).collect();
     keys.iter().for_each(|key| drop(kernel.graphs.remove(key)));
 }
@@ -136,7 +136,7 @@ fn timed(total: &OperationTotal, words: &Words<OPERATION_WORDS>) -> OperationTot
     }
 }
 
-/// The programs' counters, summed over CPUs.
+/// Returns the counters of the kernel programs, summed over CPUs.
 pub fn counters(kernel: &Kernel) -> Words<COUNTER_WORDS> {
     let mut sum = [0u64; COUNTER_WORDS];
     if let Ok(cpus) = kernel.counters.get(&0, 0) {
@@ -147,13 +147,13 @@ pub fn counters(kernel: &Kernel) -> Words<COUNTER_WORDS> {
     sum
 }
 
-/// Calls lost, by reason.
+/// Returns the dropped calls by reason.
 pub fn dropped(counters: &Words<COUNTER_WORDS>) -> [u64; DropReason::ALL.len()] {
     let at = offset_of!(Counters, dropped) / 8;
     std::array::from_fn(|reason| counters[at + reason])
 }
 
-/// The programs' account: `retired` is what ended processes amounted to.
+/// Returns the account of the kernel programs; `retired` is the share of ended processes.
 pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     let mut all = retired;
     for (pid, fold) in kernel.processes.iter().flatten() {
@@ -164,12 +164,12 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     let (suppressed, filtered) =
         (c[offset_of!(Counters, suppressed) / 8], c[offset_of!(Counters, filtered) / 8]);
     let hits = all.hits + unattributed_hits;
-    let told = c[offset_of!(Counters, args_records) / 8];
+    let args_records = c[offset_of!(Counters, args_records) / 8];
     Account {
         at_ns,
         hits,
         folded: all.folded,
-        delivered: c[offset_of!(Counters, delivered) / 8] + told,
+        delivered: c[offset_of!(Counters, delivered) / 8] + args_records,
         sampled_out: c[offset_of!(Counters, sampled_out) / 8],
         dropped: dropped(&c),
         suppressed,
@@ -180,8 +180,8 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
         untimed: c[offset_of!(Counters, untimed) / 8],
         untracked_graphs: c[offset_of!(Counters, untracked_graphs) / 8],
         dropped_contexts: c[offset_of!(Counters, dropped_contexts) / 8],
-        records: c[offset_of!(Counters, records) / 8] + told,
-        runs: hits + suppressed + filtered + told + c[offset_of!(Counters, returns) / 8],
+        records: c[offset_of!(Counters, records) / 8] + args_records,
+        runs: hits + suppressed + filtered + args_records + c[offset_of!(Counters, returns) / 8],
         ..Account::default()
     }
 }

@@ -1,7 +1,7 @@
-//! Calls that do not return: what threads whose calls are told are inside of, looked for about once a second.
+//! Calls that have not returned, of threads whose call arguments are recorded, sampled about once a second.
 //!
-//! The maps are read while their threads go on, so what one look sees may be torn: a call is told when the look before
-//! saw the same one. Only these threads are looked at, not all that the programs know.
+//! The maps change while they are read, so one sample may be torn: a call is reported when two samples in a row agree on
+//! it. Other threads are not sampled.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -12,12 +12,12 @@ use probe_abi::record::{ArgsFrame, ArgsRecord, Caller, Calls, FRAMES, Frame, Hea
 
 use crate::kernel::{CALLER_WORDS, CALLS_WORDS, Kernel, Words};
 
-/// Calls remembered from one look to the next. Full: further ones are not told.
+/// Maximum number of calls in a sample; further ones are not reported.
 const CALLS_MAX: usize = 4_096;
 
-/// What the last look saw: cookie and entry, by thread and map.
+/// A sampler of calls that have not returned: cookie and entry of the last sample, by thread and map.
 #[derive(Default)]
-pub struct Watch {
+pub struct CallSampler {
     before: BTreeMap<(u32, Map), (u64, u64)>,
 }
 
@@ -27,9 +27,9 @@ enum Map {
     Threads,
 }
 
-impl Watch {
-    /// Tells the calls that are still under way.
-    pub fn look(&mut self, kernel: &Kernel, now_ns: u64, into: &mut Vec<Event>) {
+impl CallSampler {
+    /// Appends the calls that were under way in the last sample and still are.
+    pub fn sample(&mut self, kernel: &Kernel, now_ns: u64, into: &mut Vec<Event>) {
         let mut seen = BTreeMap::new();
         for (tid, entry) in kernel.callers.iter().flatten() {
             let Some(words) = calls_of(kernel, tid, &entry) else { continue };
@@ -43,8 +43,8 @@ impl Watch {
             let entry_ns = frame(
                 offset_of!(ArgsFrame, record) + offset_of!(ArgsRecord, header) + offset_of!(Header, entry_ns),
             );
-            let told = (Map::Callers, word(offset_of!(Calls, depth)), cookie, entry_ns);
-            let calls = [Some(told), waits(kernel, tid)];
+            let call = (Map::Callers, word(offset_of!(Calls, depth)), cookie, entry_ns);
+            let calls = [Some(call), waits(kernel, tid)];
             for (map, depth, cookie, entry_ns) in calls.into_iter().flatten() {
                 if depth == 0 || depth > FRAMES as u64 || seen.len() >= CALLS_MAX {
                     continue;
@@ -60,18 +60,18 @@ impl Watch {
     }
 }
 
-/// The thread's [`Calls`]: in its entry, or in its place beside.
+/// Returns the [`Calls`] of a thread, from its entry or from its slot in the array.
 fn calls_of(kernel: &Kernel, tid: u32, entry: &Words<CALLER_WORDS>) -> Option<Words<CALLS_WORDS>> {
     let calls: &Words<CALLS_WORDS> = entry[offset_of!(Caller, calls) / 8..].first_chunk()?;
     let owner = |words: &Words<CALLS_WORDS>| words[offset_of!(Calls, owner) / 8];
     if owner(calls) != 0 {
         return Some(*calls);
     }
-    let beside = kernel.hot_calls.get(&Calls::slot(tid), 0).ok()?;
-    (owner(&beside) as u32 == tid).then_some(beside)
+    let hot = kernel.hot_calls.get(&Calls::slot(tid), 0).ok()?;
+    (owner(&hot) as u32 == tid).then_some(hot)
 }
 
-/// The call of the runtime or the driver that the thread is inside of: depth, cookie, entry.
+/// Returns the call of the runtime or the driver that the thread is in: depth, cookie, entry.
 fn waits(kernel: &Kernel, tid: u32) -> Option<(Map, u64, u64, u64)> {
     let words = kernel.threads.get(&tid, 0).ok()?;
     let frame = &words[offset_of!(ThreadFold, frames) / 8..];

@@ -1,4 +1,4 @@
-//! Steps that nothing will close any more: what a stream's fold still holds when its process is gone.
+//! Steps that no sync call will end any more: the open work in a stream's fold when its process has ended.
 
 use event::{ProcessId, StepRecord};
 use probe_abi::fold::{Snapshot, Stamp, StreamFold};
@@ -7,7 +7,7 @@ use probe_abi::record::{NOT_SEEN, RecordKind, StreamKey, flag};
 
 use crate::kernel::{HOT_STREAM_WORDS, Kernel, STREAM_WORDS, Words};
 
-/// A stream's fold taken out of the kernel's maps, with the launches that were counted beside it. `key` is that of the
+/// Removes the fold of a stream from the kernel's maps and adds its launches from the hot array. `key` is that of the
 /// map of streams.
 pub fn take(kernel: &mut Kernel, key: [u32; 4]) -> Option<StreamFold> {
     let place = HotStream::slot(&stream_key(key));
@@ -27,7 +27,7 @@ fn stream_key([pid, tid, low, high]: [u32; 4]) -> StreamKey {
 
 #[expect(unsafe_code, reason = "a fold read from its map is the same words")]
 fn fold(words: Words<STREAM_WORDS>) -> StreamFold {
-    // SAFETY: StreamFold is repr(C) and holds nothing but 64-bit atomics, for which every bit pattern is valid; the
+    // SAFETY: StreamFold is repr(C) and consists of 64-bit atomics, for which every bit pattern is valid; the
     // sizes are equal, or this would not compile.
     unsafe { std::mem::transmute(words) }
 }
@@ -38,8 +38,8 @@ fn hot(words: Words<HOT_STREAM_WORDS>) -> HotStream {
     unsafe { std::mem::transmute(words) }
 }
 
-/// The open work of a stream as a step that ends at `at_ns`; `None` where all was closed. `key` is that of the map of
-/// streams.
+/// Returns the open work of a stream as a step that ends at `at_ns`; `None` if there is none. `key` is that of the map
+/// of streams.
 pub fn unfinished_step(
     process: ProcessId,
     key: [u32; 4],

@@ -35,7 +35,7 @@ pub struct ProcessInfo {
     /// Resource attributes already known of it, such as `k8s.pod.uid`; sorted by key.
     pub attributes: Vec<(String, String)>,
     /// What can be seen of it: libraries attached, by file name. Empty: nothing.
-    pub visible: Vec<String>,
+    pub observed: Vec<String>,
     /// What cannot be seen, a sentence each.
-    pub blind: Vec<String>,
+    pub gaps: Vec<String>,
 }

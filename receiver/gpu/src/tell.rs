@@ -99,25 +99,25 @@ pub(crate) fn damaged(resource: &Resource, count: u64, at_unix: u64, records: &R
 
 /// What can be seen of a process, and what cannot.
 pub(crate) fn seen(traced: &Traced, info: &ProcessInfo, records: &Records, clock: &Clock, sink: Sink<'_>) {
-    let is_whole = info.blind.is_empty() && !info.visible.is_empty();
+    let is_whole = info.gaps.is_empty() && !info.observed.is_empty();
     let (severity, text) = if is_whole { (Severity::Info, "INFO") } else { (Severity::Warn, "WARN") };
     records.log(instant(clock.unix(clock.now_ns())), None, |log| {
         log.set_event_name(event_name::WARPTAP_PROCESS_COVERAGE);
         log.set_severity_number(severity);
         log.set_severity_text(text);
         log.set_body(sight(info).into());
-        log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_GAPS, texts(&info.blind));
-        log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, texts(&info.visible));
+        log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_GAPS, texts(&info.gaps));
+        log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, texts(&info.observed));
     });
     take_records(traced.resource(), records, sink);
 }
 
 fn sight(info: &ProcessInfo) -> String {
-    let seen = match info.visible.as_slice() {
+    let seen = match info.observed.as_slice() {
         [] => "nothing of it is seen".to_owned(),
         libraries => format!("seen: {}", libraries.join(", ")),
     };
-    match info.blind.as_slice() {
+    match info.gaps.as_slice() {
         [] => seen,
         blind => format!("{seen}; not seen: {}", blind.join(", ")),
     }

@@ -206,10 +206,10 @@ fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
         process: ProcessId { pid: 7, start_ns: 1 },
         at_ns: SECOND,
         executable: "shard".to_owned(),
-        visible: vec!["libcuda.so.1".to_owned()],
+        observed: vec!["libcuda.so.1".to_owned()],
         ..ProcessInfo::default()
     };
-    let blind = ProcessInfo { blind: vec!["cudart is linked statically".to_owned()], ..info.clone() };
+    let blind = ProcessInfo { gaps: vec!["cudart is linked statically".to_owned()], ..info.clone() };
     let events = [Event::Process(Box::new(info)), Event::Process(Box::new(blind))];
     let output = analysed(&events, Settings::default());
     let logs = output.logs("warptap.process.coverage");

@@ -15,7 +15,7 @@ fields! {
     ClockOffsets { at_ns, to_unix_ns, to_boottime_ns }
     ProcessId { pid, start_ns }
     ProcessInfo {
-        process, at_ns, executable, executable_path, command, container_id, attributes, visible, blind
+        process, at_ns, executable, executable_path, command, container_id, attributes, observed, gaps
     }
     Header { kind, row, flags, pid, tid, process_start_ns, entry_ns, duration_ns }
     StepRecord {

@@ -143,8 +143,8 @@ fn described() -> impl Strategy<Value = Event> {
             [executable, executable_path, container_id],
             command,
             attributes,
-            visible,
-            blind,
+            observed,
+            gaps,
         )| {
             Event::Process(Box::new(ProcessInfo {
                 process,
@@ -154,8 +154,8 @@ fn described() -> impl Strategy<Value = Event> {
                 command,
                 container_id,
                 attributes,
-                visible,
-                blind,
+                observed,
+                gaps,
             }))
         },
     )
@@ -458,8 +458,8 @@ fn the_longest_event_fits_into_a_frame() {
         container_id: text.clone(),
         command: texts.clone(),
         attributes: texts.iter().map(|t| (t.clone(), t.clone())).collect(),
-        visible: texts.clone(),
-        blind: texts,
+        observed: texts.clone(),
+        gaps: texts,
         ..ProcessInfo::default()
     }));
     assert_eq!(read(&written(std::slice::from_ref(&longest))).0, [longest]);

@@ -283,15 +283,15 @@ impl Collector {
             process,
             at_ns,
             executable: self.names.get(&process.pid).cloned().unwrap_or_default(),
-            visible: libraries.into_iter().map(String::from).collect(),
-            blind: self.blind(),
+            observed: libraries.into_iter().map(String::from).collect(),
+            gaps: self.gaps(),
             ..ProcessInfo::default()
         };
         seen.into_iter().map(describe).collect()
     }
 
     /// What the trace leaves in the dark, in sentences.
-    fn blind(&self) -> Vec<String> {
+    fn gaps(&self) -> Vec<String> {
         let guessed = self.stats.guessed_streams;
         let untold = self.stats.untold_events;
         let sentences = [

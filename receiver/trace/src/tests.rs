@@ -228,7 +228,7 @@ fn a_call_without_a_stream_goes_where_its_thread_enqueued_last() {
     ]));
     assert_eq!(trace.calls.iter().map(|c| c.stream).collect::<Vec<_>>(), [20, 20, 0, 0]);
     assert_eq!(trace.stats.guessed_streams, 2);
-    assert_eq!(trace.processes[0].blind.len(), 1);
+    assert_eq!(trace.processes[0].gaps.len(), 1);
 }
 
 #[test]

@@ -1,48 +1,49 @@
-//! `warptap check`: is this machine ready, and what to do where it is not.
+//! `warptap check`: checks whether this machine is ready, with advice for what is missing.
 
 use std::io::Write as _;
 
 use anyhow::bail;
-use capture::{Check, Verdict, readiness};
+use capture::{Check, Readiness, checks};
 use hardware::{Driver as _, Fault};
 use nvml_wrapper::Nvml;
 
-/// Does the work of the command: a line for each thing, and an error where capture would not work.
+/// Prints a line for each check; fails if capture cannot work.
 pub fn run() -> anyhow::Result<()> {
-    let mut checks = readiness();
+    let mut checks = checks();
     checks.push(nvml());
     checks.extend(amdsmi());
     let mut out = std::io::stdout().lock();
     for check in &checks {
-        writeln!(out, "{:<8} {:<20} {}", word(check.verdict), check.name, check.found)?;
+        writeln!(out, "{:<8} {:<20} {}", word(check.readiness), check.name, check.found)?;
         if !check.advice.is_empty() {
             writeln!(out, "{:<8} {:<20} -> {}", "", "", check.advice)?;
         }
     }
-    let missing: Vec<_> = checks.iter().filter(|c| c.verdict == Verdict::Missing).map(|c| c.name).collect();
+    let missing: Vec<_> =
+        checks.iter().filter(|c| c.readiness == Readiness::Missing).map(|c| c.name).collect();
     if !missing.is_empty() {
         bail!(
-            "gpu processes cannot be watched here: {} missing; receiving, processing and exporting otlp, and replay, work",
+            "GPU processes cannot be traced here: {} missing; receiving, processing and exporting OTLP, and replay, work without",
             missing.join(", ")
         );
     }
     Ok(())
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Ready => "ready",
-        Verdict::Limited => "limited",
-        Verdict::Missing => "missing",
+fn word(readiness: Readiness) -> &'static str {
+    match readiness {
+        Readiness::Ready => "ready",
+        Readiness::Limited => "limited",
+        Readiness::Missing => "missing",
     }
 }
 
 fn nvml() -> Check {
     let limited = |found: String| Check {
         name: "NVML",
-        verdict: Verdict::Limited,
+        readiness: Readiness::Limited,
         found,
-        advice: "install the nvidia driver to know devices by name; steps are seen without it",
+        advice: "install the NVIDIA driver to identify devices; steps are recorded without it",
     };
     let nvml = match Nvml::init() {
         Ok(nvml) => nvml,
@@ -51,28 +52,28 @@ fn nvml() -> Check {
     match (nvml.sys_driver_version(), nvml.device_count()) {
         (Ok(driver), Ok(count)) => Check {
             name: "NVML",
-            verdict: Verdict::Ready,
+            readiness: Readiness::Ready,
             found: format!("driver {driver}, {count} devices"),
             advice: "",
         },
-        (Err(e), _) | (_, Err(e)) => limited(format!("loaded, but: {e}")),
+        (Err(e), _) | (_, Err(e)) => limited(format!("loaded, but failed: {e}")),
     }
 }
 
-/// Nothing is said of a machine without the library of AMD's driver: it has no such GPUs.
+/// Checks AMD SMI; `None` without the library, since the machine then has no AMD GPUs.
 fn amdsmi() -> Option<Check> {
     let mut count = 0;
     let opened = amdsmi::Library::default().open(&mut |session| {
         count = session.glance(false).unwrap_or_default().len();
     });
-    let check = |verdict, found, advice| Some(Check { name: "AMD SMI", verdict, found, advice });
+    let check = |readiness, found, advice| Some(Check { name: "AMD SMI", readiness, found, advice });
     match opened {
-        Ok(()) => check(Verdict::Ready, format!("{count} devices"), ""),
+        Ok(()) => check(Readiness::Ready, format!("{count} devices"), ""),
         Err(Fault::Failed("library_not_found")) => None,
         Err(fault) => check(
-            Verdict::Limited,
-            format!("loaded, but: {}", fault.name()),
-            "load the amdgpu driver, or install rocm 6.4 or newer, to know devices by name; steps are seen without it",
+            Readiness::Limited,
+            format!("loaded, but failed: {}", fault.name()),
+            "load the amdgpu driver, or install ROCm 6.4 or newer, to identify devices; steps are recorded without it",
         ),
     }
 }

@@ -1,11 +1,11 @@
-//! How the code of an object reaches a thread-local variable that the object exports, by its ELF file alone.
+//! Access of an object's code to a thread-local variable that the object exports, from its ELF file alone.
 //!
-//! The one idea: the loader has worked out where the variable stands, and has left the answer where the object's code
-//! looks for it. A relocation that names the variable says where that is and what is written there
-//! (<https://www.uclibc.org/docs/tls.pdf>; TLSDESC: <https://www.fsfla.org/~lxoliva/writeups/TLS/RFC-TLSDESC-x86.txt>).
-//! Where the variable is an executable's own, the linker knew already, and no relocation is left.
+//! The loader writes the location of the variable to where the object's code reads it. The relocation of the variable
+//! gives that address and the kind of the value (<https://www.uclibc.org/docs/tls.pdf>; TLSDESC:
+//! <https://www.fsfla.org/~lxoliva/writeups/TLS/RFC-TLSDESC-x86.txt>). For a variable of the executable, the linker has
+//! resolved the location and there is no relocation.
 //!
-//! The file may be hostile: only the few tables that are needed are read, each bounded.
+//! The file may be hostile: only the tables that are needed are read, each bounded.
 
 use std::fs::File;
 
@@ -21,61 +21,61 @@ use crate::elf::{Data, ElfError, Header, Tables, tables};
 type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
 type Symbols<'a> = SymbolTable<'a, Header, Data<'a>>;
 
-/// What is read of an object.
+/// Tables of an object that are read.
 const TABLES: [SectionType; 5] =
     [elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_GNU_HASH, elf::SHT_RELA, elf::SHT_SYMTAB_SHNDX];
-/// Bytes that the thread pointer's own block takes on AArch64, before the executable's.
+/// Bytes between the thread pointer and the block of the executable on AArch64.
 const AARCH64_OWN_BYTES: u64 = 16;
 
-/// What the loader left behind a relocation.
+/// The kind of value that the loader writes for a relocation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Slot {
+pub enum LoaderWord {
     /// A descriptor: a function and its argument, which is a distance or a pointer to module and offset.
     Descriptor,
-    /// The number of the module, whose block the variable is in.
+    /// The number of the module whose block contains the variable.
     Module,
-    /// The distance from the thread pointer.
+    /// A distance from the thread pointer.
     Distance,
 }
 
-/// How the variable is reached.
+/// How the variable is accessed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
-    /// By what is at this address.
-    Through {
-        /// What is there.
-        slot: Slot,
-        /// Where, as the file counts addresses.
+pub enum Access {
+    /// Through the value at an address.
+    Indirect {
+        /// The kind of the value.
+        word: LoaderWord,
+        /// The address in the file.
         address: u64,
-        /// How far behind it the variable stands: what is there may be of another variable.
-        beyond: u64,
+        /// Bytes from the location that the value refers to, which may be of another variable, to the variable.
+        delta: u64,
     },
-    /// At this distance from the thread pointer, if the object is the executable.
+    /// At a distance from the thread pointer, if the object is the executable.
     Own(u64),
 }
 
-/// An object that exports the variable.
+/// The access to the variable in an object that exports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Exports {
-    /// How its code reaches it.
-    pub way: Way,
-    /// Where the variable stands in its module's block.
+    /// How the code of the object accesses the variable.
+    pub access: Access,
+    /// Offset of the variable in the block of its module.
     pub offset: u64,
-    /// Code that is loaded: offset in the file, bytes, address.
+    /// Loaded code segments: offset in the file, bytes, address.
     segments: Vec<(u64, u64, u64)>,
 }
 
 impl Exports {
-    /// What to add to addresses of the file where its code from `offset` on is mapped at `start`.
+    /// Returns what to add to addresses of the file if its code from `offset` on is mapped at `start`.
     pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        // Mappings begin at pages, segments anywhere, and what is no code may end in the page where code begins.
+        // Mappings begin at page boundaries, segments do not: data may end in the page where code begins.
         let is_in = |s: &&(u64, u64, u64)| offset >= s.0 & !0xfff && offset < s.0.saturating_add(s.1);
         let (at, _, address) = self.segments.iter().find(is_in)?;
         Some(start.wrapping_sub(offset.wrapping_sub(*at).wrapping_add(*address)))
     }
 }
 
-/// Looks for the variable `name`. `None` where the file does not export it.
+/// Finds the variable `name`; `None` if the file does not export it.
 pub fn find(file: File, name: &str) -> Result<Option<Exports>, ElfError> {
     let cache = ReadCache::new(file);
     let tables = tables(&cache, &TABLES)?;
@@ -97,13 +97,13 @@ fn exports<'a>(data: Data<'a>, tables: &Tables<'a>, name: &str) -> Result<Option
     };
     let load = programs.iter().filter(is_code);
     Ok(Some(Exports {
-        way: relocated.unwrap_or_else(|| Way::Own(own())),
+        access: relocated.unwrap_or_else(|| Access::Own(own())),
         offset: value,
         segments: load.map(|p| (p.p_offset(endian), p.p_filesz(endian), p.p_vaddr(endian))).collect(),
     }))
 }
 
-/// The variable among the dynamic symbols: by their hash table where there is one.
+/// Finds the variable among the dynamic symbols, by their hash table if there is one.
 fn lookup<'a>(
     sections: &Sections<'a>,
     symbols: &Symbols<'a>,
@@ -121,22 +121,22 @@ fn lookup<'a>(
     Ok(found.filter(|(_, s)| s.st_type() == elf::STT_TLS && !s.is_undefined(endian)))
 }
 
-fn slot(machine: elf::Machine, kind: elf::RelocationType) -> Option<Slot> {
+fn loader_word(machine: elf::Machine, kind: elf::RelocationType) -> Option<LoaderWord> {
     Some(match (machine, kind) {
         (elf::EM_X86_64, elf::R_X86_64_TLSDESC) | (elf::EM_AARCH64, elf::R_AARCH64_TLSDESC) => {
-            Slot::Descriptor
+            LoaderWord::Descriptor
         }
         (elf::EM_X86_64, elf::R_X86_64_DTPMOD64) | (elf::EM_AARCH64, elf::R_AARCH64_TLS_DTPMOD) => {
-            Slot::Module
+            LoaderWord::Module
         }
         (elf::EM_X86_64, elf::R_X86_64_TPOFF64) | (elf::EM_AARCH64, elf::R_AARCH64_TLS_TPREL) => {
-            Slot::Distance
+            LoaderWord::Distance
         }
         _ => return None,
     })
 }
 
-/// By the relocation that names the variable, or by one that names none and so speaks of the object's whole block.
+/// Returns the access by the relocation of the variable, or by one without a symbol, which is of the whole block.
 fn relocated<'a>(
     sections: &Sections<'a>,
     symbols: &Symbols<'a>,
@@ -145,20 +145,20 @@ fn relocated<'a>(
     machine: elf::Machine,
     index: SymbolIndex,
     value: u64,
-) -> Result<Option<Way>, object::Error> {
+) -> Result<Option<Access>, object::Error> {
     let mut of_block = None;
     for section in sections.iter() {
         let Some((relocations, linked)) = section.rela(endian, data)? else { continue };
         for r in relocations.iter().filter(|_| linked == symbols.section()) {
-            let Some(slot) = slot(machine, r.r_type(endian, false)) else { continue };
+            let Some(word) = loader_word(machine, r.r_type(endian, false)) else { continue };
             let (address, addend) = (r.r_offset(endian), r.r_addend(endian) as u64);
             match r.r_sym(endian, false) as usize {
                 0 => {
-                    let beyond = value.wrapping_sub(addend);
-                    of_block = of_block.or(Some(Way::Through { slot, address, beyond }));
+                    let delta = value.wrapping_sub(addend);
+                    of_block = of_block.or(Some(Access::Indirect { word, address, delta }));
                 }
                 named if named == index.0 => {
-                    return Ok(Some(Way::Through { slot, address, beyond: addend.wrapping_neg() }));
+                    return Ok(Some(Access::Indirect { word, address, delta: addend.wrapping_neg() }));
                 }
                 _ => {}
             }
@@ -167,8 +167,8 @@ fn relocated<'a>(
     Ok(of_block)
 }
 
-/// How far from the thread pointer the executable's block begins: on x86-64 it ends there, on AArch64 it begins behind
-/// the thread's own, both as its alignment allows.
+/// Returns the distance from the thread pointer to the block of the executable: on x86-64 the block ends at the thread
+/// pointer, on AArch64 it begins after [`AARCH64_OWN_BYTES`], both aligned.
 fn own_distance(machine: elf::Machine, block: &ProgramHeader64<Endianness>, endian: Endianness) -> u64 {
     let (address, bytes) = (block.p_vaddr(endian), block.p_memsz(endian));
     let mask = block.p_align(endian).max(1).wrapping_sub(1);
@@ -196,22 +196,24 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_the_variable_is_told_by_its_relocation() {
-        let ways = [("descriptor.so", 65_536), ("descriptor_near", 0), ("distance", 0), ("module", 65_536)];
-        let seen = ways.map(|(name, _)| exports(name));
-        let slots =
-            seen.clone().map(|e| if let Way::Through { slot, .. } = e.way { slot } else { panic!("{e:?}") });
-        let module = if cfg!(target_arch = "aarch64") { Slot::Descriptor } else { Slot::Module };
-        assert_eq!(slots, [Slot::Descriptor, Slot::Descriptor, Slot::Distance, module]);
-        assert_eq!(seen.map(|e| e.offset), ways.map(|(_, offset)| offset));
+    fn access_is_found_by_relocation() {
+        let accesses =
+            [("descriptor.so", 65_536), ("descriptor_near", 0), ("distance", 0), ("module", 65_536)];
+        let seen = accesses.map(|(name, _)| exports(name));
+        let words = seen
+            .clone()
+            .map(|e| if let Access::Indirect { word, .. } = e.access { word } else { panic!("{e:?}") });
+        let module = if cfg!(target_arch = "aarch64") { LoaderWord::Descriptor } else { LoaderWord::Module };
+        assert_eq!(words, [LoaderWord::Descriptor, LoaderWord::Descriptor, LoaderWord::Distance, module]);
+        assert_eq!(seen.map(|e| e.offset), accesses.map(|(_, offset)| offset));
     }
 
-    /// Code was taken to lie where the data before it does: both are in the page that the mapping begins with, and the
-    /// ids of a real tracer's spans were random memory.
+    /// Code was looked up at the address of the data before it, because both are in the first page of the mapping, and
+    /// the span ids of a real tracer were random memory.
     #[test]
-    fn code_that_begins_in_the_last_page_of_what_is_no_code_is_found_at_its_own_address() {
+    fn code_that_shares_its_first_page_with_data_has_its_own_address() {
         let segments = vec![(0x2_3f40, 0x1000, 0x2_4f40)];
-        let exports = Exports { way: Way::Own(0), offset: 0, segments };
+        let exports = Exports { access: Access::Own(0), offset: 0, segments };
         assert_eq!(exports.bias(0x7f00_0002_4000, 0x2_3000), Some(0x7f00_0000_0000));
         assert_eq!(
             exports.bias(0x7f00_0002_5000, 0x2_4000),
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_variable_and_one_that_is_cut_off_export_nothing() {
+    fn files_without_the_variable_or_cut_short_export_nothing() {
         let own = std::env::current_exe().unwrap();
         assert_eq!(find(File::open(&own).unwrap(), SYMBOL).unwrap(), None);
         let bytes = simulator::PUBLISHERS[0].1;

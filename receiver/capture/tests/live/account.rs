@@ -1,4 +1,4 @@
-//! Every call ends in exactly one place, also when there is no room for it.
+//! Every call has exactly one fate, also when the ring is full.
 
 use capture::{MapSizes, Settings};
 use event::{Account, Event};
@@ -32,7 +32,7 @@ fn every_hit_is_accounted_for_when_the_ring_overflows() {
     let Some(mut rig) = rig("flood", &Settings { sizes, ..settings() }) else { return };
     let script = script(&rig, FLOOD);
     let mut player = rig.player(&[&script]);
-    // Nobody reads the ring while the player plays: it must overflow.
+    // The ring is not read while the player runs, so that it overflows.
     player.go().unwrap();
     let calls = player.done().unwrap();
     let account = rig.capture.account();
@@ -44,6 +44,6 @@ fn every_hit_is_accounted_for_when_the_ring_overflows() {
     });
     let lost: u64 =
         rig.events.iter().map(|e| if let Event::Lost { count, .. } = e { *count } else { 0 }).sum();
-    assert_eq!(lost, account.lost(), "loss is told as events");
+    assert_eq!(lost, account.lost(), "drops are reported as events");
     player.finish().unwrap();
 }

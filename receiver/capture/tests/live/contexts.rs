@@ -1,7 +1,7 @@
-//! The traces that threads publish, as OTEP 4947 has them do it, against those that come with their steps.
+//! Trace contexts that threads publish as OTEP 4947 specifies, compared with those recorded with their steps.
 //!
-//! The process that calls loads a shared object that exports the variable, each time by another of the ways that
-//! compilers know, and publishes real records through it from its own threads.
+//! The calling process loads a shared object that exports the variable, with a different TLS access model in each test,
+//! and publishes records through it from its own threads.
 
 #![expect(unsafe_code, reason = "calls functions of loaded libraries, and writes what they hand out")]
 
@@ -18,7 +18,7 @@ use simulator::{PUBLISHERS, install, install_publisher};
 
 use crate::rig::{Rig, rig, settings};
 
-/// The publisher and the directory of stub libraries, a line each, in the environment of the process that publishes.
+/// Environment variable with the publisher and the directory of stub libraries, a line each.
 pub const CALLER: &str = "WARPTAP_TEST_PUBLISHER";
 
 type Slot = unsafe extern "C" fn() -> *mut *const Published;
@@ -30,23 +30,23 @@ fn record(trace: u8, span: u8, valid: u8, flags: u8) -> Published {
     Published { trace_id: [words(trace); 4], span_id: [words(span); 2], valid, flags, attributes_size: 0 }
 }
 
-/// What a step's thread publishes.
+/// The record that the thread of a step publishes.
 #[derive(Clone, Copy)]
 enum Publishes {
-    /// Nothing, and it never asked where the variable stands.
+    /// No record, and the thread never accessed the variable.
     Untouched,
-    /// A pointer to nothing.
+    /// A null pointer.
     Null,
-    /// A pointer to where nothing is.
+    /// A pointer to unmapped memory.
     Wild,
     /// Trace, span, valid, flags.
     Record(u8, u8, u8, u8),
 }
 
-/// A step: what its thread publishes, what must be told of it (span and flags), and how often it is counted as strange.
+/// A step: the published record, the expected context (span and flags), and how often a context is dropped.
 type Case = (Publishes, Option<(u8, u8)>, u64);
 
-/// Each on a thread of its own, then all on one.
+/// The steps, each on its own thread and then all on one.
 const STEPS: [Case; 11] = {
     use Publishes::{Null, Record, Untouched, Wild};
     [
@@ -82,7 +82,7 @@ impl Calls {
                 &raw const held
             }
         };
-        // SAFETY: the function gives the address of this thread's own variable, which nobody else writes.
+        // SAFETY: the function gives the address of this thread's own variable, which no other code writes.
         unsafe { (self.slot)().write_volatile(pointer) };
         self.wait();
         // SAFETY: as above; `held` is gone after this.
@@ -98,14 +98,14 @@ impl Calls {
     }
 }
 
-/// The process that publishes: a step before its publisher is loaded, then two each of [`STEPS`].
+/// Publishes and calls: one step before the publisher is loaded, then two of each of [`STEPS`].
 pub fn publish_and_call(publisher: &Path, stubs: &Path) {
     let wait = || {
         println!("@player ready {}", std::process::id());
         std::io::stdin().lock().read_line(&mut String::new()).unwrap();
     };
     let paths = install(stubs).unwrap();
-    // SAFETY: the stub libraries and the publishers have no initialisers that ask anything of us.
+    // SAFETY: the stub libraries and the publishers have initialisers without preconditions.
     let load = |path: &Path| unsafe { Library::new(path) }.unwrap();
     let (_driver, runtime) = (load(&paths.cuda), load(&paths.cudart));
     // SAFETY: a C function of this type.
@@ -131,7 +131,7 @@ pub fn publish_and_call(publisher: &Path, stubs: &Path) {
     std::io::stdin().lock().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// Of each step in turn, the context that came with it.
+/// Returns the context recorded with each step, in order.
 fn contexts(rig: &Rig) -> Vec<Option<TraceContext>> {
     let (mut latest, mut steps) = (BTreeMap::new(), Vec::new());
     for event in &rig.events {
@@ -156,20 +156,20 @@ fn check(publisher: (&str, &[u8])) {
     command.args(["calling_process", "--exact", "--nocapture", "--quiet"]);
     command.env(CALLER, format!("{}\n{}", path.display(), rig.dir.join("stubs").display()));
     let mut player = Player::start(command).unwrap();
-    rig.look(&player);
+    rig.attach(&player);
     player.go().unwrap();
     player.ready().unwrap();
     let pid = player.pid();
     let expected = format!("trace contexts: otel_thread_ctx_v1 in {}", publisher.0);
     rig.wait("the publisher", |rig| {
-        let (visible, blind) = rig.capture.sight(pid).unwrap();
-        assert!(blind.is_empty(), "{blind:?}");
-        visible.contains(&expected)
+        let (observed, gaps) = rig.capture.coverage(pid).unwrap();
+        assert!(gaps.is_empty(), "{gaps:?}");
+        observed.contains(&expected)
     });
     let calls = rig.play(player);
     let seen = contexts(&rig);
-    let told = |(_, told, _): &Case| *told;
-    let expected: Vec<_> = std::iter::once(None).chain(STEPS.iter().chain(&STEPS).map(told)).collect();
+    let expected = |(_, expected, _): &Case| *expected;
+    let expected: Vec<_> = std::iter::once(None).chain(STEPS.iter().chain(&STEPS).map(expected)).collect();
     let spans = seen.iter().map(|c| c.map(|c| (c.span_id[0], c.trace_flags)));
     assert_eq!(spans.collect::<Vec<_>>(), expected);
     for context in seen.iter().flatten() {
@@ -183,21 +183,21 @@ fn check(publisher: (&str, &[u8])) {
 }
 
 #[test]
-fn a_step_comes_with_the_trace_that_its_thread_publishes_by_a_descriptor() {
+fn context_is_read_through_a_descriptor() {
     check(PUBLISHERS[0]);
 }
 
 #[test]
-fn a_step_comes_with_the_trace_that_its_thread_publishes_beside_the_blocks_of_the_start() {
+fn context_is_read_through_a_near_descriptor() {
     check(PUBLISHERS[1]);
 }
 
 #[test]
-fn a_step_comes_with_the_trace_that_its_thread_publishes_at_a_fixed_distance() {
+fn context_is_read_at_a_fixed_distance() {
     check(PUBLISHERS[2]);
 }
 
 #[test]
-fn a_step_comes_with_the_trace_that_its_thread_publishes_in_the_older_dialect() {
+fn context_is_read_through_a_module_number() {
     check(PUBLISHERS[3]);
 }

@@ -1,7 +1,7 @@
 //! A tracer from the Python package index that publishes its threads' contexts: Datadog's, from 4.x on.
 //!
-//! Its spans are real, its publisher is an extension that Python loads with its first import, long after the process
-//! began; the calls go to the stub library. What the tracer says of its own spans is held against what came with steps.
+//! Its spans are real, and its publisher is an extension that Python loads with the first import, long after the process
+//! started; the calls go to the stub library. The spans of the tracer are compared with the contexts of steps.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::rig::{rig, settings};
 
 const PACKAGE: &str = "ddtrace";
 
-/// A span, nothing, a span inside a span whose trace is kept, and a span on another thread; each step's own word.
+/// A script of steps in a span, without a span, in a nested span whose trace is sampled, and on another thread.
 const PROGRAM: &str = r#"
 import ctypes, os, sys, threading
 _driver, runtime = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])
@@ -25,11 +25,11 @@ def wait():
 def step(span, flags):
     runtime.cudaLaunchKernel(*[ctypes.c_uint64(n) for n in [1, 1 << 32 | 1, 1, 1 << 32 | 1, 1, 0, 0, 0, 0]])
     runtime.cudaStreamSynchronize(None)
-    told.write("%032x %016x %d\n" % (span.trace_id, span.span_id, flags) if span else "none\n")
+    log.write("%032x %016x %d\n" % (span.trace_id, span.span_id, flags) if span else "none\n")
 wait()
 from ddtrace.trace import tracer
 wait()
-with open(sys.argv[3], "w") as told:
+with open(sys.argv[3], "w") as log:
     with tracer.trace("request") as span:
         step(span, 0)
     step(None, 0)
@@ -48,7 +48,7 @@ print("@player done", 10, flush=True)
 sys.stdin.read()
 "#;
 
-/// Where the package is installed; `None`, said, where it cannot be had.
+/// Returns the directory of the package; prints why and returns `None` if it cannot be installed.
 fn installed() -> Option<PathBuf> {
     let dir = std::env::current_exe().unwrap().parent()?.join("wheels").join(format!("{PACKAGE}-installed"));
     if dir.exists() {
@@ -66,13 +66,13 @@ fn installed() -> Option<PathBuf> {
 }
 
 #[test]
-fn a_step_comes_with_the_span_that_a_real_tracer_publishes() {
+fn context_of_a_real_tracer_is_read() {
     let Some(package) = installed() else { return };
     let Some(mut rig) = rig("tracer", &settings()) else { return };
-    let (paths, told) = (install(&rig.dir.join("stubs")).unwrap(), rig.dir.join("told"));
+    let (paths, log) = (install(&rig.dir.join("stubs")).unwrap(), rig.dir.join("log"));
     let mut command = Command::new("python3");
-    command.args(["-c", PROGRAM]).args([&paths.cuda, &paths.cudart, &told]).env("PYTHONPATH", package);
-    // It has nobody to send its spans to.
+    command.args(["-c", PROGRAM]).args([&paths.cuda, &paths.cudart, &log]).env("PYTHONPATH", package);
+    // There is no receiver for its spans.
     for off in
         ["DD_INSTRUMENTATION_TELEMETRY_ENABLED", "DD_REMOTE_CONFIGURATION_ENABLED", "DD_TRACE_STARTUP_LOGS"]
     {
@@ -80,13 +80,13 @@ fn a_step_comes_with_the_span_that_a_real_tracer_publishes() {
     }
     let mut player = Player::start(command).unwrap();
     let pid = player.pid();
-    rig.look(&player);
+    rig.attach(&player);
     player.go().unwrap();
     player.ready().unwrap();
     rig.wait("the tracer's publisher", |rig| {
-        let (visible, blind) = rig.capture.sight(pid).unwrap();
-        assert!(blind.is_empty(), "{blind:?}");
-        visible.iter().any(|line| line.starts_with("trace contexts: otel_thread_ctx_v1 in _native"))
+        let (observed, gaps) = rig.capture.coverage(pid).unwrap();
+        assert!(gaps.is_empty(), "{gaps:?}");
+        observed.iter().any(|line| line.starts_with("trace contexts: otel_thread_ctx_v1 in _native"))
     });
     rig.play(player);
     let (mut seen, mut context) = (String::new(), None);
@@ -103,6 +103,6 @@ fn a_step_comes_with_the_span_that_a_real_tracer_publishes() {
             _ => {}
         }
     }
-    assert_eq!(seen, std::fs::read_to_string(told).unwrap());
+    assert_eq!(seen, std::fs::read_to_string(log).unwrap());
     assert_eq!(rig.capture.account().dropped_contexts, 0);
 }

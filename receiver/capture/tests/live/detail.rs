@@ -1,5 +1,5 @@
-//! Records of calls that the folds hold: as many as the process's detail says, each with its weight, and the sums the
-//! same whatever it says.
+//! Individual records of folded calls: as many as the detail of the process sets, each with its weight; the folds do not
+//! depend on it.
 
 use capture::{MapSizes, Settings, now_ns};
 use event::{CallRecord, Event, ProcessId};
@@ -9,7 +9,7 @@ use simulator::player::Player;
 
 use crate::rig::{Rig, rig, settings};
 
-/// Whole steps of one process, so that its calls are nothing but copies and waits.
+/// Steps of one process whose calls are only copies and waits.
 const COPIES: &str = "\
 stream main
 thread main
@@ -51,9 +51,9 @@ fn exit_ns(call: &CallRecord) -> u64 {
     call.header.entry_ns + call.header.duration_ns
 }
 
-/// A sampler that never left its degraded state; a gate keyed to process 0.
+/// A sampler never left its degraded state, because a gate was keyed to process 0.
 #[test]
-fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_not() {
+fn detail_of_one_process_does_not_affect_another() {
     let all = Settings { detail: Detail::one_of(HEALTHY), ..settings() };
     let Some(mut rig) = rig("detail", &all) else { return };
     let (mut troubled, mut other) = (player(&mut rig, COPIES), player(&mut rig, COPIES));
@@ -78,7 +78,7 @@ fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_no
     let calls = troubled.done().unwrap() + other.done().unwrap();
     rig.wait("all records", |rig| rig.capture.account().received == rig.capture.account().records);
 
-    // A call from which its CPU was taken for long stands for itself.
+    // A call that was preempted for long is recorded with weight 1.
     let is_short = |c: &CallRecord| c.header.duration_ns < LONG_NS || c.header.weight() != 1;
     let weights = |from_ns: u64, to_ns: u64, pid, is_meant: &dyn Fn(&CallRecord) -> bool| {
         let calls = details(&rig, pid).into_iter().filter(is_meant);
@@ -94,9 +94,12 @@ fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_no
     let made = copies(&rig, pids[0]);
     let of_trouble = made.iter().filter(|c| c.entry_ns >= up.1 && c.exit_ns < down.0);
     let is_one = |w: &&u64| **w == 1;
-    let told = troubled_ones.iter().filter(is_one).count();
-    assert_eq!(told, troubled_ones.len());
-    assert!(told >= of_trouble.count() && told >= 4_900, "every call between the words is told");
+    let recorded = troubled_ones.iter().filter(is_one).count();
+    assert_eq!(recorded, troubled_ones.len());
+    assert!(
+        recorded >= of_trouble.count() && recorded >= 4_900,
+        "every call between the two settings is recorded"
+    );
     let estimated: u64 = neighbour.iter().sum();
     assert!((20_000..60_000).contains(&estimated), "{estimated} calls by weight, 39,600 made");
 
@@ -119,9 +122,9 @@ fn a_process_is_told_in_detail_from_the_word_to_the_next_and_its_neighbour_is_no
     other.finish().unwrap();
 }
 
-/// A first slow step had one call in a hundred to explain it, and hardly ever the one that was slow.
+/// A first slow step had one recorded call in a hundred, which was rarely the slow one.
 #[test]
-fn a_long_call_is_told_for_itself_where_one_of_many_is_told_and_nothing_where_none_is() {
+fn long_calls_are_recorded_when_calls_are_sampled() {
     let all = Settings { detail: Detail::one_of(u64::MAX), ..settings() };
     let Some(mut rig) = rig("detail-long", &all) else { return };
     let script =
@@ -134,24 +137,27 @@ fn a_long_call_is_told_for_itself_where_one_of_many_is_told_and_nothing_where_no
     rig.wait("all records", |rig| rig.capture.account().received == rig.capture.account().records);
     let made: Vec<CallLine> = copies(&rig, player.pid());
     let slow = made.iter().filter(|c| c.exit_ns - c.entry_ns >= 3_000_000);
-    let told = details(&rig, player.pid());
-    assert!(told.iter().all(|c| c.header.weight() == 1 && c.header.duration_ns >= LONG_NS), "{told:?}");
+    let recorded = details(&rig, player.pid());
+    assert!(
+        recorded.iter().all(|c| c.header.weight() == 1 && c.header.duration_ns >= LONG_NS),
+        "{recorded:?}"
+    );
     for call in slow {
         let is_it = |c: &&CallRecord| c.header.entry_ns >= call.entry_ns && exit_ns(c) <= call.exit_ns;
-        assert_eq!(told.iter().filter(is_it).count(), 1, "{call:?}");
+        assert_eq!(recorded.iter().filter(is_it).count(), 1, "{call:?}");
     }
-    assert!(told.len() >= 15, "three in each of five steps: {}", told.len());
+    assert!(recorded.len() >= 15, "three in each of five steps: {}", recorded.len());
     player.finish().unwrap();
 }
 
 #[test]
-fn detail_that_overflows_is_counted_and_leaves_room_for_steps() {
+fn overflowing_detail_is_counted_and_spares_steps() {
     let sizes = MapSizes { ring_bytes: 65_536, ..MapSizes::default() };
     let settings = Settings { sizes, detail: Detail::ALL, ..settings() };
     let Some(mut rig) = rig("detail-flood", &settings) else { return };
     let script = COPIES.replace("repeat 400", "repeat 50");
     let mut player = player(&mut rig, &script);
-    // Nobody reads the ring while the player plays: it must overflow.
+    // The ring is not read while the player runs, so that it overflows.
     player.go().unwrap();
     let calls = player.done().unwrap();
     let account = rig.capture.account();

@@ -1,4 +1,4 @@
-//! How a process ended is told as its parent was told.
+//! Exit statuses of processes are those that wait(2) returns to the parent.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
@@ -7,15 +7,15 @@ use event::{Event, ExitStatus};
 
 use crate::rig::{Rig, rig, settings};
 
-/// A script that makes its process known.
+/// Returns a script of one call, after which the process is traced.
 fn one_call(rig: &Rig) -> String {
     let path = rig.dir.join("script");
     std::fs::write(&path, "thread main\n  malloc a 4096\nend\n").unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// The end that was told of a process.
-fn told(rig: &mut Rig, pid: u32) -> ExitStatus {
+/// Returns the recorded exit status of a process.
+fn reported_exit(rig: &mut Rig, pid: u32) -> ExitStatus {
     let end = |e: &Event| match e {
         Event::Exit { process, status, .. } if process.pid == pid => Some(*status),
         _ => None,
@@ -25,7 +25,7 @@ fn told(rig: &mut Rig, pid: u32) -> ExitStatus {
 }
 
 #[test]
-fn whoever_is_killed_ends_with_the_signal() {
+fn killed_process_exits_with_its_signal() {
     let Some(mut rig) = rig("killed", &settings()) else { return };
     let script = one_call(&rig);
     for signal in [9, 6, 15] {
@@ -36,13 +36,17 @@ fn whoever_is_killed_ends_with_the_signal() {
         assert!(
             Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap().success()
         );
-        assert_eq!(told(&mut rig, pid), ExitStatus::Killed(signal));
-        assert_eq!(player.finish().unwrap().signal(), Some(signal.into()), "the parent was told the same");
+        assert_eq!(reported_exit(&mut rig, pid), ExitStatus::Killed(signal));
+        assert_eq!(
+            player.finish().unwrap().signal(),
+            Some(signal.into()),
+            "the parent was reported_exit the same"
+        );
     }
 }
 
 #[test]
-fn whoever_exits_ends_with_the_code() {
+fn exiting_process_has_its_exit_code() {
     let Some(mut rig) = rig("exited", &settings()) else { return };
     let script = one_call(&rig);
     for code in [0, 3] {
@@ -51,6 +55,6 @@ fn whoever_exits_ends_with_the_code() {
         player.done().unwrap();
         let pid = player.pid();
         assert_eq!(player.finish().unwrap().code(), Some(code.into()));
-        assert_eq!(told(&mut rig, pid), ExitStatus::Exited(code));
+        assert_eq!(reported_exit(&mut rig, pid), ExitStatus::Exited(code));
     }
 }

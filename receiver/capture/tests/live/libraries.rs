@@ -1,4 +1,4 @@
-//! Finding libraries: which processes, which files, in which mount, for how long.
+//! Discovery of libraries: in which processes, files and mount namespaces, and for how long they stay attached.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn libraries(rig: &Rig) -> u64 {
 }
 
 #[test]
-fn a_process_is_found_without_being_pointed_at() {
+fn process_is_found_by_scanning() {
     let Some(mut rig) = rig("found", &capture::Settings { trace_all: true, ..settings() }) else { return };
     let script = script(&rig);
     let arguments: Vec<OsString> =
@@ -37,13 +37,15 @@ fn a_process_is_found_without_being_pointed_at() {
             .collect();
     let player = Player::start(player_command(&arguments)).unwrap();
     let pid = player.pid();
-    rig.wait("the player's libraries", |rig| rig.capture.sight(pid).is_some_and(|(seen, _)| seen.len() >= 2));
+    rig.wait("the player's libraries", |rig| {
+        rig.capture.coverage(pid).is_some_and(|(seen, _)| seen.len() >= 2)
+    });
     rig.play(player);
     assert_eq!(steps_of(&rig, pid), 10);
 }
 
 #[test]
-fn one_file_is_attached_once_for_two_processes_and_let_go_after_both() {
+fn file_of_two_processes_is_attached_once() {
     let Some(mut rig) = rig("twice", &settings()) else { return };
     let script = script(&rig);
     let before = libraries(&rig);
@@ -59,12 +61,12 @@ fn one_file_is_attached_once_for_two_processes_and_let_go_after_both() {
 }
 
 #[test]
-fn a_library_replaced_on_disk_is_another_library() {
+fn replaced_library_file_is_attached_separately() {
     let Some(mut rig) = rig("swap", &settings()) else { return };
     let script = script(&rig);
     let stubs = rig.dir.join("stubs");
     let old = rig.player_with(&[&script], &stubs);
-    // As package managers do it: the new file takes the old one's name, and the old one lives on in `old`.
+    // As package managers do: the new file replaces the name, and the old inode remains as `old`.
     for entry in std::fs::read_dir(&stubs).unwrap() {
         let path = entry.unwrap().path();
         let fresh = path.with_extension("fresh");
@@ -79,21 +81,21 @@ fn a_library_replaced_on_disk_is_another_library() {
 }
 
 #[test]
-fn one_path_in_two_mount_namespaces_is_two_libraries() {
+fn one_path_in_two_mount_namespaces_is_two_files() {
     let Some(mut rig) = rig("mounts", &settings()) else { return };
     let script = script(&rig);
     let (here, there) = (rig.dir.join("stubs"), rig.dir.join("other"));
     simulator::install(&there).unwrap();
     let outside = rig.player_with(&[&script], &here);
     let Some(inside) = player_in_mount(&rig, &script, &here, &there) else { return };
-    rig.look(&inside);
+    rig.attach(&inside);
     let pids = (outside.pid(), inside.pid());
     rig.play(outside);
     rig.play(inside);
     assert_eq!((steps_of(&rig, pids.0), steps_of(&rig, pids.1)), (10, 10));
 }
 
-/// A player that sees the libraries of `there` at the path `here`.
+/// Starts a player in a mount namespace where the libraries of `there` are at the path `here`.
 fn player_in_mount(rig: &Rig, script: &str, here: &Path, there: &Path) -> Option<Player> {
     let arguments = [script, "--wait-go", "--stubs", here.to_str().unwrap()].join("\n");
     let _ = rig;
@@ -115,7 +117,7 @@ fn player_in_mount(rig: &Rig, script: &str, here: &Path, there: &Path) -> Option
 }
 
 #[test]
-fn a_runtime_inside_the_main_program_is_seen_and_its_driver_calls_are_not_counted_twice() {
+fn driver_calls_of_an_embedded_runtime_are_suppressed() {
     let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("static-player");
     if !program.exists() {
         return println!("skipped: {} is not built", program.display());
@@ -125,8 +127,8 @@ fn a_runtime_inside_the_main_program_is_seen_and_its_driver_calls_are_not_counte
     let mut command = Command::new(program);
     command.args([&script, "--wait-go", "--stubs"]).arg(rig.dir.join("stubs"));
     let player = Player::start(command).unwrap();
-    rig.look(&player);
-    let (seen, _) = rig.capture.sight(player.pid()).unwrap();
+    rig.attach(&player);
+    let (seen, _) = rig.capture.coverage(player.pid()).unwrap();
     assert!(seen.iter().any(|s| s.starts_with("static-player")), "{seen:?}");
     assert!(seen.contains(&"trace contexts: otel_thread_ctx_v1 in static-player".to_owned()), "{seen:?}");
     let pid = player.pid();
@@ -144,9 +146,9 @@ fn a_runtime_inside_the_main_program_is_seen_and_its_driver_calls_are_not_counte
     assert!(account.is_balanced() && account.suppressed > 0, "{account:?}");
 }
 
-/// The place in the kernel is given back by an exec, and taken again by what runs then.
+/// An exec frees the slot in the kernel, which the new program occupies again.
 #[test]
-fn a_program_that_publishes_traces_does_so_behind_an_exec_too() {
+fn contexts_are_read_after_an_exec() {
     let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("static-player");
     if !program.exists() {
         return println!("skipped: {} is not built", program.display());
@@ -155,7 +157,7 @@ fn a_program_that_publishes_traces_does_so_behind_an_exec_too() {
     let mut command = Command::new(program);
     command.args(["@exec", "--wait-go", "--stubs"]).arg(rig.dir.join("stubs"));
     let mut player = Player::start(command).unwrap();
-    rig.look(&player);
+    rig.attach(&player);
     let pid = player.pid();
     rig.follow_exec(&mut player);
     let before = rig.events.iter().filter(|e| matches!(e, Event::Context(_))).count();
@@ -167,7 +169,7 @@ fn a_program_that_publishes_traces_does_so_behind_an_exec_too() {
 }
 
 #[test]
-fn a_pid_that_comes_back_is_another_process() {
+fn reused_pid_is_another_process() {
     let Some(mut rig) = rig("reuse", &settings()) else { return };
     let script = script(&rig);
     let first = rig.player(&[&script]);
@@ -187,7 +189,7 @@ fn a_pid_that_comes_back_is_another_process() {
         rig.play(second);
         let steps = rig.events.iter().filter_map(|e| if let Event::Step(s) = e { Some(s) } else { None });
         let first_sequences = steps.filter(|s| s.sequence == 0).count();
-        assert_eq!((steps_of(&rig, pid), first_sequences), (10, 1), "its streams began anew");
+        assert_eq!((steps_of(&rig, pid), first_sequences), (10, 1), "its streams are new");
         assert!(rig.capture.account().is_balanced());
         return;
     }
@@ -195,7 +197,7 @@ fn a_pid_that_comes_back_is_another_process() {
 }
 
 #[test]
-fn a_process_that_runs_another_program_ends_and_begins() {
+fn exec_ends_one_process_and_starts_another() {
     let Some(mut rig) = rig("exec", &settings()) else { return };
     let mut player = rig.player(&["@exec"]);
     let pid = player.pid();

@@ -1,7 +1,7 @@
-//! Real probes on real calls, as root: what the kernel saw against what the players say they did.
+//! Real probes on real calls, as root: the kernel's records compared with the logs of players.
 //!
-//! Not for timing: durations come from the machine's mood. Without the right to load eBPF programs every test says so
-//! and passes.
+//! Durations are not tested, since they depend on the load of the machine. Without permission to load eBPF programs,
+//! every test prints so and passes.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a test")]
 
@@ -23,7 +23,7 @@ mod steps;
 mod sums;
 mod traces;
 
-/// Not a test: this is where a player's process begins.
+/// The entry point of a player process; not a test.
 #[test]
 fn player_process() {
     simulator::player::main_by_variable(rig::PLAYER);
@@ -32,13 +32,13 @@ fn player_process() {
     }
 }
 
-/// Not a test either: where a process begins that calls NVIDIA's library.
+/// The entry point of a process that calls NVIDIA's library; not a test.
 #[test]
 fn calling_process() {
     if let Ok(arguments) = std::env::var(nvidia::CALLER)
-        && let Some((library, told)) = arguments.split_once('\n')
+        && let Some((library, log)) = arguments.split_once('\n')
     {
-        nvidia::call_everything(library, told);
+        nvidia::call_everything(library, log);
     }
     if let Ok(arguments) = std::env::var(contexts::CALLER)
         && let Some((publisher, stubs)) = arguments.split_once('\n')
@@ -46,8 +46,8 @@ fn calling_process() {
         contexts::publish_and_call(publisher.as_ref(), stubs.as_ref());
     }
     if let Ok(arguments) = std::env::var(nccl_real::CALLER)
-        && let Some((library, told)) = arguments.split_once('\n')
+        && let Some((library, log)) = arguments.split_once('\n')
     {
-        nccl_real::call_everything(library, told);
+        nccl_real::call_everything(library, log);
     }
 }

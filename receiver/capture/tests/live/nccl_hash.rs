@@ -1,9 +1,9 @@
-//! A communicator's name against NCCL's own code: the functions inside NVIDIA's library that make `commHash`, called.
+//! Names of communicators compared with NCCL's own code: the functions of NVIDIA's library that compute `commHash`.
 //!
-//! Without a driver no communicator comes into being: `ncclCommInitRank` asks for the device first and is refused, so
-//! that NCCL never tells a name. But the library carries its symbols, and the functions need no device. What they are
-//! fed stands in the machine code of `ncclCommInitRankFunc` (2.32): `getHash(commId, 128)`, and for a child `eatHash` of
-//! the parent's name (8 bytes), the parent's count of children (4) and the color (4), from (1, 1).
+//! Without a driver no communicator is created: `ncclCommInitRank` queries the device first and fails, so that NCCL
+//! never logs a name. But the library has its symbols, and the functions need no device. Their arguments are read from
+//! the machine code of `ncclCommInitRankFunc` (2.32): `getHash(commId, 128)`, and for a child `eatHash` of the parent's
+//! name (8 bytes), the parent's count of children (4) and the color (4), from (1, 1).
 
 #![expect(unsafe_code, reason = "calls functions of a foreign library")]
 
@@ -21,7 +21,7 @@ const GET: &str = "_ZL7getHashPKvm";
 const EAT: &str = "_ZL7eatHashPmPKvm";
 /// `digestHash(unsigned long const*)`.
 const DIGEST: &str = "_ZL10digestHashPKm";
-/// An exported function, which says where the library was loaded.
+/// An exported function, from which the load address of the library follows.
 const ANCHOR: &str = "ncclGetVersion";
 
 /// The functions, in a library that stays loaded.
@@ -32,13 +32,13 @@ struct Hashes {
 }
 
 impl Hashes {
-    /// `None` where the library carries no such symbols.
+    /// Finds the functions; `None` if the library has no such symbols.
     fn of(path: &Path) -> Option<Hashes> {
         let bytes = std::fs::read(path).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let place = |name: &str| file.symbols().find(|s| s.name() == Ok(name)).map(|s| s.address() as usize);
         let exported = file.dynamic_symbols().find(|s| s.name() == Ok(ANCHOR)).unwrap().address() as usize;
-        // SAFETY: NVIDIA's library has no initialiser that asks anything of us.
+        // SAFETY: the initialisers of NVIDIA's library have no preconditions.
         let loaded = Box::leak(Box::new(unsafe { Library::new(path) }.unwrap()));
         // SAFETY: only its address is taken.
         let anchor = unsafe { loaded.get::<unsafe extern "C" fn()>(ANCHOR) }.unwrap();
@@ -71,7 +71,7 @@ impl Hashes {
     }
 }
 
-/// A byte that depends on both numbers.
+/// Returns a byte that depends on both numbers.
 fn byte(turn: usize, at: usize) -> u8 {
     (turn.wrapping_mul(0x9e37_79b1) ^ at.wrapping_mul(0x85eb_ca6b)).to_le_bytes()[2]
 }

@@ -1,7 +1,7 @@
 //! NVIDIA's own libnccl from the Python package index: the same rows on the real machine code.
 //!
-//! Without a driver NCCL refuses whatever wants a communicator, after its entry: slots are compared with what was
-//! passed, and what it does write (its version, an id) with what was read at the return.
+//! Without a driver NCCL fails every call that needs a communicator, after its entry: recorded arguments are compared
+//! with those passed, and values that it does write (its version, an id) with the memory at return.
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
@@ -14,14 +14,14 @@ use simulator::nccl_calls::{Nccl, NcclOutcome};
 use simulator::oracle::{Line, Log, NcclLine};
 use simulator::player::Player;
 
-use crate::nccl::{compare, hex, made, told};
+use crate::nccl::{compare, hex, made, recorded};
 use crate::nvidia::library;
 use crate::rig::{Rig, rig, settings};
 
-/// The library to call, and where to tell what was called, in the environment of the process that is to call it.
+/// Environment variable with the library to call and the path of the log of calls.
 pub const CALLER: &str = "WARPTAP_TEST_NCCL_CALLER";
 
-/// What NCCL may look at or write, at one address for as long as the process lives.
+/// Memory that NCCL may read or write, at one address for the life of the process.
 struct Scene {
     id: NcclId,
     handles: [u64; 2],
@@ -30,7 +30,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The arguments of each call: no communicator anywhere, since NCCL would follow it; the rest each of its own.
+    /// Returns the arguments of each call: no communicator, since NCCL would dereference it; the others are distinct.
     fn calls(&mut self) -> Vec<(&'static str, Vec<u64>)> {
         let (id, out) = (&raw mut self.id as u64, self.handles.as_mut_ptr() as u64);
         let (number, devices) = (&raw mut self.number as u64, self.devices.as_ptr() as u64);
@@ -85,7 +85,7 @@ impl Scene {
 fn make(nccl: &Nccl, symbol: &str, words: &[u64], id: &NcclId) -> NcclOutcome {
     let mut all = [0; ARGUMENTS];
     all[..words.len()].copy_from_slice(words);
-    // SAFETY: the words are what nccl.h asks for; NCCL refuses each call that has no communicator.
+    // SAFETY: the words are the arguments that nccl.h declares; NCCL refuses each call that has no communicator.
     unsafe {
         match symbol {
             "ncclCommInitRank" | "ncclCommInitRankConfig" => {
@@ -96,7 +96,7 @@ fn make(nccl: &Nccl, symbol: &str, words: &[u64], id: &NcclId) -> NcclOutcome {
     }
 }
 
-/// The process that calls.
+/// Calls every function of the library.
 pub fn call_everything(path: &str, oracle: &str) {
     let nccl = Nccl::load(Path::new(path)).unwrap();
     println!("@player ready {}", std::process::id());
@@ -135,28 +135,28 @@ fn caller(rig: &mut Rig, library: &Path) -> Player {
     command.args(["calling_process", "--exact", "--nocapture", "--quiet"]);
     command.env(CALLER, format!("{}\n{}", library.display(), rig.oracle().display()));
     let player = Player::start(command).unwrap();
-    rig.look(&player);
+    rig.attach(&player);
     player
 }
 
 #[test]
-fn nvidias_libnccl_fires_the_same_rows() {
+fn libnccl_of_nvidia_hits_the_same_rows() {
     let Some(path) = library("nvidia-nccl-cu12", "libnccl.so.2") else { return };
     let Some(mut rig) = rig("libnccl", &settings()) else { return };
     let player = caller(&mut rig, &path);
-    let (seen, _) = rig.capture.sight(player.pid()).unwrap();
+    let (seen, _) = rig.capture.coverage(player.pid()).unwrap();
     let functions = PROBES.iter().filter(|p| p.library == Library::Nccl).count();
     assert!(seen.iter().any(|s| s.starts_with("libnccl.so.2: ")), "{functions} functions: {seen:?}");
     rig.play(player);
-    let (told, made) = (told(&rig), made(&rig));
+    let (recorded, made) = (recorded(&rig), made(&rig));
     assert!(made.len() >= 20, "{} functions were called", made.len());
     for call in &made {
         let of_call = |t: &&event::CallArgs| {
             t.header.row == call.row && t.header.entry_ns >= call.entry_ns && t.exit_ns() <= call.exit_ns
         };
-        let mut of_call = told.iter().filter(of_call);
-        compare(of_call.next().unwrap_or_else(|| panic!("{} is not told", call.symbol)), call);
-        assert_eq!(of_call.next(), None, "{} is told once", call.symbol);
+        let mut of_call = recorded.iter().filter(of_call);
+        compare(of_call.next().unwrap_or_else(|| panic!("{} is not recorded", call.symbol)), call);
+        assert_eq!(of_call.next(), None, "{} is recorded once", call.symbol);
     }
     let succeeded = |symbol: &str| made.iter().any(|c| c.symbol == symbol && c.result == 0);
     assert!(succeeded("ncclGetVersion") && succeeded("ncclGetUniqueId"), "{made:#?}");

@@ -1,8 +1,8 @@
 //! NVIDIA's own libcudart, 12 and 13, from the Python package index: the same rows on the real machine code.
 //!
-//! Without a driver every call fails, after its entry and before it touches a device. A failed call is reported with
-//! its handle, bytes and stream, so that each timed row's slots can be compared with what was passed. Launches are
-//! compared by the stream and the threads they are folded under.
+//! Without a driver every call fails, after its entry and before it accesses a device. A failed call is recorded with
+//! its handle, bytes and stream, which are compared with those passed. Launches are compared by the stream and the
+//! threads of their fold.
 
 #![expect(unsafe_code, reason = "calls functions of a foreign library")]
 
@@ -18,20 +18,20 @@ use simulator::player::Player;
 
 use crate::rig::{Rig, rig, settings};
 
-/// The library to call, in the environment of the process that is to call it; and where it tells its arguments.
+/// Environment variables with the library to call, and with the path of the log of arguments.
 pub const CALLER: &str = "WARPTAP_TEST_CALLER";
 const ARGUMENTS: usize = 9;
 const PAGE: usize = 4096;
 
 type Function = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
 
-/// The process that calls: every function of the library that a row names, each argument the address of another page
-/// of zeroes, so that whatever is looked at is there.
-pub fn call_everything(library: &str, told: &str) {
+/// Calls every function of the library that has a row; each argument is the address of its own page of zeroes, so that
+/// every read succeeds.
+pub fn call_everything(library: &str, log: &str) {
     let pages: Vec<u64> = (0..ARGUMENTS).map(|_| Vec::leak(vec![0u64; PAGE / 8]).as_ptr() as u64).collect();
-    // SAFETY: NVIDIA's library has no initialiser that asks anything of us.
+    // SAFETY: the initialisers of NVIDIA's library have no preconditions.
     let loaded = unsafe { libloading::Library::new(library) }.unwrap();
-    std::fs::write(told, pages.iter().map(u64::to_string).collect::<Vec<_>>().join("\n")).unwrap();
+    std::fs::write(log, pages.iter().map(u64::to_string).collect::<Vec<_>>().join("\n")).unwrap();
     println!("@player ready {}", std::process::id());
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
     let mut calls = 0;
@@ -48,7 +48,7 @@ pub fn call_everything(library: &str, told: &str) {
     std::io::stdin().lock().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// The library from a wheel, kept beside the test's own build; `None`, said, where it cannot be had.
+/// Returns the library from a wheel, cached in the build directory; prints why and returns `None` without network.
 pub fn library(package: &str, file: &str) -> Option<PathBuf> {
     let dir = std::env::current_exe().unwrap().parent()?.join("wheels").join(package);
     let find = || walk(&dir).into_iter().find(|p| p.file_name().is_some_and(|n| n == file));
@@ -75,13 +75,13 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn caller(rig: &mut Rig, library: &Path) -> (Player, Vec<u64>) {
-    let told = rig.dir.join("arguments");
+    let log = rig.dir.join("arguments");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["calling_process", "--exact", "--nocapture", "--quiet"]);
-    command.env(CALLER, format!("{}\n{}", library.display(), told.display()));
+    command.env(CALLER, format!("{}\n{}", library.display(), log.display()));
     let player = Player::start(command).unwrap();
-    rig.look(&player);
-    let text = std::fs::read_to_string(told).unwrap();
+    rig.attach(&player);
+    let text = std::fs::read_to_string(log).unwrap();
     (player, text.lines().map(|n| n.parse().unwrap()).collect())
 }
 
@@ -134,7 +134,7 @@ fn check(package: &str, file: &str) {
     launches(&rig, &pages);
 }
 
-/// Launches that the library refused were folded all the same, under the stream that was passed.
+/// Asserts that launches that failed are folded under the stream that was passed.
 fn launches(rig: &Rig, pages: &[u64]) {
     // Totals are cumulative: the last of a row counts.
     let mut totals = BTreeMap::new();
@@ -164,11 +164,11 @@ fn launches(rig: &Rig, pages: &[u64]) {
 }
 
 #[test]
-fn nvidias_libcudart_12_fires_the_same_rows() {
+fn libcudart_12_of_nvidia_hits_the_same_rows() {
     check("nvidia-cuda-runtime-cu12", "libcudart.so.12");
 }
 
 #[test]
-fn nvidias_libcudart_13_fires_the_same_rows() {
+fn libcudart_13_of_nvidia_hits_the_same_rows() {
     check("nvidia-cuda-runtime", "libcudart.so.13");
 }

@@ -1,4 +1,4 @@
-//! Ranks in processes of their own: each call is told as it was made, and the wait of each shows who was late.
+//! Ranks in their own processes: each call is recorded as it was made, and the waits show which rank was late.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use capture::{MapSizes, Settings};
 use event::{Event, StepRecord};
 use simulator::oracle::{Line, NcclLine, WaitLine, read};
 
-use crate::nccl::{compare, made, told};
+use crate::nccl::{compare, made, recorded};
 use crate::rig::{Rig, rig, settings};
 
-/// Everything that an NCCL program does, on four ranks, one of them late now and then.
+/// A script with all operations of an NCCL program on four ranks, one of them late at times.
 const JOB: &str = "\
 ranks 4
 seed 11
@@ -68,43 +68,43 @@ fn play(name: &str, job: &str) -> Option<(Rig, Vec<u32>)> {
 }
 
 #[test]
-fn every_call_of_every_rank_is_told_once_and_as_it_was_made() {
+fn every_call_of_every_rank_is_recorded_once() {
     let Some((rig, ranks)) = play("ranks", JOB) else { return };
-    let (told, made) = (told(&rig), made(&rig));
+    let (recorded, made) = (recorded(&rig), made(&rig));
     for pid in &ranks {
         let key = |ns: u64, row: u16| (ns, row);
-        let mut seen: Vec<_> = told.iter().filter(|t| t.header.pid == *pid).collect();
+        let mut seen: Vec<_> = recorded.iter().filter(|t| t.header.pid == *pid).collect();
         let mut called: Vec<_> = made.iter().filter(|c| c.pid == *pid).collect();
         seen.sort_by_key(|t| key(t.header.entry_ns, t.header.row));
         called.sort_by_key(|c| key(c.entry_ns, c.row));
         assert!(called.len() > 50, "rank {pid} made {} calls", called.len());
         assert_eq!(seen.len(), called.len(), "rank {pid}");
-        seen.iter().zip(&called).for_each(|(told, call)| compare(told, call));
+        seen.iter().zip(&called).for_each(|(recorded, call)| compare(recorded, call));
     }
     let account = rig.capture.account();
     assert_eq!((account.lost(), account.unmatched), (0, 0), "{account:?}");
     assert!(account.is_balanced(), "{account:?}");
 }
 
-/// Counted by the kernel, so that a record that is lost is missed. `two` and `first` are made where others were.
+/// The kernel counts, so that a dropped record is noticed. `two` and `first` reuse handles of others.
 #[test]
-fn every_collective_has_the_number_of_those_before_it_on_its_communicator() {
+fn collectives_are_numbered_per_communicator() {
     let Some((rig, _)) = play("ordinals", JOB) else { return };
-    let told = told(&rig);
+    let recorded = recorded(&rig);
     for call in made(&rig) {
         let is_it = |t: &&event::CallArgs| {
             (t.header.pid, t.header.row) == (call.pid, call.row)
                 && t.header.entry_ns >= call.entry_ns
                 && t.exit_ns() <= call.exit_ns
         };
-        let told = told.iter().find(is_it).unwrap();
-        assert_eq!(told.ordinal, call.seq, "{call:?}");
+        let recorded = recorded.iter().find(is_it).unwrap();
+        assert_eq!(recorded.ordinal, call.seq, "{call:?}");
     }
 }
 
-/// The ring holds a few dozen records and nobody reads it before some are lost.
+/// The ring holds a few dozen records and is not read before some are dropped.
 #[test]
-fn a_collective_whose_record_is_lost_leaves_a_gap_in_the_numbers() {
+fn dropped_record_leaves_a_gap_in_the_numbers() {
     const CALLS: u64 = 3_000;
     let sizes = MapSizes { ring_bytes: 4_096, ..MapSizes::default() };
     let Some(mut rig) = rig("gaps", &Settings { sizes, ..settings() }) else { return };
@@ -127,7 +127,7 @@ fn a_collective_whose_record_is_lost_leaves_a_gap_in_the_numbers() {
         let account = rig.capture.account();
         account.received == account.records
     });
-    let ordinals: Vec<u64> = told(&rig).iter().filter_map(|t| t.ordinal).collect();
+    let ordinals: Vec<u64> = recorded(&rig).iter().filter_map(|t| t.ordinal).collect();
     let gaps = ordinals.windows(2).map(|pair| pair[1] - pair[0] - 1);
     let missing = ordinals[0] + gaps.sum::<u64>() + CALLS - 1 - ordinals[ordinals.len() - 1];
     let account = rig.capture.account();
@@ -137,9 +137,9 @@ fn a_collective_whose_record_is_lost_leaves_a_gap_in_the_numbers() {
     playing.join().unwrap().finish().unwrap();
 }
 
-/// A communicator that was there before us says nothing of its ranks: the launcher's variables do.
+/// Ranks of a communicator older than the capture are known by the variables of the launcher alone.
 #[test]
-fn each_rank_is_told_with_what_its_launcher_told_it() {
+fn ranks_have_the_variables_of_their_launcher() {
     let Some(mut rig) = rig("launched", &settings()) else { return };
     let (mut player, ranks) = rig.ranks("ranks 3\ncomm world\nallreduce world 1 int8 sum\nsync\n");
     player.go().unwrap();
@@ -162,9 +162,9 @@ fn each_rank_is_told_with_what_its_launcher_told_it() {
     }
 }
 
-/// Without them a wait for the compute stream covers nothing of the stream that the collectives run on.
+/// Without them, a wait for the compute stream does not include the stream of the collectives.
 #[test]
-fn what_orders_the_streams_of_a_process_with_collectives_is_reported_call_by_call() {
+fn ordering_calls_of_collective_processes_are_recorded() {
     let Some((rig, _)) = play("ordering", JOB) else { return };
     let ordering = ["cudaEventRecord", "cudaStreamBeginCapture"];
     let lines = read(&rig.oracle()).unwrap().into_iter();
@@ -187,13 +187,13 @@ fn what_orders_the_streams_of_a_process_with_collectives_is_reported_call_by_cal
     }
 }
 
-/// The first entry of a collective and the last, by communicator and number, from what the kernel told.
+/// Returns the entries of each collective, by communicator and number, from the records.
 fn arrivals(rig: &Rig) -> BTreeMap<(String, u64), Vec<(u64, NcclLine)>> {
-    let told = told(rig);
+    let recorded = recorded(rig);
     let mut arrivals: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for call in made(rig).into_iter().filter(|c| c.seq.is_some() && !c.captured) {
         let of_call = |t: &&event::CallArgs| t.header.pid == call.pid && t.header.entry_ns >= call.entry_ns;
-        let entry_ns = told.iter().filter(of_call).map(|t| t.header.entry_ns).min().unwrap();
+        let entry_ns = recorded.iter().filter(of_call).map(|t| t.header.entry_ns).min().unwrap();
         let key = (call.communicator.clone(), call.seq.unwrap());
         arrivals.entry(key).or_default().push((entry_ns, call));
     }
@@ -201,7 +201,7 @@ fn arrivals(rig: &Rig) -> BTreeMap<(String, u64), Vec<(u64, NcclLine)>> {
 }
 
 #[test]
-fn a_rank_that_the_script_makes_late_comes_last_and_the_others_wait_for_it() {
+fn late_rank_arrives_last_and_the_others_wait() {
     let Some((rig, _)) = play("late", JOB) else { return };
     let (arrivals, waits, steps) = (arrivals(&rig), waits(&rig), steps(&rig));
     let late: Vec<_> = arrivals.values().filter(|all| all.iter().any(|(_, c)| c.late_ns > 0)).collect();
@@ -214,7 +214,7 @@ fn a_rank_that_the_script_makes_late_comes_last_and_the_others_wait_for_it() {
         assert!(last_ns - first_ns >= 14_000_000, "{} ns", last_ns - first_ns);
         let key = (last.communicator.clone(), last.seq.unwrap());
         for wait in waits.iter().filter(|w| w.covers.contains(&key)) {
-            assert!(wait.exit_ns >= *last_ns, "nobody goes on before the last rank has come");
+            assert!(wait.exit_ns >= *last_ns, "no rank continues before the last has arrived");
             let closes = |s: &&StepRecord| {
                 s.header.pid == wait.pid
                     && s.header.entry_ns >= wait.enter_ns
@@ -226,9 +226,9 @@ fn a_rank_that_the_script_makes_late_comes_last_and_the_others_wait_for_it() {
     }
 }
 
-/// A rank that never arrives: its peers are seen inside the wait, as long as it lasts.
+/// One rank never arrives: its peers are reported inside the wait while it lasts.
 #[test]
-fn a_call_that_does_not_return_is_told_while_it_lasts() {
+fn call_that_does_not_return_is_reported_while_it_lasts() {
     let Some(mut rig) = rig("hang", &settings()) else { return };
     let script =
         "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=2\nallreduce world 8 float32 sum\nsync\nend\n";
@@ -246,14 +246,14 @@ fn a_call_that_does_not_return_is_told_while_it_lasts() {
         }
         seen
     };
-    rig.wait("two looks at two ranks", |rig| {
+    rig.wait("two samples of two ranks", |rig| {
         let seen = seen(rig);
-        seen.len() == 2 && seen.values().all(|looks| looks.len() >= 2)
+        seen.len() == 2 && seen.values().all(|samples| samples.len() >= 2)
     });
     let seen = seen(&rig);
     let stuck: Vec<u32> = seen.keys().copied().collect();
     assert!(stuck.iter().all(|pid| ranks.contains(pid)));
-    assert!(seen.values().all(|looks| looks.iter().all(|entry| *entry == looks[0])), "{seen:?}");
+    assert!(seen.values().all(|samples| samples.iter().all(|entry| *entry == samples[0])), "{seen:?}");
     let last: Vec<NcclLine> = made(&rig).into_iter().filter(|c| c.seq == Some(2)).collect();
     assert_eq!(last.iter().map(|c| c.pid).collect::<std::collections::BTreeSet<_>>().len(), 2);
     assert!(last.iter().all(|c| stuck.contains(&c.pid)), "those that came wait, the other is gone: {last:?}");

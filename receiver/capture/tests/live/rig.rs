@@ -1,29 +1,29 @@
-//! What every live test stands on: a capture, and players in processes of their own.
+//! The fixture of live tests: a capture, and players in their own processes.
 //!
-//! A player is this very test program run again with [`PLAYER`] set (see `main.rs`), so that the tests need no other
-//! binary. Nobody sleeps to be in step: players say when they are ready and done, and conditions are waited for.
+//! A player is this test program, executed with [`PLAYER`] set (see `main.rs`), so that the tests need no other binary.
+//! No test sleeps: players report when they are ready and done, and tests wait for conditions.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use capture::{Capture, Settings, Verdict, readiness};
+use capture::{Capture, Readiness, Settings, checks};
 use event::{Event, EventSource as _};
 use simulator::player::Player;
 
-/// The arguments of a player, one a line, in the environment of the process that is to be one.
+/// Environment variable with the arguments of a player, one a line.
 pub const PLAYER: &str = "WARPTAP_TEST_PLAYER";
-/// The code that a player's process exits with, in its environment.
+/// Environment variable with the exit code of a player.
 pub const EXIT: &str = "WARPTAP_TEST_EXIT";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A capture, and all it has said so far.
+/// A capture and its events so far.
 pub struct Rig {
     pub capture: Capture,
     pub events: Vec<Event>,
     pub dir: PathBuf,
-    /// One capture at a time on this machine: each would see the others' players.
+    /// The lock of live tests on this machine: captures would trace each other's players.
     _turn: std::fs::File,
 }
 
@@ -33,12 +33,12 @@ impl Drop for Rig {
     }
 }
 
-/// Only what the tests' own players do: other tests run beside.
+/// Returns settings that trace the players of this test alone, since other tests run at the same time.
 pub fn settings() -> Settings {
     Settings { trace_all: false, linger_ns: 0, ..Settings::default() }
 }
 
-/// A rig, or a printed reason why there is none.
+/// Returns a rig; prints why and returns `None` if this machine cannot load eBPF programs.
 pub fn rig(name: &str, settings: &Settings) -> Option<Rig> {
     let dir = std::env::temp_dir().join(format!("warptap-live-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -47,7 +47,7 @@ pub fn rig(name: &str, settings: &Settings) -> Option<Rig> {
     match Capture::start(settings) {
         Ok(capture) => Some(Rig { capture, events: Vec::new(), dir, _turn: turn }),
         Err(reason) => {
-            let missing = readiness().into_iter().find(|c| c.verdict == Verdict::Missing);
+            let missing = checks().into_iter().find(|c| c.readiness == Readiness::Missing);
             // A machine that has all it takes and refuses all the same is a defect, not a reason to skip.
             assert!(missing.is_some(), "{reason}");
             println!("skipped: {reason}");
@@ -56,7 +56,7 @@ pub fn rig(name: &str, settings: &Settings) -> Option<Rig> {
     }
 }
 
-/// The command that runs a player with these arguments.
+/// Returns the command that runs a player with these arguments.
 pub fn player_command(arguments: &[OsString]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["player_process", "--exact", "--nocapture", "--quiet"]);
@@ -66,18 +66,18 @@ pub fn player_command(arguments: &[OsString]) -> Command {
 }
 
 impl Rig {
-    /// Starts a player that waits for the word, and attaches to it.
+    /// Starts a player that waits for its start signal, and attaches to it.
     pub fn player(&mut self, arguments: &[&str]) -> Player {
         let stubs = self.dir.join("stubs");
         self.player_with(arguments, &stubs)
     }
 
-    /// The same with the stub libraries below `stubs`.
+    /// Starts a player with the stub libraries in `stubs`, and attaches to it.
     pub fn player_with(&mut self, arguments: &[&str], stubs: &Path) -> Player {
         self.start(self.command(arguments, stubs))
     }
 
-    /// A player that ends with this code.
+    /// Starts a player that exits with this code.
     pub fn player_exiting(&mut self, arguments: &[&str], code: u8) -> Player {
         let mut command = self.command(arguments, &self.dir.join("stubs"));
         command.env(EXIT, code.to_string());
@@ -98,23 +98,23 @@ impl Rig {
 
     fn start(&mut self, command: Command) -> Player {
         let player = Player::start(command).unwrap();
-        self.look(&player);
+        self.attach(&player);
         player
     }
 
-    /// Where players write what they did.
+    /// Returns the path of the log that players write.
     pub fn oracle(&self) -> PathBuf {
         self.dir.join("oracle.jsonl")
     }
 
     /// Attaches to a player that is ready.
-    pub fn look(&mut self, player: &Player) {
+    pub fn attach(&mut self, player: &Player) {
         self.capture.trace(player.pid()).unwrap();
-        let (visible, blind) = self.capture.sight(player.pid()).unwrap();
-        assert!(!visible.is_empty(), "nothing is visible of the player: {blind:?}");
+        let (observed, gaps) = self.capture.coverage(player.pid()).unwrap();
+        assert!(!observed.is_empty(), "nothing is visible of the player: {gaps:?}");
     }
 
-    /// Starts a player of a script of ranks, and attaches to it and to every rank; their processes come with it.
+    /// Starts a player of a script of ranks, attaches to it and to every rank, and returns it with the pids of the ranks.
     pub fn ranks(&mut self, script: &str) -> (Player, Vec<u32>) {
         let path = self.dir.join("ranks");
         std::fs::write(&path, script).unwrap();
@@ -124,7 +124,7 @@ impl Rig {
         (player, ranks)
     }
 
-    /// Lets a player go that runs another program, and attaches to that. It has made no call yet.
+    /// Starts a player that executes another program, and attaches to that before its first call.
     pub fn follow_exec(&mut self, player: &mut Player) {
         let pid = player.pid();
         player.go().unwrap();
@@ -133,10 +133,10 @@ impl Rig {
         self.wait("the exec", |rig| {
             rig.events.iter().any(|e| matches!(e, Event::Exit { process, .. } if process.pid == pid))
         });
-        self.look(player);
+        self.attach(player);
     }
 
-    /// Reads on until `holds`, or panics with what was seen.
+    /// Reads events until `holds`; panics with the events on timeout.
     pub fn wait(&mut self, what: &str, mut holds: impl FnMut(&mut Rig) -> bool) {
         let began = Instant::now();
         loop {
@@ -151,13 +151,13 @@ impl Rig {
         }
     }
 
-    /// Plays to the end, reading all the while: the process has ended and all its events are here.
+    /// Plays to the end while reading, until the process has exited and all its events were read.
     pub fn play(&mut self, player: Player) -> u64 {
         let pid = player.pid();
         self.play_all(player, &[pid])
     }
 
-    /// The same of a player whose calls are made by these processes.
+    /// Plays to the end a player whose calls are made by these processes.
     pub fn play_all(&mut self, mut player: Player, pids: &[u32]) -> u64 {
         player.go().unwrap();
         let playing = std::thread::spawn(move || {

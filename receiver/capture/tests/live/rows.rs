@@ -1,4 +1,4 @@
-//! Every row of the table, fired once with arguments no two of which are alike, through its own probe.
+//! Every probe row, hit once with distinct arguments through its own probe.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use simulator::oracle::{CallLine, Line, read};
 
 use crate::rig::{Rig, rig, settings};
 
-/// Plays sentinels and gives what the oracle and the kernel say of them.
+/// Plays the sentinel calls and returns the lines of the oracle.
 fn sentinels(rig: &mut Rig) -> Vec<CallLine> {
     // Functions that no row names are called too, by the direction: they are not ours to see.
     let player = rig.player(&["--sentinels"]);
@@ -65,7 +65,7 @@ fn every_row_and_twin_hits_as_often_as_it_was_called() {
 }
 
 #[test]
-fn every_reported_row_has_its_handle_bytes_and_stream_where_the_table_says() {
+fn reported_rows_have_handle_bytes_and_stream_of_the_table() {
     let Some(mut rig) = rig("slots", &settings()) else { return };
     let made = sentinels(&mut rig);
     let mut seen = calls(&rig.events);
@@ -95,7 +95,7 @@ fn every_reported_row_has_its_handle_bytes_and_stream_where_the_table_says() {
     }
 }
 
-/// What one call adds to the stream it was made on.
+/// Adds the work of a call to that of its stream.
 fn add(work: &mut [u64; 6], call: &CallLine) {
     let Some(probe) = row(call.row) else { return };
     match probe.action {

@@ -1,9 +1,8 @@
-//! Every script of the player: the steps that its oracle tells, that the kernel closes, and that the fold makes of the
-//! oracle's calls in user space, one by one.
+//! Every script of the player: the steps of its oracle, of the kernel programs, and of the fold in user space over the
+//! calls of the oracle are the same.
 //!
-//! The one idea: three that share no code above the fold agree on every step of every schedule, or one of them is
-//! wrong. Where there are no live probes the other two are compared all the same. What the engine of steps puts
-//! together of that is compared with the steps that the scripts name.
+//! The three share no code above the fold. Without live probes the other two are compared. The steps that the engine
+//! assembles are compared with those that the scripts name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,13 +20,13 @@ use trace::fold::{Bounds, Folder};
 
 use crate::rig::{Rig, player_command, rig, settings};
 
-/// Scripts whose calls call others inside themselves: the oracle does not tell what those close.
+/// Scripts with nested calls: the oracle does not log the steps that nested sync calls end.
 const NESTED: &[&str] = &["faults"];
 
-/// What is compared of a step: process, stream, work, threads, closer.
+/// The compared parts of a step: process, stream, work, threads, sync call.
 type Shape = (u32, u64, [u64; 14], [u32; 2], String);
 
-/// A step, and when it began, its closer was entered and returned.
+/// A step, when it began, and when its sync call was entered and returned.
 struct Seen {
     shape: Shape,
     times: [u64; 3],
@@ -88,7 +87,7 @@ fn of_line(step: &StepLine) -> Seen {
     }
 }
 
-/// In the order in which the steps of each stream ended.
+/// Sorts steps by stream and end.
 fn sorted(steps: impl Iterator<Item = Seen>) -> Vec<Seen> {
     let mut steps: Vec<Seen> = steps.collect();
     steps.sort_by_key(|s| (s.shape.0, s.shape.1, s.times[2]));
@@ -101,16 +100,16 @@ fn finished(events: &[Event]) -> Vec<Seen> {
     sorted(steps.filter(is_finished).map(of_record))
 }
 
-/// What a script came to, by each of those who tell.
+/// The results of a script from each source.
 struct Played {
     lines: Vec<Line>,
-    /// `None` where there are no live probes.
+    /// Events of the capture; `None` without live probes.
     kernel: Option<Vec<Event>>,
     folded: Vec<Event>,
 }
 
 impl Played {
-    /// The player's process.
+    /// Returns the pid of the player.
     fn pid(&self) -> u32 {
         let begun = self.lines.iter().find_map(|l| if let Line::Process(p) = l { Some(p.pid) } else { None });
         begun.unwrap_or(0)
@@ -121,7 +120,7 @@ impl Played {
     }
 }
 
-/// A call as the fold in user space takes it.
+/// Returns a line of the oracle as a call for the fold in user space.
 fn call(line: &CallLine) -> Call {
     Call {
         process: ProcessId { pid: line.pid, start_ns: 1 },
@@ -141,7 +140,7 @@ fn call(line: &CallLine) -> Call {
     }
 }
 
-/// The events of the oracle's calls. A process that runs another program begins anew.
+/// Returns the events of the calls of the oracle. An exec starts a new process.
 fn fold(lines: &[Line]) -> Vec<Event> {
     let mut calls: Vec<&CallLine> =
         lines.iter().filter_map(|l| if let Line::Call(c) = l { Some(c) } else { None }).collect();
@@ -179,7 +178,7 @@ fn play(rig: &mut Option<Rig>, name: &str, text: &str) -> Played {
     Played { folded: fold(&lines), lines, kernel }
 }
 
-/// A script of its own that must not be fast says so.
+/// Returns the speed that a script states, or the default.
 fn speed(text: &str) -> &'static str {
     if text.contains("poll ") { "4" } else { "50" }
 }
@@ -204,7 +203,7 @@ fn play_alone(name: &str, arguments: &[&str]) -> Vec<Line> {
     lines
 }
 
-/// When the call that began so returned: a probe saw its beginning before.
+/// Returns when calls returned, by thread and entry.
 fn returns(lines: &[Line]) -> BTreeMap<(u32, u64), u64> {
     let call =
         |line: &Line| if let Line::Call(c) = line { Some(((c.tid, c.entry_ns), c.exit_ns)) } else { None };
@@ -252,18 +251,17 @@ fn check(name: &str, played: &Played) {
     }
 }
 
-/// A whole step: process, beginning, end, calls that enqueued its work.
+/// An assembled step: process, begin, end, number of enqueueing calls.
 type Whole = (u32, u64, u64, u64);
 
-/// Steps by the thread that waited for their end, in whose order they are compared: those of several threads may end
-/// at the same time, as good as.
+/// Sorts steps by the thread that waited for their end, since steps of several threads may end at nearly the same time.
 fn in_order(mut steps: Vec<(u32, Whole)>) -> Vec<Whole> {
     steps.sort_by_key(|(thread, step)| (step.0, *thread, step.2));
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-/// The steps that the script names, put together of what was closed one by one; what it does not name is a step for
-/// each closer. `None` where two that it names were closed at once.
+/// Returns the steps that the script names, assembled from their parts; every other sync call is a step. `None` if two
+/// named steps end in one call.
 fn named(lines: &[Line]) -> Option<Vec<Whole>> {
     let mut steps: BTreeMap<(u32, u64, bool, u64), (u32, Whole)> = BTreeMap::new();
     let mut begun = 0;
@@ -298,7 +296,7 @@ fn whole(events: &[Event]) -> Vec<Whole> {
 
 fn check_whole(name: &str, text: &str, played: &Played) {
     let Some(made) = named(&played.lines) else {
-        // A busy machine lets a thread ask so late that the first answer is yes, before it is known to wait so.
+        // On a busy machine a thread may query so late that the first answer is yes, and the wait is not recognised.
         assert!(text.contains("poll "), "{name}: two steps were closed at once");
         return println!("{name}: a question came late");
     };
@@ -318,7 +316,7 @@ fn check_whole(name: &str, text: &str, played: &Played) {
 }
 
 #[test]
-fn every_script_has_the_steps_that_its_oracle_tells() {
+fn every_script_has_the_steps_of_its_oracle() {
     let mut rig = rig("scripts", &settings());
     let only = std::env::var("WARPTAP_SCRIPT").ok();
     let is_schedule = |name: &str, text: &str| !NESTED.contains(&name) && !is_ranks(text);

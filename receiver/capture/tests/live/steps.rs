@@ -1,4 +1,4 @@
-//! Steps as the kernel closes them against steps as the player made them.
+//! Steps of the kernel programs compared with those of the player.
 
 use event::{Event, StepRecord};
 use probe_abi::fold::Counter;
@@ -7,7 +7,7 @@ use simulator::oracle::{Line, StepLine, read};
 
 use crate::rig::{Rig, rig, settings};
 
-/// Two steps ahead: the wait is always for the event before the latest.
+/// A script that enqueues two steps ahead: each wait is for the event before the latest.
 const AHEAD: &str = "\
 stream main
 event done ring=4
@@ -65,7 +65,7 @@ fn work(step: &StepRecord) -> [u64; 5] {
     columns.map(|c| step.work[c as usize])
 }
 
-fn told(step: &StepLine) -> [u64; 5] {
+fn logged(step: &StepLine) -> [u64; 5] {
     let w = &step.work;
     [w.enqueues, w.launches, w.graph_launches, w.threads, w.copies]
 }
@@ -78,7 +78,7 @@ fn seen(rig: &Rig) -> Vec<StepRecord> {
     rig.events.iter().filter_map(finished).collect()
 }
 
-/// Plays a script and compares each step with the oracle's: which stream, what work, and when.
+/// Plays a script and compares each step with the oracle: its stream, work and times.
 fn check(name: &str, script: &str) {
     let Some(mut rig) = rig(name, &settings()) else { return };
     let path = rig.dir.join("script");
@@ -99,7 +99,7 @@ fn check(name: &str, script: &str) {
     let shape = |s: &StepRecord| (s.stream, work(s));
     assert_eq!(
         steps.iter().map(shape).collect::<Vec<_>>(),
-        made.iter().map(|s| (s.stream, told(s))).collect::<Vec<_>>()
+        made.iter().map(|s| (s.stream, logged(s))).collect::<Vec<_>>()
     );
     for (step, made) in steps.iter().zip(&made) {
         let exit_ns = step.header.entry_ns + step.header.duration_ns;

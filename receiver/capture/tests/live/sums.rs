@@ -1,4 +1,4 @@
-//! Launches count beside the folds of their streams ([`probe_abi::hot`]): none may be lost on the way back, or come twice.
+//! Launches are counted outside the folds of their streams ([`probe_abi::hot`]): none may be missed or counted twice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::rig::{rig, settings};
 /// Launches and the threads they start, by stream.
 type Sums = BTreeMap<u64, (u64, u64)>;
 
-/// Plays a script and compares what all steps of a stream add up to, unfinished ones too, with the calls made.
+/// Plays a script and compares the sums over all steps of a stream, unfinished ones included, with the calls made.
 fn check(name: &str, script: &str) {
     let Some(mut rig) = rig(name, &settings()) else { return };
     let path = rig.dir.join("script");
@@ -46,19 +46,19 @@ fn check(name: &str, script: &str) {
 }
 
 #[test]
-fn launches_of_threads_that_others_record_and_wait_beside_are_counted_once() {
+fn launches_of_concurrent_threads_are_counted_once() {
     let mut script = "stream main\nstream other\nevent done\n".to_owned();
     for (name, grid) in [("first", 2), ("second", 3)] {
         writeln!(script, "thread {name}\nrepeat 4000\nlaunch main grid={grid} block=32\nend\nend").unwrap();
     }
-    script += "thread closer\nrepeat 300\nrecord done main\nlaunch main grid=5 block=32\nsync event done\n\
+    script += "thread sync\nrepeat 300\nrecord done main\nlaunch main grid=5 block=32\nsync event done\n\
                launch other grid=7 block=32\nsync stream main every=3\nend\nend\n";
-    check("beside", &script);
+    check("concurrent", &script);
 }
 
 #[test]
-fn streams_that_fall_on_one_place_or_take_a_freed_one_are_counted_apart() {
-    // So many that some fall on the places of others; then as many anew, on the places of those destroyed.
+fn streams_sharing_or_reusing_a_slot_are_counted_separately() {
+    // So many streams that some share slots; then as many again, in the slots of those destroyed.
     let mut script = "thread main\nrepeat 2\n".to_owned();
     for word in ["stream", "launch", "launch", "launch", "sync stream", "launch", "launch", "destroy"] {
         for at in 0..400 {

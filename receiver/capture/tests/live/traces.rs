@@ -11,7 +11,7 @@ use trace::replay::Replay;
 
 use crate::rig::{rig, settings};
 
-/// Phase, launches, graph launches and copies of every step.
+/// Phase, launches, graph launches and copies of each step.
 type Steps = Vec<(&'static str, [u64; 3])>;
 
 fn steps(events: &[Event]) -> Steps {

@@ -37,7 +37,7 @@ impl Rank {
             at_ns: SECOND,
             executable: "python3.12".to_owned(),
             command: ["python3", "train.py"].map(str::to_owned).to_vec(),
-            visible: vec!["libnccl.so.2".to_owned()],
+            observed: vec!["libnccl.so.2".to_owned()],
             ..ProcessInfo::default()
         }
     }

@@ -43,7 +43,7 @@ impl Program {
             executable: "python3.12".to_owned(),
             executable_path: "/usr/bin/python3.12".to_owned(),
             command: ["python3", "/usr/bin/vllm", "serve", "meta/llama"].map(str::to_owned).to_vec(),
-            visible: vec!["libcudart.so.12".to_owned()],
+            observed: vec!["libcudart.so.12".to_owned()],
             ..ProcessInfo::default()
         };
         Program { info, now_ns: 2 * SECOND, calls: Vec::new(), stream: 0x7000 }

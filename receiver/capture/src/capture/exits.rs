@@ -1,0 +1,62 @@
+//! Exits of processes: reads their last totals and frees their map entries.
+
+use event::{Event, ExitStatus, ProcessId};
+
+use super::Capture;
+use crate::{totals, unfinished};
+
+impl Capture {
+    /// Appends the last totals of a process and its exit, and frees what its pid occupies.
+    pub(super) fn process_exited(&mut self, pid: u32, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
+        let Some(tracked) = self.processes.remove(pid) else { return };
+        self.libraries.retain(pid, &[], at_ns);
+        self.clear_runtime(pid);
+        self.publishers.clear(&mut self.kernel, pid);
+        // The next process with this pid is not one of the configured ones.
+        let _ = self.kernel.filter.remove(&pid);
+        if let Some(process) = tracked.traced {
+            self.close(process, at_ns, status, into);
+        }
+    }
+
+    /// Handles an exec: the old program has ended. A scan may already have seen the new one, so its entries are replaced
+    /// by a new scan and not removed in between.
+    pub(super) fn process_replaced(&mut self, pid: u32, at_ns: u64, now_ns: u64, into: &mut Vec<Event>) {
+        if !self.trace_all && self.processes.get_mut(pid).is_none() {
+            return;
+        }
+        let traced = self.processes.get_mut(pid).and_then(|f| f.traced.take());
+        if let Some(process) = traced {
+            self.close(process, at_ns, ExitStatus::Unknown, into);
+        }
+        self.publishers.clear(&mut self.kernel, pid);
+        self.processes.track(pid, now_ns);
+        self.scan(pid, now_ns, into);
+    }
+
+    /// Appends the last totals of a traced process, and its exit.
+    fn close(&mut self, process: ProcessId, at_ns: u64, status: ExitStatus, into: &mut Vec<Event>) {
+        let pid = process.pid;
+        self.put_detail(pid, None);
+        self.push_unfinished_steps(process, at_ns, into);
+        let share = totals::operations(&self.kernel, process, at_ns, into);
+        if totals::remove(&mut self.kernel, pid) {
+            self.retired.add(share);
+        }
+        totals::remove_durations(&mut self.kernel, pid);
+        totals::remove_graphs(&mut self.kernel, pid);
+        into.push(Event::Exit { process, at_ns, status });
+    }
+
+    /// Appends the steps that no sync call will end any more.
+    fn push_unfinished_steps(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        let mut keys: Vec<[u32; 4]> =
+            self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
+        keys.sort_unstable();
+        for key in keys {
+            if let Some(fold) = unfinished::take(&mut self.kernel, key) {
+                into.extend(unfinished::unfinished_step(process, key, &fold, at_ns).map(Event::Step));
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Scans of processes: lists them, attaches to the libraries they map, and describes them before their first record.
+
+use event::{Event, ExitStatus, LauncherEnv, ProcessId};
+use probe_abi::Library;
+use probe_abi::record::{RANGES, RuntimeCode};
+
+use super::Capture;
+use crate::libraries::Coverage;
+use crate::maps::{self, Mapping};
+use crate::proc;
+
+impl Capture {
+    /// Tracks new processes and ends those that are gone.
+    pub(super) fn list_processes(&mut self, now_ns: u64, into: &mut Vec<Event>) {
+        let pids = proc::pids();
+        let gone: Vec<u32> = self.processes.pids().filter(|pid| !pids.contains(pid)).collect();
+        for pid in gone {
+            self.process_exited(pid, now_ns, ExitStatus::Unknown, into);
+        }
+        for pid in pids {
+            if self.trace_all && self.processes.get_mut(pid).is_none() {
+                self.processes.track(pid, now_ns);
+                self.processes.scan_soon(pid);
+            }
+        }
+        self.libraries.sweep(now_ns, self.linger_ns);
+    }
+
+    /// Reads the mappings of a process, attaches to its libraries, and describes it again if that changed its coverage.
+    pub(super) fn scan(&mut self, pid: u32, now_ns: u64, into: &mut Vec<Event>) {
+        let Ok(text) = proc::read_text(format!("/proc/{pid}/maps")) else { return };
+        let mappings = maps::parse(&text);
+        let (mut observed, mut gaps) = self.attach_all(pid, &mappings);
+        self.find_contexts(pid, &mappings, &mut observed, &mut gaps);
+        self.libraries.retain(pid, &mappings.iter().map(|m| m.file).collect::<Vec<_>>(), now_ns);
+        let Some(tracked) = self.processes.get_mut(pid) else { return };
+        if tracked.observed != observed || tracked.gaps != gaps {
+            (tracked.observed, tracked.gaps) = (observed, gaps);
+            if let Some(process) = tracked.traced {
+                self.describe(process, now_ns, into);
+            }
+        }
+    }
+
+    /// Finds where a process publishes trace contexts. A process without a probed library has no steps and is skipped.
+    fn find_contexts(
+        &mut self,
+        pid: u32,
+        mappings: &[Mapping],
+        observed: &mut Vec<String>,
+        gaps: &mut Vec<String>,
+    ) {
+        if !self.contexts || observed.is_empty() {
+            return self.publishers.clear(&mut self.kernel, pid);
+        }
+        match self.publishers.update(&mut self.kernel, pid, mappings) {
+            Some(Coverage::Observed(what)) => observed.push(what),
+            Some(Coverage::Gap(why)) => gaps.push(why),
+            Some(Coverage::Absent) | None => {}
+        }
+    }
+
+    fn attach_all(&mut self, pid: u32, mappings: &[Mapping]) -> (Vec<String>, Vec<String>) {
+        if pid == std::process::id() {
+            return Default::default();
+        }
+        let mut code = RuntimeCode::default();
+        let (mut observed, mut gaps) = (Vec::new(), Vec::new());
+        let mut found: Vec<(&Mapping, Library, bool)> =
+            mappings.iter().filter_map(|m| Some((m, m.library()?, false))).collect();
+        found.extend(embedded_runtime(mappings));
+        found.dedup_by_key(|(m, _, _)| m.file);
+        found.retain(|(_, library, _)| self.collectives || *library != Library::Nccl);
+        for (mapping, library, is_embedded) in found {
+            let coverage = self.libraries.attach(
+                &mut self.kernel,
+                self.attach.as_ref(),
+                pid,
+                mapping,
+                library,
+                is_embedded,
+            );
+            match coverage {
+                Coverage::Observed(what) => observed.push(what),
+                Coverage::Gap(why) => gaps.push(why),
+                Coverage::Absent => {}
+            }
+        }
+        let runtime = mappings.iter().filter(|m| m.library() == Some(Library::Cudart));
+        for (range, mapping) in code.iter_mut().zip(runtime.take(RANGES)) {
+            *range = [mapping.start, mapping.end];
+        }
+        self.set_runtime(pid, code);
+        (observed, gaps)
+    }
+
+    /// Stores the address ranges of the runtime, by which the kernel programs suppress its own driver calls.
+    fn set_runtime(&mut self, pid: u32, code: RuntimeCode) {
+        if self.runtime.get(&pid).copied().unwrap_or_default() == code {
+            return;
+        }
+        if code == RuntimeCode::default() {
+            return self.clear_runtime(pid);
+        }
+        match self.kernel.runtime.insert(pid, code, 0) {
+            Ok(()) => drop(self.runtime.insert(pid, code)),
+            Err(e) => {
+                tracing::warn!(pid, %e, "cannot store the runtime's address ranges: its driver calls are counted twice in this process")
+            }
+        }
+    }
+
+    fn describe(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        let mut info = proc::describe(process, at_ns);
+        if let Some(tracked) = self.processes.get_mut(process.pid) {
+            (info.observed, info.gaps) = (tracked.observed.clone(), tracked.gaps.clone());
+        }
+        into.push(Event::Process(Box::new(info)));
+        let variables = proc::launcher_variables(process.pid);
+        if !variables.is_empty() {
+            into.push(Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns, variables })));
+        }
+    }
+
+    /// Describes the process of a record unless it was described before.
+    pub(super) fn ensure_described(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
+        if self.processes.get_mut(process.pid).is_none() {
+            self.processes.track(process.pid, at_ns);
+        }
+        let Some(tracked) = self.processes.get_mut(process.pid) else { return };
+        match tracked.traced {
+            Some(known) if known == process => return,
+            Some(_) => self.process_exited(process.pid, at_ns, ExitStatus::Unknown, into),
+            None => {}
+        }
+        self.processes.track(process.pid, at_ns);
+        if let Some(tracked) = self.processes.get_mut(process.pid) {
+            tracked.traced = Some(process);
+        }
+        self.scan(process.pid, at_ns, into);
+        self.describe(process, at_ns, into);
+    }
+
+    pub(super) fn clear_runtime(&mut self, pid: u32) {
+        if self.runtime.remove(&pid).is_some() {
+            let _ = self.kernel.runtime.remove(&pid);
+        }
+    }
+}
+
+/// Returns the main program if it uses the driver without a runtime library: the runtime is then linked statically.
+fn embedded_runtime(mappings: &[Mapping]) -> Option<(&Mapping, Library, bool)> {
+    let has = |library| mappings.iter().any(|m| m.library() == Some(library));
+    let main = mappings.first()?;
+    (has(Library::Cuda) && !has(Library::Cudart)).then_some((main, Library::Cudart, true))
+}
