@@ -1,7 +1,7 @@
-//! `basicauth`: user and password, of those who send to us or of ourselves.
+//! `basicauth`: HTTP basic authentication of incoming or outgoing requests.
 
+mod cache;
 mod htpasswd;
-mod known;
 mod md5_crypt;
 
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use serde::Deserialize;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
-use crate::secret_file::{SecretFile, whole};
+use crate::secret_file::{self, SecretFile, trimmed};
+use cache::CredentialCache;
 use htpasswd::Htpasswd;
-use known::Known;
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -87,7 +87,7 @@ impl BasicAuthConfig {
                 problems.require(is_there, "htpasswd", NO_SOURCE);
             }
             (None, Some(client)) => {
-                // In a file it can only be found out later.
+                // A username in a file can only be checked at start.
                 let told = format!("{INVALID_FORMAT}: a username must not contain a colon");
                 problems.require(!client.username.contains(':'), "client_auth::username", told);
             }
@@ -116,7 +116,7 @@ impl Extension for BasicAuth {
         Box::pin(async move {
             let offer = match (&self.config.htpasswd, &self.config.client_auth) {
                 (Some(config), _) => {
-                    Offer { server_auth: Some(Arc::new(Guard::open(config)?)), ..Offer::default() }
+                    Offer { server_auth: Some(Arc::new(HtpasswdAuth::open(config)?)), ..Offer::default() }
                 }
                 (None, Some(config)) => {
                     Offer { client_auth: Some(Arc::new(Login::open(config)?)), ..Offer::default() }
@@ -129,61 +129,64 @@ impl Extension for BasicAuth {
     }
 }
 
-/// Lets in users by their passwords.
-struct Guard {
+/// Authenticates users by their passwords.
+struct HtpasswdAuth {
     file: Option<SecretFile<Arc<Htpasswd>>>,
     inline: Htpasswd,
-    /// The users of the file and those of the section, and who of them showed the right password.
+    /// The users of the file and of the section, with a cache of verified credentials.
     users: Mutex<Arc<Users>>,
 }
 
 struct Users {
     file: Option<Arc<Htpasswd>>,
     all: Htpasswd,
-    known: Known,
+    cache: CredentialCache,
 }
 
-impl Guard {
+impl HtpasswdAuth {
     fn open(config: &HtpasswdConfig) -> Result<Self, String> {
         let is_named = !config.file.as_os_str().is_empty();
-        let file = is_named.then(|| SecretFile::open(&config.file, users_of)).transpose();
+        let file = is_named.then(|| secret_file::open(&config.file, users_of)).transpose();
         let file = file.map_err(|e| format!("open htpasswd file: {e}"))?;
         let inline = Htpasswd::clone(&*users_of(config.inline.reveal())?);
-        let users = Users { file: None, all: inline.clone(), known: Known::default() };
-        Ok(Guard { file, inline, users: Mutex::new(Arc::new(users)) })
+        let users = Users { file: None, all: inline.clone(), cache: CredentialCache::default() };
+        Ok(HtpasswdAuth { file, inline, users: Mutex::new(Arc::new(users)) })
     }
 
-    /// The users as they are now.
+    /// Returns the current users.
     fn users(&self) -> Arc<Users> {
         let file = self.file.as_ref().map(SecretFile::current);
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if file != users.file {
-            let all = file.as_deref().cloned().unwrap_or_default().joined(&self.inline);
-            *users = Arc::new(Users { file, all, known: Known::default() });
+            let all = file.as_deref().cloned().unwrap_or_default().merged(&self.inline);
+            *users = Arc::new(Users { file, all, cache: CredentialCache::default() });
         }
         users.clone()
     }
 }
 
 fn users_of(content: &str) -> Result<Arc<Htpasswd>, String> {
-    let (users, unread) = Htpasswd::read(content);
-    if unread > 0 {
-        tracing::warn!(lines = unread, "lines of htpasswd are not user:password in a known format, left out");
+    let (users, invalid) = Htpasswd::read(content);
+    if invalid > 0 {
+        tracing::warn!(
+            lines = invalid,
+            "ignoring htpasswd lines that are not user:password in a known format"
+        );
     }
     Ok(Arc::new(users))
 }
 
-impl ServerAuth for Guard {
+impl ServerAuth for HtpasswdAuth {
     fn authenticate(&self, headers: &Metadata) -> Result<Identity, Unauthenticated> {
-        let shown = headers.get("authorization").first().map(String::as_str).unwrap_or_default();
-        let Credentials { user, password, raw } = Credentials::read(shown).map_err(refused)?;
+        let header = headers.get("authorization").first().map(String::as_str).unwrap_or_default();
+        let Credentials { user, password, raw } = Credentials::read(header).map_err(refused)?;
         let users = self.users();
-        let find_out = || patiently(users.all.is_slow(), || users.all.fits(&user, &password));
-        if !users.known.or_found(&user, &password, find_out) {
+        let verify = || block_in_place_if_slow(users.all.is_slow(), || users.all.verify(&user, &password));
+        if !users.cache.contains_or_verify(&user, &password, verify) {
             return Err(refused("invalid credentials"));
         }
-        let known = [("username".to_owned(), user), ("raw".to_owned(), raw)];
-        Ok(Identity(known.into_iter().collect()))
+        let attributes = [("username".to_owned(), user), ("raw".to_owned(), raw)];
+        Ok(Identity(attributes.into_iter().collect()))
     }
 }
 
@@ -191,17 +194,17 @@ fn refused(why: &str) -> Unauthenticated {
     Unauthenticated(why.to_owned())
 }
 
-/// Work that takes long makes way for other tasks, where there are other threads for them.
-fn patiently<T>(is_slow: bool, work: impl FnOnce() -> T) -> T {
+/// Runs work; slow work hands the other tasks of this thread over to another thread, if there is one.
+fn block_in_place_if_slow<T>(is_slow: bool, work: impl FnOnce() -> T) -> T {
     let has_others = || Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
     if is_slow && has_others() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// What a header `Authorization` says.
+/// The content of a header `Authorization`.
 struct Credentials {
     user: String,
     password: String,
-    /// Both, as they came.
+    /// User and password in base64, as received.
     raw: String,
 }
 
@@ -221,13 +224,13 @@ impl Credentials {
 
 const SCHEME: &str = "Basic ";
 
-/// Says who we are.
+/// The credentials of outgoing requests.
 struct Login {
     user: Text,
     password: Text,
 }
 
-/// A text of the configuration, or of a file.
+/// A text from the configuration or from a file.
 enum Text {
     Inline(String),
     File(SecretFile<String>),
@@ -237,7 +240,7 @@ impl Text {
     fn open(inline: &str, file: &Path) -> Result<Self, String> {
         match file.as_os_str().is_empty() {
             true => Ok(Text::Inline(inline.to_owned())),
-            false => SecretFile::open(file, whole).map(Text::File),
+            false => secret_file::open(file, trimmed).map(Text::File),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `bearertokenauth`: a token in a header, of those who send to us and of ourselves.
+//! `bearertokenauth`: a token in a header of incoming and outgoing requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::secret_file::SecretFile;
+use crate::secret_file::{self, SecretFile};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -105,9 +105,9 @@ impl Extension for BearerTokenAuth {
     }
 }
 
-/// Knows the tokens.
+/// Authenticates requests by the configured tokens.
 struct Bearer {
-    /// As it is written in the section.
+    /// The name of the header, as configured.
     header: String,
     scheme: String,
     tokens: Tokens,
@@ -119,7 +119,7 @@ enum Tokens {
 }
 
 impl Bearer {
-    /// As in the Collector, a list of tokens wins over a file, and a file over a token.
+    /// Opens the source of the tokens. As in the Collector, `tokens` overrides `filename`, which overrides `token`.
     fn open(config: &BearerTokenAuthConfig) -> Result<Self, String> {
         let revealed = |secrets: &[Secret]| secrets.iter().map(|s| s.reveal().to_owned()).collect();
         let tokens = match (config.tokens.as_slice(), config.has_file()) {
@@ -127,7 +127,7 @@ impl Bearer {
                 if !config.token.reveal().is_empty() {
                     tracing::warn!("a filename is specified. Configured token(s) is ignored!");
                 }
-                Tokens::File(SecretFile::open(&config.filename, tokens_of)?)
+                Tokens::File(secret_file::open(&config.filename, tokens_of)?)
             }
             ([], false) => Tokens::Inline(tokens_of(config.token.reveal())?),
             (tokens, has_file) => {
@@ -147,7 +147,7 @@ impl Bearer {
         }
     }
 
-    /// What the header says with this token.
+    /// Returns the header value for a token.
     fn value(&self, token: &str) -> String {
         match self.scheme.as_str() {
             "" => token.to_owned(),
@@ -156,23 +156,23 @@ impl Bearer {
     }
 }
 
-/// The first word of each line; what follows it is a comment.
+/// Parses the first word of each line as a token; the rest of the line is a comment.
 fn tokens_of(content: &str) -> Result<Arc<[String]>, String> {
     let words = content.lines().filter_map(|line| line.split_whitespace().next());
     let tokens: Arc<[String]> = words.map(str::to_owned).collect();
-    if tokens.is_empty() { Err("there is no token in it".to_owned()) } else { Ok(tokens) }
+    if tokens.is_empty() { Err("the file contains no token".to_owned()) } else { Ok(tokens) }
 }
 
 impl ServerAuth for Bearer {
     fn authenticate(&self, headers: &Metadata) -> Result<Identity, Unauthenticated> {
-        let Some(shown) = headers.get(&self.header).first() else {
+        let Some(value) = headers.get(&self.header).first() else {
             let header = &self.header;
             return Err(Unauthenticated(format!("missing or empty authorization header: {header}")));
         };
-        // All are compared, so that the time does not tell which one it is.
-        let is_one =
-            |found: Choice, token: &String| found | self.value(token).as_bytes().ct_eq(shown.as_bytes());
-        if self.tokens().iter().fold(Choice::from(0), is_one).into() {
+        // All tokens are compared, so that the time does not depend on which one matches.
+        let matches =
+            |found: Choice, token: &String| found | self.value(token).as_bytes().ct_eq(value.as_bytes());
+        if self.tokens().iter().fold(Choice::from(0), matches).into() {
             return Ok(Identity::default());
         }
         Err(Unauthenticated("provided authorization does not match expected scheme or token".to_owned()))

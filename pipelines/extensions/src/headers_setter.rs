@@ -1,5 +1,5 @@
-//! `headers_setter`: headers of requests that go out, from the configuration, from files, or from the request
-//! that the data came in with.
+//! `headers_setter`: sets headers of outgoing requests from the configuration, from files, or from the incoming
+//! request of the data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use http::HeaderName;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::secret_file::{SecretFile, whole};
+use crate::secret_file::{self, SecretFile, trimmed};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -113,7 +113,7 @@ impl HeaderConfig {
     }
 }
 
-/// What to do with a header.
+/// An operation on a header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Action {
     Delete,
@@ -157,7 +157,7 @@ impl Extension for HeadersSetter {
     }
 }
 
-/// Sets headers.
+/// Applies the configured operations in order.
 struct Setter {
     steps: Vec<Step>,
     first: Option<Arc<dyn ClientAuth>>,
@@ -169,9 +169,9 @@ struct Step {
     source: Source,
 }
 
-/// Where a value is from.
+/// The source of a header value.
 enum Source {
-    Nowhere,
+    Empty,
     Value(String),
     File(SecretFile<String>),
     Context { key: String, default: String },
@@ -214,16 +214,16 @@ impl Source {
         let HeaderConfig { value, value_file, from_attribute, from_context, .. } = config;
         Ok(match (value, value_file, from_attribute, from_context) {
             (Some(value), ..) => Source::Value(value.clone()),
-            (_, Some(path), ..) => Source::File(SecretFile::open(path, whole)?),
+            (_, Some(path), ..) => Source::File(secret_file::open(path, trimmed)?),
             (_, _, Some(key), _) => Source::Attribute { key: key.clone(), default: default() },
             (_, _, _, Some(key)) => Source::Context { key: key.clone(), default: default() },
-            (None, None, None, None) => Source::Nowhere,
+            (None, None, None, None) => Source::Empty,
         })
     }
 
     fn value(&self, context: &Context) -> Result<String, String> {
         match self {
-            Source::Nowhere => Ok(String::new()),
+            Source::Empty => Ok(String::new()),
             Source::Value(value) => Ok(value.clone()),
             Source::File(file) => Ok(file.current()),
             Source::Attribute { key, default } => Ok(context.identity.0.get(key).unwrap_or(default).clone()),

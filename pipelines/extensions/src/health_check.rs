@@ -1,4 +1,4 @@
-//! `health_check`: a page that says whether every pipeline takes data, for probes and load balancers.
+//! `health_check`: a page that reports whether every pipeline accepts data, for probes and load balancers.
 
 use component::status::State;
 use component::{
@@ -6,6 +6,7 @@ use component::{
 };
 use config::unused::{self, Unused};
 use config::{ConfigError, GoDuration, Headers, Node, Optional, Problems, Section};
+use go_format::rfc3339;
 use http::StatusCode;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -13,8 +14,7 @@ use transport::listen::Transport;
 
 use transport::keys::{CorsConfig, DialerConfig};
 
-use crate::server::{Asked, Bound, JSON, Page, Pages, TEXT, served_section, warn_unused};
-use crate::time::rfc3339;
+use crate::server::{Bound, JSON, Page, Pages, TEXT, served_section, warn_unused};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -132,7 +132,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extensi
     Ok(Box::new(HealthCheck { name: context.id.to_string(), config }))
 }
 
-/// What is accepted and changes nothing, beside what every server has of that.
+/// Keys without effect, in addition to those of every server.
 const UNUSED: [Unused; 2] = [
     ("check_collector_pipeline", "it is deprecated and does not work: readiness is what is answered"),
     ("component_health", "it belongs to another version of the extension"),
@@ -152,20 +152,20 @@ impl Extension for HealthCheck {
         let host = host.clone();
         Box::pin(async move {
             let bound = Bound::open(self.config.server(), &self.name, &host).await?;
-            let running: Running = Box::pin(bound.run(Health { config: self.config, host }, stop));
+            let running: Running = Box::pin(bound.run(HealthPage { config: self.config, host }, stop));
             Ok((Offer::default(), running))
         })
     }
 }
 
-struct Health {
+struct HealthPage {
     config: HealthCheckConfig,
     host: Host,
 }
 
-impl Pages for Health {
-    fn page(&self, asked: Asked<'_>) -> Page {
-        if !covers(&self.config.path, asked.path) {
+impl Pages for HealthPage {
+    fn page(&self, path: &str, _: &str) -> Page {
+        if !covers(&self.config.path, path) {
             return Page::not_found();
         }
         let state = self.host.state();
@@ -176,18 +176,19 @@ impl Pages for Health {
         match &self.config.response_body {
             Some(body) if status.is_success() => Page::new(status, TEXT, &body.healthy),
             Some(body) => Page::new(status, TEXT, &body.unhealthy),
-            None => Page::new(status, JSON, said(state)),
+            None => Page::new(status, JSON, default_body(state)),
         }
     }
 }
 
-/// A path that ends in a slash covers all below it, as in Go's server.
-fn covers(path: &str, asked: &str) -> bool {
-    asked == path || (path.ends_with('/') && asked.starts_with(path))
+/// Returns true if a configured path serves the requested one. A path that ends in a slash serves all paths
+/// below it, as in Go's server.
+fn covers(path: &str, requested: &str) -> bool {
+    requested == path || (path.ends_with('/') && requested.starts_with(path))
 }
 
-/// The Collector's words.
-fn said(state: &State) -> String {
+/// Returns the default body, the same as the Collector's.
+fn default_body(state: &State) -> String {
     let (status, since, uptime) = match state.ready_since() {
         Some((at, uptime)) => ("Server available", rfc3339(at), GoDuration(uptime).to_string()),
         None => ("Server not available", GO_NEVER.to_owned(), String::new()),
@@ -195,7 +196,7 @@ fn said(state: &State) -> String {
     format!(r#"{{"status":"{status}","upSince":"{since}","uptime":"{uptime}"}}"#)
 }
 
-/// What Go prints of a time that was never set.
+/// The text of Go's zero time.
 const GO_NEVER: &str = "0001-01-01T00:00:00Z";
 
 #[cfg(test)]

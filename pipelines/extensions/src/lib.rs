@@ -1,8 +1,7 @@
-//! Extensions: what looks after the collector, and what speaks for it to others.
+//! The extensions that authenticate requests or show the state of the collector.
 //!
-//! The one idea: an extension takes no part in pipelines; it offers something to components that name it, or
-//! shows to whoever asks what the collector does. Which extensions there are is the binary's table; one that
-//! stores state has a crate of its own.
+//! An extension is not part of a pipeline: it offers a capability to components that name it, or serves pages.
+//! The binary's table lists all extensions; `file_storage` has a crate of its own.
 
 pub mod basic_auth;
 pub mod bearer_token_auth;
@@ -12,5 +11,4 @@ mod secret_file;
 mod server;
 #[cfg(test)]
 mod testing;
-mod time;
 pub mod zpages;

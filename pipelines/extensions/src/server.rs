@@ -1,5 +1,5 @@
-//! The small web server of extensions that show something: the Collector's keys for one, and pages that are
-//! made when they are asked for.
+//! The web server of extensions that serve pages: the Collector's server keys, and pages that are made on
+//! request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use transport::auth::metadata;
 use transport::keys::{self, Middleware};
 use transport::listen::{Listener, Transport};
+use transport::query::parameters;
 use transport::serve::{Handler, ServerSettings};
 use transport::tls::{ServerTls, ServerTlsConfig};
 
@@ -84,7 +85,7 @@ macro_rules! served_section {
 }
 pub(crate) use served_section;
 
-/// What is accepted and changes nothing.
+/// Keys without effect.
 const UNUSED: [Unused; 6] = [
     ("compression_algorithms", "no body is read"),
     ("cors", "no page here is for other sites"),
@@ -94,12 +95,12 @@ const UNUSED: [Unused; 6] = [
     ("write_timeout", "answers are at hand at once"),
 ];
 
-/// Warns of the keys that every server is given and that change nothing here.
+/// Warns about configured keys that have no effect.
 pub(crate) fn warn_unused(section: &Section<'_>) {
     unused::warn(section, &UNUSED);
 }
 
-/// The keys that every server has.
+/// The keys of every server.
 #[derive(Debug)]
 pub(crate) struct ServerConfig<'a> {
     pub(crate) endpoint: &'a str,
@@ -116,7 +117,7 @@ pub(crate) struct ServerConfig<'a> {
 }
 
 impl ServerConfig<'_> {
-    /// Checks all but that there is an endpoint: each extension has its own words for that.
+    /// Checks the values. A missing endpoint is left to the extension, since the messages differ.
     pub(crate) fn check(&self, problems: &mut Problems<'_>) {
         if !self.endpoint.is_empty() {
             self.transport.check("endpoint", self.endpoint, problems);
@@ -128,8 +129,8 @@ impl ServerConfig<'_> {
             transport::auth::authenticator("auth", authenticator, problems);
         }
         for (name, value) in self.response_headers.iter() {
-            let told = format!("header {name:?} cannot be sent");
-            problems.require(keys::header(name, value).is_some(), "response_headers", told);
+            let problem = format!("header {name:?} is not a valid header");
+            problems.require(keys::header(name, value).is_some(), "response_headers", problem);
         }
         Middleware::refuse(self.middlewares, "middlewares", problems);
     }
@@ -145,20 +146,13 @@ impl ServerConfig<'_> {
     }
 }
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) path: &'a str,
-    pub(crate) query: &'a str,
-}
-
-/// A page, or why there is none.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// Where the page is instead.
+    /// The target of a redirect.
     pub(crate) location: Option<&'static str>,
 }
 
@@ -171,38 +165,40 @@ impl Page {
         Page { status, content_type, body: body.into(), location: None }
     }
 
-    /// What Go's server says of a path that it does not have.
+    /// Returns the page of Go's server for an unknown path.
     pub(crate) fn not_found() -> Self {
         Page::new(StatusCode::NOT_FOUND, TEXT, "404 page not found\n")
     }
 
-    pub(crate) fn elsewhere(location: &'static str) -> Self {
+    /// Returns a redirect.
+    pub(crate) fn redirect(location: &'static str) -> Self {
         Page { location: Some(location), ..Page::new(StatusCode::FOUND, TEXT, "") }
     }
 }
 
-/// Makes pages.
+/// A set of pages.
 pub(crate) trait Pages: Send + Sync + 'static {
-    fn page(&self, asked: Asked<'_>) -> Page;
+    /// Returns the page for a path and a query.
+    fn page(&self, path: &str, query: &str) -> Page;
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens and does not serve yet.
 pub(crate) struct Bound {
     listener: Listener,
     tls: Option<ServerTls>,
     settings: ServerSettings,
-    door: Door,
+    access: Access,
 }
 
-/// Who comes in, and what every answer has.
-struct Door {
+/// The access check, and the headers of every response.
+struct Access {
     auth: Option<Arc<dyn ServerAuth>>,
     request_params: Vec<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Bound {
-    /// Opens what the section names. `name` is for the log.
+    /// Opens the listener of a section. `name` is the extension's name in the log.
     pub(crate) async fn open(config: ServerConfig<'_>, name: &str, host: &Host) -> StartResult<Self> {
         let id = config.authenticator.map(ComponentId::parse).transpose()?;
         let auth = id.map(|id| host.server_auth(&id)).transpose()?;
@@ -210,32 +206,33 @@ impl Bound {
         let listener = Listener::bind(config.endpoint, config.transport).await?;
         tracing::info!(extension = name, endpoint = %listener.address(), "Starting HTTP server");
         let headers = config.response_headers.iter().filter_map(|(name, value)| keys::header(name, value));
-        let door = Door { auth, request_params: config.request_params.to_vec(), headers: headers.collect() };
-        Ok(Bound { listener, tls, settings: config.settings(name), door })
+        let access =
+            Access { auth, request_params: config.request_params.to_vec(), headers: headers.collect() };
+        Ok(Bound { listener, tls, settings: config.settings(name), access })
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     #[cfg(test)]
     pub(crate) fn address(&self) -> String {
         self.listener.address().to_string()
     }
 
-    /// Answers until `stop`.
+    /// Serves pages until `stop`.
     pub(crate) async fn run(self, pages: impl Pages, stop: CancellationToken) {
-        let answering = Answering(Arc::new((pages, self.door)));
-        transport::serve::run(self.listener, self.tls, self.settings, answering, stop).await;
+        let service = Service(Arc::new((pages, self.access)));
+        transport::serve::run(self.listener, self.tls, self.settings, service, stop).await;
     }
 }
 
-struct Answering<P>(Arc<(P, Door)>);
+struct Service<P>(Arc<(P, Access)>);
 
-impl<P> Clone for Answering<P> {
+impl<P> Clone for Service<P> {
     fn clone(&self) -> Self {
-        Answering(self.0.clone())
+        Service(self.0.clone())
     }
 }
 
-impl<P: Pages> Handler for Answering<P> {
+impl<P: Pages> Handler for Service<P> {
     type Body = Full<Bytes>;
 
     async fn handle(
@@ -243,30 +240,30 @@ impl<P: Pages> Handler for Answering<P> {
         request: Request<Incoming>,
         _: Option<SocketAddr>,
     ) -> io::Result<Response<Self::Body>> {
-        let (pages, door) = &*self.0;
+        let (pages, access) = &*self.0;
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        let page = match door.lets_in(&request) {
-            Ok(()) => pages.page(Asked { path, query }),
+        let page = match access.authorize(&request) {
+            Ok(()) => pages.page(path, query),
             Err(why) => Page::new(StatusCode::UNAUTHORIZED, TEXT, why + "\n"),
         };
-        Ok(door.answer(page))
+        Ok(access.response(page))
     }
 }
 
-impl Door {
-    /// Asks the authenticator, where there is one.
-    fn lets_in(&self, request: &Request<Incoming>) -> Result<(), String> {
+impl Access {
+    /// Authenticates a request if an authenticator is configured.
+    fn authorize(&self, request: &Request<Incoming>) -> Result<(), String> {
         let Some(auth) = &self.auth else { return Ok(()) };
-        let mut seen = metadata(request.headers());
+        let mut attributes = metadata(request.headers());
         for (name, value) in parameters(request.uri().query().unwrap_or_default()) {
             if self.request_params.contains(&name) {
-                seen.add(&name, value);
+                attributes.add(&name, value);
             }
         }
-        auth.authenticate(&seen).map(|_| ()).map_err(|e| e.to_string())
+        auth.authenticate(&attributes).map(|_| ()).map_err(|e| e.to_string())
     }
 
-    fn answer(&self, page: Page) -> Response<Full<Bytes>> {
+    fn response(&self, page: Page) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(Bytes::from(page.body)));
         *response.status_mut() = page.status;
         let headers = response.headers_mut();
@@ -277,43 +274,5 @@ impl Door {
         }
         headers.extend(self.headers.iter().cloned());
         response
-    }
-}
-
-/// The parameters of a query, decoded; what is not decoded well is as it was written.
-pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
-    })
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hex = (*first == b'%').then(|| after.get(..2)).flatten();
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        let (byte, taken) = match (hex, first) {
-            (Some(byte), _) => (byte, 2),
-            (None, b'+') => (b' ', 0),
-            (None, byte) => (*byte, 0),
-        };
-        bytes.push(byte);
-        rest = &after[taken..];
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_decoded() {
-        let got: Vec<_> = parameters("a=1&b=x%2Fy+z&&c&d=100%&e=%zz%C3%A4").collect();
-        let want = [("a", "1"), ("b", "x/y z"), ("c", ""), ("d", "100%"), ("e", "%zz\u{e4}")];
-        assert_eq!(got, want.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 }

@@ -1,5 +1,4 @@
-//! What the tests of several extensions need: configurations from JSON, and a client that is no part of what is
-//! tested.
+//! Helpers for the tests of extensions: configurations from JSON, and an independent HTTP client.
 
 use component::{BuildContext, ComponentId, Extension, ExtensionFactory, Host, Offer, Running, StartResult};
 use config::{ConfigError, Node, Section};
@@ -15,7 +14,7 @@ pub(crate) fn build(factory: &ExtensionFactory, json: &str) -> Result<Box<dyn Ex
     (factory.build)(&BuildContext { id, version: "1.2.3" }, Section::new(&path, &node))
 }
 
-/// What is wrong with a section, one line each, without where.
+/// Returns the problems of a section, one line each.
 pub(crate) fn refused(factory: &ExtensionFactory, json: &str) -> Vec<String> {
     match build(factory, json) {
         Ok(_) => Vec::new(),
@@ -32,28 +31,28 @@ pub(crate) async fn start(
     build(factory, json)?.start(host, CancellationToken::new()).await
 }
 
-/// An answer of a server.
+/// A response of a server.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-/// Asks for a page on a connection of its own.
-pub(crate) async fn get(address: &str, path: &str, headers: &str) -> Answer {
+/// Requests a page over its own connection.
+pub(crate) async fn get(address: &str, path: &str, headers: &str) -> Response {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     read(&mut stream).await
 }
 
-/// Reads an answer to its end.
-pub(crate) async fn read(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Answer {
+/// Reads a response to its end.
+pub(crate) async fn read(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Response {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    Response { status, head: head.to_lowercase(), body: body.to_owned() }
 }

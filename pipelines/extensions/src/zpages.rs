@@ -1,7 +1,7 @@
-//! `zpages`: pages about what runs in this process, for a person with a browser.
+//! `zpages`: pages about the state of this process, for a browser.
 //!
-//! The one idea: a page is made from the collector's state when it is asked for; nothing is stored for it but
-//! the latest spans, and those only while this extension runs.
+//! A page is made from the collector's state on each request. Only the latest spans are stored for it, and only
+//! while this extension runs.
 
 mod html;
 mod overview;
@@ -21,7 +21,7 @@ use transport::listen::Transport;
 
 use transport::keys::{CorsConfig, DialerConfig};
 
-use crate::server::{Asked, Bound, HTML, JSON, Page, Pages, served_section, warn_unused};
+use crate::server::{Bound, HTML, JSON, Page, Pages, served_section, warn_unused};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -115,12 +115,12 @@ impl Extension for ZPages {
     }
 }
 
-/// What pages are made of.
+/// The state that pages are made from.
 struct Shown {
     host: Host,
     version: &'static str,
     has_vars: bool,
-    /// Spans are recorded while it lives.
+    /// Keeps the recording of spans on.
     _watch: Watch,
 }
 
@@ -131,7 +131,7 @@ impl Shown {
     }
 }
 
-/// Where the pages are, what they are called, and who makes them.
+/// The path, the title and the function of a page.
 type Route = (&'static str, &'static str, fn(&Shown, &str) -> String);
 
 const ROUTES: [Route; 5] = [
@@ -145,15 +145,15 @@ const ROUTES: [Route; 5] = [
 const VARS: &str = "/debug/expvarz";
 
 impl Pages for Shown {
-    fn page(&self, asked: Asked<'_>) -> Page {
-        let path = asked.path.strip_suffix('/').unwrap_or(asked.path);
+    fn page(&self, path: &str, query: &str) -> Page {
+        let path = path.strip_suffix('/').unwrap_or(path);
         if let Some((path, title, make)) = ROUTES.iter().find(|(route, ..)| *route == path) {
-            let body = html::page(title, path, self.has_vars, &make(self, asked.query));
+            let body = html::page(title, path, self.has_vars, &make(self, query));
             return Page::new(StatusCode::OK, HTML, body);
         }
         match path {
             VARS if self.has_vars => Page::new(StatusCode::OK, JSON, vars::json(self)),
-            "" | "/debug" => Page::elsewhere(ROUTES[0].0),
+            "" | "/debug" => Page::redirect(ROUTES[0].0),
             _ => Page::not_found(),
         }
     }

@@ -1,10 +1,11 @@
-//! Calling: requests over connections that are kept and opened as needed, in HTTP/1.1 or HTTP/2.
+//! An HTTP client for HTTP/1.1 and HTTP/2 that reuses its connections.
 
 use std::error::Error;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
-
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -13,39 +14,52 @@ use crate::Parts;
 use crate::connect::{Connector, Dial};
 use crate::proxy::Proxy;
 
-/// The windows of HTTP/2: how much the other side may send before it hears that we took it, in bytes. Answers
-/// are small.
+/// Flow-control window of an HTTP/2 stream, in bytes. Responses are small.
 const WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Asking a silent HTTP/2 connection whether it still stands.
+/// Keep-alive pings on HTTP/2 connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KeepAlive {
-    /// After so much silence.
+    /// Silence before a ping is sent.
     pub interval: Duration,
-    /// How long the answer may take before the connection is given up.
+    /// Time for the answer before the connection is closed.
     pub timeout: Duration,
-    /// True: also while no request is under way.
+    /// Whether pings are also sent without active requests.
     pub while_idle: bool,
 }
 
-/// What requests go out by.
+/// The settings of an HTTP client.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// How connections are opened.
+    /// The target, proxy and TLS of connections.
     pub dial: Dial,
-    /// True: HTTP/2, also without TLS to agree on it. False: what both sides agree on, else HTTP/1.1.
+    /// Whether HTTP/2 is used even without negotiation. Otherwise TLS negotiates it, or HTTP/1.1 is used.
     pub is_http2: bool,
-    /// How many connections to one host wait for their next request, at most.
+    /// Idle connections per host, at most.
     pub idle_connections_max: usize,
-    /// How long they wait; none is for ever.
+    /// Time before an idle connection is closed; `None` is unlimited.
     pub idle: Option<Duration>,
-    /// True: a connection serves one request.
+    /// Whether each connection is closed after one request.
     pub closes_connections: bool,
-    /// Asking silent connections.
+    /// Keep-alive pings, if enabled.
     pub keep_alive: Option<KeepAlive>,
 }
 
-/// A client. Cheap to clone; clones share connections.
+impl ClientSettings {
+    /// Returns settings for single requests: each connection is closed after one.
+    pub fn one_shot(dial: Dial) -> Self {
+        ClientSettings {
+            dial,
+            is_http2: false,
+            idle_connections_max: 0,
+            idle: None,
+            closes_connections: true,
+            keep_alive: None,
+        }
+    }
+}
+
+/// An HTTP client. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct HttpClient {
     client: Client<Connector, Parts>,
@@ -54,7 +68,7 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// A client that has opened nothing yet.
+    /// Creates a client without connections.
     pub fn new(settings: ClientSettings) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         let idle_max = if settings.closes_connections { 0 } else { settings.idle_connections_max };
@@ -77,7 +91,7 @@ impl HttpClient {
         HttpClient { client, proxy, closes_connections: settings.closes_connections }
     }
 
-    /// Sends a request. The error says that it cannot be known whether the other side got it.
+    /// Sends a request. After an error, the server may or may not have received it.
     pub async fn request(&self, mut request: Request<Parts>) -> Result<Response<Incoming>, CallError> {
         if let Some(value) = self.proxy.authorization(request.uri()) {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, value);
@@ -92,17 +106,26 @@ impl HttpClient {
     }
 }
 
-/// A request without an answer.
+/// The reason why a request has no response.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 #[error("{reason}")]
 pub struct CallError {
-    /// True where there was no connection to send it over.
+    /// Whether no connection could be opened.
     pub is_connect: bool,
-    /// What went wrong, and why.
+    /// The error with its causes.
     pub reason: String,
 }
 
-/// An error and what it came from, in one line: the outer text of a transport error alone says nothing.
+/// Reads a response body of at most `bytes_max` bytes.
+pub async fn read_body(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, String> {
+    let body = Limited::new(response.into_body(), bytes_max).collect().await;
+    body.map(|body| body.to_bytes()).map_err(|e| match e.downcast_ref::<LengthLimitError>() {
+        Some(_) => format!("the response is longer than {bytes_max} bytes"),
+        None => format!("the response broke off: {e}"),
+    })
+}
+
+/// Formats an error with its causes in one line, since the outer text of a transport error is not specific.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Opening a connection: to a host and a port, a socket file, or through a proxy, with or without TLS.
+//! Connections to a host, to a Unix socket, or through a proxy, with or without TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,44 +20,44 @@ use crate::proxy::{self, Proxy};
 use crate::stream::Stream;
 use crate::tls::ClientTls;
 
-/// How long opening a connection may take, the handshake of TLS included; Go's default for a dial.
+/// Time limit for opening a connection, including the TLS handshake; Go's default.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 
-/// When a connection is protected.
+/// When a connection uses TLS.
 #[derive(Clone)]
 pub enum UseTls {
-    /// Never.
+    /// Plain text only.
     No,
-    /// Always, whatever the URI says.
+    /// TLS for every URI.
     Yes(ClientTls),
-    /// Where the URI begins with `https`.
+    /// TLS for URIs with the scheme `https`.
     ForHttps(ClientTls),
 }
 
-/// What connections are opened by.
+/// The target, proxy and TLS of connections.
 #[derive(Clone)]
 pub struct Dial {
-    /// The `host:port` to connect to, where it is not the request's.
+    /// The `host:port` to connect to, if it differs from the request's.
     pub target: Option<String>,
-    /// The socket file to connect to instead.
+    /// The Unix socket to connect to instead.
     pub unix: Option<PathBuf>,
-    /// Whether to protect the connection.
+    /// The use of TLS.
     pub tls: UseTls,
-    /// The name to ask for and to check, where it is not the request's host.
+    /// The server name to verify, if it differs from the request's host.
     pub server_name: Option<String>,
-    /// What to go through.
+    /// The proxy, if any.
     pub proxy: Proxy,
 }
 
 impl Dial {
-    /// To wherever the request goes, in plain text and directly.
+    /// Connects to the request's host, in plain text and without a proxy.
     pub fn plain() -> Self {
         Dial { target: None, unix: None, tls: UseTls::No, server_name: None, proxy: Proxy::none() }
     }
 }
 
-/// Connects to the host and port of a URI, or to what it was told instead. Each connection begins with
-/// another of a name's addresses, and goes on to the rest where that one does not answer.
+/// Connects to the host and port of a URI, or to the configured target. Each connection starts with another of
+/// the addresses of a name and tries the rest if that one does not answer.
 #[derive(Clone)]
 pub struct Connector {
     dial: Arc<Dial>,
@@ -65,15 +65,15 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector by these settings.
+    /// Creates a connector.
     pub fn new(dial: Dial) -> Self {
         Connector { dial: Arc::new(dial), turn: Arc::default() }
     }
 
     async fn connect(self, uri: Uri) -> io::Result<TokioIo<Stream>> {
-        let late =
+        let timed_out =
             |_| io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT_MAX:?}"));
-        tokio::time::timeout(CONNECT_MAX, self.open(&uri)).await.map_err(late)?.map(TokioIo::new)
+        tokio::time::timeout(CONNECT_MAX, self.open(&uri)).await.map_err(timed_out)?.map(TokioIo::new)
     }
 
     async fn open(&self, uri: &Uri) -> io::Result<Stream> {
@@ -96,7 +96,7 @@ impl Connector {
         let host = || uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let name = self.dial.server_name.as_deref().unwrap_or_else(host);
         ServerName::try_from(name.to_owned())
-            .map_err(|_| io::Error::other(format!("{name:?} is no name of a host")))
+            .map_err(|_| io::Error::other(format!("{name:?} is not a valid host name")))
     }
 
     async fn tcp(&self, uri: &Uri, is_protected: bool) -> io::Result<Stream> {
@@ -104,15 +104,15 @@ impl Connector {
             Some(target) => target.clone(),
             None => host_port(uri, if is_protected { 443 } else { 80 })?,
         };
-        // What decides is where the connection goes, not what the request says of itself.
+        // The target of the connection decides on the proxy, not the URI of the request.
         let scheme = if is_protected || self.dial.target.is_some() { "https" } else { "http" };
-        let asked = format!("{scheme}://{to}/").parse().map_err(io::Error::other)?;
-        let Some(proxy) = self.dial.proxy.of(&asked) else {
+        let target = format!("{scheme}://{to}/").parse().map_err(io::Error::other)?;
+        let Some(proxy) = self.dial.proxy.of(&target) else {
             return Ok(Stream::tcp(self.dial_tcp(&to).await?));
         };
         let mut stream = self.dial_tcp(&host_port(proxy.uri(), 80)?).await?;
         if scheme == "http" {
-            return Ok(Stream::tcp(stream).through_proxy());
+            return Ok(Stream::tcp(stream).with_proxy());
         }
         proxy::tunnel(&mut stream, &to, proxy.basic_auth()).await?;
         Ok(Stream::tcp(stream))
@@ -143,9 +143,9 @@ fn host_port(uri: &Uri, default: u16) -> io::Result<String> {
 
 async fn secure(stream: Stream, name: ServerName<'static>, tls: Arc<ClientConfig>) -> io::Result<Stream> {
     let secured = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await?;
-    let speaks_http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
+    let is_http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = Stream::new(secured);
-    Ok(if speaks_http2 { stream.speaking_http2() } else { stream })
+    Ok(if is_http2 { stream.with_http2() } else { stream })
 }
 
 impl Service<Uri> for Connector {

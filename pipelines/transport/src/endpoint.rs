@@ -1,24 +1,24 @@
-//! Where an `endpoint` points: the forms that the Collector takes, and what each says about TLS.
+//! The forms of an `endpoint` that the Collector supports.
 
 use std::path::PathBuf;
 
 use http::Uri;
 
-/// Where a gRPC client connects to.
+/// The target of a gRPC client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GrpcEndpoint {
-    /// `host:port`, which is also what a request says it is for. Of a socket file, `localhost`.
+    /// `host:port`, also the authority of requests; `localhost` for a Unix socket.
     pub authority: String,
-    /// The socket file, of a `unix` endpoint.
+    /// The Unix socket, for the scheme `unix`.
     pub unix: Option<PathBuf>,
-    /// True for `https://`: TLS, also where `tls::insecure` is set.
+    /// Whether the scheme is `https`: TLS even if `tls::insecure` is set.
     pub is_https: bool,
-    /// True for `passthrough:///`: the name is resolved once per connection and not balanced over.
+    /// Whether the scheme is `passthrough`: no client-side load balancing.
     pub is_passthrough: bool,
 }
 
 impl GrpcEndpoint {
-    /// Reads `host:port` or one of the forms with a scheme in front.
+    /// Parses `host:port`, optionally with a scheme.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) =
             text.split_once(':').filter(|(_, rest)| rest.starts_with('/')).unwrap_or(("", text));
@@ -27,7 +27,7 @@ impl GrpcEndpoint {
             "" if text.is_empty() => Err(r#"requires a non-empty "endpoint""#.to_owned()),
             "unix" => Self::unix(text, rest),
             "" | "http" => Self::tcp(path),
-            // Before the address such a form may name who resolves it: `dns://8.8.8.8/host:port`.
+            // The authority of such a URI is a resolver: `dns://8.8.8.8/host:port`.
             "dns" => Self::tcp(target(rest)),
             "passthrough" => Ok(GrpcEndpoint { is_passthrough: true, ..Self::tcp(target(rest))? }),
             "https" => Ok(GrpcEndpoint { is_https: true, ..Self::tcp(path)? }),
@@ -63,12 +63,12 @@ impl GrpcEndpoint {
         let authority = if host.is_empty() { format!("localhost:{port}") } else { address.to_owned() };
         match authority.parse::<http::uri::Authority>() {
             Ok(_) => Ok(GrpcEndpoint { authority, unix: None, is_https: false, is_passthrough: false }),
-            Err(e) => Err(format!("endpoint {address:?} is no host and port: {e}")),
+            Err(e) => Err(format!("endpoint {address:?} is not a host and a port: {e}")),
         }
     }
 }
 
-/// The address in `///host:port` and in `//resolver/host:port`.
+/// Returns the address in `///host:port` or `//resolver/host:port`.
 fn target(rest: &str) -> &str {
     match rest.strip_prefix("//").and_then(|rest| rest.split_once('/')) {
         Some((_, target)) => target,
@@ -76,12 +76,12 @@ fn target(rest: &str) -> &str {
     }
 }
 
-/// False inside an IPv6 address, whose colons are no port's.
+/// Returns false for a part of an IPv6 address that was split at one of its colons.
 fn is_whole_host(host: &str) -> bool {
     !host.contains(':') || (host.starts_with('[') && host.ends_with(']'))
 }
 
-/// The host, which may be empty, and the port of `host:port`.
+/// Splits `host:port`. The host may be empty.
 pub fn split_host_port(endpoint: &str) -> Result<(&str, u16), String> {
     let Some((host, port)) = endpoint.rsplit_once(':').filter(|(host, _)| is_whole_host(host)) else {
         return Err(format!("address {endpoint:?}: missing port in address: expected host:port"));
@@ -90,11 +90,11 @@ pub fn split_host_port(endpoint: &str) -> Result<(&str, u16), String> {
     Ok((host.trim_matches(['[', ']']), port))
 }
 
-/// Where an HTTP client sends requests to.
+/// The URL of an HTTP client.
 pub struct HttpEndpoint;
 
 impl HttpEndpoint {
-    /// Reads a URL, as it is.
+    /// Parses a URL.
     pub fn parse(text: &str) -> Result<Uri, String> {
         let uri: Uri = text.parse().map_err(|e| format!("endpoint {text:?} must be a valid URL: {e}"))?;
         match (uri.scheme_str(), uri.host()) {
@@ -103,7 +103,7 @@ impl HttpEndpoint {
         }
     }
 
-    /// Reads a base URL and appends a path, such as `/v1/traces`.
+    /// Parses a base URL and appends a path such as `/v1/traces`.
     pub fn join(base: &str, path: &str) -> Result<Uri, String> {
         Self::parse(&format!("{}{path}", base.trim_end_matches('/')))
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_of_grpc_is_a_host_and_a_port_with_or_without_a_scheme() {
+    fn a_grpc_endpoint_may_have_a_scheme() {
         for (text, authority, is_https, is_passthrough) in [
             ("collector:4317", "collector:4317", false, false),
             ("http://collector:4317", "collector:4317", false, false),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_of_grpc_is_refused() {
+    fn invalid_grpc_endpoints_are_errors() {
         for (text, error) in [
             ("", r#"requires a non-empty "endpoint""#),
             ("unix://", "unix socket path cannot be empty"),
@@ -147,7 +147,7 @@ mod tests {
             ("collector:otlp", r#"invalid port "otlp" in endpoint "collector:otlp""#),
             ("collector:99999", r#"invalid port "99999" in endpoint "collector:99999""#),
             ("ftp://collector:1", r#"unknown scheme "ftp" in endpoint "ftp://collector:1""#),
-            ("a b:4317", r#"endpoint "a b:4317" is no host and port"#),
+            ("a b:4317", r#"endpoint "a b:4317" is not a host and a port"#),
         ] {
             let refused = GrpcEndpoint::parse(text).unwrap_err();
             assert!(refused.starts_with(error), "{text}: {refused}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_of_http_is_a_base_to_which_the_path_of_a_signal_is_appended() {
+    fn a_signals_path_is_appended_to_an_http_endpoint() {
         for (base, want) in [
             ("http://h:4318", Ok("http://h:4318/v1/traces")),
             ("https://h/", Ok("https://h/v1/traces")),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_may_be_empty_and_a_port_may_not() {
+    fn a_host_may_be_empty_but_not_a_port() {
         assert_eq!(split_host_port(":4317"), Ok(("", 4317)));
         assert_eq!(split_host_port("[::1]:0"), Ok(("::1", 0)));
         assert!(split_host_port("localhost").unwrap_err().contains("missing port in address"));

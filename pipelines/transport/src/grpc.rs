@@ -1,8 +1,8 @@
-//! gRPC of calls with one message each way, over any HTTP/2: a message is a flag, a length and its bytes, and
-//! the outcome stands in trailers.
+//! Unary gRPC over any HTTP/2 connection: a message is a flag, a length and its bytes, and the status is in
+//! trailers.
 //!
-//! tonic does this too, but with fewer compressions, and says of a message over the limit what OTLP's senders
-//! take for "try again". Its `Status` is used: how one stands in headers is no matter of opinion.
+//! tonic supports fewer compressions, and answers a message above the limit with a code that OTLP senders
+//! retry. Only its `Status` is used.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use crate::Parts;
 use crate::compress::{Compression, DecompressError, Level};
 
-/// The names of gRPC's compressions. What it calls snappy is framed.
+/// The names of compressions in gRPC, where snappy means framed snappy.
 const NAMES: [(Compression, &str); 4] = [
     (Compression::Deflate, "deflate"),
     (Compression::Gzip, "gzip"),
@@ -24,23 +24,23 @@ const NAMES: [(Compression, &str); 4] = [
     (Compression::Zstd, "zstd"),
 ];
 
-/// What we understand, for the other side.
+/// The value of [`ACCEPT_ENCODING`]: all supported compressions.
 pub const ACCEPTED: HeaderValue = HeaderValue::from_static("deflate,gzip,snappy,zstd,identity");
-/// The header that says it.
+/// The header with the supported compressions.
 pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
-/// The header that says how messages are compressed.
+/// The header with the compression of messages.
 pub const ENCODING: &str = "grpc-encoding";
-/// The content type of requests and answers.
+/// The content type of requests and responses.
 pub const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
 const HEAD_BYTES: usize = 5;
 
-/// The name that gRPC has for a compression, where it has one.
+/// Returns the name of a compression in gRPC, if it has one.
 pub fn name(compression: Compression) -> Option<&'static str> {
     NAMES.iter().find(|(c, _)| *c == compression).map(|(_, name)| *name)
 }
 
-/// The compression that the Collector's key `compression` means over gRPC, where snappy is framed.
+/// Returns the compression for a value of the key `compression`. Over gRPC, snappy is framed.
 pub fn compression(configured: Compression) -> Result<Compression, String> {
     match configured {
         Compression::None | Compression::Gzip | Compression::Zstd => Ok(configured),
@@ -49,7 +49,7 @@ pub fn compression(configured: Compression) -> Result<Compression, String> {
     }
 }
 
-/// A message as it goes out: what `write` appends, which is about `bytes` long.
+/// Frames a message that `write` appends, of about `bytes` bytes.
 pub fn frame(bytes: usize, compression: Compression, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(HEAD_BYTES + bytes);
     if compression == Compression::None {
@@ -65,7 +65,7 @@ pub fn frame(bytes: usize, compression: Compression, write: impl FnOnce(&mut Vec
     with_head(1, packed.len(), out)
 }
 
-/// A message in parts, as it goes out: as they are, where nothing is to be compressed.
+/// Frames a message in parts, without a copy unless it is compressed.
 pub fn frame_parts(parts: Vec<Bytes>, compression: Compression) -> Parts {
     let bytes = parts.iter().map(Bytes::len).sum();
     if compression != Compression::None {
@@ -78,7 +78,7 @@ pub fn frame_parts(parts: Vec<Bytes>, compression: Compression) -> Parts {
     framed.into()
 }
 
-/// Fills in the head, for which there is room in front.
+/// Fills in the reserved head.
 fn with_head(flag: u8, bytes: usize, mut framed: Vec<u8>) -> Bytes {
     let length = u32::try_from(bytes).expect("messages are bounded far below 4 GiB");
     framed[0] = flag;
@@ -86,7 +86,7 @@ fn with_head(flag: u8, bytes: usize, mut framed: Vec<u8>) -> Bytes {
     framed.into()
 }
 
-/// A duration as the header `grpc-timeout` has it: at most eight digits and a unit.
+/// Formats a duration for the header `grpc-timeout`: at most eight digits and a unit.
 pub fn timeout(duration: Duration) -> String {
     const DIGITS_MAX: u128 = 99_999_999;
     let units = [("u", duration.as_micros()), ("m", duration.as_millis()), ("S", duration.as_secs().into())];
@@ -95,8 +95,8 @@ pub fn timeout(duration: Duration) -> String {
     format!("{n}{unit}")
 }
 
-/// Reads the one message of a body that came with these headers, of at most so many bytes before and after
-/// decompression, and the trailers behind it.
+/// Reads the single message of a body, of at most `bytes_max` bytes before and after decompression, and the
+/// trailers.
 pub async fn read<B>(headers: &HeaderMap, body: B, bytes_max: usize) -> Result<(Bytes, HeaderMap), Status>
 where
     B: Body<Data = Bytes>,
@@ -117,7 +117,7 @@ where
 
 fn unframe(headers: &HeaderMap, mut body: Bytes, bytes_max: usize) -> Result<Bytes, Status> {
     let Some((&[flag, ref length @ ..], _)) = body.split_first_chunk::<HEAD_BYTES>() else {
-        return Err(Status::internal("the message ends in its head"));
+        return Err(Status::internal("the message is truncated"));
     };
     let length = u32::from_be_bytes(*length) as usize;
     let message = body.split_off(HEAD_BYTES);
@@ -131,18 +131,18 @@ fn unframe(headers: &HeaderMap, mut body: Bytes, bytes_max: usize) -> Result<Byt
         0 if length > bytes_max => Err(too_large(bytes_max)),
         0 => Ok(message),
         1 => decompress(headers, &message, bytes_max),
-        flag => Err(Status::internal(format!("a message begins with {flag}: expected 0 or 1"))),
+        flag => Err(Status::internal(format!("the flag of the message is {flag}: expected 0 or 1"))),
     }
 }
 
 fn decompress(headers: &HeaderMap, message: &[u8], bytes_max: usize) -> Result<Bytes, Status> {
     let name = headers.get(ENCODING).map_or(Ok("identity"), HeaderValue::to_str).unwrap_or("?");
     if name == "identity" {
-        return Err(Status::internal("the message is compressed, but grpc-encoding does not say how"));
+        return Err(Status::internal("the message is compressed, but grpc-encoding is not set"));
     }
     let Some((compression, _)) = NAMES.iter().find(|(_, n)| *n == name) else {
         return Err(Status::unimplemented(format!(
-            "grpc-encoding {name:?} is not understood: expected deflate, gzip, snappy, zstd or identity"
+            "grpc-encoding {name:?} is not supported: expected deflate, gzip, snappy, zstd or identity"
         )));
     };
     compression.decompress(message, bytes_max).map(Bytes::from).map_err(|e| match e {
@@ -151,16 +151,16 @@ fn decompress(headers: &HeaderMap, message: &[u8], bytes_max: usize) -> Result<B
     })
 }
 
-/// Without a time to try again, a sender gives up on this one message.
+/// Returns the status of a message above the limit. Without a delay, senders do not retry it.
 fn too_large(bytes_max: usize) -> Status {
     Status::resource_exhausted(format!("the message is larger than {bytes_max} bytes"))
 }
 
-/// The body of an answer.
-pub type AnswerBody = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+/// The body of a response.
+pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 
-/// The answer to a call that was taken.
-pub fn answer(message: &[u8]) -> Response<AnswerBody> {
+/// Returns the response of a successful call.
+pub fn response(message: &[u8]) -> Response<ResponseBody> {
     let mut trailers = HeaderMap::new();
     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
     let framed = frame(message.len(), Compression::None, |out| out.extend(message));
@@ -168,35 +168,35 @@ pub fn answer(message: &[u8]) -> Response<AnswerBody> {
     with_headers(Response::new(body.boxed_unsync()))
 }
 
-/// The answer to a call that was not.
-pub fn refusal(status: &Status) -> Response<AnswerBody> {
+/// Returns the response of a call that failed.
+pub fn error_response(status: &Status) -> Response<ResponseBody> {
     let mut response = with_headers(Response::new(Full::default().boxed_unsync()));
     if status.add_header(response.headers_mut()).is_err() {
-        // Metadata that cannot stand in a header; the code alone can.
+        // The message is not a valid header value; the code always is.
         response.headers_mut().insert(Status::GRPC_STATUS, HeaderValue::from(status.code() as i32));
     }
     response
 }
 
-fn with_headers(mut response: Response<AnswerBody>) -> Response<AnswerBody> {
+fn with_headers(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
     response.headers_mut().insert(ACCEPT_ENCODING, ACCEPTED);
     response
 }
 
-/// The status of an answer: in its trailers, in its headers where there is no message, or, of a proxy that
-/// knows nothing of gRPC, by the status of HTTP.
+/// Returns the status of a response: from its trailers, from its headers if there is no message, or from the
+/// HTTP status if a proxy answered.
 pub fn status(http: StatusCode, headers: &HeaderMap, trailers: &HeaderMap) -> Status {
     if let Some(status) = Status::from_header_map(trailers).or_else(|| Status::from_header_map(headers)) {
         return status;
     }
     match http {
-        StatusCode::OK => Status::internal("the answer has no status"),
+        StatusCode::OK => Status::internal("the response has no gRPC status"),
         http => Status::new(code(http), format!("unexpected HTTP status {http} without a gRPC status")),
     }
 }
 
-/// gRPC's table of what an HTTP status means.
+/// Returns the code that gRPC defines for an HTTP status.
 fn code(status: StatusCode) -> Code {
     match status.as_u16() {
         400 => Code::Internal,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_comes_back_from_every_compression_and_is_bounded_before_and_after() {
+    async fn messages_are_bounded_before_and_after_every_decompression() {
         let message = vec![7; 10_000];
         let too_large = |bytes_max: usize| {
             Err((Code::ResourceExhausted, format!("the message is larger than {bytes_max} bytes")))
@@ -243,25 +243,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_is_refused_for_good() {
+    async fn invalid_messages_are_errors_that_are_not_retried() {
         let gzipped = || frame(1, Compression::Gzip, |out| out.push(b'x'));
         for (encoding, body, code, want) in [
-            ("gzip", Bytes::from_static(b"\0\0"), Code::Internal, "the message ends in its head"),
+            ("gzip", Bytes::from_static(b"\0\0"), Code::Internal, "the message is truncated"),
             (
                 "gzip",
                 Bytes::from_static(b"\0\0\0\0\x02x"),
                 Code::Internal,
                 "expected one message of 2 bytes, got 1",
             ),
-            ("gzip", Bytes::from_static(b"\x02\0\0\0\0"), Code::Internal, "a message begins with 2"),
+            ("gzip", Bytes::from_static(b"\x02\0\0\0\0"), Code::Internal, "the flag of the message is 2"),
             ("gzip", Bytes::from_static(b"\x01\0\0\0\x01x"), Code::Internal, "cannot decompress gzip"),
-            ("identity", gzipped(), Code::Internal, "does not say how"),
-            (
-                "br",
-                gzipped(),
-                Code::Unimplemented,
-                "grpc-encoding \"br\" is not understood: expected deflate",
-            ),
+            ("identity", gzipped(), Code::Internal, "grpc-encoding is not set"),
+            ("br", gzipped(), Code::Unimplemented, "grpc-encoding \"br\" is not supported: expected deflate"),
         ] {
             let refused = read_back(encoding, body, 100).await.unwrap_err();
             assert!(refused.0 == code && refused.1.contains(want), "{refused:?}");
@@ -269,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_in_the_trailers_the_headers_or_that_of_http() {
-        let told = |code: &'static str| {
+    fn a_status_is_read_from_trailers_headers_or_http() {
+        let status_of = |code: &'static str| {
             HeaderMap::from_iter([(
                 header::HeaderName::from_static("grpc-status"),
                 HeaderValue::from_static(code),
@@ -278,9 +273,9 @@ mod tests {
         };
         let none = HeaderMap::new();
         for (http, headers, trailers, want) in [
-            (200, &none, &told("0"), Code::Ok),
-            (200, &told("14"), &none, Code::Unavailable),
-            (503, &told("3"), &none, Code::InvalidArgument),
+            (200, &none, &status_of("0"), Code::Ok),
+            (200, &status_of("14"), &none, Code::Unavailable),
+            (503, &status_of("3"), &none, Code::InvalidArgument),
             (200, &none, &none, Code::Internal),
             (503, &none, &none, Code::Unavailable),
             (403, &none, &none, Code::PermissionDenied),
@@ -292,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_has_eight_digits_at_most() {
+    fn a_timeout_has_at_most_eight_digits() {
         for (millis, want) in [(5_000, "5000000u"), (200_000, "200000m"), (u64::MAX, "99999999S")] {
             assert_eq!(timeout(Duration::from_millis(millis)), want);
         }
     }
 
     #[test]
-    fn compressions_are_the_collectors() {
+    fn compressions_have_the_collectors_names() {
         assert_eq!(compression(Compression::Snappy), Ok(Compression::SnappyFramed));
         assert_eq!(name(Compression::SnappyFramed), Some("snappy"));
         assert_eq!(compression(Compression::Lz4), Err(r#"unsupported compression type "lz4""#.to_owned()));

@@ -1,9 +1,8 @@
-//! What several components need of a network, each thing one small part: compressions, TLS of both sides,
-//! endpoints, listening and serving, connecting and calling, and gRPC's framing.
+//! Network transport for components: compression, TLS, endpoints, HTTP servers and clients, and gRPC framing.
 //!
-//! The one idea: a component says what it means — requests, statuses, paths — and this crate knows how bytes
-//! get there. It knows the Collector's keys for that, since they are the same wherever they stand, and
-//! nothing of OTLP's messages or of any component.
+//! A component decides on requests, statuses and paths; this crate moves the bytes. It defines the Collector's
+//! configuration keys for that, which are the same in all components, and knows neither OTLP's messages nor any
+//! component.
 
 pub mod auth;
 pub mod client;
@@ -15,6 +14,8 @@ pub mod keys;
 pub mod listen;
 mod parts;
 mod proxy;
+pub mod query;
+pub mod reload;
 pub mod serve;
 mod stream;
 pub mod tls;

@@ -1,4 +1,4 @@
-//! Listening at `host:port` or at a socket file, by the Collector's keys `endpoint` and `transport`.
+//! Listeners at `host:port` or at a Unix socket, by the Collector's keys `endpoint` and `transport`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::endpoint::split_host_port;
 use crate::stream::Stream;
 
-/// How long accepting pauses when the system has no more file descriptors.
+/// Pause after a connection could not be accepted, for example without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The key `transport`.
@@ -27,12 +27,12 @@ pub enum Transport {
     Tcp4,
     /// TCP over IPv6.
     Tcp6,
-    /// A socket file.
+    /// A Unix socket.
     Unix,
 }
 
 impl Transport {
-    /// Checks that `endpoint`, the value of `key`, is one of this transport.
+    /// Checks that `endpoint`, the value of `key`, is valid for this transport.
     pub fn check(self, key: &str, endpoint: &str, problems: &mut Problems<'_>) {
         let wrong = match self {
             Transport::Unix if endpoint.is_empty() => Some("unix socket path cannot be empty".to_owned()),
@@ -45,12 +45,12 @@ impl Transport {
     }
 }
 
-/// Where a server listens.
+/// The address of a listener.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// An address and a port.
     Tcp(SocketAddr),
-    /// A socket file.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -63,7 +63,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Nobody listens where one should.
+/// The reason why an address cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 #[error("listen {transport} {endpoint}: {source}")]
 pub struct ListenError {
@@ -72,7 +72,7 @@ pub struct ListenError {
     source: io::Error,
 }
 
-/// A socket that takes connections.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -86,8 +86,8 @@ enum Socket {
 }
 
 impl Listener {
-    /// Listens. Of a name with several addresses the first that is free is taken, IPv4 before IPv6. A socket
-    /// file that a process left behind is replaced.
+    /// Binds a socket. Of a name with several addresses, the first that is free is used, IPv4 before IPv6. A
+    /// stale Unix socket of a dead process is replaced.
     pub async fn bind(endpoint: &str, transport: Transport) -> Result<Self, ListenError> {
         let bound = match transport {
             Transport::Unix => unix(Path::new(endpoint)),
@@ -97,12 +97,12 @@ impl Listener {
         bound.map_err(|source| ListenError { transport: name, endpoint: endpoint.to_owned(), source })
     }
 
-    /// Where it listens: an endpoint may leave the port open.
+    /// Returns the bound address, with the port that was chosen for port 0.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The next connection, and from where it comes, of TCP.
+    /// Accepts the next connection; returns it with the peer address of TCP.
     pub(crate) async fn accept(&self) -> (Stream, Option<SocketAddr>) {
         loop {
             let accepted = match &self.socket {
@@ -115,7 +115,7 @@ impl Listener {
             };
             match accepted {
                 Ok(accepted) => return accepted,
-                // The caller hung up before it was accepted, or the process has no file descriptor left.
+                // The peer disconnected before it was accepted, or no file descriptor is free.
                 Err(error) => {
                     tracing::debug!(%error, "cannot accept a connection");
                     tokio::time::sleep(PAUSE).await;
@@ -134,7 +134,7 @@ impl Drop for Listener {
 }
 
 fn unix(path: &Path) -> io::Result<Listener> {
-    // A file that somebody listens at must stay theirs; one that answers nobody is a leftover.
+    // A socket that accepts connections belongs to a running process; otherwise it is stale.
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
         std::fs::remove_file(path)?;
@@ -160,7 +160,7 @@ async fn tcp(endpoint: &str, transport: Transport) -> io::Result<Listener> {
 async fn addresses(endpoint: &str, transport: Transport) -> io::Result<Vec<SocketAddr>> {
     let (host, port) = split_host_port(endpoint).map_err(io::Error::other)?;
     let mut found: Vec<SocketAddr> = match host {
-        // All interfaces: of both families where the machine has both.
+        // All interfaces, IPv6 (with IPv4 where the system maps it) before IPv4.
         "" => vec![([0u16; 8], port).into(), ([0u8; 4], port).into()],
         host => {
             let mut found: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_taken_address_is_an_error_and_names_it() {
+    async fn a_taken_address_is_an_error_that_names_it() {
         let first = Listener::bind("127.0.0.1:0", Transport::Tcp).await.unwrap();
         let taken = first.address().to_string();
         let error = Listener::bind(&taken, Transport::Tcp).await.unwrap_err().to_string();
@@ -191,17 +191,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_file_left_behind_is_replaced_and_one_in_use_is_not() {
+    async fn a_stale_unix_socket_is_replaced_but_not_one_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("otlp.sock");
         let endpoint = path.to_str().unwrap();
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "the leftover");
+        assert!(path.exists(), "the stale socket");
         let listener = Listener::bind(endpoint, Transport::Unix).await.unwrap();
         let error = Listener::bind(endpoint, Transport::Unix).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("listen unix {endpoint}: ")), "{error}");
         drop(listener);
-        assert!(!path.exists(), "a listener takes its file away");
+        assert!(!path.exists(), "a listener removes its socket");
         std::fs::write(&path, "precious").unwrap();
         assert!(Listener::bind(endpoint, Transport::Unix).await.is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");

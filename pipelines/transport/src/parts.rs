@@ -1,5 +1,4 @@
-//! The body of a request in parts that lie apart, so that what was put together from several requests goes out
-//! without being copied into one piece first.
+//! A request body in several parts, so that data merged from several requests is sent without a copy.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// Bytes in order. Cheap to clone.
+/// A body in parts. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     parts: VecDeque<Bytes>,
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_in_order_and_their_size_is_known() {
+    fn parts_are_sent_in_order_with_a_known_size() {
         let body = Parts::from(vec![Bytes::from_static(b"ab"), Bytes::new(), Bytes::from_static(b"c")]);
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(3), false));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -10,20 +10,20 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How long the head of a proxy's answer may be, in bytes.
+/// Largest head of a proxy's response, in bytes.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// What decides on proxies.
+/// The choice of a proxy by URI.
 #[derive(Clone, Debug)]
 pub struct Proxy(Option<Arc<Matcher>>);
 
 impl Proxy {
-    /// No proxy at all.
+    /// Never uses a proxy.
     pub fn none() -> Self {
         Proxy(None)
     }
 
-    /// By a URL that was configured; empty: by the environment.
+    /// Uses the proxy of a configured URL, or those of the environment if the URL is empty.
     pub fn parse(proxy_url: &str) -> Result<Self, String> {
         if proxy_url.is_empty() {
             return Ok(Proxy(Some(Arc::new(Matcher::from_env()))));
@@ -37,25 +37,25 @@ impl Proxy {
         }
     }
 
-    /// The proxy for requests to `uri`, where there is one.
+    /// Returns the proxy for requests to `uri`, if any.
     pub(crate) fn of(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host()?.trim_matches(['[', ']']);
-        let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        self.0.as_ref().filter(|_| !is_here)?.intercept(uri)
+        let is_local = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        self.0.as_ref().filter(|_| !is_local)?.intercept(uri)
     }
 
-    /// True where a connection to `host:port` goes through a proxy.
-    pub fn stands_before(&self, host_port: &str) -> bool {
+    /// Returns true if connections to `host:port` use a proxy.
+    pub fn applies_to(&self, host_port: &str) -> bool {
         format!("https://{host_port}/").parse().is_ok_and(|uri| self.of(&uri).is_some())
     }
 
-    /// What to say to the proxy of a plain request, beside the request.
+    /// Returns the header that authorizes a plain request at the proxy.
     pub(crate) fn authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         self.of(uri).filter(|_| uri.scheme_str() == Some("http"))?.basic_auth().cloned()
     }
 }
 
-/// Asks the proxy at the other end for a connection to `host:port`.
+/// Requests a tunnel to `host:port` from the proxy.
 pub(crate) async fn tunnel(
     stream: &mut TcpStream,
     to: &str,
@@ -75,12 +75,12 @@ pub(crate) async fn tunnel(
     }
 }
 
-/// The head of an answer, byte by byte: what follows it is no longer the proxy's.
+/// Reads the head of a response byte by byte: the bytes after it belong to the tunnel.
 async fn head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == HEAD_BYTES_MAX {
-            return Err(io::Error::other("the proxy's answer has no end"));
+            return Err(io::Error::other("the head of the proxy's response is too long"));
         }
         head.push(stream.read_u8().await?);
     }
@@ -92,16 +92,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_is_for_all_but_this_machine() {
+    fn a_proxy_is_used_for_remote_hosts_only() {
         let proxy = Proxy::parse("http://user:secret@proxy:3128").unwrap();
         let of = |uri: &'static str| proxy.of(&Uri::from_static(uri)).map(|p| p.uri().to_string());
         assert_eq!(of("https://backend:443/v1").as_deref(), Some("http://proxy:3128/"));
         assert_eq!(of("http://backend/v1").as_deref(), Some("http://proxy:3128/"));
-        for here in ["http://localhost:1/", "http://127.0.0.2:1/", "http://[::1]:1/"] {
-            assert_eq!(of(here), None, "{here}");
+        for local in ["http://localhost:1/", "http://127.0.0.2:1/", "http://[::1]:1/"] {
+            assert_eq!(of(local), None, "{local}");
         }
         assert!(proxy.authorization(&Uri::from_static("http://backend/")).is_some());
-        assert!(proxy.authorization(&Uri::from_static("https://backend/")).is_none(), "told in the tunnel");
+        assert!(
+            proxy.authorization(&Uri::from_static("https://backend/")).is_none(),
+            "sent to open the tunnel"
+        );
         assert!(Proxy::none().of(&Uri::from_static("http://backend/")).is_none());
         for wrong in ["socks5://h:1", "proxy", "http://"] {
             assert!(Proxy::parse(wrong).unwrap_err().contains("expected http://host:port"), "{wrong}");

@@ -1,8 +1,7 @@
-//! Serving HTTP: a bounded number of connections at once, each ended gracefully when the server stops, when
-//! it has been idle for too long, or when it is too old.
+//! An HTTP server with a bounded number of connections, each closed gracefully when the server stops, or when
+//! it is idle or too old.
 //!
-//! The one idea: a component writes a [`Handler`], one request to one answer, and this file does what every
-//! server needs around it. What a request means, and how large it may be, is left to the handler.
+//! A component implements [`Handler`], which maps a request to a response and limits the size of requests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,28 +26,27 @@ use crate::listen::Listener;
 use crate::stream::Stream;
 use crate::tls::ServerTls;
 
-/// Connections at once. Beyond these, callers wait in the kernel's backlog.
+/// Connections at once, at most. Further clients wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// How long requests that are under way may take to end after the server was told to stop.
+/// Time limit for active requests after the server was asked to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// How long a caller may take to set up TLS.
+/// Time limit for a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// The windows of HTTP/2: how much a caller may send before it hears that we took it, in bytes, of one
-/// request and of all of a connection. They are what a connection may hold unread.
+/// HTTP/2 flow-control windows of a stream and of a connection, in bytes. They bound the unread bytes in memory.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
-/// Answers requests.
+/// Maps requests to responses.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// The body of an answer.
+    /// The body of a response.
     type Body: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
         + 'static;
 
-    /// Answers one request. An error ends the connection without an answer.
+    /// Handles one request. An error closes the connection without a response.
     fn handle(
         &self,
         request: Request<Incoming>,
@@ -56,31 +54,31 @@ pub trait Handler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = io::Result<Response<Self::Body>>> + Send;
 }
 
-/// What connections are served by.
+/// The settings of an HTTP server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// What the log calls the server.
+    /// The server's name in the log.
     pub name: String,
-    /// True: HTTP/2 alone. False: HTTP/1.1 too, whatever a connection begins with.
+    /// Whether only HTTP/2 is served. Otherwise the protocol is detected from the first bytes.
     pub is_http2: bool,
-    /// Requests at once on one connection of HTTP/2.
+    /// Concurrent requests of an HTTP/2 connection, at most.
     pub streams_max: Option<u32>,
-    /// Asking a silent HTTP/2 connection whether it still stands: after so long, for so long.
+    /// Interval and timeout of HTTP/2 keep-alive pings.
     pub keep_alive: Option<(Duration, Duration)>,
-    /// How long the head of a request may take, of HTTP/1.1.
+    /// Time limit for the head of an HTTP/1.1 request.
     pub head_max: Option<Duration>,
-    /// False: a connection of HTTP/1.1 serves one request.
+    /// Whether HTTP/1.1 connections serve more than one request.
     pub keeps_connections: bool,
-    /// A connection without a request for so long is ended.
+    /// Time without requests after which a connection is closed.
     pub idle_max: Option<Duration>,
-    /// A connection this old takes no more requests.
+    /// Age after which a connection accepts no more requests.
     pub age_max: Option<Duration>,
-    /// How much longer its last requests may take; none is for ever.
+    /// Time limit for its last requests; `None` is unlimited.
     pub age_grace: Option<Duration>,
 }
 
 impl ServerSettings {
-    /// Any HTTP, without limits in time.
+    /// Returns settings for any HTTP version, without time limits.
     pub fn named(name: impl Into<String>) -> Self {
         ServerSettings {
             name: name.into(),
@@ -120,7 +118,7 @@ impl ServerSettings {
     }
 }
 
-/// Accepts until `stop`, then waits for what is under way.
+/// Accepts connections until `stop`, then waits for the active requests.
 pub async fn run(
     listener: Listener,
     tls: Option<ServerTls>,
@@ -133,7 +131,7 @@ pub async fn run(
     let mut is_full = false;
     loop {
         if connections.len() >= CONNECTIONS_MAX && !is_full {
-            tracing::warn!(server = %settings.name, max = CONNECTIONS_MAX, "too many connections, new ones have to wait");
+            tracing::warn!(server = %settings.name, max = CONNECTIONS_MAX, "too many connections, new ones wait");
         }
         is_full = connections.len() >= CONNECTIONS_MAX;
         tokio::select! {
@@ -154,7 +152,7 @@ pub async fn run(
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_MAX, ended).await.is_err() {
-        tracing::warn!(server = %settings.name, after = ?DRAIN_MAX, "requests are still under way, ending their connections");
+        tracing::warn!(server = %settings.name, after = ?DRAIN_MAX, "closing connections with active requests");
         connections.shutdown().await;
     }
 }
@@ -168,7 +166,7 @@ async fn secured(stream: Stream, tls: Option<ServerTls>) -> io::Result<Stream> {
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn serve(
     stream: Stream,
     from: Option<SocketAddr>,
@@ -180,7 +178,7 @@ async fn serve(
     let answering = service_fn(|request| {
         let (handler, requests) = (handler.clone(), requests.clone());
         async move {
-            let _under_way = UnderWay::begin(&requests);
+            let _active = ActiveRequest::begin(&requests);
             handler.handle(request, from).await
         }
     });
@@ -189,7 +187,7 @@ async fn serve(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-        () = requests.absent_for(settings.idle_max) => connection.as_mut().graceful_shutdown(),
+        () = requests.idle_for(settings.idle_max) => connection.as_mut().graceful_shutdown(),
         () = after(settings.age_max) => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
@@ -209,21 +207,21 @@ async fn after(duration: Option<Duration>) {
     }
 }
 
-/// How many requests of a connection are under way.
+/// The active requests of a connection.
 #[derive(Default)]
 struct Requests {
-    under_way: AtomicUsize,
+    active: AtomicUsize,
     changed: Notify,
 }
 
 impl Requests {
-    /// Ends once there was none for so long.
-    async fn absent_for(&self, idle_max: Option<Duration>) {
+    /// Waits until there was no request for `idle_max`.
+    async fn idle_for(&self, idle_max: Option<Duration>) {
         let Some(idle_max) = idle_max else { return std::future::pending().await };
         let mut deadline = Instant::now() + idle_max;
         loop {
             let changed = self.changed.notified();
-            let is_idle = self.under_way.load(Ordering::Acquire) == 0;
+            let is_idle = self.active.load(Ordering::Acquire) == 0;
             tokio::select! {
                 () = changed => deadline = Instant::now() + idle_max,
                 () = tokio::time::sleep_until(deadline), if is_idle => return,
@@ -232,19 +230,19 @@ impl Requests {
     }
 }
 
-struct UnderWay(Arc<Requests>);
+struct ActiveRequest(Arc<Requests>);
 
-impl UnderWay {
+impl ActiveRequest {
     fn begin(requests: &Arc<Requests>) -> Self {
-        requests.under_way.fetch_add(1, Ordering::AcqRel);
+        requests.active.fetch_add(1, Ordering::AcqRel);
         requests.changed.notify_one();
-        UnderWay(requests.clone())
+        ActiveRequest(requests.clone())
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.0.active.fetch_sub(1, Ordering::AcqRel);
         self.0.changed.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! An open connection, whatever it runs over: TCP or a socket file, with TLS or without.
+//! An open connection over TCP or a Unix socket, with or without TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -10,41 +10,40 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// How long a TCP connection is silent before the system asks whether the other side is still there, and how
-/// often it asks again; Go's default.
+/// Idle time before TCP keep-alive probes, and their interval; Go's default.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// An open connection of whatever kind.
+/// An open connection.
 pub struct Stream {
     io: Box<dyn Io>,
-    /// True where both sides agreed on HTTP/2 while they set up TLS.
-    speaks_http2: bool,
-    /// True where requests go to a proxy that is told in each whom they are for.
+    /// Whether TLS negotiated HTTP/2.
+    is_http2: bool,
+    /// Whether the peer is a proxy that needs absolute URIs in requests.
     is_proxied: bool,
 }
 
 impl Stream {
     pub(crate) fn new(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
-        Stream { io: Box::new(io), speaks_http2: false, is_proxied: false }
+        Stream { io: Box::new(io), is_http2: false, is_proxied: false }
     }
 
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        // Both are improvements that a connection can do without.
+        // Both are optimizations; a connection works without them.
         let _ = stream.set_nodelay(true);
         let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         Stream::new(stream)
     }
 
-    pub(crate) fn speaking_http2(self) -> Self {
-        Stream { speaks_http2: true, ..self }
+    pub(crate) fn with_http2(self) -> Self {
+        Stream { is_http2: true, ..self }
     }
 
-    pub(crate) fn through_proxy(self) -> Self {
+    pub(crate) fn with_proxy(self) -> Self {
         Stream { is_proxied: true, ..self }
     }
 }
@@ -52,7 +51,7 @@ impl Stream {
 impl Connection for Stream {
     fn connected(&self) -> Connected {
         let connected = Connected::new().proxy(self.is_proxied);
-        if self.speaks_http2 { connected.negotiated_h2() } else { connected }
+        if self.is_http2 { connected.negotiated_h2() } else { connected }
     }
 }
 

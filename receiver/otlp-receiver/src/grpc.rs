@@ -13,7 +13,7 @@ use pdata::{Data, Signal};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use transport::auth::metadata;
-use transport::grpc::{self, AnswerBody};
+use transport::grpc::{self, ResponseBody};
 use transport::serve::{Handler, ServerSettings};
 
 use crate::config::{GrpcConfig, ServerParameters};
@@ -79,20 +79,20 @@ impl Service {
 }
 
 impl Handler for Service {
-    type Body = AnswerBody;
+    type Body = ResponseBody;
 
     async fn handle(
         &self,
         request: Request<Incoming>,
         _: Option<SocketAddr>,
-    ) -> io::Result<Response<AnswerBody>> {
+    ) -> io::Result<Response<ResponseBody>> {
         if request.method() != Method::POST || !is_grpc(request.headers()) {
-            let mut no = Response::new(AnswerBody::default());
+            let mut no = Response::new(ResponseBody::default());
             *no.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Ok(no);
         }
         let outcome = self.export(request).await;
-        Ok(outcome.map_or_else(|no| grpc::refusal(&no), |()| grpc::answer(b"")))
+        Ok(outcome.map_or_else(|no| grpc::error_response(&no), |()| grpc::response(b"")))
     }
 }
 

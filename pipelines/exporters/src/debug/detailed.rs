@@ -17,7 +17,9 @@ use pdata::Data;
 
 use pdata::json::plain;
 
-use super::go::{self, fixed, hex, timestamp};
+use go_format::{fixed, timestamp};
+
+use super::go::{self, hex};
 
 /// All lines of a batch.
 pub(super) fn text(data: &Data) -> String {

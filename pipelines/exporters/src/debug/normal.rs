@@ -14,7 +14,9 @@ use pdata::Data;
 
 use pdata::json::plain;
 
-use super::go::{self, general};
+use go_format::general;
+
+use super::go;
 
 /// All lines of a batch.
 pub(super) fn text(data: &Data) -> String {
@@ -166,7 +168,7 @@ fn exponential(p: &ExponentialHistogramDataPoint) -> String {
 }
 
 fn summary(p: &SummaryDataPoint) -> String {
-    let mut line = format!("count={} sum={}", p.count, go::fixed(p.sum));
+    let mut line = format!("count={} sum={}", p.count, go_format::fixed(p.sum));
     for q in &p.quantile_values {
         let _ = write!(line, " q{}={}", general(q.quantile), general(q.value));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use component::ComponentId;
 use pdata::Signal;
 
-use super::{DebugConfig, go};
+use super::DebugConfig;
 
 /// A sink for text, of one exporter.
 pub(super) struct Output {
@@ -79,7 +79,7 @@ impl Output {
     fn line(&self, out: &mut String, signal: Signal, message: &str, counts: &[(&str, usize)]) {
         let mut fields: Vec<String> = counts.iter().map(|(name, n)| format!("\"{name}\": {n}")).collect();
         if let Some(id) = &self.log_of {
-            let _ = write!(out, "{}\tinfo\t", go::iso8601(SystemTime::now()));
+            let _ = write!(out, "{}\tinfo\t", go_format::iso8601_millis(SystemTime::now()));
             let kind = r#""otelcol.component.kind": "exporter""#;
             let name = signal.name();
             let whose = format!(r#""otelcol.component.id": "{id}", {kind}, "otelcol.signal": "{name}""#);

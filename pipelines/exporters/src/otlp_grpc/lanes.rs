@@ -41,7 +41,7 @@ impl Lanes {
     pub(super) fn new(settings: ClientSettings, balances: bool) -> Self {
         let target = settings.dial.target.clone().filter(|_| balances && settings.dial.unix.is_none());
         // A proxy looks names up itself.
-        let name = target.filter(|to| is_name(to) && !settings.dial.proxy.stands_before(to));
+        let name = target.filter(|to| is_name(to) && !settings.dial.proxy.applies_to(to));
         Lanes {
             only: HttpClient::new(settings.clone()),
             settings,

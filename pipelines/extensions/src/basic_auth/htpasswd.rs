@@ -1,6 +1,6 @@
-//! htpasswd files: a user and an encoded password per line, in the formats that the Collector's library takes.
+//! htpasswd files: a user and an encoded password per line, in the formats that the Collector's library supports.
 //!
-//! Whether a password fits is found out in constant time, and takes as long for a user that is not there.
+//! Passwords are compared in constant time, and an unknown user takes as long as a known one.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::md5_crypt::md5_crypt;
 
-/// Users and their passwords.
+/// Users and their encoded passwords.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Htpasswd(BTreeMap<String, Password>);
 
@@ -31,17 +31,17 @@ enum Password {
     Plain(String),
 }
 
-// What is encoded can be guessed, so it is not printed.
+// An encoded password can be attacked offline, so it is not printed.
 impl std::fmt::Debug for Password {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("[REDACTED]")
     }
 }
 
-type Reader = fn(&str) -> Option<Password>;
+type Parser = fn(&str) -> Option<Password>;
 
-/// Who reads an encoding, by what it begins with. What none of them reads is a plain password.
-const READERS: [(&str, Reader); 10] = [
+/// The parser of each encoding by its prefix. A text without a known prefix is a plain password.
+const PARSERS: [(&str, Parser); 10] = [
     ("$1$", |text| md5("$1$", text)),
     ("$apr1$", |text| md5("$apr1$", text)),
     ("{SHA}", |text| sha1(text.strip_prefix("{SHA}")?).filter(|p| !is_salted(p))),
@@ -55,37 +55,37 @@ const READERS: [(&str, Reader); 10] = [
 ];
 
 impl Htpasswd {
-    /// Reads lines, of which later ones win, and counts those that are none, as in the Collector's library.
+    /// Parses the lines and counts invalid ones. A later line overrides an earlier one of the same user.
     pub(crate) fn read(content: &str) -> (Self, usize) {
-        let (mut users, mut unread) = (BTreeMap::new(), 0);
+        let (mut users, mut invalid) = (BTreeMap::new(), 0);
         for line in content.lines().map(str::trim).filter(|line| !line.is_empty()) {
             match line.split_once(':').and_then(|(user, encoded)| Some((user, Password::read(encoded)?))) {
                 Some((user, password)) => _ = users.insert(user.to_owned(), password),
-                None => unread += 1,
+                None => invalid += 1,
             }
         }
-        (Htpasswd(users), unread)
+        (Htpasswd(users), invalid)
     }
 
-    /// The same users and those of `later`, which win.
-    pub(crate) fn joined(mut self, later: &Htpasswd) -> Self {
+    /// Adds the users of `later`, which override those of the same name.
+    pub(crate) fn merged(mut self, later: &Htpasswd) -> Self {
         self.0.extend(later.0.clone());
         self
     }
 
-    /// True where the user is there and has that password.
-    pub(crate) fn fits(&self, user: &str, password: &str) -> bool {
+    /// Returns true if the user exists and has this password.
+    pub(crate) fn verify(&self, user: &str, password: &str) -> bool {
         match self.0.get(user) {
-            Some(encoded) => encoded.is(password),
+            Some(encoded) => encoded.verify(password),
             None => {
-                // As slow as for a user that is there.
-                let _ = self.0.values().next().is_some_and(|other| other.is(password));
+                // As slow as for an existing user.
+                let _ = self.0.values().next().is_some_and(|other| other.verify(password));
                 false
             }
         }
     }
 
-    /// True where finding out takes milliseconds on purpose.
+    /// Returns true if verification takes milliseconds by design.
     pub(crate) fn is_slow(&self) -> bool {
         self.0.values().any(|p| !matches!(p, Password::Plain(_) | Password::Sha1 { .. }))
     }
@@ -93,13 +93,13 @@ impl Htpasswd {
 
 impl Password {
     fn read(encoded: &str) -> Option<Self> {
-        match READERS.iter().find(|(prefix, _)| encoded.starts_with(prefix)) {
-            Some((_, reader)) => reader(encoded),
+        match PARSERS.iter().find(|(prefix, _)| encoded.starts_with(prefix)) {
+            Some((_, parse)) => parse(encoded),
             None => Some(Password::Plain(encoded.to_owned())),
         }
     }
 
-    fn is(&self, password: &str) -> bool {
+    fn verify(&self, password: &str) -> bool {
         match self {
             Password::Bcrypt(encoded) => bcrypt::verify(password, encoded).unwrap_or(false),
             Password::Md5 { magic, salt, digest } => is_same(&md5_crypt(password, salt, magic), digest),
@@ -110,7 +110,7 @@ impl Password {
             Password::ShaCrypt(encoded) => {
                 ShaCrypt::default().verify_password(password.as_bytes(), encoded.as_str()).is_ok()
             }
-            // nginx writes `{PLAIN}` before a plain password, and somebody may have that in a password.
+            // nginx writes `{PLAIN}` in front of a plain password; the prefix may also be part of the password.
             Password::Plain(plain) => {
                 is_same(password, plain) | is_same(&format!("{{PLAIN}}{password}"), plain)
             }
@@ -118,7 +118,7 @@ impl Password {
     }
 }
 
-/// Compares digests of both, whose lengths say nothing.
+/// Compares digests, so that the time does not depend on the lengths.
 fn is_same(a: &str, b: &str) -> bool {
     sha2::Sha256::digest(a).ct_eq(&sha2::Sha256::digest(b)).into()
 }
@@ -144,10 +144,10 @@ fn is_salted(password: &Password) -> bool {
     matches!(password, Password::Sha1 { salt, .. } if !salt.is_empty())
 }
 
-/// The longest salt; what is written beyond it does not count.
+/// Length of the longest salt; further characters are ignored.
 const SALT_MAX: usize = 16;
 
-/// Beside the empty text in front there are the id, perhaps the rounds, the salt and the digest.
+/// Parses `$id$[rounds$]salt$digest`.
 fn sha_crypt(text: &str) -> Option<Password> {
     let mut parts: Vec<&str> = text.split('$').collect();
     let ([_, _, salt, _] | [_, _, _, salt, _]) = parts.as_mut_slice() else { return None };
@@ -163,7 +163,7 @@ mod tests {
     const LONG: &str =
         "a much longer password, of more than sixteen and thirty-two and sixty-four bytes in all, indeed";
 
-    /// What `openssl passwd`, crypt(3) and Python's hashlib made of passwords.
+    /// Passwords encoded by `openssl passwd`, crypt(3) and Python's hashlib.
     const ENCODED: [(&str, &str); 17] = [
         ("$1$abcdefgh$6qENbeetgn0exf.OCTQaP0", "pässword"),
         ("$1$xy$JSgu5Zv4igzK2ULm5nTM30", ""),
@@ -191,18 +191,18 @@ mod tests {
     ];
 
     #[test]
-    fn every_format_knows_its_password_and_no_other() {
+    fn every_format_accepts_only_its_password() {
         for (encoded, password) in ENCODED {
-            let (users, unread) = Htpasswd::read(&format!("  ann:{encoded}  \n\n"));
-            assert_eq!(unread, 0, "{encoded}");
-            assert!(users.fits("ann", password), "{encoded}");
-            assert!(!users.fits("ann", &format!("{password}.")), "{encoded}");
-            assert!(!users.fits("bob", password), "{encoded}");
+            let (users, invalid) = Htpasswd::read(&format!("  ann:{encoded}  \n\n"));
+            assert_eq!(invalid, 0, "{encoded}");
+            assert!(users.verify("ann", password), "{encoded}");
+            assert!(!users.verify("ann", &format!("{password}.")), "{encoded}");
+            assert!(!users.verify("bob", password), "{encoded}");
         }
     }
 
     #[test]
-    fn what_is_no_line_is_left_out_and_counted_and_is_no_plain_password() {
+    fn invalid_lines_are_counted_and_not_plain_passwords() {
         for bad in [
             "ann",
             "ann:{SHA}short",
@@ -213,17 +213,17 @@ mod tests {
             "ann:$6$a$b$c$d",
             "ann:$2y$05$short",
         ] {
-            let (users, unread) = Htpasswd::read(bad);
-            assert_eq!((unread, users.0.len()), (1, 0), "{bad}");
+            let (users, invalid) = Htpasswd::read(bad);
+            assert_eq!((invalid, users.0.len()), (1, 0), "{bad}");
         }
     }
 
     #[test]
-    fn later_lines_win() {
+    fn later_lines_override_earlier_ones() {
         let (file, _) = Htpasswd::read("ann:one\nbob:b\nann:two");
-        assert!(file.fits("ann", "two") && !file.fits("ann", "one"));
-        let all = file.joined(&Htpasswd::read("ann:three").0);
-        assert!(all.fits("ann", "three") && all.fits("bob", "b"));
+        assert!(file.verify("ann", "two") && !file.verify("ann", "one"));
+        let all = file.merged(&Htpasswd::read("ann:three").0);
+        assert!(all.verify("ann", "three") && all.verify("bob", "b"));
         assert_eq!(format!("{all:?}"), r#"Htpasswd({"ann": [REDACTED], "bob": [REDACTED]})"#);
     }
 }

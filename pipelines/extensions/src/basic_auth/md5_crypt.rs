@@ -1,16 +1,17 @@
 //! The password digest of `$1$` and `$apr1$`: MD5 in a thousand rounds, as FreeBSD's crypt(3) and Apache define it.
 //!
-//! It is weak by today's measure. It is here since htpasswd still writes it by default in places.
+//! The digest is weak by today's standards; it is supported because some versions of htpasswd still write it by
+//! default.
 
 use md5::{Digest as _, Md5};
 
 const ROUNDS: usize = 1000;
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Which bytes of the digest make each group of four digits.
+/// Indices of the digest bytes that form each group of four digits.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// The digest as text, without magic and salt.
+/// Returns the digest as text, without magic and salt.
 pub(super) fn md5_crypt(password: &str, salt: &str, magic: &str) -> String {
     let (password, salt) = (password.as_bytes(), salt.as_bytes());
     let mut digest = first(password, salt, magic.as_bytes());
@@ -47,7 +48,7 @@ fn next(round: usize, digest: [u8; 16], password: &[u8], salt: &[u8]) -> [u8; 16
     md5.chain_update(end).finalize().into()
 }
 
-/// Digits of six bits each, the lowest first.
+/// Encodes in digits of six bits each, the lowest first.
 fn text(digest: &[u8; 16]) -> String {
     let groups = GROUPS.map(|group| group.map(|at| u32::from(digest[at])));
     let mut text: String = groups.iter().flat_map(|[a, b, c]| digits(a << 16 | b << 8 | c, 4)).collect();

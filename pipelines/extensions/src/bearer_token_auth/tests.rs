@@ -1,4 +1,4 @@
-//! Which tokens are let in, and which is sent.
+//! Accepted tokens and the token that is sent.
 
 use super::*;
 use crate::testing::{build as built, refused, start};
@@ -7,7 +7,7 @@ async fn open(json: &str) -> Offer {
     start(&FACTORY, json, &Host::detached()).await.unwrap().0
 }
 
-fn lets_in(offer: &Offer, header: &str, value: &str) -> Result<(), String> {
+fn accepts(offer: &Offer, header: &str, value: &str) -> Result<(), String> {
     let mut headers = Metadata::default();
     headers.add(header, value);
     let auth = offer.server_auth.as_ref().unwrap();
@@ -23,7 +23,7 @@ fn one(name: &str, value: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn the_token_is_sent_and_let_in_and_no_other() {
+async fn only_the_configured_token_is_accepted_and_sent() {
     const NO: &str = "provided authorization does not match expected scheme or token";
     let offer = open(r#"{"token": "abc"}"#).await;
     assert_eq!(sent(&offer), one("authorization", "Bearer abc"));
@@ -36,46 +36,46 @@ async fn the_token_is_sent_and_let_in_and_no_other() {
         ("abc", Err(NO)),
         ("", Err(NO)),
     ] {
-        assert_eq!(lets_in(&offer, "authorization", value), want.map_err(str::to_owned), "{value}");
+        assert_eq!(accepts(&offer, "authorization", value), want.map_err(str::to_owned), "{value}");
     }
-    let told = "missing or empty authorization header: Authorization".to_owned();
-    assert_eq!(lets_in(&offer, "x", "Bearer abc"), Err(told));
+    let error = "missing or empty authorization header: Authorization".to_owned();
+    assert_eq!(accepts(&offer, "x", "Bearer abc"), Err(error));
 }
 
 #[tokio::test]
 async fn header_and_scheme_can_be_chosen() {
     let offer = open(r#"{"token": "abc", "header": "X-Api-Key", "scheme": ""}"#).await;
     assert_eq!(sent(&offer), one("x-api-key", "abc"));
-    assert_eq!(lets_in(&offer, "x-api-key", "abc"), Ok(()));
-    assert!(lets_in(&offer, "x-api-key", "Bearer abc").is_err());
+    assert_eq!(accepts(&offer, "x-api-key", "abc"), Ok(()));
+    assert!(accepts(&offer, "x-api-key", "Bearer abc").is_err());
 }
 
 #[tokio::test]
-async fn of_several_tokens_the_first_is_sent_and_all_are_let_in() {
+async fn all_tokens_are_accepted_and_the_first_is_sent() {
     let offer = open(r#"{"tokens": ["one", "two"]}"#).await;
     assert_eq!(sent(&offer), one("authorization", "Bearer one"));
-    assert_eq!(lets_in(&offer, "authorization", "Bearer two"), Ok(()));
-    assert!(lets_in(&offer, "authorization", "Bearer three").is_err());
+    assert_eq!(accepts(&offer, "authorization", "Bearer two"), Ok(()));
+    assert!(accepts(&offer, "authorization", "Bearer three").is_err());
 }
 
 #[tokio::test]
-async fn a_file_of_tokens_is_read_again_when_it_changes() {
+async fn a_changed_file_changes_the_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     std::fs::write(&path, "\n  one  the node's\n\ttwo\n").unwrap();
     let offer = open(&serde_json::json!({"filename": path, "token": "unused"}).to_string()).await;
     assert_eq!(sent(&offer), one("authorization", "Bearer one"));
-    assert_eq!(lets_in(&offer, "authorization", "Bearer two"), Ok(()));
-    assert!(lets_in(&offer, "authorization", "Bearer unused").is_err());
+    assert_eq!(accepts(&offer, "authorization", "Bearer two"), Ok(()));
+    assert!(accepts(&offer, "authorization", "Bearer unused").is_err());
     std::fs::write(&path, "new").unwrap();
     assert_eq!(sent(&offer), one("authorization", "Bearer new"));
-    assert!(lets_in(&offer, "authorization", "Bearer one").is_err());
+    assert!(accepts(&offer, "authorization", "Bearer one").is_err());
     std::fs::write(&path, "").unwrap();
     assert_eq!(sent(&offer), one("authorization", "Bearer new"), "an empty file is no change");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_in_the_collectors_words() {
+async fn problems_have_the_collectors_words() {
     for (json, want) in [
         ("{}", "extensions::bearertokenauth: no bearer token provided"),
         (r#"{"tokens": []}"#, "extensions::bearertokenauth: no bearer token provided"),

@@ -1,4 +1,4 @@
-//! Which headers come out.
+//! The headers of outgoing requests.
 
 use component::auth::Identity;
 use component::context::Metadata;
@@ -6,7 +6,7 @@ use component::context::Metadata;
 use super::*;
 use crate::testing::{build as built, refused, start};
 
-/// A request with these headers, from somebody with these attributes.
+/// Returns the context of a request with these headers, from a sender with these attributes.
 fn context(headers: &[(&str, &str)], attributes: &[(&str, &str)]) -> Context {
     let mut metadata = Metadata::default();
     headers.iter().for_each(|(key, value)| metadata.add(key, *value));
@@ -18,7 +18,7 @@ async fn open(json: &str, host: &Host) -> Arc<dyn ClientAuth> {
     start(&FACTORY, json, host).await.unwrap().0.client_auth.unwrap()
 }
 
-/// The headers by the JSON of the list `headers`, as `key=value`.
+/// Returns the headers for a list `headers` in JSON, as `key=value`.
 async fn check(headers: &str, context: &Context) -> Result<Vec<String>, String> {
     let auth = open(&format!(r#"{{"headers": {headers}}}"#), &Host::detached()).await;
     let headers = auth.headers(context)?;
@@ -53,7 +53,7 @@ async fn a_value_is_from_the_section_or_from_the_request() {
 }
 
 #[tokio::test]
-async fn actions_are_done_in_order() {
+async fn actions_are_applied_in_order() {
     for (headers, want) in [
         (
             r#"[{"key": "a", "value": "1", "action": "insert"}, {"key": "A", "value": "2", "action": "insert"}]"#,
@@ -74,7 +74,7 @@ async fn actions_are_done_in_order() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_again_when_it_changes() {
+async fn a_changed_file_changes_the_value() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     std::fs::write(&path, "one\n").unwrap();
@@ -100,7 +100,7 @@ async fn headers_of_another_extension_come_first() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_collectors_words() {
+fn problems_have_the_collectors_words() {
     const MISSING: &str =
         "missing header source, must be 'from_context', 'from_attribute', 'value', or 'value_file'";
     const SEVERAL: &str = "invalid header source, must be only one of 'from_context', 'from_attribute', 'value', or 'value_file'";

@@ -1,4 +1,4 @@
-//! What is answered when, over real sockets.
+//! Responses over real sockets.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
-use crate::testing::{Answer, build, get, read, refused};
+use crate::testing::{Response, build, get, read, refused};
 
-/// Serves by the JSON of a section, with a free port.
+/// Serves with a section in JSON, at a free port.
 async fn serve(json: &str, host: &Host) -> (String, DropGuard) {
     let node: Node = serde_json::from_str(json).unwrap();
     let config: HealthCheckConfig = Section::new("", &node).decode().unwrap();
     let config = HealthCheckConfig { endpoint: "127.0.0.1:0".to_owned(), ..config };
     let bound = Bound::open(config.server(), "health_check", host).await.unwrap();
     let (address, stop) = (bound.address(), CancellationToken::new());
-    tokio::spawn(bound.run(Health { config, host: host.clone() }, stop.clone()));
+    tokio::spawn(bound.run(HealthPage { config, host: host.clone() }, stop.clone()));
     (address, stop.drop_guard())
 }
 
-/// The answer to `path`, with a collector that is ready or is not.
-async fn check(json: &str, is_ready: bool, path: &str) -> Answer {
+/// Returns the response for `path` of a collector that is ready or not.
+async fn check(json: &str, is_ready: bool, path: &str) -> Response {
     let host = Host::detached();
     host.state().set_ready(is_ready);
     let (address, _running) = serve(json, &host).await;
@@ -33,7 +33,7 @@ async fn check(json: &str, is_ready: bool, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn the_answer_is_the_collectors_and_follows_readiness() {
+async fn the_response_is_the_collectors_and_follows_readiness() {
     let host = Host::detached();
     let (address, _running) = serve("{}", &host).await;
     let before = get(&address, "/", "").await;
@@ -44,20 +44,20 @@ async fn the_answer_is_the_collectors_and_follows_readiness() {
     let after = get(&address, "/any/path?x", "").await;
     assert_eq!(after.status, 200);
     assert!(after.head.contains("content-type: application/json"), "{}", after.head);
-    let said: serde_json::Value = serde_json::from_str(&after.body).unwrap();
-    assert_eq!(said["status"], "Server available");
-    assert!(said["upSince"].as_str().is_some_and(|at| at.starts_with("20") && at.ends_with('Z')), "{said}");
-    assert!(said["uptime"].as_str().is_some_and(|d| d.ends_with('s')), "{said}");
-    // Told again, as a reload does, it is ready since the same moment.
+    let body: serde_json::Value = serde_json::from_str(&after.body).unwrap();
+    assert_eq!(body["status"], "Server available");
+    assert!(body["upSince"].as_str().is_some_and(|at| at.starts_with("20") && at.ends_with('Z')), "{body}");
+    assert!(body["uptime"].as_str().is_some_and(|d| d.ends_with('s')), "{body}");
+    // Set again, as by a reload, readiness keeps its start.
     host.state().set_ready(true);
     let again: serde_json::Value = serde_json::from_str(&get(&address, "/", "").await.body).unwrap();
-    assert_eq!(again["upSince"], said["upSince"]);
+    assert_eq!(again["upSince"], body["upSince"]);
     host.state().set_ready(false);
     assert_eq!(get(&address, "/", "").await.status, 503);
 }
 
 #[tokio::test]
-async fn the_body_can_be_chosen() {
+async fn the_body_can_be_configured() {
     let json = r#"{"response_body": {"healthy": "all fine", "unhealthy": "not yet"}}"#;
     let (up, down) = (check(json, true, "/").await, check(json, false, "/").await);
     assert_eq!((up.status, up.body.as_str()), (200, "all fine"));
@@ -66,7 +66,7 @@ async fn the_body_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn a_path_is_answered_and_the_others_are_not() {
+async fn only_the_configured_path_is_served() {
     for (path, asked, status) in [
         ("/", "/", 200),
         ("/", "/x", 200),
@@ -83,12 +83,12 @@ async fn a_path_is_answered_and_the_others_are_not() {
 }
 
 #[tokio::test]
-async fn headers_of_every_answer_are_set() {
+async fn configured_headers_are_in_every_response() {
     let answer = check(r#"{"response_headers": {"X-Node": "a1"}}"#, true, "/").await;
     assert!(answer.head.contains("x-node: a1"), "{}", answer.head);
 }
 
-/// Lets in whoever says `x-key: 1`.
+/// Accepts requests with `x-key: 1`.
 struct Key;
 
 impl ServerAuth for Key {
@@ -101,7 +101,7 @@ impl ServerAuth for Key {
 }
 
 #[tokio::test]
-async fn an_authenticator_keeps_others_out() {
+async fn an_authenticator_rejects_other_requests() {
     let id = ComponentId::parse("key").unwrap();
     let offer = Offer { server_auth: Some(Arc::new(Key)), ..Offer::default() };
     let host = Host::detached().with_extension(id, offer);
@@ -122,7 +122,7 @@ async fn an_authenticator_keeps_others_out() {
 }
 
 #[tokio::test]
-async fn it_speaks_tls() {
+async fn pages_are_served_over_tls() {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let tls =
         serde_json::json!({"tls": {"cert_pem": own.cert.pem(), "key_pem": own.signing_key.serialize_pem()}});
@@ -145,7 +145,7 @@ async fn it_speaks_tls() {
 }
 
 #[tokio::test]
-async fn a_taken_address_stops_the_start() {
+async fn a_taken_address_fails_the_start() {
     let (address, _running) = serve("{}", &Host::detached()).await;
     let json = format!(r#"{{"endpoint": "{address}"}}"#);
     let error = crate::testing::start(&FACTORY, &json, &Host::detached()).await.err().unwrap().to_string();
@@ -168,7 +168,7 @@ fn sections_of_the_collector_load() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_collectors_words() {
+fn problems_have_the_collectors_words() {
     for (json, want) in [
         (r#"{"endpoint": ""}"#, "extensions::health_check::endpoint: http endpoint required"),
         (r#"{"path": "health"}"#, "extensions::health_check::path: path must start with /"),

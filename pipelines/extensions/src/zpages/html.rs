@@ -1,10 +1,11 @@
-//! The little HTML that the pages need: one plain style, tables, and text that is always escaped.
+//! HTML building blocks of the pages: one style, tables, and escaped text.
 
 use std::fmt;
+use std::time::SystemTime;
 
 use super::{ROUTES, VARS};
 
-/// No script, no font and no picture: a page works without a network behind it.
+/// The style sheet. It refers to no script, font or image, so that pages work without a network.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#8886;--ok:#1a7f4b;--warn:#9a6700;--bad:#c62828}\
 @media(prefers-color-scheme:dark){:root{--ok:#4cc38a;--warn:#d9a441;--bad:#ff7b72}}\
@@ -19,7 +20,7 @@ code{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}\
 .box{border:1px solid var(--line);border-left:4px solid;border-radius:4px;padding:.3rem .7rem;max-width:22rem}\
 .box span{color:CanvasText}.box small{display:block}";
 
-/// A text, escaped where it is shown.
+/// A text that is escaped when displayed.
 pub(super) struct Text<'a>(pub(super) &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -38,7 +39,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A text as part of a query.
+/// A text that is percent-encoded for a query when displayed.
 pub(super) struct Encoded<'a>(pub(super) &'a str);
 
 impl fmt::Display for Encoded<'_> {
@@ -55,7 +56,12 @@ impl fmt::Display for Encoded<'_> {
     }
 }
 
-/// A whole page around `body`.
+/// Formats a time for a reader, with milliseconds: `2026-01-02 03:04:05.006 UTC`.
+pub(super) fn readable(at: SystemTime) -> String {
+    go_format::iso8601_millis(at).replace('T', " ").replace('Z', " UTC")
+}
+
+/// Returns a whole page around `body`.
 pub(super) fn page(title: &str, path: &str, has_vars: bool, body: &str) -> String {
     let vars = has_vars.then_some((VARS, "Variables"));
     let links = ROUTES.iter().map(|(to, name, _)| (*to, *name)).chain(vars);
@@ -71,7 +77,7 @@ pub(super) fn page(title: &str, path: &str, has_vars: bool, body: &str) -> Strin
     )
 }
 
-/// A table whose cells are HTML.
+/// Returns a table whose cells are HTML.
 pub(super) fn table(class: &str, heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let cells = |row: Vec<String>| row.iter().map(|cell| format!("<td>{cell}</td>")).collect::<String>();
     let heads: String = heads.iter().map(|head| format!("<th>{}</th>", Text(head))).collect();
@@ -79,7 +85,7 @@ pub(super) fn table(class: &str, heads: &[&str], rows: impl IntoIterator<Item = 
     format!("<table class=\"{class}\"><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>")
 }
 
-/// Names and what they are.
+/// Returns a table of names and values.
 pub(super) fn properties(rows: &[(&str, String)]) -> String {
     let rows = rows.iter().map(|(name, value)| format!("<tr><th>{name}</th><td>{}</td></tr>\n", Text(value)));
     format!("<table>{}</table>", rows.collect::<String>())
@@ -90,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_shown_can_become_markup() {
+    fn displayed_text_is_escaped() {
         assert_eq!(Text("<b a=\"x\">'&").to_string(), "&lt;b a=&quot;x&quot;&gt;&#39;&amp;");
         assert_eq!(Encoded("receiver/a b&c=ä").to_string(), "receiver/a%20b%26c%3D%C3%A4");
         assert!(properties(&[("a", "<x>".to_owned())]).contains("<td>&lt;x&gt;</td>"));

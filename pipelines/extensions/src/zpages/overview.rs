@@ -1,4 +1,4 @@
-//! What runs and since when, how each component fares, which extensions and feature gates there are.
+//! Pages with the uptime, the status of each component, the extensions and the feature gates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,10 @@ use component::status::Status;
 use config::GoDuration;
 
 use super::Shown;
-use super::html::{Text, properties, table};
-use crate::time::readable;
+use super::html::{Text, properties, readable, table};
 
-/// How a status is said, and its colour.
-pub(super) fn said(status: Option<&Status>) -> (String, &'static str) {
+/// Returns the text and the CSS class of a status.
+pub(super) fn status_text(status: Option<&Status>) -> (String, &'static str) {
     match status {
         None => ("not started".to_owned(), "dim"),
         Some(Status::Starting) => ("starting".to_owned(), "dim"),
@@ -23,11 +22,11 @@ pub(super) fn said(status: Option<&Status>) -> (String, &'static str) {
 }
 
 fn coloured(status: Option<&Status>) -> String {
-    let (said, class) = said(status);
-    format!("<span class=\"{class}\">{}</span>", Text(&said))
+    let (text, class) = status_text(status);
+    format!("<span class=\"{class}\">{}</span>", Text(&text))
 }
 
-/// The seconds of a duration, as Go prints them.
+/// Truncates a duration to seconds.
 fn whole_secs(duration: Duration) -> GoDuration {
     GoDuration::from_secs(duration.as_secs())
 }
@@ -50,7 +49,7 @@ pub(super) fn service(shown: &Shown) -> String {
 }
 
 fn components(components: &BTreeMap<String, Status>) -> String {
-    // What is wrong is what a reader looks for.
+    // Components that do not work come first.
     let mut rows: Vec<_> = components.iter().collect();
     rows.sort_by_key(|(_, status)| **status == Status::Ok);
     let row = |(name, status): (&String, &Status)| vec![Text(name).to_string(), coloured(Some(status))];

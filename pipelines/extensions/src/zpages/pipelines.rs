@@ -1,4 +1,4 @@
-//! Pipelines drawn as rows of boxes: receivers, processors in order, exporters; each with its status.
+//! The page that shows each pipeline as a row of boxes with the status of its components.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use component::status::{PipelineInfo, Status};
 
 use super::Shown;
 use super::html::Text;
-use super::overview::said;
+use super::overview::status_text;
 
 pub(super) fn page(shown: &Shown) -> String {
     let state = shown.host.state();
@@ -19,11 +19,11 @@ pub(super) fn page(shown: &Shown) -> String {
 
 fn drawn(pipeline: &PipelineInfo, components: &BTreeMap<String, Status>) -> String {
     let one = |id: &String, kind: &str| {
-        let place = match kind {
+        let suffix = match kind {
             "processor" => format!(" of pipeline {}", pipeline.id),
             _ => String::new(),
         };
-        component(id, kind, &place, components)
+        component(id, kind, &suffix, components)
     };
     let stack = |ids: &[String], kind: &str| {
         let boxes: String = ids.iter().map(|id| one(id, kind)).collect();
@@ -36,25 +36,25 @@ fn drawn(pipeline: &PipelineInfo, components: &BTreeMap<String, Status>) -> Stri
     format!("<h2>{}</h2><div class=\"row\">{row}</div>\n", Text(&pipeline.id))
 }
 
-fn component(id: &str, kind: &str, place: &str, components: &BTreeMap<String, Status>) -> String {
-    let own = components.get(&format!("\"{id}\" {kind}{place}"));
+fn component(id: &str, kind: &str, suffix: &str, components: &BTreeMap<String, Status>) -> String {
+    let own = components.get(&format!("\"{id}\" {kind}{suffix}"));
     let (status, kind) = match own {
         Some(status) => (Some(status), kind),
-        // What stands at the end of a pipeline and is no component of that kind joins it to another.
+        // A connector is listed as an exporter of one pipeline and as a receiver of another.
         None => match connector(id, components) {
             Some(status) => (Some(status), "connector"),
             None => (None, kind),
         },
     };
-    let (said, class) = said(status);
-    let (id, said) = (Text(id), Text(&said));
+    let (text, class) = status_text(status);
+    let (id, text) = (Text(id), Text(&text));
     format!(
         "<div class=\"box {class}\"><span>{id}</span> <small class=\"dim\"><span>{kind}</span></small>\
-         <small>{said}</small></div>"
+         <small>{text}</small></div>"
     )
 }
 
-/// How a connector fares: of its instances, the one that fares worst is the one to know of.
+/// Returns the worst status among the instances of a connector.
 fn connector<'a>(id: &str, components: &'a BTreeMap<String, Status>) -> Option<&'a Status> {
     let begin = format!("\"{id}\" connector");
     let own = components.iter().filter(|(name, _)| name.starts_with(&begin)).map(|(_, status)| status);

@@ -70,7 +70,7 @@ async fn page(host: &Host, path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_service_says_what_it_is_and_what_is_wrong_first() {
+async fn the_service_page_lists_failing_components_first() {
     let page = page(&host(), "/debug/servicez").await;
     let after = |what: &str| page.iter().position(|text| text == what).map(|at| page[at + 1].clone());
     assert_eq!(after("Version").as_deref(), Some("1.2.3"));
@@ -81,7 +81,7 @@ async fn the_service_says_what_it_is_and_what_is_wrong_first() {
 }
 
 #[tokio::test]
-async fn a_pipeline_is_drawn_with_the_status_of_each_box() {
+async fn a_pipeline_shows_the_status_of_each_component() {
     assert_eq!(
         page(&host(), "/debug/pipelinez").await,
         [
@@ -127,11 +127,11 @@ fn span(spans: &Arc<Spans>, name: &str, error: Option<&str>) {
 }
 
 #[tokio::test]
-async fn spans_are_shown_by_name_and_kind_while_the_extension_runs() {
+async fn spans_are_shown_by_name_and_kind() {
     let host = host();
     let (address, running) = serve("{}", &host).await;
     let none = text(&get(&address, "/debug/tracez", "").await.body);
-    assert_eq!(none, ["Spans", "There were no spans yet."]);
+    assert_eq!(none, ["Spans", "No spans were recorded yet."]);
     span(host.spans(), "exporter/x/traces", Some("no <route>"));
     let open = host.spans().begin(&Arc::from("exporter/x/traces")).unwrap();
     let html = get(&address, "/debug/tracez", "").await.body;
@@ -155,7 +155,7 @@ async fn spans_are_shown_by_name_and_kind_while_the_extension_runs() {
 }
 
 #[tokio::test]
-async fn spans_are_recorded_only_while_it_runs() {
+async fn spans_are_recorded_only_while_the_extension_runs() {
     let host = Host::detached();
     let stop = CancellationToken::new();
     let extension = build(&FACTORY, r#"{"endpoint": "127.0.0.1:0"}"#).unwrap();
@@ -167,7 +167,7 @@ async fn spans_are_recorded_only_while_it_runs() {
 }
 
 #[tokio::test]
-async fn variables_are_there_where_they_were_asked_for() {
+async fn variables_are_served_only_if_enabled() {
     let (address, _running) = serve(r#"{"expvar": {"enabled": true}}"#, &host()).await;
     let vars: serde_json::Value =
         serde_json::from_str(&get(&address, "/debug/expvarz", "").await.body).unwrap();
@@ -178,7 +178,7 @@ async fn variables_are_there_where_they_were_asked_for() {
 }
 
 #[tokio::test]
-async fn other_paths_lead_to_the_pages_or_nowhere() {
+async fn other_paths_redirect_or_are_not_found() {
     let (address, _running) = serve("{}", &host()).await;
     for path in ["/", "/debug", "/debug/"] {
         let answer = get(&address, path, "").await;
@@ -190,7 +190,7 @@ async fn other_paths_lead_to_the_pages_or_nowhere() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_collectors_words() {
+fn problems_have_the_collectors_words() {
     assert_eq!(
         refused(&FACTORY, r#"{"endpoint": ""}"#),
         ["extensions::zpages::endpoint: \"endpoint\" is required when using the \"zpages\" extension"]

@@ -1,16 +1,16 @@
-//! The collector's own spans by name: how many took how long, how many failed, and the latest of each kind.
+//! The collector's own spans by name: counts by latency, failures, and the latest spans of each kind.
 
 use component::spans::{LATENCIES, Span, Summary, Which};
 use config::GoDuration;
 
 use super::Shown;
-use super::html::{Encoded, Text, table};
-use crate::server::parameters;
-use crate::time::readable;
+use transport::query::parameters;
+
+use super::html::{Encoded, Text, readable, table};
 
 pub(super) fn page(shown: &Shown, query: &str) -> String {
     let spans = shown.host.spans();
-    let latest = chosen(query).map(|(name, which)| {
+    let latest = selected(query).map(|(name, which)| {
         let latest = spans.latest(&name, which);
         samples(&name, which, latest.iter().map(AsRef::as_ref))
     });
@@ -21,8 +21,8 @@ pub(super) fn page(shown: &Shown, query: &str) -> String {
     format!("{}{note}{}", summaries(&spans.summaries()), latest.unwrap_or_default())
 }
 
-/// Which spans a query asks for, in the words of the Collector's pages.
-fn chosen(query: &str) -> Option<(String, Which)> {
+/// Parses which spans a query selects, with the parameters of the Collector's pages.
+fn selected(query: &str) -> Option<(String, Which)> {
     let find = |name: &str| parameters(query).find(|(key, _)| key == name).map(|(_, value)| value);
     let which = match find("ztype")?.as_str() {
         "0" => Which::Running,
@@ -51,7 +51,7 @@ fn from(bucket: usize) -> String {
 
 fn summaries(summaries: &[Summary]) -> String {
     if summaries.is_empty() {
-        return "<p class=\"dim\">There were no spans yet.</p>".to_owned();
+        return "<p class=\"dim\">No spans were recorded yet.</p>".to_owned();
     }
     let begins: Vec<String> = LATENCIES.iter().map(|begin| format!("≥ {}", GoDuration(*begin))).collect();
     let mut heads = vec!["Name", "Running"];

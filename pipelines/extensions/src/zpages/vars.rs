@@ -23,7 +23,7 @@ pub(super) fn json(shown: &Shown) -> String {
     format!("{vars:#}\n")
 }
 
-/// The number in a line such as `VmRSS:   1234 kB`.
+/// Parses the number in a line such as `VmRSS:   1234 kB`.
 fn number(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_found_by_its_name() {
+    fn numbers_are_found_by_name() {
         let status = "VmRSSx:\t1 kB\nVmRSS:\t  1234 kB\nThreads:\t5\n";
         assert_eq!(number(status, "VmRSS"), Some(1234));
         assert_eq!(number(status, "Threads"), Some(5));

@@ -29,7 +29,7 @@ pub fn text(value: Option<&AnyValue>) -> String {
     match value.and_then(|v| v.value.as_ref()) {
         None | Some(Value::StringValueStrindex(_)) => String::new(),
         Some(Value::StringValue(text)) => text.clone(),
-        Some(Value::DoubleValue(v)) => number(*v),
+        Some(Value::DoubleValue(v)) => go_format::json(*v),
         Some(Value::BytesValue(bytes)) => STANDARD.encode(bytes),
         Some(other) => {
             let mut out = String::new();
@@ -45,8 +45,8 @@ fn json(value: Option<&Value>, out: &mut String) {
         Some(Value::StringValue(text)) => quoted(text, out),
         Some(Value::BoolValue(flag)) => out.push_str(if *flag { "true" } else { "false" }),
         Some(Value::IntValue(n)) => out.push_str(&n.to_string()),
-        Some(Value::DoubleValue(v)) if v.is_finite() => out.push_str(&number(*v)),
-        Some(Value::DoubleValue(v)) => quoted(&number(*v), out),
+        Some(Value::DoubleValue(v)) if v.is_finite() => out.push_str(&go_format::json(*v)),
+        Some(Value::DoubleValue(v)) => quoted(&go_format::json(*v), out),
         Some(Value::BytesValue(bytes)) if bytes.is_empty() => out.push_str("null"),
         Some(Value::BytesValue(bytes)) => quoted(&STANDARD.encode(bytes), out),
         Some(Value::ArrayValue(list)) => {
@@ -101,51 +101,9 @@ fn quoted(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// As `encoding/json` writes a number; the three that JSON has none for by their names.
-fn number(v: f64) -> String {
-    match v {
-        v if v.is_nan() => return "NaN".to_owned(),
-        f64::INFINITY => return "Infinity".to_owned(),
-        f64::NEG_INFINITY => return "-Infinity".to_owned(),
-        v if v == 0.0 || (1e-6..1e21).contains(&v.abs()) => return format!("{v}"),
-        _ => {}
-    }
-    let scientific = format!("{v:e}");
-    match scientific.split_once('e') {
-        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
-        _ => scientific,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Each line was printed by Go's `json.Marshal`, but for the three that it refuses.
-    #[test]
-    fn numbers_look_as_in_go() {
-        for (v, want) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (1.0, "1"),
-            (-1.5, "-1.5"),
-            (0.1, "0.1"),
-            (100_000.0, "100000"),
-            (999_999.5, "999999.5"),
-            (1e6, "1000000"),
-            (123_456_789.0, "123456789"),
-            (1e20, "100000000000000000000"),
-            (1e21, "1e+21"),
-            (0.0001, "0.0001"),
-            (0.000_012_34, "0.00001234"),
-            (1e-7, "1e-7"),
-            (f64::INFINITY, "Infinity"),
-            (f64::NEG_INFINITY, "-Infinity"),
-            (f64::NAN, "NaN"),
-        ] {
-            assert_eq!(number(v), want, "{v:?}");
-        }
-    }
 
     #[test]
     fn values_look_as_the_collector_shows_them() {

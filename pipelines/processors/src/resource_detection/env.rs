@@ -1,8 +1,11 @@
 //! The detector `env`: the variable `OTEL_RESOURCE_ATTRIBUTES`, or `OTEL_RESOURCE`, as `key=value,key=value`
 //! with values in percent encoding.
 
+use std::borrow::Cow;
+
 use component::BoxFuture;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
+use percent_encoding::percent_decode_str;
 
 use super::{Detector, Found};
 
@@ -48,23 +51,11 @@ fn parse_pair(pair: &str) -> Option<KeyValue> {
     is_pair.then(|| unescape(value)).flatten().map(|value| super::text(key, value))
 }
 
-/// Undoes the encoding of a query: `%20` and `+` are spaces.
+/// Decodes a value as in a query, where `+` and `%20` are spaces; returns `None` if it has invalid escapes.
 fn unescape(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
-                let digits = std::str::from_utf8(&digits).ok().filter(|_| is_hex)?;
-                u8::from_str_radix(digits, 16).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    let is_escape = |rest: &str| rest.get(..2).is_some_and(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+    let spaced = value.split('%').skip(1).all(is_escape).then(|| value.replace('+', " "))?;
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! The compressions that OTLP meets, both ways, each a row of one table.
+//! Compression and decompression in the formats of the Collector, each a row of one table, in pure Rust.
 //!
-//! The one idea: a compression is a name and two functions over bytes, and the one that undoes it is told how
-//! large the result may become, since a few kilobytes can stand for gigabytes. Everything is pure Rust. Which
-//! of them a component takes, and what it answers to the others, is left to it.
+//! Decompression is bounded, since a few kilobytes can expand to gigabytes. A component decides which formats it
+//! accepts.
 
 mod read;
 mod write;
@@ -14,29 +13,29 @@ use serde::de::{Deserializer, Error};
 
 pub use read::DecompressError;
 
-/// A compression, or none.
+/// A compression format.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Compression {
-    /// As it is.
+    /// No compression.
     #[default]
     None,
-    /// What HTTP calls deflate, which is zlib's format.
+    /// HTTP's deflate, which is the zlib format.
     Deflate,
-    /// gzip; several members one after the other are one text.
+    /// gzip, possibly with several members.
     Gzip,
-    /// LZ4 in frames.
+    /// The LZ4 frame format.
     Lz4,
-    /// Snappy's block format; in frames it is understood as well, as the Collector does.
+    /// Snappy's block format; decompression detects the frame format, as the Collector does.
     Snappy,
-    /// Snappy in frames.
+    /// Snappy's frame format.
     SnappyFramed,
-    /// zlib's format.
+    /// The zlib format.
     Zlib,
     /// Zstandard.
     Zstd,
 }
 
-/// Each compression with its name in `Content-Encoding` and in configurations.
+/// The name of each compression in `Content-Encoding` and in configurations.
 const NAMES: [(Compression, &str); 7] = [
     (Compression::Deflate, "deflate"),
     (Compression::Gzip, "gzip"),
@@ -48,7 +47,7 @@ const NAMES: [(Compression, &str); 7] = [
 ];
 
 impl Compression {
-    /// All that change the bytes, in the order of their names.
+    /// All compressions other than `None`, sorted by name.
     pub const ALL: [Compression; 7] = {
         let mut all = [Compression::None; 7];
         let mut i = 0;
@@ -59,12 +58,12 @@ impl Compression {
         all
     };
 
-    /// The name in `Content-Encoding`; empty for none.
+    /// Returns the name in `Content-Encoding`, empty for `None`.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(c, _)| *c == self).map_or("", |(_, name)| name)
     }
 
-    /// The compression that goes by a name; `""`, `none` and `identity` are none.
+    /// Returns the compression of a name; `""`, `none` and `identity` are `None`.
     pub fn by_name(name: &str) -> Option<Self> {
         let name = name.trim();
         if ["", "identity", "none"].iter().any(|none| none.eq_ignore_ascii_case(name)) {
@@ -73,17 +72,17 @@ impl Compression {
         NAMES.iter().find(|(_, n)| n.eq_ignore_ascii_case(name)).map(|(c, _)| *c)
     }
 
-    /// The bytes compressed.
+    /// Compresses bytes.
     pub fn compress(self, level: Level, bytes: &[u8]) -> Vec<u8> {
         write::compress(self, level, bytes)
     }
 
-    /// The bytes as they were before compression, of which there may be `bytes_max`.
+    /// Decompresses bytes to at most `bytes_max` bytes.
     pub fn decompress(self, bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, DecompressError> {
         read::decompress(self, bytes, bytes_max)
     }
 
-    /// Whether `level` is one that the Collector takes for this compression.
+    /// Checks that the Collector accepts `level` for this compression.
     pub fn check_level(self, level: Level) -> Result<(), String> {
         let fits = match self {
             Compression::Deflate | Compression::Gzip | Compression::Zlib => (-2..=9).contains(&level.0),
@@ -107,7 +106,7 @@ impl fmt::Display for Compression {
 impl<'de> Deserialize<'de> for Compression {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        // Case and `identity` are the wire's leniencies; configurations are written as the Collector has them.
+        // Only HTTP ignores case and knows `identity`; configurations use the Collector's names.
         let found = Compression::by_name(&name).filter(|c| c.name() == name || name == "none");
         found.ok_or_else(|| {
             let names = NAMES.map(|(_, name)| name).join(", ");
@@ -116,8 +115,8 @@ impl<'de> Deserialize<'de> for Compression {
     }
 }
 
-/// How much effort compression takes: 1, the least, to 9, the most; 0 and -1 leave it to the compression.
-/// Only gzip, zlib and deflate know levels: Zstandard is always written at its fastest.
+/// A compression level from 1 (fastest) to 9 (smallest); 0 and -1 select the default. Only gzip, zlib and
+/// deflate have levels; Zstandard always uses its fastest.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(transparent)]
 pub struct Level(pub i32);

@@ -1,5 +1,4 @@
-//! Decompressing, up to a size. What the bytes themselves say of the size is believed only where it is too
-//! large: memory grows with what was really there.
+//! Bounded decompression. A size in the header is only used to refuse; memory grows with the bytes decoded.
 
 use std::io::{ErrorKind, Read};
 
@@ -9,28 +8,28 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::Compression;
 
-/// How far back in its text a Zstandard frame may point where the text may be shorter than that: a decoder
-/// holds so much before it gives anything out.
+/// Largest window of a Zstandard frame, in bytes, if the limit for the result is smaller: the decoder buffers
+/// that much before it returns anything.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// A stream in snappy's framing format begins so.
+/// The first bytes of snappy's frame format.
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
-/// Why bytes cannot be decompressed.
+/// The reason why bytes cannot be decompressed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecompressError {
-    /// The result is larger than it may be.
+    /// The result would exceed the limit.
     #[error("the decompressed body is larger than {bytes_max} bytes")]
     TooLarge {
-        /// How large it may be.
+        /// The limit.
         bytes_max: usize,
     },
-    /// The bytes are not in the format.
+    /// The bytes are not valid.
     #[error("cannot decompress {name}: {reason}")]
     Broken {
         /// The compression.
         name: &'static str,
-        /// What is wrong.
+        /// The error of the decoder.
         reason: String,
     },
 }
@@ -41,58 +40,57 @@ pub(super) fn decompress(
     bytes_max: usize,
 ) -> Result<Vec<u8>, DecompressError> {
     let broken = |reason| DecompressError::Broken { name: compression.name(), reason };
-    let taken = match compression {
-        Compression::None => take(bytes_max, bytes),
-        Compression::Gzip => take(bytes_max, MultiGzDecoder::new(bytes)),
-        Compression::Deflate | Compression::Zlib => take(bytes_max, ZlibDecoder::new(bytes)),
+    let result = match compression {
+        Compression::None => decode(bytes_max, bytes),
+        Compression::Gzip => decode(bytes_max, MultiGzDecoder::new(bytes)),
+        Compression::Deflate | Compression::Zlib => decode(bytes_max, ZlibDecoder::new(bytes)),
         Compression::Zstd => zstd(bytes_max, bytes),
         Compression::Snappy if !bytes.starts_with(SNAPPY_FRAMED) => snappy_block(bytes_max, bytes),
         Compression::Snappy | Compression::SnappyFramed => {
-            take(bytes_max, snap::read::FrameDecoder::new(bytes))
+            decode(bytes_max, snap::read::FrameDecoder::new(bytes))
         }
         Compression::Lz4 => lz4(bytes_max, bytes),
     };
-    match taken {
-        Ok(Some(text)) => Ok(text),
+    match result {
+        Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(DecompressError::TooLarge { bytes_max }),
         Err(reason) => Err(broken(reason)),
     }
 }
 
-/// The whole text, or none where it is too large.
-type Taken = Result<Option<Vec<u8>>, String>;
+/// The decompressed bytes, or `None` if they exceed the limit.
+type Decompressed = Result<Option<Vec<u8>>, String>;
 
-fn take(bytes_max: usize, decoder: impl Read) -> Taken {
+fn decode(bytes_max: usize, decoder: impl Read) -> Decompressed {
     let mut out = Vec::new();
     append(&mut out, bytes_max, decoder)?;
     Ok(Some(out).filter(|out| out.len() <= bytes_max))
 }
 
-/// Appends what the decoder gives, and stops one byte after the limit.
+/// Appends the output of a decoder, and stops one byte after the limit.
 fn append(out: &mut Vec<u8>, bytes_max: usize, decoder: impl Read) -> Result<(), String> {
-    let room = (bytes_max - out.len().min(bytes_max)) as u64 + 1;
-    decoder.take(room).read_to_end(out).map(drop).map_err(|e| match e.kind() {
-        ErrorKind::UnexpectedEof => "it ends too early".to_owned(),
+    let limit = (bytes_max - out.len().min(bytes_max)) as u64 + 1;
+    decoder.take(limit).read_to_end(out).map(drop).map_err(|e| match e.kind() {
+        ErrorKind::UnexpectedEof => "it is truncated".to_owned(),
         _ => e.to_string(),
     })
 }
 
-/// A block says its size in front, and is refused by it before any memory is taken.
-fn snappy_block(bytes_max: usize, bytes: &[u8]) -> Taken {
+/// Decompresses a block. Its size is in front, and is checked before memory is allocated.
+fn snappy_block(bytes_max: usize, bytes: &[u8]) -> Decompressed {
     let size = snap::raw::decompress_len(bytes).map_err(|e| e.to_string())?;
     if size > bytes_max {
         return Ok(None);
     }
-    // A byte of snappy stands for 64 at most, three bytes being one copy: a size that the bytes cannot make
-    // is refused before it is taken from memory.
+    // A byte of snappy expands to at most 64 bytes; a larger size is invalid.
     if size > bytes.len().saturating_mul(64) {
-        return Err(format!("{size} bytes cannot come of {}", bytes.len()));
+        return Err(format!("{} bytes cannot expand to {size}", bytes.len()));
     }
     snap::raw::Decoder::new().decompress_vec(bytes).map(Some).map_err(|e| e.to_string())
 }
 
-/// Frames one after the other; the decoder ends with the first.
-fn lz4(bytes_max: usize, mut bytes: &[u8]) -> Taken {
+/// Decompresses consecutive frames; the decoder stops after each.
+fn lz4(bytes_max: usize, mut bytes: &[u8]) -> Decompressed {
     let mut out = Vec::new();
     while !bytes.is_empty() && out.len() <= bytes_max {
         let before = bytes.len();
@@ -104,8 +102,8 @@ fn lz4(bytes_max: usize, mut bytes: &[u8]) -> Taken {
     Ok(Some(out).filter(|out| out.len() <= bytes_max))
 }
 
-/// Frames one after the other, skippable ones among them.
-fn zstd(bytes_max: usize, mut bytes: &[u8]) -> Taken {
+/// Decompresses consecutive frames, skippable ones among them.
+fn zstd(bytes_max: usize, mut bytes: &[u8]) -> Decompressed {
     let mut out = Vec::new();
     while !bytes.is_empty() {
         let mut decoder = FrameDecoder::new();
@@ -118,7 +116,7 @@ fn zstd(bytes_max: usize, mut bytes: &[u8]) -> Taken {
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
             })) => {
-                bytes = bytes.get(length as usize..).ok_or("it ends too early")?;
+                bytes = bytes.get(length as usize..).ok_or("it is truncated")?;
                 continue;
             }
             Err(e) => return Err(e.to_string()),
@@ -133,7 +131,7 @@ fn zstd(bytes_max: usize, mut bytes: &[u8]) -> Taken {
     Ok(Some(out))
 }
 
-/// Appends one frame's text, block by block; false where it becomes too large.
+/// Appends the content of one frame, block by block; returns false if it exceeds the limit.
 fn zstd_frame(
     out: &mut Vec<u8>,
     bytes_max: usize,
@@ -149,20 +147,20 @@ fn zstd_frame(
         decoder.collect_to_writer(&mut *out).map_err(|e| e.to_string())?;
     }
     match (decoder.get_checksum_from_data(), decoder.get_calculated_checksum()) {
-        (Some(told), Some(found)) if told != found => {
-            Err(format!("checksum {found:08x}, but the frame says {told:08x}"))
+        (Some(expected), Some(found)) if expected != found => {
+            Err(format!("checksum is {found:08x}, expected {expected:08x}"))
         }
         _ => Ok(out.len() <= bytes_max),
     }
 }
 
-/// The window that a frame's header asks for (RFC 8878, 3.1.1.1): of one in a single segment, its whole size.
+/// Returns the window size in a frame's header (RFC 8878, 3.1.1.1).
 fn window_bytes(frame: &[u8]) -> Option<u64> {
     const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
     const SINGLE_SEGMENT: u8 = 1 << 5;
     let (descriptor, rest) = frame.strip_prefix(&MAGIC)?.split_first()?;
     if descriptor & SINGLE_SEGMENT != 0 {
-        return None; // The decoder tells the size, which is checked there.
+        return None; // The content size serves as the window; it is checked after the header.
     }
     let window = rest.first()?;
     let base = 1u64 << (10 + (window >> 3));

@@ -1,4 +1,4 @@
-//! Compressing: the whole of a request at once, into memory.
+//! Compression of a whole request in memory.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ pub(super) fn compress(compression: Compression, level: Level, bytes: &[u8]) -> 
     }
 }
 
-/// Half of it is an optimistic guess for telemetry; the vector grows where it is wrong.
+/// Allocates the output for half of the input, a typical ratio for telemetry.
 fn out(bytes: &[u8]) -> Vec<u8> {
     Vec::with_capacity(bytes.len() / 2)
 }

@@ -1,4 +1,4 @@
-//! rustls set up for a client.
+//! The rustls configuration of a client.
 
 use std::sync::Arc;
 
@@ -10,25 +10,24 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use super::config::ClientTlsConfig;
 use super::material::TlsError;
 use super::names;
-use super::reload::{Reloading, When};
+use crate::reload::{ReloadWhen, Reloading};
 
-/// TLS of a client, as its files are at the time of each connection.
+/// TLS of a client. Its files are reloaded as configured.
 #[derive(Clone)]
-pub struct ClientTls(Arc<Reloading<ClientConfig>>);
+pub struct ClientTls(Arc<Reloading<Arc<ClientConfig>, TlsError>>);
 
 impl ClientTls {
-    /// Reads what the section names. `protocols` are what to speak inside, the preferred first: `h2`,
-    /// `http/1.1`.
+    /// Reads the files of the section. `protocols` are offered by ALPN, the preferred one first: `h2`, `http/1.1`.
     pub fn open(config: &ClientTlsConfig, protocols: &[&str]) -> Result<Self, TlsError> {
-        config.common().tell_left_out();
-        let when = When { age: config.common().reload_interval, ..When::default() };
+        config.common().warn_of_unsupported();
+        let when = ReloadWhen { max_age: config.common().reload_interval, ..ReloadWhen::default() };
         let (config, protocols) = (config.clone(), protocols.iter().map(|p| p.as_bytes().to_vec()).collect());
         let protocols: Vec<Vec<u8>> = protocols;
-        let reloading = Reloading::new(when, move || set_up(&config, protocols.clone()))?;
+        let reloading = Reloading::new(when, move || set_up(&config, protocols.clone()).map(Arc::new))?;
         Ok(ClientTls(Arc::new(reloading)))
     }
 
-    /// What to open the next connection by.
+    /// Returns the configuration for the next connection.
     pub fn current(&self) -> Arc<ClientConfig> {
         self.0.current()
     }
@@ -40,7 +39,7 @@ fn set_up(config: &ClientTlsConfig, protocols: Vec<Vec<u8>>) -> Result<ClientCon
     let versions = names::versions(common.min_version, common.max_version).map_err(TlsError::Value)?;
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;
     let builder = if config.insecure_skip_verify {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Trusting(provider)))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
     } else {
         builder.with_root_certificates(common.authorities()?)
     };
@@ -52,11 +51,11 @@ fn set_up(config: &ClientTlsConfig, protocols: Vec<Vec<u8>>) -> Result<ClientCon
     Ok(client)
 }
 
-/// Believes any certificate, as `insecure_skip_verify` asks; that the other side has its key is still checked.
+/// Accepts any certificate, for `insecure_skip_verify`; that the server has its key is still verified.
 #[derive(Debug)]
-struct Trusting(Arc<CryptoProvider>);
+struct AcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Trusting {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! Certificates and keys: read from where the configuration says they are.
+//! Certificates and keys, read from files or from the configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::config::{Common, Pem};
 use super::names;
 
-/// Why TLS cannot be set up.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or is no PEM of what it should hold.
+    /// A file cannot be read, or is not valid PEM of the expected kind.
     #[error("failed to load TLS config: {what} {}: {source}", path.display())]
     File {
-        /// The key that names it.
+        /// The configuration key that names the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         source: pem::Error,
     },
-    /// A text in the configuration is no PEM of what it should hold.
+    /// A text in the configuration is not valid PEM of the expected kind.
     #[error("failed to load TLS config: {what}: {source}")]
     Inline {
-        /// The key.
+        /// The configuration key.
         what: &'static str,
-        /// What went wrong.
+        /// The cause.
         source: pem::Error,
     },
-    /// There is no certificate in what should hold some.
+    /// A file or text contains no certificate.
     #[error("failed to load TLS config: {0} holds no certificate: expected PEM with at least one")]
     NoCertificate(&'static str),
-    /// The machine has no authorities, and none are configured.
+    /// No certificate authority is configured or installed on the machine.
     #[error("failed to load TLS config: no certificate authorities found on this machine: set tls::ca_file")]
     NoAuthorities,
-    /// A value that cannot be used, of a configuration that was not checked.
+    /// A configured value is invalid.
     #[error("failed to load TLS config: {0}")]
     Value(String),
-    /// The parts do not make a whole, such as a key that is another certificate's.
+    /// The parts are inconsistent, such as a key that belongs to another certificate.
     #[error("failed to load TLS config: {0}")]
     Setup(#[from] rustls::Error),
-    /// The same of the authorities for clients.
+    /// The authorities for client certificates are invalid.
     #[error("failed to load TLS config: client_ca_file: {0}")]
     ClientAuthorities(#[from] rustls::server::VerifierBuilderError),
 }
@@ -52,7 +52,7 @@ pub enum TlsError {
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Common<'_> {
-    /// Who is trusted.
+    /// Returns the trusted authorities.
     pub(super) fn authorities(&self) -> Result<RootCertStore, TlsError> {
         let mut roots = RootCertStore::empty();
         if let Some(ca) = self.ca {
@@ -64,7 +64,7 @@ impl Common<'_> {
         if roots.is_empty() { Err(TlsError::NoAuthorities) } else { Ok(roots) }
     }
 
-    /// Who we are, where that is configured.
+    /// Returns our certificate chain and key, if configured.
     pub(super) fn identity(&self) -> Result<Option<Identity>, TlsError> {
         let (Some(certificate), Some(key)) = (self.certificate, self.key) else { return Ok(None) };
         let chain = certificates("cert_file or cert_pem", certificate)?;
@@ -80,33 +80,33 @@ impl Common<'_> {
         Ok(Some((chain, key)))
     }
 
-    /// What is spoken, by the names that were given.
+    /// Returns a provider with the configured cipher suites and groups.
     pub(super) fn provider(&self) -> Result<Arc<CryptoProvider>, TlsError> {
         let suites =
             names::cipher_suites(self.cipher_suites, self.allows_insecure_suites).map_err(TlsError::Value)?;
         let groups = names::groups(self.curves).map_err(TlsError::Value)?;
-        Ok(Arc::new(names::provider(suites.spoken, groups.spoken)))
+        Ok(Arc::new(names::provider(suites.supported, groups.supported)))
     }
 
-    /// Says once what was asked for and is not spoken here.
-    pub(super) fn tell_left_out(&self) {
+    /// Warns about configured names that are not supported.
+    pub(super) fn warn_of_unsupported(&self) {
         let suites = names::cipher_suites(self.cipher_suites, self.allows_insecure_suites);
         let groups = names::groups(self.curves);
         for (key, names) in [
-            ("cipher_suites", suites.map(|c| c.left_out).unwrap_or_default()),
-            ("curve_preferences", groups.map(|c| c.left_out).unwrap_or_default()),
+            ("cipher_suites", suites.map(|s| s.unsupported).unwrap_or_default()),
+            ("curve_preferences", groups.map(|s| s.unsupported).unwrap_or_default()),
         ] {
             if !names.is_empty() {
-                tracing::warn!(key, left_out = names.join(", "), "not spoken here, going on without");
+                tracing::warn!(key, unsupported = names.join(", "), "ignoring unsupported values");
             }
         }
-        if names::allows_unspoken(self.min_version) {
-            tracing::warn!(min_version = self.min_version, "TLS below 1.2 is not spoken here");
+        if names::allows_unsupported(self.min_version) {
+            tracing::warn!(min_version = self.min_version, "TLS below 1.2 is not supported");
         }
     }
 }
 
-/// The authorities in one place, at least one.
+/// Reads at least one authority.
 pub(super) fn authorities(what: &'static str, pem: Pem<'_>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(certificates(what, pem)?);

@@ -8,7 +8,6 @@ mod client;
 mod config;
 mod material;
 mod names;
-mod reload;
 mod server;
 
 pub use self::config::{ClientTlsConfig, ServerTlsConfig, TpmConfig};

@@ -1,4 +1,4 @@
-//! rustls set up for a server, with or without asking clients who they are.
+//! The rustls configuration of a server, with or without client certificates.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use rustls::server::WebPkiClientVerifier;
 use super::config::{Pem, ServerTlsConfig};
 use super::material::{TlsError, authorities};
 use super::names;
-use super::reload::{Reloading, When};
+use crate::reload::{ReloadWhen, Reloading};
 
-/// TLS of a server, as its files are at the time of each connection.
+/// TLS of a server. Its files are reloaded as configured.
 #[derive(Clone)]
-pub struct ServerTls(Arc<Reloading<ServerConfig>>);
+pub struct ServerTls(Arc<Reloading<Arc<ServerConfig>, TlsError>>);
 
 impl ServerTls {
-    /// Reads what the section names. `protocols` are what to speak inside, the preferred first.
+    /// Reads the files of the section. `protocols` are offered by ALPN, the preferred one first.
     pub fn open(config: &ServerTlsConfig, protocols: &[&str]) -> Result<Self, TlsError> {
-        config.common().tell_left_out();
-        let mut when = When { age: config.common().reload_interval, ..When::default() };
+        config.common().warn_of_unsupported();
+        let mut when = ReloadWhen { max_age: config.common().reload_interval, ..ReloadWhen::default() };
         if config.client_ca_file_reload {
-            when.changed.push(config.client_ca_file.clone());
+            when.files.push(config.client_ca_file.clone());
         }
         let config = config.clone();
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
-        let reloading = Reloading::new(when, move || set_up(&config, protocols.clone()))?;
+        let reloading = Reloading::new(when, move || set_up(&config, protocols.clone()).map(Arc::new))?;
         Ok(ServerTls(Arc::new(reloading)))
     }
 
-    /// What to take the next connection by.
+    /// Returns the configuration for the next connection.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.0.current()
     }

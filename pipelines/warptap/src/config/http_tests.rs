@@ -1,4 +1,4 @@
-//! Against a server on loopback that answers as it is told.
+//! Requests to a server on loopback with scripted answers.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -42,7 +42,7 @@ fn check(answers: &[String], want: Result<&str, &str>) {
 }
 
 #[test]
-fn the_body_of_a_good_answer_is_taken() {
+fn the_body_of_a_success_is_returned() {
     check(&[ok("a: 1")], Ok("a: 1"));
     check(&[ok("")], Ok(""));
     check(&[ok("0123456789")], Ok("0123456789"));
@@ -50,7 +50,7 @@ fn the_body_of_a_good_answer_is_taken() {
 }
 
 #[test]
-fn what_is_no_good_answer_is_told() {
+fn unusable_answers_are_errors() {
     check(&["HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned()], Err("status code: 404"));
     check(&[ok("01234567890")], Err("longer than 10 bytes"));
     check(&["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf".to_owned()], Err("broke off"));
@@ -58,7 +58,7 @@ fn what_is_no_good_answer_is_told() {
 }
 
 #[test]
-fn redirects_are_followed_a_few_times() {
+fn redirects_are_followed_up_to_a_limit() {
     let to = |place: &str| format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n");
     check(&[to("/elsewhere"), ok("a: 1")], Ok("a: 1"));
     let (port, _) = serve(vec![ok("b: 1")]);
@@ -69,7 +69,7 @@ fn redirects_are_followed_a_few_times() {
 }
 
 #[test]
-fn where_nobody_listens_there_is_no_answer() {
+fn without_a_server_there_is_no_answer() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for (uri, want) in [
         (format!("http://127.0.0.1:{port}/"), "cannot connect"),

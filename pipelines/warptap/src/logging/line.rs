@@ -2,8 +2,9 @@
 //! fields as JSON behind them, or all of it as one JSON object.
 
 use std::fmt::{self, Write as _};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use go_format::iso8601_millis;
 use tracing::Metadata;
 use tracing::field::{Field, Visit};
 
@@ -83,7 +84,7 @@ impl Layout {
         message: &Message,
     ) -> String {
         let caller = caller.filter(|_| self.tells_caller);
-        let (time, level) = (iso8601(at), name(level));
+        let (time, level) = (iso8601_millis(at), name(level));
         let mut line = String::with_capacity(256);
         match self.encoding {
             Encoding::Console => {
@@ -185,32 +186,9 @@ pub(super) fn caller(metadata: &Metadata<'_>) -> Option<String> {
     }
 }
 
-/// ISO 8601 to milliseconds, in UTC.
-fn iso8601(at: SystemTime) -> String {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, seconds) = (since.as_secs() / 86400, since.as_secs() % 86400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let millis = since.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Year, month and day of a number of days since 1970: counted from March, so that a leap day is a year's last.
-fn date(days: u64) -> (u64, u64, u64) {
-    // From 0000-03-01, in eras of 400 years, each of 146097 days.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let month_day = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + carry, month, month_day)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
 
@@ -257,22 +235,6 @@ mod tests {
             (&silent, &bare, "2026-11-21T15:13:55.365Z\twarn\tStarting \"HTTP\" server\n"),
         ] {
             assert_eq!(layout.line(at, LogLevel::Warn, Some("otlp/lib.rs:120"), message), want);
-        }
-    }
-
-    #[test]
-    fn days_are_dates() {
-        for (days, want) in [
-            (0, (1970, 1, 1)),
-            (58, (1970, 2, 28)),
-            (59, (1970, 3, 1)),
-            (11_016, (2000, 2, 29)),
-            (11_017, (2000, 3, 1)),
-            (20_088, (2024, 12, 31)),
-            (47_540, (2100, 2, 28)),
-            (47_541, (2100, 3, 1)),
-        ] {
-            assert_eq!(date(days), want, "{days}");
         }
     }
 }
