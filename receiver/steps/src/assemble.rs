@@ -14,7 +14,7 @@ use probe_abi::Action;
 use crate::mode::{Bursts, Mode};
 use crate::segment::{Group, Segment};
 use crate::settings::Joining;
-use crate::shape::{Form, Shape, Work};
+use crate::shape::{Form, Shape, StepWork};
 
 /// Pending steps, each on its own streams. When full, the oldest is completed.
 const PENDING: usize = 8;
@@ -295,7 +295,7 @@ fn is_after(segment: &Segment, group: &Group) -> bool {
 }
 
 fn is_copies(segment: &Segment) -> bool {
-    Shape::of(&Work(segment.record.work)).form == Form::Copies
+    Shape::of(&StepWork(segment.record.work)).form == Form::Copies
 }
 
 /// Returns true for a copy of the result on its own stream that another thread waited for when the step ended.

@@ -20,7 +20,7 @@ use self::window::{Sample, WINDOW, Window};
 
 pub use self::class::Class;
 pub use self::verdict::{
-    BaselineKey, BaselineLevel, BaselineSettings, Observed, Outlier, Verdict, outlier_bucket,
+    BaselineKey, BaselineLevel, BaselineSettings, BaselineVerdict, Observed, Outlier, outlier_bucket,
 };
 
 /// Steps after which the weight of a step in the level is halved.
@@ -120,12 +120,12 @@ impl Baseline {
     }
 
     /// Compares a step with earlier ones, then learns from it.
-    pub fn observe(&mut self, step: &Observed) -> Verdict {
+    pub fn observe(&mut self, step: &Observed) -> BaselineVerdict {
         let ns = (step.duration_ns as f64).max(1.0);
         match self.level() {
             None => {
                 self.warm(ns, step.class);
-                Verdict::WARM_UP
+                BaselineVerdict::WARM_UP
             }
             Some(level) => self.judge(ns, step, level),
         }
@@ -145,11 +145,11 @@ impl Baseline {
         self.classes.evicted()
     }
 
-    fn judge(&mut self, ns: f64, step: &Observed, level: BaselineLevel) -> Verdict {
+    fn judge(&mut self, ns: f64, step: &Observed, level: BaselineLevel) -> BaselineVerdict {
         let (ratio, class) = (ns / level.p95_ns, step.class);
         let off = self.off(ns, &class);
         let outlier = self.bucket(ns, ratio, off);
-        let verdict = Verdict { level: Some(level), ratio, outlier, is_learnt: false, shift: None };
+        let verdict = BaselineVerdict { level: Some(level), ratio, outlier, is_learnt: false, shift: None };
         let is_disturbed =
             is_disturbed(ns, off.map_or(level.mean_ns, |off| off.usual_ns(ns)), step.outside_ns);
         self.disturbed = if is_disturbed { self.disturbed.saturating_add(1) } else { 0 };
@@ -169,7 +169,7 @@ impl Baseline {
             self.window.push(Sample { ns, off: log });
         }
         let shift = self.relearn().then(|| (level, self.level().unwrap_or(level)));
-        Verdict { is_learnt: !is_strange, shift, ..verdict }
+        BaselineVerdict { is_learnt: !is_strange, shift, ..verdict }
     }
 
     /// Counts a step towards the share of strange ones. A new normal is spread among other steps; of an incident, which is

@@ -9,7 +9,7 @@ pub use semconv::value::GpuStepGpuCertainty as Certainty;
 use crate::baseline::{BaselineLevel, Outlier};
 use crate::causes::{Cause, CauseKind, StepFacts, Usual};
 use crate::phase::Phase;
-use crate::shape::Work;
+use crate::shape::StepWork;
 use crate::throttling::ThrottleShares;
 
 /// One finding.
@@ -91,7 +91,7 @@ pub struct Step {
     /// `enqueue_ns + wait_ns`.
     pub duration_ns: u64,
     /// The work enqueued.
-    pub work: Work,
+    pub work: StepWork,
     /// Segments that the step was assembled from.
     pub segments: u32,
     /// Time without a CPU.

@@ -61,8 +61,8 @@ pub use crate::finding::{
     BaselineShift, Certainty, EventId, Finding, Gpu, RunQueue, Step, StepTally, Throttled,
 };
 pub use crate::identity::WorkloadId;
-pub use crate::phase::{Classifier, Label, Phase, Rules, RulesError, Thresholds};
+pub use crate::phase::{Classifier, Phase, PhaseLabel, Rules, RulesError, Thresholds};
 pub use crate::record::BaselineRecord;
 pub use crate::settings::{Joining, STREAMS_MAX, Settings};
-pub use crate::shape::Work;
+pub use crate::shape::StepWork;
 pub use crate::throttling::ThrottleShares;

@@ -1,7 +1,7 @@
 //! The mode of a process: serving or training. A training loop waits many times in one iteration, inference once in one step.
 //!
 //! Training has one of two signs. Either one thread runs the forward pass and waits while another runs the backward pass:
-//! between a tenth and nine tenths of the work is foreign to the thread that waits. Work captured into a graph is foreign
+//! between a tenth and nine tenths of the work is foreign to the thread that waits. StepWork captured into a graph is foreign
 //! to the thread that captured it, at every launch. Or the amounts of work repeat periodically: many small waits on side
 //! streams whose work is closed as it is enqueued, and one bulk of work that no sync call waits for. Segments of one sync
 //! call, and of sync calls with nothing enqueued between them, are one *burst*; both signs are sought in the last
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use probe_abi::fold::Counter;
 
 use crate::segment::{Segment, SyncCall};
-use crate::shape::{Form, Shape, Work};
+use crate::shape::{Form, Shape, StepWork};
 
 /// Bursts remembered of each process.
 pub(crate) const BURSTS: usize = 64;
@@ -87,7 +87,7 @@ pub(crate) struct Bursts {
 impl Bursts {
     pub(crate) fn push(&mut self, segment: &Segment) {
         let sync_call = Some(segment.sync_call());
-        let work = Work(segment.record.work);
+        let work = StepWork(segment.record.work);
         let new = Burst {
             tid: segment.record.header.tid,
             enqueues: narrow(segment.enqueues()),

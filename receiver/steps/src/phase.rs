@@ -1,7 +1,7 @@
 //! The classification of steps into phases by their shape, never by their duration.
 //!
 //! There are two classifiers: [`Classifier::Adaptive`] compares the steps of a stream with each other, and [`rules`] are
-//! thresholds that the user sets. Both return a [`Label`]: a phase with a confidence.
+//! thresholds that the user sets. Both return a [`PhaseLabel`]: a phase with a confidence.
 
 pub(crate) mod adaptive;
 pub mod rules;
@@ -18,15 +18,15 @@ pub(crate) const CONFIDENCE_MIN: f64 = 0.6;
 
 /// A phase with a confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Label {
+pub struct PhaseLabel {
     /// The phase.
     pub phase: Phase,
     /// The estimated probability that the phase is right; 0 without evidence.
     pub confidence: f64,
 }
 
-impl Label {
-    pub(crate) const UNKNOWN: Label = Label { phase: Phase::Unknown, confidence: 0.0 };
+impl PhaseLabel {
+    pub(crate) const UNKNOWN: PhaseLabel = PhaseLabel { phase: Phase::Unknown, confidence: 0.0 };
 }
 
 /// The classifier of phases.
@@ -56,9 +56,9 @@ impl StreamClassifier {
     }
 
     /// Returns the label of the stream's next step.
-    pub(crate) fn label(&mut self, shape: &Shape) -> Label {
+    pub(crate) fn label(&mut self, shape: &Shape) -> PhaseLabel {
         match self {
-            _ if !shape.has_phase() => Label::UNKNOWN,
+            _ if !shape.has_phase() => PhaseLabel::UNKNOWN,
             StreamClassifier::Adaptive(clusters) => clusters.get_or_insert_default().label(shape),
             StreamClassifier::Rules(rules) => rules.label(shape),
         }

@@ -10,7 +10,7 @@ use crate::gpu_attribution::GpuAttribution;
 use crate::identity::{Identity, WorkloadId};
 use crate::mode::Mode;
 use crate::peer_waits::PeerWaits;
-use crate::phase::{Label, Phase};
+use crate::phase::{Phase, PhaseLabel};
 use crate::record::BaselineRecord;
 use crate::segment::{Group, Segment};
 use crate::settings::Settings;
@@ -78,9 +78,9 @@ impl Process {
         assembled.shrink_to(ASSEMBLED);
     }
 
-    fn label(&mut self, group: &Group, mode: Mode) -> Label {
+    fn label(&mut self, group: &Group, mode: Mode) -> PhaseLabel {
         match mode {
-            Mode::Training { confidence } => Label { phase: Phase::Train, confidence },
+            Mode::Training { confidence } => PhaseLabel { phase: Phase::Train, confidence },
             _ => self.streams.label(group.main.stream, &Shape::of(&group.work)),
         }
     }

@@ -7,7 +7,7 @@ use probe_abi::fold::Counter;
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
 
 use crate::finding::RunQueue;
-use crate::shape::Work;
+use crate::shape::StepWork;
 
 /// The most calls that prepare a step: copies of inputs, and kernels that distribute them.
 const LEAD_MAX: u64 = 64;
@@ -69,7 +69,7 @@ pub(crate) struct Group {
     pub(crate) end_ns: u64,
     pub(crate) previous_end_ns: u64,
     pub(crate) wait_ns: u64,
-    pub(crate) work: Work,
+    pub(crate) work: StepWork,
     pub(crate) segments: u32,
     pub(crate) run_queue: RunQueue,
     pub(crate) is_start_known: bool,
@@ -97,7 +97,7 @@ impl Group {
             end_ns: segment.end_ns(),
             previous_end_ns: record.previous_exit_ns,
             wait_ns: record.header.duration_ns,
-            work: Work(record.work),
+            work: StepWork(record.work),
             segments: 1,
             run_queue: RunQueue {
                 gap_ns: measured(record.runq_gap_ns),
@@ -212,7 +212,7 @@ impl Group {
     /// Adds the parts common to all ways of joining; returns the previous main segment.
     fn add(&mut self, segment: &Segment) -> Segment {
         let main = self.main;
-        self.work.add(&Work(segment.record.work));
+        self.work.add(&StepWork(segment.record.work));
         self.segments = self.segments.saturating_add(1);
         self.closed_ns = self.closed_ns.max(segment.end_ns());
         if !self.is_cut {

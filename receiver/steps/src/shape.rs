@@ -14,9 +14,9 @@ const EAGER_LAUNCHES_MAX: u64 = 96;
 
 /// The counters of a step, summed over its segments.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Work(pub [u64; COUNTERS]);
+pub struct StepWork(pub [u64; COUNTERS]);
 
-impl Work {
+impl StepWork {
     /// Returns a counter.
     pub fn of(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
@@ -36,7 +36,7 @@ impl Work {
     }
 
     /// Adds other work. Fingerprints wrap, as in the kernel.
-    pub fn add(&mut self, other: &Work) {
+    pub fn add(&mut self, other: &StepWork) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum = sum.wrapping_add(more);
         }
@@ -92,7 +92,7 @@ pub(crate) const DIMENSIONS: usize = 5;
 
 impl Shape {
     /// Returns the shape of this work.
-    pub fn of(work: &Work) -> Shape {
+    pub fn of(work: &StepWork) -> Shape {
         let (launches, graph_launches) = (work.of(Counter::Launches), work.of(Counter::GraphLaunches));
         let is_known = graph_launches == 0 || work.knows_graphs();
         let in_graphs = |counter| if is_known { work.of(counter) } else { 0 };
@@ -168,8 +168,8 @@ pub(crate) fn log2(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn work(rows: &[(Counter, u64)]) -> Work {
-        let mut work = Work::default();
+    fn work(rows: &[(Counter, u64)]) -> StepWork {
+        let mut work = StepWork::default();
         rows.iter().for_each(|(counter, value)| work.0[*counter as usize] = *value);
         work
     }

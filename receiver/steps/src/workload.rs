@@ -6,11 +6,11 @@
 use event::ProcessId;
 use probe_abi::fold::{Counter, mix};
 
-use crate::baseline::{BaselineKey, BaselineSettings, Class, Observed, Outlier, Verdict};
+use crate::baseline::{BaselineKey, BaselineSettings, BaselineVerdict, Class, Observed, Outlier};
 use crate::causes::{Quantity, StepFacts, Usual};
 use crate::finding::{BaselineShift, EventId, Step};
 use crate::gpu_attribution::GpuAttribution;
-use crate::phase::{Label, Phase};
+use crate::phase::{Phase, PhaseLabel};
 use crate::profile::{Key, PhaseProfiles};
 use crate::record::BaselineRecord;
 use crate::segment::Group;
@@ -34,7 +34,7 @@ impl Workload {
     pub(crate) fn judge(
         &mut self,
         group: &Group,
-        label: Label,
+        label: PhaseLabel,
         peer_wait_ns: Option<u64>,
         gpus: &GpuAttribution,
     ) -> (Step, Option<BaselineShift>) {
@@ -90,13 +90,13 @@ impl Workload {
         self.shift(step, &verdict)
     }
 
-    fn shift(&self, step: &Step, verdict: &Verdict) -> Option<BaselineShift> {
+    fn shift(&self, step: &Step, verdict: &BaselineVerdict) -> Option<BaselineShift> {
         let (before, after) = verdict.shift?;
         Some(BaselineShift { process: self.process, phase: step.phase, at_ns: step.end_ns, before, after })
     }
 }
 
-fn step(process: ProcessId, group: &Group, label: Label) -> Step {
+fn step(process: ProcessId, group: &Group, label: PhaseLabel) -> Step {
     let main = &group.main.record;
     let duration_ns = group.duration_ns();
     let wait_ns = group.wait_ns.min(duration_ns);

@@ -1,22 +1,22 @@
-//! Outliers against truth: servers under moving load, with slow steps put in.
+//! Outliers compared with the truth: servers under varying load, with injected slow steps.
 //!
-//! What truth is. A healthy step takes what [`traffic::load`] says, jitter and drift included. The *true p95* of a
-//! phase is the exact quantile of its healthy steps so far, each weighing half after 4,096 more: what the baseline
-//! claims to be. An injected step takes 1.6, 2.5 or 4 times the longer of that p95 and its own healthy duration.
+//! The truth: a healthy step has the duration of [`traffic::load`], with jitter and drift. The *true p95* of a phase is the
+//! exact quantile of its healthy steps so far, whose weight is halved after 4,096 more, as in the baseline. An injected
+//! step takes 1.6, 2.5 or 4 times the longer of that p95 and its own healthy duration.
 //!
-//! A step is slow if it was injected, or if its jitter alone made it 1.5 times what such a step takes as a rule: who is
-//! told that it took 1.55 times the p95, and as much more than others like it, is told nothing wrong. It comes about
-//! once in 100,000 healthy steps, as often as one in a thousand injected comes near it; taken for a false alarm, it
-//! alone brought some seeds below 0.99. The true bucket of a slow step is the one of its duration over the true p95.
-//! What would be right of a step 3 % shorter or longer is right of it too.
+//! A step is slow if it was injected, or if its jitter alone makes it 1.5 times its usual duration: a report that it took 1.55
+//! times the p95, and longer than others like it, is correct. That happens about once in 100,000 healthy steps, as often as
+//! one in a thousand injected steps is near it; counted as a false alarm, it alone lowered some seeds below 0.99. The true
+//! bucket of a slow step is that of its duration over the true p95. The bucket of a step 3 % shorter or longer is
+//! accepted, too.
 //!
-//! A step that takes longer than usual for its size and yet less than 1.5 times its phase's p95
-//! is no outlier by definition, and none is put in. Prompts have at least 256 tokens: what a shorter one is cannot be
-//! told from its shape, and is not the baseline's to know.
+//! A step that takes longer than usual for its size, and yet less than 1.5 times its phase's p95, is not an outlier by
+//! definition, and none is injected. Prompts have at least 256 tokens: shorter ones cannot be classified by their shape,
+//! which is not the task of the baseline.
 //!
-//! Each share of slow steps is scored by itself, on enough of them for one in a hundred to mean something, and each
-//! phase and bucket over all shares; of the few of one phase and bucket in one share, two may be wrong.
-//! `OUTLIERS_TIMES=10` scores ten times as many seeds, `OUTLIERS_SEED=7` begins with another one.
+//! Each share of slow steps is scored separately, on enough steps for one percent to be significant, and each phase and
+//! bucket over all shares. Of the few steps of one phase and bucket in one share, two may be wrong.
+//! `OUTLIERS_TIMES=10` scores ten times as many seeds, `OUTLIERS_SEED=7` starts with another one.
 //!
 //! `cargo test --release -p steps --test outliers -- --nocapture` prints the tables.
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -34,35 +34,35 @@ use traffic::{Rng, Server, Shape};
 
 /// Steps per run.
 const STEPS: usize = 12_000;
-/// Steps before the first slow one: every phase, and the sizes that are common in it, are warmed up.
+/// Steps before the first slow one, in which every phase and its common sizes warm up.
 const WARM: usize = 1_500;
 const FACTORS: [f64; 3] = [1.6, 2.5, 4.0];
-/// From this multiple of what such a step takes as a rule on, one is slow.
+/// The multiple of its usual duration from which a step is slow.
 const SLOW: f64 = 1.5;
-/// How near to a bound of a bucket a true ratio belongs to both sides.
+/// The distance from the bound of a bucket within which a true ratio belongs to both sides.
 const NEAR: f64 = 0.03;
-/// Steps after which a step weighs half in the true p95.
+/// Steps after which the weight of a step in the true p95 is halved.
 const HALF_LIFE: f64 = 4_096.0;
 
-/// Where seeds begin.
+/// Returns the first seed.
 fn first_seed() -> u64 {
-    let seed = told("OUTLIERS_SEED").unwrap_or(0);
+    let seed = variable("OUTLIERS_SEED").unwrap_or(0);
     println!("\nseeds from {seed} on");
     seed
 }
 
-fn told(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
-/// What is true of a step.
+/// The truth of a step.
 #[derive(Clone, Copy, Debug)]
 struct Truth {
     phase: Phase,
     is_injected: bool,
-    /// Its duration over the true p95; 0 where nobody asked.
+    /// Its duration over the true p95; 0 if not computed.
     ratio: f64,
-    /// Its duration over what such a step takes as a rule.
+    /// Its duration over the usual one of such a step.
     kind_ratio: f64,
 }
 
@@ -71,7 +71,7 @@ impl Truth {
         self.bucket_if(1.0)
     }
 
-    /// The bucket if it had taken so many times as long.
+    /// Returns the bucket if it had taken `times` as long.
     fn bucket_if(&self, times: f64) -> Outlier {
         match self.is_injected || self.kind_ratio * times >= SLOW {
             true => outlier_bucket(self.ratio * times),
@@ -84,10 +84,10 @@ impl Truth {
     }
 }
 
-/// The exact p95 of what it was given, older values weighing less.
+/// The exact p95 of values with decaying weights.
 #[derive(Debug, Default)]
 struct Exact {
-    /// Values with their place in the order they came, the smallest first.
+    /// Values with their index in order of arrival, sorted.
     values: Vec<(f64, usize)>,
 }
 
@@ -97,7 +97,7 @@ impl Exact {
         self.values.insert(at, (value, self.values.len()));
     }
 
-    /// Infinite as long as there are none.
+    /// Returns the p95; infinite without values.
     fn p95(&self) -> f64 {
         let count = self.values.len() as f64;
         let fade = (-1.0 / HALF_LIFE).exp2();
@@ -111,7 +111,7 @@ impl Exact {
     }
 }
 
-/// Events of a server with slow steps in it, and the truth of each.
+/// Returns the events of a server with slow steps, and the truth of each step.
 fn injected(load: Load, share: f64, seed: u64) -> (Vec<Event>, Vec<Truth>) {
     let (mut server, mut healthy) = (Server::new(1), Healthy::new(load, seed));
     let mut rng = Rng::new(seed ^ 0x510);
@@ -123,7 +123,7 @@ fn injected(load: Load, share: f64, seed: u64) -> (Vec<Event>, Vec<Truth>) {
         let p95 = &mut exact[phase as usize];
         let is_injected = at >= WARM && rng.chance(share);
         let kind_ns = healthy.kind_ns(shape);
-        // Asked only where it matters: it costs more than the step.
+        // Computed only if needed: it costs more than the step.
         let matters = is_injected || usual_ns * (1.0 + NEAR) >= SLOW * kind_ns;
         let p95_ns = if matters { p95.p95() } else { f64::INFINITY };
         let ns = match is_injected {
@@ -150,7 +150,7 @@ fn found(events: &[Event]) -> (Vec<Step>, Vec<BaselineShift>) {
     traffic::found(&mut Engine::new(Settings::default()), events)
 }
 
-/// How often a bucket was right.
+/// The hits and errors of a bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
     hits: u32,
@@ -169,12 +169,12 @@ impl Score {
         f64::from(self.hits) / f64::from((self.hits + self.missed).max(1))
     }
 
-    /// Precision and recall of 0.99.
+    /// Returns true if precision and recall are at least 0.99.
     fn holds(&self) -> bool {
         self.precision() >= 0.99 && self.recall() >= 0.99
     }
 
-    /// The same, of few: two may be wrong.
+    /// Returns true if precision and recall are at least 0.99, or two steps at most are wrong.
     fn holds_of_few(&self) -> bool {
         self.holds() || self.false_alarms.max(self.missed) <= 2
     }
@@ -216,17 +216,17 @@ fn row(name: &str, score: &Score) {
     );
 }
 
-/// Shares of slow steps, and over how many seeds each is scored: where they are rare, it takes more to find some.
+/// Shares of slow steps, with the number of seeds for each: more seeds where they are rare.
 const SHARES: [(f64, u64); 4] = [(0.001, 20), (0.005, 6), (0.02, 3), (0.05, 2)];
 
-/// Every load under this share of slow steps, by this many seeds.
+/// Scores every load with this share of slow steps.
 fn scores(share: f64, seeds: Range<u64>) -> Scores {
     let mut scores = Scores::new();
     for (load, seed) in Load::ALL.into_iter().flat_map(|load| seeds.clone().map(move |seed| (load, seed))) {
         let (events, truths) = injected(load, share, seed);
         let (steps, shifts) = found(&events);
         assert_eq!(steps.len(), truths.len());
-        assert_eq!(shifts, [], "{load:?}, {share}, seed {seed}: slow steps are no lasting change");
+        assert_eq!(shifts, [], "{load:?}, {share}, seed {seed}: slow steps are not a lasting change");
         add(&mut scores, &scored(&steps, &truths));
     }
     scores
@@ -237,8 +237,8 @@ fn add(sum: &mut Scores, more: &Scores) {
 }
 
 #[test]
-fn slow_steps_are_found_in_their_bucket_whatever_the_load_and_however_rare_they_are() {
-    let (first, times) = (first_seed(), told("OUTLIERS_TIMES").unwrap_or(1));
+fn slow_steps_get_their_bucket_under_any_load_and_share() {
+    let (first, times) = (first_seed(), variable("OUTLIERS_TIMES").unwrap_or(1));
     println!("{:<34} {:>6} {:>7} {:>7} {:>10} {:>7}", "", "hits", "missed", "false", "precision", "recall");
     let mut all = Scores::new();
     for (number, (share, seeds)) in (0..).zip(SHARES) {
@@ -262,9 +262,9 @@ fn slow_steps_are_found_in_their_bucket_whatever_the_load_and_however_rare_they_
     }
 }
 
-/// The limit of it: where healthy steps reach 1.5 times their p95, a threshold cannot tell them from slow ones.
+/// The limit: healthy steps that reach 1.5 times their p95 cannot be distinguished from slow ones by a threshold.
 #[test]
-fn on_a_noisy_machine_slow_steps_are_found_and_some_healthy_ones_with_them() {
+fn a_noisy_machine_has_some_false_outliers() {
     let seed = first_seed();
     let mut sum = Score::default();
     for seed in seed..seed + 4 {
@@ -298,7 +298,7 @@ fn quiet_traffic_has_fewer_than_one_outlier_in_ten_thousand_steps() {
 }
 
 #[test]
-fn a_lasting_shift_stops_being_flagged_within_200_steps_and_is_told_once() {
+fn a_lasting_shift_is_normal_and_reported_within_200_steps() {
     let seed = first_seed();
     println!("{:<34} {:>8} {:>9} {:>7}", "", "flagged", "last at", "events");
     for load in Load::ALL {
@@ -318,11 +318,11 @@ fn a_lasting_shift_stops_being_flagged_within_200_steps_and_is_told_once() {
                 let flagged = |step: &&Step| step.outlier != Outlier::None;
                 let last = of_phase.iter().rposition(flagged).map_or(0, |at| at + 1);
                 let count = of_phase.iter().copied().filter(flagged).count();
-                let told = shifts.iter().filter(|shift| shift.phase == phase).count();
+                let reported = shifts.iter().filter(|shift| shift.phase == phase).count();
                 let name = format!("{factor}x for good, {load:?}, {}", phase.as_str());
-                println!("{name:<34} {count:>8} {last:>9} {told:>7}");
+                println!("{name:<34} {count:>8} {last:>9} {reported:>7}");
                 assert!(last <= 200, "{name}: step {last} after the shift is flagged");
-                assert_eq!(told, 1, "{name}");
+                assert_eq!(reported, 1, "{name}");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The call orders of today's engines, made with the calls themselves: calls are folded as the kernel folds them,
-//! and the steps must be those of the schedule.
+//! The call sequences of current engines: calls are folded as the kernel folds them, and the steps must be those of the
+//! schedule.
 
 use event::{Event, ProcessId};
 use probe_abi::fold::Counter;
@@ -11,7 +11,7 @@ use trace::fold::{Bounds, Folder};
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 
-/// A program under way: threads that call, one call after the other, and a clock.
+/// A running program: threads that make calls in turn, and a clock.
 struct Program {
     process: ProcessId,
     tid: u32,
@@ -91,7 +91,7 @@ impl Program {
         self.call("cudaDeviceSynchronize", ns, |_| ());
     }
 
-    /// A decode by one graph: inputs, the graph, sampling.
+    /// Calls the functions of a decode by one graph: inputs, the graph, sampling.
     fn decode(&mut self, stream: u64, graph: u64) {
         self.copy(stream, Direction::HostToDevice, 4_096);
         self.graph(stream, graph);
@@ -99,14 +99,14 @@ impl Program {
         self.copy(stream, Direction::DeviceToHost, 128);
     }
 
-    /// A prefill kernel by kernel.
+    /// Calls the functions of an eager prefill.
     fn prefill(&mut self, stream: u64) {
         self.copy(stream, Direction::HostToDevice, 65_536);
         self.launch(stream, 400, 390_000);
         self.copy(stream, Direction::DeviceToHost, 4);
     }
 
-    /// The steps of all of it, once the source has ended.
+    /// Returns all steps, at the end of the source.
     fn steps(mut self) -> Vec<Step> {
         let end_ns = self.folder.finish(&mut self.events);
         self.events.push(Event::Tick { at_ns: end_ns });
@@ -121,7 +121,7 @@ impl Program {
     }
 }
 
-/// A step as a schedule means it: phase, launches, graph launches, wait in microseconds.
+/// A step of a schedule: phase, launches, graph launches, wait in microseconds.
 type Row = (Phase, u64, u64, u64);
 
 #[track_caller]
@@ -139,8 +139,8 @@ fn check(steps: &[Step], expected: &[Row]) {
 
 const PREFILL: u64 = 400;
 
-/// Published agents took the entry of a wait for its exit: the wait was charged to the next step, and with phases
-/// in turn every decode looked as slow as a prefill.
+/// Agents that take the entry of a wait for its exit charge the wait to the next step; with alternating phases every decode
+/// is as slow as a prefill.
 #[test]
 fn each_wait_is_charged_to_its_own_step_and_phase() {
     let mut p = Program::new(1);
@@ -167,10 +167,10 @@ fn each_wait_is_charged_to_its_own_step_and_phase() {
     assert!(steps[1..].iter().all(|s| s.gap_ns == if s.phase == Phase::Decode { MS } else { 2 * MS }));
 }
 
-/// vLLM V1 waits by event, on the stream that computes. Where only streams and devices count as closers, there are
-/// no steps; where only kernels count as work, a decode by one graph is nothing.
+/// vLLM V1 waits by event, on the compute stream. An agent that recognises only stream and device synchronisations finds no
+/// steps; one that counts only kernels finds no work in a decode by one graph.
 #[test]
-fn an_engine_that_waits_by_event_and_decodes_by_graph_has_steps() {
+fn an_engine_with_events_and_graphs_has_steps() {
     let mut p = Program::new(2);
     let mut expected = Vec::new();
     for k in 0..30 {
@@ -188,7 +188,7 @@ fn an_engine_that_waits_by_event_and_decodes_by_graph_has_steps() {
     check(&p.steps(), &expected);
 }
 
-/// SGLang's overlap scheduler and vLLM's asynchronous one enqueue a step before they wait for the one before.
+/// The overlap scheduler of SGLang and the asynchronous one of vLLM enqueue a step before they wait for the previous one.
 #[test]
 fn asynchronous_scheduling_does_not_mix_two_steps() {
     let event = |k: u64| 0xe0 + k % 3;
@@ -207,7 +207,7 @@ fn asynchronous_scheduling_does_not_mix_two_steps() {
             p.event_sync(event(k - 1), 7 * MS);
         }
     }
-    // The last result was ready before anyone asked: over early, and a step all the same.
+    // The last result was ready before the sync call: a step without a wait.
     p.event_sync(event(39), 5 * US);
     let steps = p.steps();
     let waits = (0..40).map(|k| if k == 39 { 5 } else { 7_000 });
@@ -216,10 +216,10 @@ fn asynchronous_scheduling_does_not_mix_two_steps() {
     assert!(steps.iter().all(|s| s.segments == 1));
 }
 
-/// vLLM V1 copies its tokens on a stream of its own, behind the computation, and a second thread waits for that copy. The
-/// computation had no end, and every step was a copy and nothing else.
+/// vLLM V1 copies its tokens on a separate stream after the computation, and a second thread waits for that copy. The
+/// computation had no end, and every step was only a copy.
 #[test]
-fn a_copy_on_a_stream_of_its_own_ends_the_computation_before_it() {
+fn a_copy_on_its_own_stream_ends_the_computation() {
     let (main, copy, prepared) = (0, 0x51, 0xf0);
     let event = |k: u64| 0xe0 + k % 3;
     let mut p = Program::new(30);
@@ -255,7 +255,7 @@ fn a_copy_on_a_stream_of_its_own_ends_the_computation_before_it() {
 }
 
 #[test]
-fn idle_polls_are_no_steps() {
+fn idle_polls_are_not_steps() {
     let mut p = Program::new(4);
     for _ in 0..20 {
         p.decode(0, 0x77);
@@ -267,7 +267,7 @@ fn idle_polls_are_no_steps() {
 }
 
 #[test]
-fn a_closer_that_neither_waited_nor_had_new_work_belongs_to_the_step_before() {
+fn a_sync_call_without_wait_or_work_joins_the_previous_step() {
     let mut p = Program::new(5);
     for _ in 0..20 {
         p.decode(0, 0x77);
@@ -283,7 +283,7 @@ fn a_closer_that_neither_waited_nor_had_new_work_belongs_to_the_step_before() {
 }
 
 #[test]
-fn streams_that_one_device_synchronisation_closes_are_one_step() {
+fn streams_of_one_device_synchronisation_are_one_step() {
     let mut p = Program::new(6);
     for _ in 0..20 {
         p.decode(0, 0x77);
@@ -297,7 +297,7 @@ fn streams_that_one_device_synchronisation_closes_are_one_step() {
 }
 
 #[test]
-fn independent_streams_have_steps_of_their_own_and_numbers_instead_of_handles() {
+fn independent_streams_have_separate_numbered_steps() {
     let mut p = Program::new(7);
     for _ in 0..20 {
         p.decode(0xffff_8000_1000, 0x77);
@@ -358,7 +358,7 @@ fn small_waits_on_side_streams_do_not_end_an_iteration() {
 
 #[test]
 fn a_fixed_turn_of_prefill_and_decodes_is_inference() {
-    // A benchmark with one request at a time, prompts and answers of one length.
+    // A benchmark with one request at a time, and prompts and answers of one length.
     let mut p = Program::new(10);
     let mut expected = Vec::new();
     for _ in 0..20 {
@@ -375,7 +375,7 @@ fn a_fixed_turn_of_prefill_and_decodes_is_inference() {
 }
 
 #[test]
-fn work_that_nobody_waits_for_is_an_unfinished_step_without_a_verdict() {
+fn unawaited_work_is_an_unfinished_step_without_verdict() {
     let mut p = Program::new(11);
     for _ in 0..60 {
         p.decode(0, 0x77);
@@ -391,11 +391,11 @@ fn work_that_nobody_waits_for_is_an_unfinished_step_without_a_verdict() {
 }
 
 #[test]
-fn collectives_in_a_decode_do_not_make_it_a_prefill_nor_few_launches_a_decode() {
+fn collectives_and_few_launches_do_not_determine_the_phase() {
     let mut p = Program::new(12);
     let mut expected = Vec::new();
     for k in 0..60 {
-        // Eager and tensor parallel: as many launches either way, and collectives among them.
+        // Eager and tensor parallel: as many launches in both phases, collectives included.
         let (launches, threads) = if k % 6 == 0 { (800, 390_000) } else { (860, 30_000) };
         p.launch(0, launches, threads);
         p.stream_sync(0, 20 * MS);

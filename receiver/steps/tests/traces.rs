@@ -1,6 +1,6 @@
-//! Steps of real programs: profiler traces whose own annotations say where a step began and what it was.
+//! Steps of real programs: profiler traces with annotations of the start and kind of each step.
 //!
-//! Skipped, saying so, where the traces are not at hand.
+//! Skipped with a message if the traces are not available.
 
 mod real;
 
@@ -31,21 +31,21 @@ fn check(truth: &Truth) {
     let labels: Vec<Annotation> =
         trace.annotations.iter().filter(|a| a.name.starts_with(truth.label)).cloned().collect();
     let steps = steps(&events(trace));
-    let told: Vec<_> =
+    let summary: Vec<_> =
         steps.iter().map(|s| (s.phase, s.confidence, s.start_ns, s.end_ns, s.segments)).collect();
     assert_eq!(labels.len(), truth.steps, "{}: the trace has other labels", truth.file);
-    assert_eq!(steps.len(), truth.steps, "{}: {told:#?}\n{labels:#?}", truth.file);
-    let is_right = |said| said == truth.phase || (truth.phase == Phase::Mixed && said == Phase::Prefill);
+    assert_eq!(steps.len(), truth.steps, "{}: {summary:#?}\n{labels:#?}", truth.file);
+    let is_right = |phase| phase == truth.phase || (truth.phase == Phase::Mixed && phase == Phase::Prefill);
     for step in &steps {
-        assert!(is_right(step.phase), "{}: {told:?}", truth.file);
+        assert!(is_right(step.phase), "{}: {summary:?}", truth.file);
         assert!(
             step.confidence >= 0.6 && step.confidence <= truth.confidence_max,
-            "{}: {told:?}",
+            "{}: {summary:?}",
             truth.file
         );
         assert_eq!(step.enqueue_ns + step.wait_ns, step.duration_ns);
     }
-    // One step alone has no neighbours to be told apart from; of several, the boundaries are what matters.
+    // A single step has no boundaries with other steps.
     if truth.steps > 1 {
         check_boundaries(truth, &steps, &labels);
     }
@@ -63,7 +63,7 @@ fn check_boundaries(truth: &Truth, steps: &[Step], labels: &[Annotation]) {
 }
 
 #[test]
-fn real_traces_have_the_steps_and_phases_that_the_programs_say() {
+fn real_traces_have_the_annotated_steps_and_phases() {
     TRUTHS.iter().for_each(check);
 }
 

@@ -1,4 +1,4 @@
-//! Segments in, groups out: what joins, what does not, and when it goes out.
+//! The assembly of segments: which of them join, and when a step is complete.
 
 use probe_abi::fold::Counter;
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
@@ -10,7 +10,7 @@ const MS: u64 = 1_000_000;
 const STREAM_SYNC: u16 = 30;
 const DEVICE_SYNC: u16 = 31;
 
-/// A segment, in words.
+/// A segment by its relevant fields.
 #[derive(Clone, Copy)]
 struct Seg {
     stream: u32,
@@ -118,7 +118,7 @@ fn at(entry_ms: u64) -> Seg {
     Seg { entry_ns: entry_ms * MS, ..Seg::default() }
 }
 
-/// A sync call that did not wait and had nothing new before it.
+/// Returns a sync call that did not wait and had no new work.
 fn trailing(entry_us: u64) -> Seg {
     Seg {
         entry_ns: entry_us * US,
@@ -132,7 +132,7 @@ fn trailing(entry_us: u64) -> Seg {
 
 const TRAINING: Mode = Mode::Training { confidence: 0.9 };
 
-/// Inputs that were waited for while more was enqueued behind them already.
+/// Returns inputs that were waited for while more work was already enqueued.
 fn inputs(entry_ms: u64) -> Seg {
     Seg {
         wait_ns: 3 * US,
@@ -144,10 +144,10 @@ fn inputs(entry_ms: u64) -> Seg {
     }
 }
 
-/// vLLM waits for its inputs' copies before it writes them again: they seemed to belong to the step before, and the step
-/// that they are of began too late.
+/// vLLM waits for the copies of its inputs before it overwrites them. They were joined to the previous step, and their own
+/// step began too late.
 #[test]
-fn inputs_that_were_waited_for_first_begin_the_step_that_follows() {
+fn inputs_waited_for_first_begin_the_next_step() {
     let segments = [at(10), inputs(20), at(200), inputs(210)];
     check(
         Mode::Serving,
@@ -161,7 +161,7 @@ fn inputs_that_were_waited_for_first_begin_the_step_that_follows() {
 }
 
 #[test]
-fn a_result_that_came_back_or_a_graph_or_much_work_is_no_beginning() {
+fn results_graphs_and_much_work_do_not_begin_a_step() {
     let record = |counter: Counter, count: u64| {
         let mut segment = inputs(20).segment();
         segment.record.work[counter as usize] = count;
@@ -170,12 +170,12 @@ fn a_result_that_came_back_or_a_graph_or_much_work_is_no_beginning() {
     assert!(record(Counter::Enqueues, 64) && !record(Counter::Enqueues, 65));
     assert!(!record(Counter::BytesFromDevice, 4) && !record(Counter::BytesElsewhere, 4));
     assert!(!record(Counter::GraphLaunches, 1));
-    assert!(!Group::of(&Seg { flags: 0, ..inputs(20) }.segment()).leads(), "nothing is behind it");
+    assert!(!Group::of(&Seg { flags: 0, ..inputs(20) }.segment()).leads(), "nothing was enqueued after it");
 }
 
-/// The copy of the result is waited for by another thread, and ended a moment after the step that it belongs to.
+/// Another thread waits for the copy of the result, which ends a moment after its step.
 #[test]
-fn a_copy_that_another_thread_was_waiting_for_belongs_to_the_step_that_ended() {
+fn a_copy_awaited_by_another_thread_joins_its_step() {
     let mut bench = Bench::new(Mode::Serving);
     bench.push(&[at(10)]);
     let beside = |kernels: u64, wait_ns: u64| {
@@ -186,12 +186,12 @@ fn a_copy_that_another_thread_was_waiting_for_belongs_to_the_step_that_ended() {
     };
     assert!(beside(0, 7 * MS + 10 * US));
     assert!(!beside(1, 7 * MS + 10 * US), "more than a copy");
-    assert!(!beside(0, 7 * MS + 30 * US), "the thread waited on");
+    assert!(!beside(0, 7 * MS + 30 * US), "the thread waited longer");
     assert!(!beside(0, 6 * MS), "it ended before");
 }
 
 #[test]
-fn of_streams_that_end_together_each_may_have_begun_first_unless_it_was_left_open_for_long() {
+fn the_start_is_the_earliest_of_streams_without_old_work() {
     let began =
         |main_ms: u64, main_previous: u64, other_ms: u64, other_previous: u64, is_main_first: bool| {
             let segment = |enqueues, first_ms: u64, previous_ms: u64| {
@@ -207,8 +207,8 @@ fn of_streams_that_end_together_each_may_have_begun_first_unless_it_was_left_ope
             group.start_ns / MS
         };
     for is_main_first in [false, true] {
-        assert_eq!(began(40, 30, 35, 0, is_main_first), 35, "since the step before ended");
-        // Both were enqueued ahead, and the step before ended on both.
+        assert_eq!(began(40, 30, 35, 0, is_main_first), 35, "since the previous step ended");
+        // Both were enqueued ahead, and the previous step ended on both.
         assert_eq!(began(40, 60, 35, 60, is_main_first), 35);
         assert_eq!(began(40, 30, 5, 0, is_main_first), 40, "open for long");
         assert_eq!(began(40, 30, 50, 0, is_main_first), 40);
@@ -221,15 +221,15 @@ fn serving_a_segment_is_a_step() {
 }
 
 #[test]
-fn a_trailing_closer_joins_the_step_before() {
+fn a_trailing_sync_call_joins_the_previous_step() {
     let joined = (2, 9 * MS, 15 * MS + 8 * US, 5 * MS + 3 * US);
     check(Mode::Serving, &[at(10), trailing(15_005)], &[joined]);
-    // On another stream of the process too.
+    // Also on another stream of the process.
     check(Mode::Serving, &[at(10), Seg { stream: 4, ..trailing(15_005) }], &[joined]);
 }
 
 #[test]
-fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail() {
+fn waits_new_work_delay_or_much_work_make_a_separate_step() {
     let base = trailing(15_005);
     let rows = [
         Seg { wait_ns: 20 * US, ..base },
@@ -246,9 +246,9 @@ fn what_waited_or_had_new_work_or_comes_late_or_has_as_much_work_does_not_trail(
     }
 }
 
-/// As a decoder behind an engine: the same sync call ends both, and tells of the small one first.
+/// As with a decoder after an engine: one sync call ends both, and the small segment is reported first.
 #[test]
-fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_the_step_before() {
+fn a_side_stream_is_compared_with_its_own_earlier_part() {
     let step = |entry_ms, wait_ns, enqueued_since_sync| {
         let engine = Seg {
             wait_ns,
@@ -265,7 +265,7 @@ fn a_stream_s_part_of_a_step_that_was_over_early_is_compared_with_its_part_of_th
 
 /// As at the end of vLLM's asynchronous scheduling: inputs that begin a step count as work of its main stream.
 #[test]
-fn a_copy_s_part_is_compared_with_the_copy_of_the_step_before_and_not_with_its_inputs() {
+fn a_copy_is_compared_with_the_previous_copy_not_its_inputs() {
     let step = |entry_ms, wait_ns, enqueued_since_sync, on_main| {
         let main = Seg {
             wait_ns,
@@ -282,7 +282,7 @@ fn a_copy_s_part_is_compared_with_the_copy_of_the_step_before_and_not_with_its_i
 }
 
 #[test]
-fn steps_of_independent_streams_wait_side_by_side_and_the_oldest_makes_room() {
+fn the_oldest_pending_step_is_completed_when_full() {
     let segments: Vec<Seg> =
         (0..PENDING as u32 + 3).map(|k| Seg { stream: k, ..at(10 + u64::from(k)) }).collect();
     let mut bench = Bench::new(Mode::Serving);
@@ -293,7 +293,7 @@ fn steps_of_independent_streams_wait_side_by_side_and_the_oldest_makes_room() {
 }
 
 #[test]
-fn an_iteration_ends_with_the_closer_before_which_its_bulk_was_enqueued() {
+fn an_iteration_ends_with_the_sync_call_of_its_bulk() {
     let small = |ms| Seg { enqueues: 3, process_enqueued_since_sync: 3, wait_ns: MS, ..at(ms) };
     let bulk = |ms| Seg { enqueues: 10, process_enqueued_since_sync: 1_000, ..at(ms) };
     let expected =
@@ -302,16 +302,16 @@ fn an_iteration_ends_with_the_closer_before_which_its_bulk_was_enqueued() {
 }
 
 #[test]
-fn an_iteration_begins_no_earlier_than_the_one_before_it_ends() {
+fn an_iteration_starts_after_the_previous_one() {
     let lagging = Seg { stream: 3, process_enqueued_since_sync: 1_000, ..at(84) };
     let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (1, 85 * MS, 89 * MS, 5 * MS)];
     check(TRAINING, &[Seg { process_enqueued_since_sync: 1_000, ..at(80) }, lagging], &expected);
 }
 
 #[test]
-fn closers_with_nothing_new_before_them_belong_to_the_iteration_that_is_over() {
+fn sync_calls_without_new_work_belong_to_the_last_iteration() {
     let bulk = |ms| Seg { process_enqueued_since_sync: 1_000, ..at(ms) };
-    // Timers of DDP: each closes a part of the iteration, one of them more than the first.
+    // Timers of DDP: each ends a part of the iteration, one of them more than the first.
     let timer = |us, enqueues| Seg { enqueues, ..trailing(us) };
     let segments = [bulk(80), timer(85_010, 500), timer(85_020, 700), bulk(180)];
     let expected = [(3, 79 * MS, 85 * MS + 23 * US, 5 * MS + 6 * US), (1, 179 * MS, 185 * MS, 5 * MS)];
@@ -319,21 +319,21 @@ fn closers_with_nothing_new_before_them_belong_to_the_iteration_that_is_over() {
 }
 
 #[test]
-fn a_wait_for_the_device_that_the_loop_does_not_make_is_no_part_of_the_last_iteration() {
+fn an_unusual_device_wait_is_not_part_of_the_last_iteration() {
     let bulk = |ms| Seg { process_enqueued_since_sync: 1_000, ..at(ms) };
     let drain = Seg { row: DEVICE_SYNC, wait_ns: 400 * MS, ..bulk(180) };
     let other_stream = Seg { stream: 2, ..drain };
     let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (2, 179 * MS, 180 * MS, 0)];
     check(TRAINING, &[bulk(80), drain, other_stream], &expected);
-    // Where the loop waits for the device each time, that wait is part of each.
+    // If the loop always waits for the device, that wait is part of each iteration.
     let each = Seg { row: DEVICE_SYNC, ..bulk(80) };
     let expected = [(1, 79 * MS, 85 * MS, 5 * MS), (1, 179 * MS, 580 * MS, 400 * MS)];
     check(TRAINING, &[each, drain], &expected);
 }
 
-/// Two devices, a thread for each: the side stream of the one was closed first, and its step became the other's.
+/// Two devices with a thread each: the side stream of one ended first, and its step was joined to the other's.
 #[test]
-fn steps_of_two_threads_that_end_at_the_same_time_are_two() {
+fn steps_of_two_threads_with_one_end_are_separate() {
     let first = Seg { row: DEVICE_SYNC, ..at(10) };
     // All of it was enqueued before the first thread's wait ended.
     let second = Seg {
@@ -347,13 +347,13 @@ fn steps_of_two_threads_that_end_at_the_same_time_are_two() {
     let (side, main) = (Seg { enqueues: 1, ..second }, Seg { stream: 2, enqueues: 60, ..second });
     let expected = [(1, 9 * MS, 15 * MS, 5 * MS), (2, 13_995 * US, 15_005 * US, 10 * US)];
     check(Mode::Serving, &[first, side, main], &expected);
-    // The same thread closed what was left.
+    // The same thread waited for the rest.
     let left = Seg { thread: 7, ..side };
     check(Mode::Serving, &[first, left], &[(2, 9 * MS, 15_005 * US, 5 * MS + 10 * US)]);
 }
 
 #[test]
-fn an_iteration_that_never_came_to_its_bulk_is_left_over() {
+fn an_iteration_without_its_bulk_is_left_over() {
     let bulk = Seg { process_enqueued_since_sync: 1_000, ..at(80) };
     let small = Seg { process_enqueued_since_sync: 3, ..at(101) };
     let mut bench = Bench::new(TRAINING);
@@ -363,7 +363,7 @@ fn an_iteration_that_never_came_to_its_bulk_is_left_over() {
 }
 
 #[test]
-fn a_process_may_go_from_serving_to_training_and_back() {
+fn a_process_may_change_from_serving_to_training_and_back() {
     let training = |k: u64| Seg {
         enqueues: 1_000,
         foreign: 600,
@@ -384,7 +384,7 @@ fn a_process_may_go_from_serving_to_training_and_back() {
 }
 
 #[test]
-fn an_undecided_process_holds_back_as_much_as_is_allowed_and_no_more() {
+fn an_undecided_process_defers_a_bounded_number_of_segments() {
     let unclear = |k: u64| Seg { enqueues: 10, process_enqueued_since_sync: 100 + k * k, ..at(10 + k * 10) };
     let mut bench = Bench::new(Mode::Undecided);
     let most = Joining::default().undecided_segments;
@@ -397,7 +397,7 @@ fn an_undecided_process_holds_back_as_much_as_is_allowed_and_no_more() {
 }
 
 #[test]
-fn parts_of_a_step_add_up_when_segments_join() {
+fn the_parts_of_joined_segments_add_up() {
     let mut segments = [at(10).segment(), trailing(15_005).segment()];
     segments[0].record.runq_enqueue_ns = 100;
     segments[0].record.runq_wait_ns = 7;
@@ -407,7 +407,7 @@ fn parts_of_a_step_add_up_when_segments_join() {
     group.join_later(&segments[1]);
     assert_eq!((group.run_queue.enqueue_ns, group.run_queue.wait_ns), (Some(123), Some(7)));
     assert_eq!(group.work.of(Counter::Enqueues), 102);
-    // Beside it on another stream: the same thread waited once.
+    // On another stream at the same time: the same thread waited once.
     segments[1].record.runq_enqueue_ns = 90;
     let mut group = Group::of(&segments[0]);
     group.join_same_call(&segments[1]);

@@ -1,4 +1,4 @@
-//! Baselines against steps whose slowness is known because the test made it.
+//! Baselines of steps that a test made slow.
 
 use super::*;
 use crate::testing::{Rng, allocated_bytes, rank_error};
@@ -13,22 +13,21 @@ fn of(ns: f64, class: Class) -> Observed {
     Observed { duration_ns: ns as u64, class, outside_ns: 0.0 }
 }
 
-fn fed(steps: impl IntoIterator<Item = f64>) -> (Baseline, Vec<Verdict>) {
+fn fed(steps: impl IntoIterator<Item = f64>) -> (Baseline, Vec<BaselineVerdict>) {
     let mut baseline = Baseline::new(BaselineSettings::default());
     let verdicts = steps.into_iter().map(|ns| baseline.observe(&of(ns, class()))).collect();
     (baseline, verdicts)
 }
 
-fn outliers(verdicts: &[Verdict]) -> usize {
+fn outliers(verdicts: &[BaselineVerdict]) -> usize {
     verdicts.iter().filter(|v| v.outlier != Outlier::None).count()
 }
 
-fn shifts(verdicts: &[Verdict]) -> usize {
+fn shifts(verdicts: &[BaselineVerdict]) -> usize {
     verdicts.iter().filter(|v| v.shift.is_some()).count()
 }
 
-/// Feeds durations through the whole baseline and compares its p95 with the exact one of all of them, older ones
-/// weighing less.
+/// Feeds durations to a baseline and compares its p95 with the exact weighted one.
 #[track_caller]
 fn check_rank(name: &str, mut next: impl FnMut(&mut Rng, f64) -> f64) {
     for seed in 0..2 {
@@ -43,7 +42,7 @@ fn check_rank(name: &str, mut next: impl FnMut(&mut Rng, f64) -> f64) {
 }
 
 #[test]
-fn p95_is_p95_on_every_distribution_though_outliers_are_kept_out() {
+fn p95_is_exact_on_every_distribution_without_outliers() {
     check_rank("uniform", |r, _| r.uniform(5.0, 15.0));
     check_rank("narrow", |r, _| r.uniform(9.5, 10.5));
     check_rank("normal", |r, _| 10.0 + r.normal());
@@ -60,14 +59,14 @@ fn p95_is_p95_on_every_distribution_though_outliers_are_kept_out() {
 }
 
 #[test]
-fn the_mean_has_no_bias_from_its_beginning() {
+fn the_mean_starts_unbiased() {
     let (baseline, _) = fed((0..30).map(|_| 10.0 * MS));
     assert_eq!(baseline.level(), Some(BaselineLevel { mean_ns: 10.0 * MS, p95_ns: 10.0 * MS, count: 30 }));
 }
 
-/// Weighted from the first step on: neither towards zero at the beginning, nor towards the first steps later.
+/// The mean is biased neither towards zero at the start nor towards the first steps later.
 #[test]
-fn the_mean_is_the_mean_of_what_weighs_at_any_time() {
+fn the_mean_is_exact_at_any_time() {
     let mut rng = Rng::new(9);
     let mut values = Vec::new();
     let mut baseline = Baseline::new(BaselineSettings::default());
@@ -86,7 +85,7 @@ fn the_mean_is_the_mean_of_what_weighs_at_any_time() {
 }
 
 #[test]
-fn nothing_is_judged_before_the_warm_up_is_over() {
+fn nothing_is_judged_during_the_warm_up() {
     let (_, verdicts) = fed((0..31).map(|k| if k % 10 == 5 { 90.0 * MS } else { 10.0 * MS }));
     assert!(verdicts[..30].iter().all(|v| v.level.is_none() && v.outlier == Outlier::None));
     assert_eq!(verdicts[30].level.unwrap().p95_ns, 10.0 * MS);
@@ -101,13 +100,13 @@ fn a_warm_up_rejects_its_own_outliers() {
 }
 
 #[test]
-fn a_warm_up_of_two_habits_keeps_both() {
+fn a_warm_up_with_two_modes_learns_both() {
     let (baseline, _) = fed((0..30).map(|k| if k % 2 == 0 { 10.0 * MS } else { 80.0 * MS }));
     assert_eq!(baseline.level().unwrap().p95_ns, 80.0 * MS);
 }
 
 #[test]
-fn buckets_exclude_each_other_and_have_their_lower_bound_in() {
+fn buckets_are_disjoint_and_include_their_lower_bound() {
     let rows = [
         (0.5, Outlier::None),
         (1.499, Outlier::None),
@@ -126,12 +125,12 @@ fn buckets_exclude_each_other_and_have_their_lower_bound_in() {
 }
 
 #[test]
-fn microseconds_are_no_outlier() {
+fn microseconds_are_not_an_outlier() {
     let (_, verdicts) = fed((0..100).map(|_| 10_000.0).chain([40_000.0]));
     assert_eq!((outliers(&verdicts), verdicts[100].ratio), (0, 4.0));
 }
 
-/// Injects slow steps, each `factor` times the p95 of the healthy ones, and demands precision and recall.
+/// Injects slow steps, each `factor` times the p95 of the healthy ones, and asserts precision and recall.
 #[track_caller]
 fn check_injected(factor: f64, share: f64, noise: f64, expected: Outlier) {
     let (mut hits, mut wrong, mut missed, mut healthy_flagged) = (0, 0, 0, 0);
@@ -151,7 +150,7 @@ fn check_injected(factor: f64, share: f64, noise: f64, expected: Outlier) {
             (false, Outlier::None) => {}
             (false, _) => healthy_flagged += 1,
         }
-        assert!(verdict.shift.is_none(), "step {k}: {share} of the steps are no lasting change");
+        assert!(verdict.shift.is_none(), "step {k}: {share} of the steps are not a lasting change");
     }
     let recall = f64::from(hits) / f64::from(hits + missed + wrong);
     let precision = f64::from(hits) / f64::from(hits + wrong + healthy_flagged);
@@ -162,7 +161,7 @@ fn check_injected(factor: f64, share: f64, noise: f64, expected: Outlier) {
 }
 
 #[test]
-fn slow_steps_are_found_in_their_bucket_and_nothing_else_is() {
+fn slow_steps_and_no_others_get_their_bucket() {
     for share in [0.001, 0.01, 0.05] {
         for noise in [0.05, 0.1] {
             check_injected(1.6, share, noise, Outlier::Ratio15);
@@ -172,10 +171,10 @@ fn slow_steps_are_found_in_their_bucket_and_nothing_else_is() {
     }
 }
 
-/// Published agents never let an outlier into the baseline: after a model swap every step was one, for ever. Here
-/// a lasting change is learnt, and one finding says so.
+/// Agents that never learn from outliers report every step after a model swap, for ever. Here a lasting change is learnt
+/// and reported once.
 #[test]
-fn a_lasting_slowdown_stops_being_flagged_within_200_steps_and_is_told_once() {
+fn a_lasting_slowdown_is_normal_and_reported_within_200_steps() {
     for factor in [1.6, 2.0, 5.0, 40.0] {
         let mut rng = Rng::new(3);
         let steps =
@@ -190,19 +189,19 @@ fn a_lasting_slowdown_stops_being_flagged_within_200_steps_and_is_told_once() {
 }
 
 #[test]
-fn a_lasting_speedup_is_learnt_and_told_once_too() {
+fn a_lasting_speedup_is_reported_once() {
     let (baseline, verdicts) = fed((0..3_000).map(|k| if k < 2_000 { 20.0 * MS } else { 10.0 * MS }));
     assert_eq!((outliers(&verdicts), shifts(&verdicts)), (0, 1));
     let (before, after) = verdicts.iter().find_map(|v| v.shift).unwrap();
     assert_eq!(before.p95_ns, 20.0 * MS);
-    // What is learnt anew comes out of the window, which is less exact.
+    // The new level is learnt from the window, which is less exact.
     for level in [after, baseline.level().unwrap()] {
         assert!((level.p95_ns / (10.0 * MS) - 1.0).abs() < 0.001, "{level:?}");
     }
 }
 
 #[test]
-fn slowness_of_a_hundred_steps_is_not_learnt() {
+fn a_hundred_slow_steps_are_not_learnt() {
     let (baseline, verdicts) =
         fed((0..1_000).map(|k| if (500..600).contains(&k) { 30.0 * MS } else { 10.0 * MS }));
     assert_eq!((outliers(&verdicts), shifts(&verdicts)), (100, 0));
@@ -210,7 +209,7 @@ fn slowness_of_a_hundred_steps_is_not_learnt() {
 }
 
 #[test]
-fn a_known_disturbance_is_flagged_for_as_long_as_it_lasts_and_not_learnt() {
+fn a_known_disturbance_is_never_learnt() {
     let mut baseline = Baseline::new(BaselineSettings::default());
     let mut step = |k: u32| {
         let is_disturbed = (500..3_500).contains(&k);
@@ -218,26 +217,26 @@ fn a_known_disturbance_is_flagged_for_as_long_as_it_lasts_and_not_learnt() {
         baseline
             .observe(&Observed { outside_ns: if is_disturbed { 14.0 * MS } else { 0.0 }, ..of(ns, class()) })
     };
-    let verdicts: Vec<Verdict> = (0..4_000).map(&mut step).collect();
+    let verdicts: Vec<BaselineVerdict> = (0..4_000).map(&mut step).collect();
     assert_eq!((outliers(&verdicts), shifts(&verdicts)), (3_000, 0));
     assert_eq!(baseline.level().unwrap().p95_ns, 10.0 * MS);
 }
 
 #[test]
-fn a_disturbance_without_end_is_learnt_in_the_end() {
+fn a_permanent_disturbance_is_learnt_eventually() {
     let mut baseline = Baseline::new(BaselineSettings::default());
     let mut step = |k: u32| {
         let ns = if k < 500 { 10.0 * MS } else { 25.0 * MS };
         baseline.observe(&Observed { outside_ns: 14.0 * MS, ..of(ns, class()) })
     };
-    let verdicts: Vec<Verdict> = (0..6_000).map(&mut step).collect();
+    let verdicts: Vec<BaselineVerdict> = (0..6_000).map(&mut step).collect();
     let flagged = outliers(&verdicts) as u32;
     assert!((DISTURBED_MAX..DISTURBED_MAX + 200).contains(&flagged), "{flagged}");
     assert_eq!(shifts(&verdicts), 1);
 }
 
 #[test]
-fn a_new_habit_of_some_steps_is_learnt_in_the_end() {
+fn a_new_mode_of_some_steps_is_learnt_eventually() {
     let mut rng = Rng::new(4);
     let steps = (0..20_000).map(|k| if k > 1_000 && rng.chance(0.2) { 40.0 * MS } else { 10.0 * MS });
     let (_, verdicts) = fed(steps.collect::<Vec<_>>());
@@ -249,7 +248,7 @@ fn a_larger_batch_is_not_slow() {
     let mut baseline = Baseline::new(BaselineSettings::default());
     let mut rng = Rng::new(5);
     let flagged = (0..20_000u64).filter(|k| {
-        // Load goes up and down; a batch of 64 takes 1.8 times a batch of 4, and has a graph of its own.
+        // The load varies; a batch of 64 takes 1.8 times as long as a batch of 4, and has its own graph.
         let batch = [4u64, 4, 8, 16, 64, 32][(k / 1_000) as usize % 6];
         let ns = MS * (8.0 + batch as f64 / 10.0) * rng.uniform(0.92, 1.08);
         baseline.observe(&of(ns, Class::of_graphs(batch))).outlier != Outlier::None
@@ -273,15 +272,15 @@ fn a_long_prompt_is_not_slow_but_a_slow_long_prompt_is() {
     assert_eq!(prefill(4_000.0, 3.0), Outlier::Ratio3);
 }
 
-/// A prefill of so many tokens.
-fn prompt(baseline: &mut Baseline, tokens: f64, ns: f64) -> Verdict {
+/// Observes a prefill of `tokens` that takes `ns`.
+fn prompt(baseline: &mut Baseline, tokens: f64, ns: f64) -> BaselineVerdict {
     baseline.observe(&of(ns, Class::of_work(0, (tokens * 300_000.0) as u64)))
 }
 
-/// Smaller sizes were compared with the first one that was known, found far off, and so never learnt: after 150 of
-/// them everything was said to have become faster for good, and long prompts were slow from there on.
+/// Smaller sizes were compared with the first known one, found to be far off, and never learnt: after 150 of them a lasting
+/// speed-up was reported, and long prompts were outliers from then on.
 #[test]
-fn a_large_size_that_is_known_first_keeps_no_smaller_one_from_being_learnt() {
+fn smaller_sizes_are_learnt_after_a_large_one() {
     let (mut baseline, mut rng) = (Baseline::new(BaselineSettings::default()), Rng::new(6));
     let mut verdicts = Vec::new();
     for k in 0..3_000 {
@@ -294,9 +293,9 @@ fn a_large_size_that_is_known_first_keeps_no_smaller_one_from_being_learnt() {
     assert_eq!(slow.outlier, Outlier::Ratio3);
 }
 
-/// Each such step raised the p95 a little, which hid more of them.
+/// Each such step raised the p95 a little, which hid further ones.
 #[test]
-fn small_steps_as_slow_as_large_ones_do_not_move_the_p95() {
+fn small_slow_steps_do_not_move_the_p95() {
     let (mut baseline, mut rng) = (Baseline::new(BaselineSettings::default()), Rng::new(6));
     let mut p95_ns = 0.0;
     for k in 0..8_000 {

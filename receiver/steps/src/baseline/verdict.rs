@@ -66,7 +66,7 @@ pub struct Observed {
 
 /// The verdict of a baseline on one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct BaselineVerdict {
     /// The level that the step was compared with; `None` during the warm-up.
     pub level: Option<BaselineLevel>,
     /// The duration as a multiple of the p95; 0 during the warm-up.
@@ -79,8 +79,8 @@ pub struct Verdict {
     pub shift: Option<(BaselineLevel, BaselineLevel)>,
 }
 
-impl Verdict {
+impl BaselineVerdict {
     /// The verdict on a step of the warm-up.
-    pub(super) const WARM_UP: Verdict =
-        Verdict { level: None, ratio: 0.0, outlier: Outlier::None, is_learnt: true, shift: None };
+    pub(super) const WARM_UP: BaselineVerdict =
+        BaselineVerdict { level: None, ratio: 0.0, outlier: Outlier::None, is_learnt: true, shift: None };
 }

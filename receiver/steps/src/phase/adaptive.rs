@@ -14,7 +14,7 @@ mod recent;
 mod returned;
 mod signs;
 
-use crate::phase::{CONFIDENCE_MIN, Label, Phase};
+use crate::phase::{CONFIDENCE_MIN, Phase, PhaseLabel};
 use crate::shape::Shape;
 
 use self::cluster::Cluster;
@@ -65,7 +65,7 @@ impl Default for Clusters {
 
 impl Clusters {
     /// Adds the stream's next step, which must be one that can have a phase, and returns its label.
-    pub(crate) fn label(&mut self, shape: &Shape) -> Label {
+    pub(crate) fn label(&mut self, shape: &Shape) -> PhaseLabel {
         self.steps += 1;
         self.age();
         let at = self.assign(shape);
@@ -121,7 +121,7 @@ impl Clusters {
         lightest
     }
 
-    fn decide(&self, shape: &Shape, previous: Phase, evidence: &Evidence) -> Label {
+    fn decide(&self, shape: &Shape, previous: Phase, evidence: &Evidence) -> PhaseLabel {
         let (phase, phase_max) = match evidence.odds < 0.0 {
             true => (Phase::Decode, evidence.decode_max),
             false => self.returned.label(shape, evidence.has_decodes),
@@ -133,8 +133,8 @@ impl Clusters {
         let is_retained =
             (previous == Phase::Decode) == (phase == Phase::Decode) && previous != Phase::Unknown;
         match confidence >= if is_retained { RETAINED_MIN } else { CONFIDENCE_MIN } {
-            true => Label { phase, confidence: confidence.max(CONFIDENCE_MIN) },
-            false => Label { phase: Phase::Unknown, confidence },
+            true => PhaseLabel { phase, confidence: confidence.max(CONFIDENCE_MIN) },
+            false => PhaseLabel { phase: Phase::Unknown, confidence },
         }
     }
 }

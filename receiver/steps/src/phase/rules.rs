@@ -1,6 +1,6 @@
 //! Phases by thresholds that the user sets. Thresholds are validated once, as [`Rules`].
 
-use crate::phase::{Label, Phase};
+use crate::phase::{Phase, PhaseLabel};
 use crate::shape::{Form, Shape};
 
 /// The confidence in a phase by a rule.
@@ -63,9 +63,9 @@ impl TryFrom<Thresholds> for Rules {
 }
 
 impl Rules {
-    pub(crate) fn label(&self, shape: &Shape) -> Label {
+    pub(crate) fn label(&self, shape: &Shape) -> PhaseLabel {
         let (phase, confidence) = self.decide(shape);
-        Label { phase, confidence }
+        PhaseLabel { phase, confidence }
     }
 
     fn decide(&self, shape: &Shape) -> (Phase, f64) {
@@ -87,12 +87,12 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::Work;
+    use crate::shape::StepWork;
     use probe_abi::fold::Counter;
 
     #[track_caller]
     fn check(launches: u64, graphs: u64, threads_per_launch: u64, expected: Phase) {
-        let mut work = Work::default();
+        let mut work = StepWork::default();
         work.0[Counter::Launches as usize] = launches;
         work.0[Counter::GraphLaunches as usize] = graphs;
         work.0[Counter::Threads as usize] = launches * threads_per_launch;

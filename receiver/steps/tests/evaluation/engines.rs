@@ -1,47 +1,47 @@
-//! How an engine runs a turn: kernel by kernel, by whole graphs, by pieces; with drafts, with adapters.
+//! Engines: how they run a turn (eager, by whole graphs, by pieces; with drafts, with adapters).
 
 use probe_abi::fold::Counter;
-use steps::{Phase, Work};
+use steps::{Phase, StepWork};
 
 use crate::machine::{Kernels, Machine, Model, Pass, copies};
 use crate::program::{Program, Segment, Truth};
 use crate::testing::Rng;
 use crate::traffic::Turn;
 
-/// What an engine captures.
+/// The graphs that an engine captures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Graphs {
-    /// Nothing.
+    /// No graphs.
     None,
-    /// Answers, whole, up to so many requests.
+    /// Whole graphs for answers of up to `most` requests.
     Answers { most: u64 },
-    /// Answers whole, and all else up to so many tokens in pieces.
+    /// Whole graphs for answers, and pieces for everything else up to `most` tokens.
     AnswersAndPieces { most: u64 },
-    /// Everything up to so many tokens in pieces.
+    /// Pieces for everything up to `most` tokens.
     Pieces { most: u64 },
-    /// Everything up to so many tokens, whole.
+    /// Whole graphs for everything up to `most` tokens.
     Everything { most: u64 },
 }
 
-/// Tokens proposed for each request, then verified at once.
+/// Speculative decoding: tokens proposed for each request, then verified together.
 #[derive(Clone, Copy, Debug)]
 pub struct Drafts {
-    /// The model that proposes; none where the prompt itself is looked up.
+    /// The model that proposes; `None` if tokens are looked up in the prompt.
     pub by: Option<Machine>,
     pub is_by_graph: bool,
     pub tokens: u64,
 }
 
-/// How input reaches the GPU and answers come back.
+/// The copies of inputs to the GPU and of answers from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Io {
     pub copies_in: u64,
     pub bytes_of_token: u64,
-    /// Of a request, for each turn: its row of the block table.
+    /// Bytes of a request's row of the block table, copied each turn.
     pub bytes_of_request: u64,
-    /// Copied back for each request.
+    /// Bytes copied back for each request.
     pub bytes_back: u64,
-    /// Copies on the device, for each layer.
+    /// Copies on the device for each layer.
     pub on_device: u64,
 }
 
@@ -57,20 +57,20 @@ impl Io {
     }
 }
 
-/// An engine.
+/// A serving engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub machine: Machine,
     pub graphs: Graphs,
     pub io: Io,
     pub drafts: Option<Drafts>,
-    /// An encoder that is run before a prompt is read, over so many tokens: images, speech.
+    /// An encoder run before a prompt is read, over this many tokens: images, speech.
     pub encoder: Option<(Machine, u64)>,
-    /// Small waits behind every pass: a stopping rule that reads a flag back.
+    /// Small waits after every pass: a stopping rule that reads a flag back.
     pub tails: u64,
-    /// One turn in so many swaps an adapter in before it; 0 for never.
+    /// Turns between swaps of an adapter; 0 for never.
     pub swaps: u64,
-    /// Answers are copied on a stream of their own.
+    /// True if answers are copied on a separate stream.
     pub has_copy_stream: bool,
 }
 
@@ -89,19 +89,19 @@ impl Engine {
         }
     }
 
-    /// A language model of some size, served.
+    /// Returns an engine that serves a language model of a random size.
     pub fn serving(graphs: Graphs, ranks: u64, rng: &mut Rng) -> Engine {
         let machine = Machine { model: Model::draw(rng, ranks), kernels: Kernels::serving(rng) };
         Engine::new(machine, graphs, rng)
     }
 
-    /// The same in PyTorch, operation by operation.
+    /// Returns a language model in PyTorch, operation by operation.
     pub fn plain(rng: &mut Rng) -> Engine {
         let machine = Machine { model: Model::draw(rng, 1), kernels: Kernels::plain(rng) };
         Engine { has_copy_stream: false, ..Engine::new(machine, Graphs::None, rng) }
     }
 
-    /// Runs a turn, on this stream.
+    /// Runs a turn on a stream.
     pub fn run(&self, turn: &Turn, stream: u64, rng: &mut Rng, program: &mut Program) {
         if let Some((encoder, tokens)) = self.encoder.filter(|_| turn.prompts > 0) {
             let tokens = tokens * turn.prompts;
@@ -116,7 +116,7 @@ impl Engine {
         self.run_tails(turn, stream, program);
     }
 
-    fn close(&self, turn: &Turn, mut work: Work, stream: u64, program: &mut Program) {
+    fn close(&self, turn: &Turn, mut work: StepWork, stream: u64, program: &mut Program) {
         let back = copies(Counter::BytesFromDevice, 1, (turn.answers + turn.prompts) * self.io.bytes_back);
         let truth: Truth = Some(turn.phase);
         match self.has_copy_stream {
@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// A few kernels and a flag read back. They belong to the turn, but no one waits for both at once.
+    /// Launches a few kernels and reads a flag back. They belong to the turn, but are waited for separately.
     fn run_tails(&self, turn: &Turn, stream: u64, program: &mut Program) {
         let small = Machine {
             model: Model { layers: 1, experts: (0, 0), ranks: 1, ..self.machine.model },
@@ -139,16 +139,16 @@ impl Engine {
         };
         for _ in 0..self.tails {
             let requests = turn.answers + turn.prompts;
-            let mut work = small.beside(requests);
+            let mut work = small.sampling_of(requests);
             work.add(&copies(Counter::BytesFromDevice, 1, requests));
             program.close(&[Segment { stream, closer: "cudaStreamSynchronize", ..Segment::of(work, None) }]);
         }
     }
 
-    fn pass(&self, turn: &Turn, rng: &mut Rng) -> Work {
+    fn pass(&self, turn: &Turn, rng: &mut Rng) -> StepWork {
         let verified = self.drafts.map_or(0, |d| match d.by {
             Some(_) => d.tokens * turn.answers,
-            // What is looked up is not always found.
+            // A lookup does not always succeed.
             None => (0..turn.answers).map(|_| rng.below(d.tokens + 1)).sum(),
         });
         let pass = Pass {
@@ -165,7 +165,7 @@ impl Engine {
         work
     }
 
-    fn forward(&self, pass: &Pass) -> Work {
+    fn forward(&self, pass: &Pass) -> StepWork {
         let is_answers = pass.prompt_tokens == 0;
         let machine = &self.machine;
         match self.graphs {
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    fn inputs(&self, pass: &Pass) -> Work {
+    fn inputs(&self, pass: &Pass) -> StepWork {
         let bytes = pass.tokens * self.io.bytes_of_token + pass.requests * self.io.bytes_of_request + 64;
         let mut work = copies(Counter::BytesToDevice, self.io.copies_in, bytes);
         let moved = self.io.on_device * self.machine.model.layers;
@@ -195,9 +195,9 @@ impl Engine {
     }
 }
 
-/// The proposing model's passes.
-fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> Work {
-    let mut work = Work::default();
+/// Returns the passes of the proposing model.
+fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> StepWork {
+    let mut work = StepWork::default();
     if turn.prompt_tokens > 0 {
         work.add(&by.eager(pass));
     }
@@ -211,17 +211,17 @@ fn draft(drafts: &Drafts, by: &Machine, pass: &Pass, turn: &Turn) -> Work {
     work
 }
 
-/// What is captured for so many answers: the longest context that there may be.
+/// Returns the pass captured for a number of answers, with the longest possible context.
 fn answers(requests: u64) -> Pass {
     Pass { tokens: requests, prompt_tokens: 0, requests, context: 8_192 }
 }
 
-/// What is captured for so many tokens of whatever: attention as for one prompt.
+/// Returns the pass captured for a number of tokens, with attention as for one prompt.
 fn anything(tokens: u64) -> Pass {
     Pass { tokens, prompt_tokens: tokens, requests: 1, context: 0 }
 }
 
-/// The size that is captured and padded to.
+/// Returns the captured size that a size is padded to.
 pub fn captured(size: u64) -> u64 {
     match size {
         0..=2 => size,

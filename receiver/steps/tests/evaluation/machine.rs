@@ -1,19 +1,19 @@
-//! What a model's forward pass launches: a transformer's shape and a library's way of writing kernels give launches,
-//! threads, functions and graphs.
+//! The launches of a model's forward pass: the shape of a transformer and the style of a library's kernels determine
+//! launches, threads, functions and graphs.
 //!
-//! The one idea: nothing here is fitted to a classifier. The formulas are those of the kernels' own grids (one block
-//! for each token, tiles of a matrix product, heads by query blocks); the trace of MI300X, for instance, has
-//! `reshape_and_cache` at 512 threads for each of 8,192 tokens and attention at 8 x (8,192/16 + 46) blocks of 256.
+//! Nothing here is fitted to a classifier. The formulas are those of the kernels' own grids (one block for each token,
+//! tiles of a matrix product, heads by query blocks); the trace of MI300X, for instance, has `reshape_and_cache` at 512
+//! threads for each of 8,192 tokens and attention at 8 x (8,192/16 + 46) blocks of 256.
 
 use probe_abi::fold::{Counter, mix};
-use steps::Work;
+use steps::StepWork;
 
 use crate::testing::Rng;
 
-/// Threads of a block in an all-reduce, and blocks.
+/// Threads of a block, and blocks, of an all-reduce.
 const ALL_REDUCE: u64 = 24 * 512;
 
-/// A transformer, as one rank has it.
+/// The part of a transformer on one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
     pub layers: u64,
@@ -22,10 +22,10 @@ pub struct Model {
     pub vocabulary: u64,
     pub heads: u64,
     pub kv_heads: u64,
-    /// Experts of a layer and how many of them a token goes to; 0 for a dense model.
+    /// Experts of a layer, and the number that a token is routed to; 0 for a dense model.
     pub experts: (u64, u64),
     pub ranks: u64,
-    /// Tells its kernels' and graphs' addresses from another model's.
+    /// The base of its kernels' and graphs' addresses, different for each model.
     pub address: u64,
 }
 
@@ -40,7 +40,7 @@ impl Model {
         (80, 8_192, 28_672, 64, 8),
     ];
 
-    /// A language model of some size on `ranks` GPUs.
+    /// Returns a language model of a random size on `ranks` GPUs.
     pub fn draw(rng: &mut Rng, ranks: u64) -> Model {
         let from = if ranks > 1 { 2 } else { 0 };
         let (layers, hidden, ffn, heads, kv_heads) =
@@ -58,13 +58,13 @@ impl Model {
         }
     }
 
-    /// The same with experts.
+    /// Returns a language model with experts.
     pub fn with_experts(self, rng: &mut Rng) -> Model {
         let experts = [(8, 2), (64, 6), (128, 8)][rng.below(3) as usize];
         Model { experts, ffn: self.ffn / if experts.0 > 8 { 8 } else { 1 }, ..self }
     }
 
-    /// A small encoder, as for embeddings.
+    /// Returns a small encoder, as for embeddings.
     pub fn encoder(rng: &mut Rng) -> Model {
         let (layers, hidden, heads) = [(6, 384, 12), (12, 768, 12), (24, 1_024, 16)][rng.below(3) as usize];
         let address = rng.next();
@@ -82,23 +82,23 @@ impl Model {
     }
 }
 
-/// How a library writes its kernels.
+/// The style of a library's kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     /// Multiprocessors of the GPU.
     pub sms: u64,
-    /// Matrix products run a fixed grid that works through all tiles.
+    /// True if matrix products have a fixed grid for all tiles.
     pub is_persistent: bool,
-    /// Element by element kernels start a block for each token, rather than a thread for four elements.
+    /// True if element-wise kernels start a block for each token, instead of a thread for four elements.
     pub is_by_token: bool,
-    /// Such kernels in a layer.
+    /// Element-wise kernels of a layer.
     pub elementwise: u64,
     /// Kernels of a sampler.
     pub sampling: u64,
 }
 
 impl Kernels {
-    /// A serving engine's.
+    /// Returns the kernels of a serving engine.
     pub fn serving(rng: &mut Rng) -> Kernels {
         Kernels {
             sms: [108, 132, 148, 304][rng.below(4) as usize],
@@ -109,7 +109,7 @@ impl Kernels {
         }
     }
 
-    /// Those of PyTorch run operation by operation.
+    /// Returns the kernels of PyTorch, operation by operation.
     pub fn plain(rng: &mut Rng) -> Kernels {
         let serving = Kernels::serving(rng);
         Kernels { is_by_token: false, elementwise: 14 + rng.below(12), sampling: 2 + rng.below(8), ..serving }
@@ -119,13 +119,13 @@ impl Kernels {
 /// One forward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pass {
-    /// Tokens that go through.
+    /// Tokens of the pass.
     pub tokens: u64,
-    /// Of them, how many are prompts'.
+    /// Tokens of prompts.
     pub prompt_tokens: u64,
-    /// Requests they belong to.
+    /// Requests of the pass.
     pub requests: u64,
-    /// Tokens that each request's cache holds.
+    /// Tokens in the cache of each request.
     pub context: u64,
 }
 
@@ -137,62 +137,62 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// All of a pass, kernel by kernel.
-    pub fn eager(&self, pass: &Pass) -> Work {
-        let mut work = Work::default();
+    /// Returns a whole pass, kernel by kernel.
+    pub fn eager(&self, pass: &Pass) -> StepWork {
+        let mut work = StepWork::default();
         self.layers(pass, &mut work);
         self.attention(pass, self.model.layers, &mut work);
         self.head(pass, &mut work);
         work
     }
 
-    /// What is between the graphs where attention is not captured, and the graphs.
-    pub fn piecewise(&self, captured_tokens: u64, pass: &Pass) -> Work {
-        let mut work = Work::default();
+    /// Returns the eager work between the graphs, if attention is not captured, and the graphs.
+    pub fn piecewise(&self, captured_tokens: u64, pass: &Pass) -> StepWork {
+        let mut work = StepWork::default();
         self.attention(pass, self.model.layers, &mut work);
         self.head(pass, &mut work);
-        let mut held = Work::default();
-        self.layers(&Pass { tokens: captured_tokens, ..Pass::default() }, &mut held);
-        // The last piece is what is behind the last layer: nothing to speak of.
-        work.add(&inside(&held));
+        let mut content = StepWork::default();
+        self.layers(&Pass { tokens: captured_tokens, ..Pass::default() }, &mut content);
+        // The last piece, after the last layer, is negligible.
+        work.add(&inside(&content));
         (0..=self.model.layers).for_each(|piece| self.graph(captured_tokens << 8 | piece, &mut work));
         work
     }
 
-    /// One graph for the pass that was captured, and sampling for the requests beside it.
-    pub fn whole(&self, captured: &Pass, requests: u64) -> Work {
-        let mut held = Work::default();
-        self.layers(captured, &mut held);
-        self.attention(captured, self.model.layers, &mut held);
-        let mut work = self.captured(captured.tokens, &held);
+    /// Returns one graph for the captured pass, and eager sampling for the requests.
+    pub fn whole(&self, captured: &Pass, requests: u64) -> StepWork {
+        let mut content = StepWork::default();
+        self.layers(captured, &mut content);
+        self.attention(captured, self.model.layers, &mut content);
+        let mut work = self.captured(captured.tokens, &content);
         self.head(&Pass { requests, ..Pass::default() }, &mut work);
         work
     }
 
-    /// A launch of one graph that holds this much.
-    pub fn captured(&self, size: u64, held: &Work) -> Work {
-        let mut work = inside(held);
+    /// Returns the launch of one graph with this work.
+    pub fn captured(&self, size: u64, content: &StepWork) -> StepWork {
+        let mut work = inside(content);
         self.graph(size << 8 | 0xff, &mut work);
         work
     }
 
-    /// Sampling alone, and what begins it.
-    pub fn beside(&self, requests: u64) -> Work {
+    /// Returns sampling alone, with its preparation.
+    pub fn sampling_of(&self, requests: u64) -> StepWork {
         let mut work = counted(Counter::Enqueues, 1);
         self.head(&Pass { requests, ..Pass::default() }, &mut work);
         work
     }
 
-    /// A graph launch.
-    fn graph(&self, captured: u64, work: &mut Work) {
+    /// Returns a graph launch.
+    fn graph(&self, captured: u64, work: &mut StepWork) {
         work.add(&counted(Counter::Enqueues, 1));
         work.add(&counted(Counter::GraphLaunches, 1));
         work.add(&counted(Counter::GraphsKnown, 1));
         work.add(&counted(Counter::Graphs, mix(self.model.address ^ mix(captured))));
     }
 
-    /// Everything in the layers but attention.
-    fn layers(&self, pass: &Pass, work: &mut Work) {
+    /// Returns the work of the layers without attention.
+    fn layers(&self, pass: &Pass, work: &mut StepWork) {
         let Model { layers, hidden, ffn, heads, kv_heads, ranks, .. } = self.model;
         let width = hidden.max(ffn / 2);
         for kernel in 0..self.kernels.elementwise {
@@ -212,8 +212,8 @@ impl Machine {
         }
     }
 
-    /// Routing, and a grouped product of what each expert gets.
-    fn experts(&self, pass: &Pass, (experts, of_token): (u64, u64), work: &mut Work) {
+    /// Returns routing, and a grouped product of the experts.
+    fn experts(&self, pass: &Pass, (experts, of_token): (u64, u64), work: &mut StepWork) {
         let layers = self.model.layers;
         for kernel in 50..56 {
             self.launch(
@@ -232,8 +232,8 @@ impl Machine {
         }
     }
 
-    /// Attention and the cache, once for each layer.
-    fn attention(&self, pass: &Pass, layers: u64, work: &mut Work) {
+    /// Returns attention and cache updates of all layers.
+    fn attention(&self, pass: &Pass, layers: u64, work: &mut StepWork) {
         let Model { heads, kv_heads, .. } = self.model;
         self.launch(60, layers, pass.tokens * (kv_heads * 128).min(512), work);
         let generated = pass.tokens - pass.prompt_tokens;
@@ -242,15 +242,15 @@ impl Machine {
             self.launch(61, layers, blocks * 256, work);
         }
         if generated > 0 {
-            // The cache of a request is cut into parts once it is long, so that few requests fill the GPU.
+            // A long cache is split into parts, so that few requests fill the GPU.
             let parts =
                 (pass.context / 512).clamp(1, (self.kernels.sms / (generated * kv_heads).max(1)).max(1));
             self.launch(62, layers, generated * kv_heads * parts * 128, work);
         }
     }
 
-    /// From the last hidden states to tokens.
-    fn head(&self, pass: &Pass, work: &mut Work) {
+    /// Returns the work from the last hidden states to tokens.
+    fn head(&self, pass: &Pass, work: &mut StepWork) {
         self.product(70, pass.requests, self.model.vocabulary, 1, work);
         for kernel in 0..self.kernels.sampling {
             self.launch(71 + kernel, 1, pass.requests * 1_024, work);
@@ -262,8 +262,8 @@ impl Machine {
         (tokens * of_token).max(128)
     }
 
-    /// A matrix product of so many rows; small ones are cut along the inner dimension to fill the GPU.
-    fn product(&self, kernel: u64, rows: u64, columns: u64, times: u64, work: &mut Work) {
+    /// Returns a matrix product; small ones are split along the inner dimension to fill the GPU.
+    fn product(&self, kernel: u64, rows: u64, columns: u64, times: u64, work: &mut StepWork) {
         let rows_of_tile = [16, 64, 128].into_iter().find(|tile| rows <= *tile).unwrap_or(128);
         let tiles = rows.div_ceil(rows_of_tile) * columns.div_ceil(128);
         let blocks = match self.kernels.is_persistent {
@@ -273,7 +273,7 @@ impl Machine {
         self.launch(kernel << 8 | rows_of_tile, times, blocks * 256, work);
     }
 
-    fn launch(&self, kernel: u64, times: u64, threads: u64, work: &mut Work) {
+    fn launch(&self, kernel: u64, times: u64, threads: u64, work: &mut StepWork) {
         work.add(&counted(Counter::Enqueues, times));
         work.add(&counted(Counter::Launches, times));
         work.add(&counted(Counter::Threads, times * threads));
@@ -282,24 +282,24 @@ impl Machine {
     }
 }
 
-/// What was enqueued one by one, as what a graph holds.
-fn inside(held: &Work) -> Work {
-    let mut work = counted(Counter::GraphKernels, held.of(Counter::Launches));
-    work.add(&counted(Counter::GraphThreads, held.of(Counter::Threads)));
-    work.add(&counted(Counter::GraphForeign, held.of(Counter::Foreign)));
+/// Converts eager work into the contents of a graph.
+fn inside(content: &StepWork) -> StepWork {
+    let mut work = counted(Counter::GraphKernels, content.of(Counter::Launches));
+    work.add(&counted(Counter::GraphThreads, content.of(Counter::Threads)));
+    work.add(&counted(Counter::GraphForeign, content.of(Counter::Foreign)));
     work
 }
 
-/// Copies of so many bytes, together.
-pub fn copies(counter: Counter, count: u64, bytes: u64) -> Work {
+/// Returns copies of `bytes` in total.
+pub fn copies(counter: Counter, count: u64, bytes: u64) -> StepWork {
     let mut work = counted(Counter::Copies, count);
     work.add(&counted(Counter::Enqueues, count));
     work.add(&counted(counter, bytes));
     work
 }
 
-fn counted(counter: Counter, value: u64) -> Work {
-    let mut work = Work::default();
+fn counted(counter: Counter, value: u64) -> StepWork {
+    let mut work = StepWork::default();
     work.0[counter as usize] = value;
     work
 }

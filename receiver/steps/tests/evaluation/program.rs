@@ -1,67 +1,67 @@
-//! A process under way: work goes in with the truth about it, events come out as the kernel would send them.
+//! A running process: work is added with the truth about it, and events are those that the kernel would send.
 //!
-//! The one idea: times are noise. They are drawn so that they say nothing of the phase, with slow steps among them;
-//! an evaluation of phases that leaned on time would show it.
+//! Times are random and independent of the phase, with slow steps among them, so that the evaluation reveals a classifier
+//! that depends on time.
 
 use std::collections::BTreeMap;
 
 use event::{Event, ProcessId, StepRecord};
 use probe_abi::PROBES;
 use probe_abi::fold::Counter;
-use steps::{Phase, Work};
+use steps::{Phase, StepWork};
 
 use crate::testing::Rng;
 
 const US: u64 = 1_000;
 
-/// What a step is, of those that count.
+/// The phase of a step that is scored.
 pub type Truth = Option<Phase>;
 
-/// A segment of work, and who enqueued it and waits for it.
+/// A segment of work, with the threads that enqueued it and wait for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     pub stream: u64,
-    pub work: Work,
+    pub work: StepWork,
     pub truth: Truth,
     pub closer: &'static str,
     pub wait_us: u64,
-    /// Calls that enqueued in the process since the closer before; `None` for as many as are closed.
+    /// Calls that enqueued in the process since the previous sync call; `None` for the number of closed ones.
     pub process_enqueued_since_sync: Option<u64>,
 }
 
 impl Segment {
-    /// Work that something waits for.
-    pub fn of(work: Work, truth: Truth) -> Segment {
+    /// Returns work that a sync call waits for.
+    pub fn of(work: StepWork, truth: Truth) -> Segment {
         let closer = "cudaEventSynchronize";
         Segment { stream: 0x5000, work, truth, closer, wait_us: 1_000, process_enqueued_since_sync: None }
     }
 }
 
-/// What a process did, and what it was.
+/// The events of a process and the truth about them.
 #[derive(Clone, Debug)]
 pub struct Program {
     process: ProcessId,
     now_ns: u64,
-    /// Next sequence number and last return, by stream.
+    /// The next sequence number and the last return, by stream.
     streams: BTreeMap<u64, (u64, u64)>,
     pub events: Vec<Event>,
-    /// By when the closer was entered and when it returned: a step may end with either.
+    /// By entry and return of the sync call: a step may end with either.
     truths: BTreeMap<u64, Truth>,
     slow_factor: u64,
-    sight: Sight,
+    visibility: Visibility,
     rng: Rng,
 }
 
-/// What was seen of graphs.
+/// The visibility of graphs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Sight {
-    /// Their captures.
+pub enum Visibility {
+    /// Captures are visible.
     Captures,
-    /// Their launches alone: the agent came later than the captures.
+    /// Only launches are visible: the agent was started after the captures.
     LaunchesAlone,
 }
 
-/// What a launch of a graph says where its capture was seen.
+/// Counters of a graph launch that are only known with its capture.
 const OF_CAPTURES: [Counter; 6] = [
     Counter::GraphsKnown,
     Counter::GraphKernels,
@@ -72,8 +72,8 @@ const OF_CAPTURES: [Counter; 6] = [
 ];
 
 impl Program {
-    /// A process that steps out of line: one step in a hundred takes `slow_factor` times as long.
-    pub fn new(seed: u64, slow_factor: u64, sight: Sight) -> Program {
+    /// Returns a process in which one step in a hundred takes `slow_factor` times as long.
+    pub fn new(seed: u64, slow_factor: u64, visibility: Visibility) -> Program {
         Program {
             process: ProcessId { pid: 1 + seed as u32, start_ns: 1 },
             now_ns: 1_000_000_000,
@@ -81,17 +81,17 @@ impl Program {
             events: Vec::new(),
             truths: BTreeMap::new(),
             slow_factor,
-            sight,
+            visibility,
             rng: Rng::new(seed ^ 0x71_6d_65),
         }
     }
 
-    /// The truth about the step that ends then; `None` where no step was to end.
+    /// Returns the truth about the step that ends at this instant; `None` if no step ends there.
     pub fn truth_at(&self, end_ns: u64) -> Option<Truth> {
         self.truths.get(&end_ns).copied()
     }
 
-    /// Closes segments by one call.
+    /// Ends segments by one sync call.
     pub fn close(&mut self, segments: &[Segment]) {
         let Some(first) = segments.first() else { return };
         let enqueues: u64 = segments.iter().map(|s| s.work.of(Counter::Enqueues)).sum();
@@ -124,7 +124,7 @@ impl Program {
             work: segment.work.0,
             ..StepRecord::default()
         };
-        if self.sight == Sight::LaunchesAlone {
+        if self.visibility == Visibility::LaunchesAlone {
             OF_CAPTURES.iter().for_each(|counter| record.work[*counter as usize] = 0);
         }
         let header = &mut record.header;

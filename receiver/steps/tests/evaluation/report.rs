@@ -1,4 +1,4 @@
-//! The report, as text.
+//! The report as text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,14 +33,14 @@ impl Report {
         }
     }
 
-    /// All of a set together.
+    /// Returns the score of a whole set.
     pub fn of_set(&self, set: Set) -> Score {
         let mut sum = Score::default();
         self.rows(set).for_each(|(_, row)| sum.join(&row.score));
         sum
     }
 
-    /// The most bytes that the engine held for one program.
+    /// Returns the most bytes that the engine allocated for one program.
     pub fn bytes_max(&self) -> usize {
         self.workloads.values().map(|row| row.bytes).max().unwrap_or(0)
     }
@@ -83,7 +83,7 @@ fn summary(score: &Score, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let names = Phase::ALL.map(Phase::as_str);
     writeln!(
         f,
-        "  {:<10}{}   (row: is, column: said)",
+        "  {:<10}{}   (row: truth, column: label)",
         "",
         names.map(|name| format!("{name:>10}")).concat()
     )?;
@@ -96,8 +96,8 @@ fn summary(score: &Score, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
     }
     writeln!(f, "  {score}")?;
-    if let Some(share) = score.told_apart() {
-        writeln!(f, "  prefill and mixed told apart: {share:.4}")?;
+    if let Some(share) = score.distinguished() {
+        writeln!(f, "  prefill and mixed distinguished: {share:.4}")?;
     }
     for (from, (right, all)) in BUCKETS.iter().zip(score.buckets).filter(|(_, b)| b.1 > 0) {
         writeln!(f, "  confidence from {from:.2}: {all:>7} steps, {:.4} right", right as f64 / all as f64)?;

@@ -1,18 +1,18 @@
-//! What was said against what is true.
+//! The comparison of labels with the truth.
 //!
-//! The one idea: unknown is an answer that is never wrong and never right. It costs recall, not precision. A prefill
-//! and a mixed step count as one class, *reads*: both read prompts, and from outside only a guess tells them apart.
+//! Unknown is neither a right nor a wrong label: it costs recall, not precision. Prefill and mixed steps are one class,
+//! *reads*: both read prompts, and their shapes hardly differ.
 
 use std::fmt;
 
 use steps::{Phase, Step};
 
-/// From this confidence on a mistake is a confident one.
+/// The confidence from which a mistake is a confident one.
 pub const CONFIDENT: f64 = 0.9;
-/// Buckets of confidence begin here.
+/// The lower bounds of buckets of confidence.
 pub const BUCKETS: [f64; 6] = [0.0, 0.6, 0.7, 0.8, 0.9, 0.95];
 
-/// Classes that count, in the order of a matrix's rows.
+/// The classes that are scored.
 pub const CLASSES: [&str; 3] = ["reads", "decode", "train"];
 
 fn class(phase: Phase) -> Option<usize> {
@@ -24,20 +24,20 @@ fn class(phase: Phase) -> Option<usize> {
     }
 }
 
-/// Steps counted by what they are and what was said.
+/// Counts of steps by truth and label.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Score {
-    /// By phase that is true and phase that was said, in the order of [`Phase::ALL`].
+    /// Steps by true phase and label, in the order of [`Phase::ALL`].
     pub matrix: [[u64; 5]; 5],
-    /// Right and all, by [`BUCKETS`], of those that were labelled.
+    /// Right and all labelled steps, by [`BUCKETS`].
     pub buckets: [(u64, u64); BUCKETS.len()],
     confident_mistakes: u64,
-    /// Steps given out that end where none does.
+    /// Reported steps with an end that is not one.
     pub misplaced: u64,
 }
 
 impl Score {
-    /// Takes one more step.
+    /// Adds a step.
     pub fn add(&mut self, truth: Phase, step: &Step) {
         self.matrix[truth as usize][step.phase as usize] += 1;
         if step.phase == Phase::Unknown {
@@ -65,27 +65,27 @@ impl Score {
         self.matrix.iter().flatten().sum()
     }
 
-    /// The share of steps that are unknown.
+    /// Returns the share of steps labelled unknown.
     pub fn unknown(&self) -> f64 {
         share(self.matrix.iter().map(|row| row[Phase::Unknown as usize]).sum(), self.steps())
     }
 
-    /// The share of steps that are said to be another class.
+    /// Returns the share of steps labelled as another class.
     pub fn wrong(&self) -> f64 {
         let (right, said) = self.buckets.iter().fold((0, 0), |sum, b| (sum.0 + b.0, sum.1 + b.1));
         share(said - right, self.steps())
     }
 
-    /// The share of steps that are surely said to be another class.
+    /// Returns the share of steps labelled as another class with confidence.
     pub fn confident_mistakes(&self) -> f64 {
         share(self.confident_mistakes, self.steps())
     }
 
-    /// Precision and recall of a class; `None` where it neither is nor is said.
+    /// Returns precision and recall of a class; `None` if it never occurs.
     pub fn of_class(&self, at: usize) -> Option<(f64, f64)> {
         let (mut hits, mut said, mut are) = (0, 0, 0);
-        for (truth, told, count) in self.cells() {
-            let (is, is_said) = (class(truth) == Some(at), class(told) == Some(at));
+        for (truth, label, count) in self.cells() {
+            let (is, is_said) = (class(truth) == Some(at), class(label) == Some(at));
             hits += if is && is_said { count } else { 0 };
             said += if is_said { count } else { 0 };
             are += if is { count } else { 0 };
@@ -93,23 +93,24 @@ impl Score {
         (are > 0).then(|| (if said == 0 { 0.0 } else { share(hits, said) }, share(hits, are)))
     }
 
-    /// Of steps that read prompts and are said to, the share where prefill and mixed are not taken for each other.
-    pub fn told_apart(&self) -> Option<f64> {
-        let at = |truth: Phase, told: Phase| self.matrix[truth as usize][told as usize];
+    /// Returns the share of steps labelled right among prefill and mixed steps labelled as either.
+    pub fn distinguished(&self) -> Option<f64> {
+        let at = |truth: Phase, label: Phase| self.matrix[truth as usize][label as usize];
         let right = at(Phase::Prefill, Phase::Prefill) + at(Phase::Mixed, Phase::Mixed);
         let all = right + at(Phase::Prefill, Phase::Mixed) + at(Phase::Mixed, Phase::Prefill);
         (all > 0).then(|| share(right, all))
     }
 
-    /// The mean of the classes' F1, of those that there are.
+    /// Returns the mean F1 of the classes that occur.
     pub fn macro_f1(&self) -> f64 {
         let of: Vec<f64> = (0..CLASSES.len()).filter_map(|at| self.of_class(at)).map(f1).collect();
         of.iter().sum::<f64>() / of.len().max(1) as f64
     }
 
     fn cells(&self) -> impl Iterator<Item = (Phase, Phase, u64)> + '_ {
-        let row =
-            |truth: Phase| Phase::ALL.map(|told| (truth, told, self.matrix[truth as usize][told as usize]));
+        let row = |truth: Phase| {
+            Phase::ALL.map(|label| (truth, label, self.matrix[truth as usize][label as usize]))
+        };
         Phase::ALL.into_iter().flat_map(row)
     }
 }

@@ -1,7 +1,7 @@
-//! Requests come, are read, answered and go: what an engine's scheduler makes of them, turn by turn.
+//! Requests arrive and are answered: the turns of an engine's scheduler.
 //!
-//! The one idea: phases follow from scheduling. How many tokens a turn has is not drawn; it is what the policy does
-//! with prompts and answers of drawn lengths at the load of that moment.
+//! Phases follow from scheduling. The tokens of a turn are not random; they result from the policy, the random lengths of
+//! prompts and answers, and the current load.
 
 use steps::Phase;
 
@@ -11,7 +11,7 @@ use crate::testing::Rng;
 #[derive(Clone, Copy, Debug)]
 pub struct Lengths {
     pub median: f64,
-    /// Of the natural logarithm; 0 where all are the same.
+    /// The standard deviation of the natural logarithm; 0 if all are equal.
     pub spread: f64,
     pub most: f64,
 }
@@ -26,36 +26,36 @@ impl Lengths {
     }
 }
 
-/// Requests that are answered at once, over the course of a run from 0 to 1.
+/// The number of concurrently answered requests over the course of a run, from 0 to 1.
 pub type Load = fn(f64) -> f64;
 
-/// What a scheduler does first.
+/// The policy of a scheduler.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
-    /// Prompts alone, as many as fit, before answers go on.
+    /// Prompts alone, as many as fit, before answers continue.
     PromptsFirst { tokens_max: u64 },
-    /// Answers go on, and what is left of the budget reads prompts.
+    /// Answers continue, and the rest of the budget is for prompts.
     Chunked { tokens_max: u64 },
     /// A batch is read and answered before the next one.
     Batches { requests: u64 },
-    /// Prompts alone, and no answers: they are given elsewhere, or there are none.
+    /// Prompts alone: answers are generated elsewhere, or not at all.
     PromptsOnly { tokens_max: u64, requests_max: u64 },
     /// Answers alone: prompts are read elsewhere.
     AnswersOnly,
 }
 
-/// A workload's requests.
+/// The requests of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
     pub prompt: Lengths,
     pub answer: Lengths,
     pub load: Load,
     pub policy: Policy,
-    /// Tokens that a request gets in one turn: more than one where drafts are verified.
+    /// Tokens of a request in one turn: more than one with drafts.
     pub accepted: f64,
 }
 
-/// What the engine runs next.
+/// The next turn of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     pub phase: Phase,
@@ -63,9 +63,9 @@ pub struct Turn {
     pub prompt_tokens: u64,
     /// Requests whose prompts are read.
     pub prompts: u64,
-    /// Requests that are answered.
+    /// Requests with an answer token.
     pub answers: u64,
-    /// Tokens that each of those has behind it, on average.
+    /// The average context of those requests, in tokens.
     pub context: u64,
 }
 
@@ -76,17 +76,17 @@ struct Request {
     unanswered: f64,
 }
 
-/// A scheduler at work.
+/// A running scheduler.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     traffic: Traffic,
     waiting: Vec<Request>,
     running: Vec<Request>,
-    /// Arrivals that are due, in parts.
+    /// Arrivals that are due, as a fraction.
     due: f64,
 }
 
-/// Requests that are answered at once, at most.
+/// The most concurrently answered requests.
 const RUNNING_MAX: usize = 256;
 const WAITING_MAX: usize = 512;
 
@@ -95,7 +95,7 @@ impl Scheduler {
         Scheduler { traffic, waiting: Vec::new(), running: Vec::new(), due: 0.0 }
     }
 
-    /// The next turn; idle ones are passed over.
+    /// Returns the next turn; idle ones are skipped.
     pub fn turn(&mut self, progress: f64, rng: &mut Rng) -> Turn {
         self.arrive(progress, rng);
         if self.waiting.is_empty() && self.running.is_empty() {
@@ -185,7 +185,7 @@ impl Scheduler {
         }
         let batch: Vec<Request> = self.waiting.drain(..requests as usize).collect();
         let longest = batch.iter().map(|r| r.unread).max().unwrap_or(1);
-        // Padded to the longest, and answered until the longest answer is done.
+        // Padded to the longest, and answered until the longest answer is complete.
         let unanswered = batch.iter().map(|r| r.unanswered).fold(1.0, f64::max);
         self.running =
             batch.iter().map(|_| done_reading(Request { unread: longest, context: 0, unanswered })).collect();
@@ -193,7 +193,7 @@ impl Scheduler {
         Turn { phase: Phase::Prefill, prompt_tokens, prompts: requests, answers: 0, context: 0 }
     }
 
-    /// All running requests get their next tokens.
+    /// Gives all running requests their next tokens.
     fn answer(&mut self) -> Turn {
         let answers = self.running.len() as u64;
         let context = self.running.iter().map(|r| r.context).sum::<u64>() / answers.max(1);

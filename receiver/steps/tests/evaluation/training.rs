@@ -1,7 +1,7 @@
-//! Loops of training, as the kernel sees them: a thread for the backward pass, waits where the loop looks at its loss.
+//! Training loops as the kernel reports them: a thread for the backward pass, and waits where the loop reads its loss.
 
 use probe_abi::fold::Counter;
-use steps::{Phase, Work};
+use steps::{Phase, StepWork};
 
 use crate::machine::{Kernels, Machine, Model, Pass, copies};
 use crate::program::{Program, Segment};
@@ -9,23 +9,23 @@ use crate::testing::Rng;
 
 const MAIN: u64 = 0x5000;
 
-/// A loop of training.
+/// A training loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
     pub machine: Machine,
     /// Tokens of a batch on this rank.
     pub tokens: u64,
-    /// Batches whose gradients are added up before the optimiser runs.
+    /// Batches of which gradients are accumulated before the optimiser runs.
     pub accumulated: u64,
-    /// The loss is read after so many batches.
+    /// Batches between reads of the loss.
     pub read_every: u64,
-    /// Collectives are on a stream of their own, and the wait is for the device.
+    /// True if collectives are on a separate stream, and the loop waits for the device.
     pub has_collectives: bool,
-    /// After so many reads the loop stops and evaluates; 0 for never.
+    /// Reads of the loss between evaluations; 0 for never.
     pub pause_every: u64,
-    /// Batches of such a pause.
+    /// Batches of an evaluation.
     pub pause: u64,
-    /// The backward pass is enqueued by another thread, as PyTorch does.
+    /// True if another thread enqueues the backward pass, as in PyTorch.
     pub is_by_two_threads: bool,
 }
 
@@ -44,7 +44,7 @@ impl Loop {
         }
     }
 
-    /// So many reads of the loss.
+    /// Runs until this many reads of the loss.
     pub fn run(&self, reads: u64, rng: &mut Rng, program: &mut Program) {
         for read in 1..=reads {
             let work = self.batches(read, rng);
@@ -59,7 +59,7 @@ impl Loop {
         }
     }
 
-    /// The same in one graph that is launched again and again: captured once, of one batch, backward pass included.
+    /// Runs the loop as repeated launches of one graph: captured once, with the backward pass of one batch.
     pub fn run_captured(&self, iterations: u64, rng: &mut Rng, program: &mut Program) {
         let mut work = self.machine.captured(1, &self.batches(1, rng));
         work.add(&copies(Counter::BytesToDevice, 3, self.tokens * 24));
@@ -68,18 +68,18 @@ impl Loop {
         }
     }
 
-    fn segment(&self, work: Work) -> Segment {
+    fn segment(&self, work: StepWork) -> Segment {
         let closer = if self.has_collectives { "cudaDeviceSynchronize" } else { "cudaStreamSynchronize" };
         Segment { stream: MAIN, closer, wait_us: 20_000, ..Segment::of(work, Some(Phase::Train)) }
     }
 
-    fn batches(&self, read: u64, rng: &mut Rng) -> Work {
-        let mut work = Work::default();
+    fn batches(&self, read: u64, rng: &mut Rng) -> StepWork {
+        let mut work = StepWork::default();
         for batch in 0..self.read_every {
-            // Sequences are packed, and padded now and then.
+            // Sequences are packed, and sometimes padded.
             let tokens = self.tokens - rng.below(self.tokens / 8);
             let forward = self.forward(tokens);
-            let backward = [&forward, &forward].iter().fold(Work::default(), |mut sum, part| {
+            let backward = [&forward, &forward].iter().fold(StepWork::default(), |mut sum, part| {
                 sum.add(part);
                 sum
             });
@@ -95,18 +95,18 @@ impl Loop {
         work
     }
 
-    fn forward(&self, tokens: u64) -> Work {
+    fn forward(&self, tokens: u64) -> StepWork {
         self.machine.eager(&Pass { tokens, prompt_tokens: tokens, requests: tokens, context: 0 })
     }
 
-    fn by_second_thread(&self, mut work: Work) -> Work {
+    fn by_second_thread(&self, mut work: StepWork) -> StepWork {
         let foreign = if self.is_by_two_threads { work.of(Counter::Enqueues) } else { 0 };
         work.0[Counter::Foreign as usize] = foreign;
         work
     }
 
-    fn collectives(&self) -> Work {
-        let mut work = Work::default();
+    fn collectives(&self) -> StepWork {
+        let mut work = StepWork::default();
         let buckets = 7 * self.read_every;
         work.0[Counter::Enqueues as usize] = buckets;
         work.0[Counter::Launches as usize] = buckets;
@@ -114,7 +114,7 @@ impl Loop {
         self.by_second_thread(work)
     }
 
-    /// Forward passes alone: neither training nor serving, and not scored.
+    /// Runs forward passes alone: neither training nor serving, and not scored.
     fn evaluate(&self, program: &mut Program) {
         for _ in 0..self.pause {
             program.close(&[Segment { truth: None, ..self.segment(self.forward(self.tokens)) }]);
@@ -122,8 +122,8 @@ impl Loop {
     }
 }
 
-/// A recommendation model's loop, with the waits of the real one: fifteen in an iteration, on a side stream, and the
-/// bulk of the work waited for by no one.
+/// Runs the loop of a recommendation model, with the waits of a real one: fifteen in an iteration on a side stream, while no
+/// sync call waits for the bulk of the work.
 pub fn recommendation(iterations: u64, rng: &mut Rng, program: &mut Program) {
     const FRESH: [u64; 15] = [1014, 10, 255, 8, 1, 1, 12, 8, 1, 1, 1, 3, 1, 3, 1];
     const CLOSED: [u64; 15] = [10, 10, 17, 8, 1, 1, 11, 8, 1, 1, 1, 2, 1, 1, 1];

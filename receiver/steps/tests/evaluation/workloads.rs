@@ -1,8 +1,7 @@
 //! The labelled workloads, as rows.
 //!
-//! The one idea: three sets. On [`Set::Tuned`] the classifier was worked on; [`Set::HeldOut`] was looked at only to
-//! measure; in [`Set::Hard`] steps of different phases look alike, or nearly, and the honest answer is that it
-//! cannot be told.
+//! There are three sets. The classifier was developed with [`Set::Tuned`]; [`Set::HeldOut`] was used only to measure it; in
+//! [`Set::Hard`] steps of different phases have nearly equal shapes, and the right label is unknown.
 
 use probe_abi::fold::Counter;
 
@@ -13,7 +12,7 @@ use crate::testing::Rng;
 use crate::traffic::{Lengths, Load, Policy, Scheduler, Traffic};
 use crate::training::{Loop, recommendation};
 
-/// What a workload is for.
+/// The purpose of a workload.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Set {
     Tuned,
@@ -27,27 +26,27 @@ impl Set {
 
     pub fn about(self) -> &'static str {
         match self {
-            Set::Tuned => "workloads that the classifier was worked on with, at other seeds",
-            Set::HeldOut => "workloads that it was not worked on with",
-            Set::Hard => "steps of different phases that look alike from outside, or nearly",
+            Set::Tuned => "workloads used in development, at other seeds",
+            Set::HeldOut => "workloads not used in development",
+            Set::Hard => "steps of different phases with nearly equal shapes",
             Set::Real => "traces of real programs",
         }
     }
 }
 
-/// A kind of program, drawn anew with every seed: model, kernels, lengths and load.
+/// A kind of program. Model, kernels, lengths and load are random, by the seed.
 pub struct Workload {
     pub set: Set,
     pub name: &'static str,
     pub run: fn(&mut Rng, &mut Program),
 }
 
-/// A row of [`WORKLOADS`].
+/// Returns a row of [`WORKLOADS`].
 const fn row(set: Set, name: &'static str, run: fn(&mut Rng, &mut Program)) -> Workload {
     Workload { set, name, run }
 }
 
-/// Sorted by set.
+/// All workloads, sorted by set.
 pub const WORKLOADS: &[Workload] = &[
     row(Set::Tuned, "eager, prompts first", |r, p| {
         let engine = Engine::serving(Graphs::None, 1, r);
@@ -288,7 +287,7 @@ fn bursts(progress: f64) -> f64 {
     if (progress * 10.0).fract() < 0.15 { 400.0 } else { 10.0 }
 }
 
-/// Prompts of hundreds of tokens, answers of as many, at some load.
+/// Returns traffic with prompts and answers of hundreds of tokens, at a random load.
 fn chat(rng: &mut Rng, policy: Policy) -> Traffic {
     const LOADS: [Load; 4] = [|_| 1.5, |_| 8.0, |_| 30.0, |_| 100.0];
     Traffic {
@@ -327,7 +326,7 @@ fn serve(engine: Engine, traffic: Traffic, rng: &mut Rng, program: &mut Program)
     }
 }
 
-/// The prompt of a transcript is its encoder's output; the few tokens it begins with go with the first answer.
+/// The prompt of a transcript is the output of its encoder; its few initial tokens are part of the first answer.
 fn serve_transcripts(engine: Engine, traffic: Traffic, rng: &mut Rng, program: &mut Program) {
     let mut scheduler = Scheduler::new(traffic);
     for turn in 0..STEPS {
@@ -373,7 +372,7 @@ fn one_stream(engines: [Engine; 2], rng: &mut Rng, program: &mut Program) {
     }
 }
 
-/// What an engine does before it serves: the largest pass it could get, then a pass and a capture for each size.
+/// Runs the start of an engine: the largest possible pass, then a pass and a capture for each size.
 fn start_up(engine: &Engine, program: &mut Program) {
     let eager = Engine { graphs: Graphs::None, ..*engine };
     let dummy = |tokens| crate::machine::Pass { tokens, prompt_tokens: 0, requests: tokens, context: 1 };

@@ -1,6 +1,6 @@
-//! Profiler traces of real programs, and what the programs themselves say of their steps.
+//! Profiler traces of real programs, with the programs' own annotations of their steps.
 //!
-//! They lie beside the repository, or nowhere: a test that wants them is skipped then, saying so.
+//! They are outside the repository; a test that needs a missing one is skipped with a message.
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use std::fs::File;
@@ -10,14 +10,14 @@ use event::{Event, EventSource};
 use steps::Phase;
 use trace::{Limits, Trace};
 
-/// What a program says of a trace: its labelled steps, and what they are.
+/// The annotated steps of a trace.
 pub struct Truth {
     pub file: &'static str,
-    /// The beginning of its labels.
+    /// The prefix of its annotations.
     pub label: &'static str,
     pub steps: usize,
     pub phase: Phase,
-    /// At most this sure.
+    /// The largest expected confidence.
     pub confidence_max: f64,
 }
 
@@ -50,7 +50,7 @@ pub const TRUTHS: &[Truth] = &[
         phase: Phase::Decode,
         confidence_max: 0.9,
     },
-    // Prompts of nine requests and tokens of 37: a prefill would launch the same.
+    // Prompts of nine requests and tokens of 37: a prefill launches the same.
     Truth {
         file: "mi300x_vllm_mixed_piecewise.json.gz",
         label: "execute_",
@@ -60,7 +60,7 @@ pub const TRUTHS: &[Truth] = &[
     },
 ];
 
-/// Reads a trace; `None` where it is not at hand.
+/// Reads a trace; `None` if it is not available.
 pub fn read(file: &str) -> Option<Trace> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(file);
     match File::open(&path) {
@@ -72,7 +72,7 @@ pub fn read(file: &str) -> Option<Trace> {
     }
 }
 
-/// What the kernel would have sent of it.
+/// Returns the events that the kernel would have sent.
 pub fn events(trace: Trace) -> Vec<Event> {
     let (mut source, mut events) = (trace.into_events(), Vec::new());
     while source.read(&mut events).expect("infallible") {}

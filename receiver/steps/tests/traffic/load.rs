@@ -1,31 +1,31 @@
-//! What an inference server is asked to do, and how long a healthy one takes for it.
+//! The load of an inference server, and the durations of a healthy one.
 //!
-//! The one idea: the load moves, the server does not. Batches follow a rate that changes within minutes, prompts
-//! have a long tail, the clock of the GPU and the contexts drift, and single steps jitter with a heavy tail. None of
-//! it is slowness.
+//! The load varies, the speed of the server does not. Batches follow a rate that changes within minutes, the lengths of
+//! prompts have a long tail, the clock of the GPU and the contexts drift, and steps jitter with a heavy tail. None of it is
+//! slowness.
 
 use super::{MS, Rng, Shape};
 
-/// Batch sizes that a graph is captured for.
+/// Batch sizes with a captured graph.
 const CAPTURED: [u64; 14] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256];
 
-/// How the load moves.
+/// The variation of the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// One batch size, prompts of one length.
+    /// One batch size, and prompts of one length.
     Steady,
-    /// Every batch size at any time, prompts of any length.
+    /// Every batch size at any time, and prompts of any length.
     Mixed,
-    /// Contexts grow and shrink: everything takes up to a fifth more or less, within thousands of steps.
+    /// Contexts grow and shrink: durations vary by up to a fifth within thousands of steps.
     Drift,
-    /// The rate follows the hours of a day; batches and the share of prompts follow the rate.
+    /// The rate follows the time of day; batches and the share of prompts follow the rate.
     Diurnal,
-    /// As mixed, on a machine with neighbours: healthy steps scatter so far that some are slow by any definition.
+    /// As mixed, on a shared machine: healthy steps scatter so far that some are slow by any definition.
     Noisy,
 }
 
 impl Load {
-    /// The loads of machines that are well.
+    /// The loads of quiet machines.
     pub const ALL: [Load; 4] = [Load::Steady, Load::Mixed, Load::Drift, Load::Diurnal];
 }
 
@@ -42,7 +42,7 @@ impl Healthy {
         Healthy { load, rng: Rng::new(seed), count: 0 }
     }
 
-    /// The next step, and what it takes, ns.
+    /// Returns the next step and its duration, ns.
     pub fn next(&mut self) -> (Shape, f64) {
         self.count += 1;
         let rate = self.rate();
@@ -53,12 +53,12 @@ impl Healthy {
         (shape, self.kind_ns(shape) * self.jitter())
     }
 
-    /// What a step like the last one takes as a rule, ns: drift included, jitter left out.
+    /// Returns the usual duration of such a step, ns, with drift and without jitter.
     pub fn kind_ns(&self, shape: Shape) -> f64 {
         MS * usual_ms(shape) * self.drift()
     }
 
-    /// From 0 to 1.
+    /// Returns the rate, 0 to 1.
     fn rate(&mut self) -> f64 {
         match self.load {
             Load::Steady | Load::Drift => 0.5,
@@ -92,7 +92,7 @@ impl Healthy {
         }
     }
 
-    /// A few percent as a rule, and of one step in thirty a Pareto tail that ends at a third.
+    /// Returns the jitter: usually a few percent, and for one step in thirty a Pareto tail up to a third.
     fn jitter(&mut self) -> f64 {
         let (sigma, tail, most) = match self.load {
             Load::Noisy => (0.08, 0.05, 1.4),
@@ -106,7 +106,7 @@ impl Healthy {
     }
 }
 
-/// What such a step takes without jitter, ms.
+/// Returns the duration of such a step without jitter, ms.
 fn usual_ms(shape: Shape) -> f64 {
     match shape {
         Shape::Decode { batch } => 8.0 + 0.05 * batch as f64,

@@ -1,7 +1,6 @@
-//! Servers whose every step is known, as the kernel would tell of them.
+//! Servers with known steps, as the kernel reports them.
 //!
-//! The one idea: what a step does and how long it takes are made here, by a seed, so that a test knows the truth of
-//! every step that the engine judges.
+//! The work and duration of every step are generated from a seed, so that a test knows the truth of each.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 #[path = "../../src/testing.rs"]
@@ -44,20 +43,20 @@ pub fn sorted(findings: Vec<Finding>) -> (Vec<Step>, Vec<BaselineShift>) {
     (steps, shifts)
 }
 
-/// What a step launches.
+/// The launches of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// Tokens for so many requests, by the graph captured for that many.
+    /// Tokens for `batch` requests, by the graph captured for that many.
     Decode { batch: u64 },
-    /// A prompt of so many tokens, kernel by kernel.
+    /// An eager prompt of `tokens`.
     Prefill { tokens: u64 },
 }
 
-/// An inference server that works on one stream.
+/// An inference server with one stream.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub process: ProcessId,
-    /// Addresses of this start of the process: fingerprints are made of them.
+    /// The base address of the process, of which fingerprints are made.
     pub addresses: u64,
     pub now_ns: u64,
     sequence: u64,
@@ -69,7 +68,7 @@ impl Server {
         Server { process, addresses: 0x9000, now_ns: 10_000_000_000, sequence: 0 }
     }
 
-    /// The program that it runs: the same for all servers of this model.
+    /// Returns the description of its process: equal for all servers of this model.
     pub fn info(&self, model: &str) -> Event {
         Event::Process(Box::new(ProcessInfo {
             process: self.process,
@@ -82,7 +81,7 @@ impl Server {
         }))
     }
 
-    /// The next step, of `ns`: a tenth of it, a millisecond at most, is the host's.
+    /// Returns the next step, of `ns`: the host takes a tenth of it, a millisecond at most.
     pub fn step(&mut self, shape: Shape, ns: f64) -> Event {
         let enqueue_ns = (ns / 10.0).min(MS) as u64;
         let mut record = StepRecord {

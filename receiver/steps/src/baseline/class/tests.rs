@@ -1,4 +1,4 @@
-//! Classes against steps whose usual duration is known.
+//! Classes of steps whose usual duration is known.
 
 use super::*;
 use crate::testing::allocated_bytes;
@@ -36,7 +36,7 @@ fn one_slow_step_among_the_first_does_not_become_usual() {
 }
 
 #[test]
-fn more_work_than_ever_seen_may_take_in_proportion() {
+fn unknown_larger_work_may_take_proportionally_longer() {
     let classes = taught(&[(Class::of_work(0, 1 << 20), 1e6, 9), (Class::of_work(0, 1 << 22), 3e6, 9)]);
     check(&classes, Class::of_work(0, 1 << 24), Some(12e6));
     check(&classes, Class::of_work(0, 1 << 10), Some(1e6));
@@ -44,7 +44,7 @@ fn more_work_than_ever_seen_may_take_in_proportion() {
 }
 
 #[test]
-fn what_drifts_for_common_classes_has_drifted_for_a_rare_one() {
+fn rare_classes_follow_the_drift_of_common_ones() {
     let (common, rare) = (Class::of_graphs(1), Class::of_graphs(2));
     let mut classes = taught(&[(rare, 5e6, 9), (common, 1e6, 100)]);
     for k in 0..2_000 {
@@ -55,7 +55,7 @@ fn what_drifts_for_common_classes_has_drifted_for_a_rare_one() {
 }
 
 #[test]
-fn within_a_class_more_work_takes_longer_if_it_was_seen_to() {
+fn the_slope_within_a_class_is_learnt() {
     for slope in [0.0, 0.5, 1.0] {
         let mut classes = Classes::default();
         let usual = |work: f64| (slope * (work / 1e6).ln() + 1e6f64.ln()) as f32;

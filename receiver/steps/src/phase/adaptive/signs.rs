@@ -76,7 +76,7 @@ fn size(_: &Stream<'_>, cluster: &Cluster) -> f64 {
     const PIECEWISE_MIDDLE: f64 = 17.93;
     /// The odds of one graph for a whole step with unknown contents: prefills are rarely captured.
     const WHOLE: f64 = -2.0;
-    /// The same in doublings of threads, if the contents are known.
+    /// The distance from an eager prefill, in doublings of threads, of a graph with known contents.
     const CAPTURED: f64 = 2.0;
     let threads = cluster.work() - cluster.launches();
     match (cluster.form, cluster.is_known) {

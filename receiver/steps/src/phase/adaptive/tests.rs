@@ -1,19 +1,19 @@
-//! The adaptive classifier against engines whose steps are known because the test made them, in the proportions
-//! measured on real traces: threads per launch, launches, graphs, copies.
+//! The adaptive classifier on engines with known steps, in the proportions measured on real traces: threads per launch,
+//! launches, graphs, copies.
 
 use probe_abi::fold::{Counter, mix};
 
 use super::*;
-use crate::shape::Work;
+use crate::shape::StepWork;
 use crate::testing::{Rng, allocated_bytes};
 
 fn shape(rows: &[(Counter, f64)]) -> Shape {
-    let mut work = Work::default();
+    let mut work = StepWork::default();
     rows.iter().for_each(|(counter, value)| work.0[*counter as usize] = *value as u64);
     Shape::of(&work)
 }
 
-/// Kernel by kernel; `threads` per launch.
+/// Returns an eager step with `threads` per launch.
 fn eager(launches: f64, threads: f64, copies: f64) -> Shape {
     shape(&[(Counter::Launches, launches), (Counter::Threads, launches * threads), (Counter::Copies, copies)])
 }
@@ -26,7 +26,7 @@ fn eager_prefill(tokens: f64) -> Shape {
     eager(768.0, 440.0 * tokens, 161.0)
 }
 
-/// One graph, and sampling beside it.
+/// Returns a decode by one graph, with eager sampling.
 fn whole_decode(requests: f64) -> Shape {
     let graph = mix(requests as u64) as f64;
     shape(&[
@@ -38,7 +38,7 @@ fn whole_decode(requests: f64) -> Shape {
     ])
 }
 
-/// Graphs with attention launched between them; `threads` per launch.
+/// Returns a step of graphs with attention launched between them, `threads` per launch.
 fn piecewise(threads: f64) -> Shape {
     shape(&[
         (Counter::Launches, 52.0),
@@ -57,10 +57,10 @@ fn piecewise_decode(requests: f64) -> Shape {
     piecewise(2_000.0 * requests)
 }
 
-/// Feeds an engine's steps, and demands of those after the first hundred that they be labelled right.
+/// Feeds the steps of an engine, and asserts the labels of those after the first hundred.
 ///
-/// `right` is the share labelled as they are, `wrong` the share labelled otherwise and not unknown. A mixed step
-/// may come out as a prefill and the other way round: from outside they can look alike.
+/// `right` is the least share labelled correctly, `wrong` the largest share labelled wrongly and not unknown. A mixed step may
+/// be labelled prefill and vice versa: they can have the same shape.
 #[track_caller]
 fn check(right: f64, wrong: f64, mut next: impl FnMut(&mut Rng) -> (Shape, Phase)) {
     for seed in 0..4 {
@@ -87,7 +87,7 @@ fn check(right: f64, wrong: f64, mut next: impl FnMut(&mut Rng) -> (Shape, Phase
     }
 }
 
-/// Requests under way: they come and go one by one, since answers go on for many steps.
+/// Running requests, which start and end one by one, since answers take many steps.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     requests: f64,
@@ -111,7 +111,7 @@ fn lengths(rng: &mut Rng) -> f64 {
 }
 
 #[test]
-fn an_eager_engine_is_told_apart_though_decode_launches_as_much_as_prefill() {
+fn phases_of_an_eager_engine_are_distinguished() {
     let mut batch = Batch::new(48.0);
     check(0.99, 0.01, |r| match r.chance(0.1) {
         true => (eager_prefill(r.uniform(300.0, 8_000.0)), Phase::Prefill),
@@ -120,7 +120,7 @@ fn an_eager_engine_is_told_apart_though_decode_launches_as_much_as_prefill() {
 }
 
 #[test]
-fn an_engine_that_decodes_by_whole_graphs_is_told_apart() {
+fn phases_of_an_engine_with_whole_graphs_are_distinguished() {
     check(1.0, 0.0, |r| match r.chance(0.15) {
         true => (eager_prefill(lengths(r)), Phase::Prefill),
         false => (whole_decode((1u64 << r.below(8)) as f64), Phase::Decode),
@@ -128,8 +128,8 @@ fn an_engine_that_decodes_by_whole_graphs_is_told_apart() {
 }
 
 #[test]
-fn a_decode_that_has_no_graph_is_never_surely_a_prefill() {
-    // A prompt of a few tokens behind a cached prefix launches the same.
+fn a_decode_without_graph_is_never_certainly_a_prefill() {
+    // A prompt of a few tokens after a cached prefix launches the same.
     check(0.98, 0.02, |r| match r.below(100) {
         0 => (eager(430.0, 12_000.0, 3.0), Phase::Decode),
         1..=5 => (eager(500.0, 333_000.0, 3.0), Phase::Prefill),
@@ -138,7 +138,7 @@ fn a_decode_that_has_no_graph_is_never_surely_a_prefill() {
 }
 
 #[test]
-fn chunked_prefill_between_whole_graph_decodes_reads_prompts() {
+fn chunked_prefills_between_graph_decodes_are_recognised() {
     check(0.99, 0.0, |r| match r.chance(0.2) {
         true => (piecewise_mixed(r.uniform(256.0, 8_192.0)), Phase::Mixed),
         false => (whole_decode(32.0), Phase::Decode),
@@ -146,7 +146,7 @@ fn chunked_prefill_between_whole_graph_decodes_reads_prompts() {
 }
 
 #[test]
-fn piecewise_decode_and_chunked_prefill_are_told_apart() {
+fn piecewise_decode_and_chunked_prefill_are_distinguished() {
     let mut batch = Batch::new(64.0);
     check(0.98, 0.01, |r| match r.chance(0.1) {
         true => (piecewise_mixed(r.uniform(2_000.0, 8_192.0)), Phase::Mixed),
@@ -166,7 +166,7 @@ fn a_disaggregated_decode_server_does_not_prefill() {
 }
 
 #[test]
-fn an_embedding_server_that_gets_short_and_long_texts_does_not_decode() {
+fn an_embedding_server_does_not_decode() {
     check(0.9, 0.001, |r| match r.chance(0.2) {
         true => (eager(300.0, 440.0 * 10.0 * lengths(r), 4.0), Phase::Prefill),
         false => (eager(300.0, 440.0 * lengths(r), 4.0), Phase::Prefill),
@@ -174,7 +174,7 @@ fn an_embedding_server_that_gets_short_and_long_texts_does_not_decode() {
 }
 
 #[test]
-fn tensor_parallel_decode_stays_decode_and_nccl_is_no_prefill() {
+fn tensor_parallel_decode_is_not_a_prefill() {
     check(0.99, 0.0, |r| match r.chance(0.1) {
         true => (eager(900.0, 440.0 * r.uniform(500.0, 4_000.0), 161.0), Phase::Prefill),
         false => (eager(860.0, 24_000.0, 12.0), Phase::Decode),
@@ -182,7 +182,7 @@ fn tensor_parallel_decode_stays_decode_and_nccl_is_no_prefill() {
 }
 
 #[test]
-fn swapping_an_adapter_in_a_decode_leaves_it_a_decode() {
+fn an_adapter_swap_does_not_change_a_decode() {
     check(0.99, 0.0, |r| {
         let mut step = whole_decode(16.0);
         if r.chance(0.05) {
@@ -193,7 +193,7 @@ fn swapping_an_adapter_in_a_decode_leaves_it_a_decode() {
 }
 
 #[test]
-fn a_model_of_toy_size_is_told_apart_by_comparison() {
+fn phases_of_a_toy_model_are_distinguished_by_comparison() {
     check(0.98, 0.01, |r| match r.chance(0.2) {
         true => (eager(60.0, 16_384.0, 8.0), Phase::Prefill),
         false => (eager(40.0, 128.0, 2.0), Phase::Decode),
@@ -202,7 +202,7 @@ fn a_model_of_toy_size_is_told_apart_by_comparison() {
 
 #[test]
 fn a_slow_step_of_the_same_shape_has_the_same_phase() {
-    // There is nothing to test but the signature: a shape holds no duration.
+    // The signature suffices: a shape has no duration.
     let fields = format!("{:?}", whole_decode(1.0));
     assert!(!fields.contains("ns"), "{fields}");
 }
@@ -229,20 +229,20 @@ fn the_shapes_of_real_traces_are_right_from_the_first_step() {
     for (shape, expected) in rows {
         let label = Clusters::default().label(&shape);
         assert!(expected.contains(&label.phase), "{shape:?}: {label:?}");
-        assert!(label.confidence <= COLD_MAX, "one step is not much evidence: {label:?}");
+        assert!(label.confidence <= COLD_MAX, "one step is little evidence: {label:?}");
         assert!(label.phase != Phase::Mixed || label.confidence <= 0.65, "only the engine knows: {label:?}");
     }
 }
 
 #[test]
-fn what_lies_in_the_middle_is_unknown() {
+fn a_size_between_the_phases_is_unknown() {
     let label = Clusters::default().label(&eager(700.0, 110_000.0, 10.0));
     assert_eq!(label.phase, Phase::Unknown);
     assert!(label.confidence < CONFIDENCE_MIN);
 }
 
 #[test]
-fn a_graph_that_is_updated_before_every_launch_says_nothing_of_what_it_does() {
+fn a_graph_updated_before_every_launch_is_unknown() {
     let (mut same, mut updated) = (Clusters::default(), Clusters::default());
     for _ in 0..100 {
         let step = whole_decode(16.0);
