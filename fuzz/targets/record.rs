@@ -1,4 +1,4 @@
-//! Bytes from the ring: any of them give a record or an error.
+//! Ring records: any bytes are a record or an error.
 
 #![no_main]
 
@@ -11,9 +11,9 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(Record::Call(_)) => size_of::<event::CallRecord>(),
         Ok(Record::Process(_)) => size_of::<probe_abi::record::ProcessRecord>(),
         Ok(Record::Context(_)) => size_of::<probe_abi::context::ContextRecord>(),
-        // Short or long, by what was read through its pointers.
-        Ok(Record::CallArgs(told)) => {
-            assert!(told.entry.len() + told.exit.len() <= bytes.len(), "no more is told than came");
+        // The length depends on the memory that was read.
+        Ok(Record::CallArgs(args)) => {
+            assert!(args.entry.len() + args.exit.len() <= bytes.len(), "no more memory than bytes");
             return;
         }
         Err(_) => return,

@@ -1,6 +1,6 @@
-//! Recordings: any bytes are read to an end or to an error, and what was read can be written and read again.
+//! Recordings: any bytes are read to an end or an error, and the events can be written and read again.
 //!
-//! Since no fuzzer guesses checksums, the bytes are tried twice: as they are, and as payloads of proper frames.
+//! Since a fuzzer does not guess checksums, the bytes are also read as payloads of valid frames.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ fn read(bytes: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();
     let Ok(mut reader) = Reader::open(bytes) else { return events };
     while let Ok(true) = reader.read(&mut events) {}
-    assert!(matches!(reader.read(&mut events), Ok(false)), "there is nothing behind the end or an error");
+    assert!(matches!(reader.read(&mut events), Ok(false)), "there are no events after the end or an error");
     events
 }
 
@@ -24,7 +24,7 @@ fn written(events: &[Event]) -> Vec<u8> {
     writer.finish().expect("memory takes all")
 }
 
-/// The bytes as frames: a kind, a length, a payload, and so on.
+/// Returns the bytes as frames, each from a kind, a length and a payload.
 fn framed(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     drop(Writer::begin(&mut out, &Info::default()).expect("memory takes all"));
@@ -45,5 +45,5 @@ fuzz_target!(|bytes: &[u8]| {
     read(bytes);
     let events = read(&framed(bytes));
     let again = written(&events);
-    assert_eq!(again, written(&read(&again)), "what is written is read as it was");
+    assert_eq!(again, written(&read(&again)), "events are read as written");
 });

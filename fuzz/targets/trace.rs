@@ -1,4 +1,4 @@
-//! Profiler traces: any bytes give a trace or an error, and every call of a trace is accounted for.
+//! Profiler traces: any bytes are a trace or an error, and every call of a trace has a fate.
 
 #![no_main]
 

@@ -1,27 +1,27 @@
-//! The trace that a thread works for, as its process publishes it.
+//! Trace contexts of threads, as their processes publish them.
 
 use probe_abi::record::Header;
 
-/// The span that was active on a thread when it waited for a step: the application's own.
+/// The span of the application that was active on a thread in a sync call.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TraceContext {
-    /// Who waited, and when: `entry_ns` and `duration_ns` are those of the step's closer.
+    /// Process, thread and times of the sync call.
     pub header: Header,
-    /// The trace; not all zeroes.
+    /// Trace id, not all zeroes.
     pub trace_id: [u8; 16],
-    /// The span; not all zeroes.
+    /// Span id, not all zeroes.
     pub span_id: [u8; 8],
-    /// W3C trace flags; 0 also where the publisher does not say.
+    /// W3C trace flags; 0 if the publisher does not set them.
     pub trace_flags: u8,
 }
 
 impl TraceContext {
-    /// When the wait ended.
+    /// Returns when the sync call returned, ns.
     pub fn exit_ns(&self) -> u64 {
         self.header.entry_ns.saturating_add(self.header.duration_ns)
     }
 
-    /// True where the span is exported, as far as its process has decided.
+    /// Returns true if the process has sampled the span.
     pub fn is_sampled(&self) -> bool {
         self.trace_flags & 1 == 1
     }

@@ -1,16 +1,14 @@
-//! How a process ended.
-//!
-//! The one idea: the number is the kernel's own, as wait(2) gives it to a parent, and whoever did not see it says so.
+//! Exit statuses of processes, as wait(2) returns them.
 
-/// What became of a process that is gone.
+/// The exit status of a process.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum ExitStatus {
-    /// Nobody saw how it ended: it was found gone, or runs another program from here on.
+    /// The status is unknown: the process was found to be gone, or executed another program.
     #[default]
     Unknown,
-    /// It exited with this code.
+    /// The process exited with this code.
     Exited(u8),
-    /// This signal killed it.
+    /// The process was killed by this signal.
     Killed(u8),
 }
 
@@ -48,13 +46,13 @@ const SIGNALS: [&str; 31] = [
     "SIGPWR",
     "SIGSYS",
 ];
-/// No status has this value: it is not known.
+/// The number of an unknown status, which no other status has.
 const UNKNOWN: u32 = u32::MAX;
-/// A memory image was written as well.
+/// Flag for a written core dump.
 const CORE: u32 = 0x80;
 
 impl ExitStatus {
-    /// Of the kernel's number: the signal and whether a memory image was written in the lower byte, the code above.
+    /// Returns the status of a number of wait(2): signal and core dump flag in the low byte, the exit code above.
     pub const fn of_wait(status: u32) -> ExitStatus {
         match (status & !CORE) as u8 {
             _ if status > 0xffff => ExitStatus::Unknown,
@@ -63,7 +61,7 @@ impl ExitStatus {
         }
     }
 
-    /// The kernel's number, all ones where it is not known.
+    /// Returns the number of wait(2), all ones if the status is unknown.
     pub const fn wait(self) -> u32 {
         match self {
             ExitStatus::Unknown => UNKNOWN,
@@ -83,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_read_as_a_parent_reads_it() {
+    fn status_is_decoded_as_by_a_parent() {
         for (status, expected) in [
             (0, ExitStatus::Exited(0)),
             (1 << 8, ExitStatus::Exited(1)),

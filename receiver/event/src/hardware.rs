@@ -1,47 +1,46 @@
-//! What the driver of the GPUs tells: which there are and who uses them, and for how long their clocks were held down.
+//! GPUs as their driver reports them: devices, the processes that use them, and reductions of their clocks.
 //!
-//! The one idea: a driver is looked at from time to time, so what it tells is true of the time between two looks and
-//! no finer. [`Clocks`] says that time, and for how much of it each reason held the clocks down: counted by the driver,
-//! or taken to have lasted because it was so at the look before.
+//! A driver is polled, so that [`Clocks`] are of the time between two samples: for each reason the time as counted by
+//! the driver or, without a counter, the whole time if the reason was present at the first sample.
 
 /// Why clocks are reduced: NVML's clock event reasons and two of AMD's. Low clocks of an idle device have no reason.
 pub use semconv::value::GpuHardwareThrottleReason as ThrottleReason;
 
-/// A GPU, whenever something of it is new.
+/// A GPU and the processes that use it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Device {
-    /// When it was looked at.
+    /// When it was polled.
     pub at_ns: u64,
-    /// Its number by the driver, in the order of the PCI bus.
+    /// Index of the device, in the order of PCI addresses.
     pub index: u32,
-    /// `GPU-<uuid>`.
+    /// Identity of the device: `GPU-<uuid>`.
     pub id: String,
-    /// Where it stands on the PCI bus.
+    /// PCI address.
     pub pci: String,
-    /// Pids of the processes that compute on it; sorted.
+    /// Pids of the processes that compute on it, sorted.
     pub processes: Vec<u32>,
 }
 
-/// What held the clocks of a GPU down between two looks. One with nothing held says that nothing did.
+/// Reductions of the clocks of a GPU between two samples. Without any, the clocks were not reduced.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Clocks {
-    /// The look before.
+    /// Time of the first sample.
     pub from_ns: u64,
-    /// This look.
+    /// Time of the second sample.
     pub to_ns: u64,
     /// The [`Device::index`].
     pub device: u32,
-    /// By reason, sorted; none that took no time.
+    /// Times greater than 0 by reason, sorted.
     pub throttled: Vec<ThrottleTime>,
 }
 
 /// The time for which one reason reduced the clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ThrottleTime {
-    /// Which.
+    /// The reason.
     pub reason: ThrottleReason,
-    /// For how long; where within the time between the looks is not known.
+    /// The time, ns; its position between the samples is unknown.
     pub ns: u64,
-    /// True where the driver counted it, false where it was so at the look before.
+    /// True if the driver counted the time, false if it is inferred from the first sample.
     pub is_counted: bool,
 }

@@ -1,8 +1,8 @@
-//! What happened, as values: the one input of every analysis.
+//! Events: the input of every analysis.
 //!
-//! The one idea: time, loss and the end of things are events like any other, so that an analysis fed from a
-//! recording gives, byte for byte, what it gave live. Nothing here reads a clock, a file or a socket: sources are
-//! iterators over bytes or records that somebody else obtained.
+//! Passing of time, drops and exits are events too, so that an analysis of a recording has the same result, byte for
+//! byte, as the live one. This crate does not read clocks, files or sockets: sources iterate over bytes or records that
+//! their caller provides.
 //!
 //! | module or crate | turns | into |
 //! |---|---|---|
@@ -29,115 +29,115 @@ pub use process::{ProcessId, ProcessInfo};
 use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
 
-/// One thing that happened. Times are CLOCK_MONOTONIC nanoseconds of the traced machine.
+/// An observation of the traced machine. Times are its CLOCK_MONOTONIC, ns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// How the clocks stood to each other; holds until the next one.
+    /// Offsets between the clocks, valid until the next ones.
     Clock(ClockOffsets),
-    /// A process is seen, or is described anew. Comes before anything else of that process.
+    /// The description of a process. The first one precedes all other events of the process; a later one replaces it.
     Process(Box<ProcessInfo>),
-    /// What the launcher of a distributed job told a process. Comes behind its [`Event::Process`].
+    /// The variables that the launcher of a distributed job set for a process. Follows its [`Event::Process`].
     LauncherEnv(Box<LauncherEnv>),
-    /// A process ended, or runs another program from here on; its last [`Event::Operation`]s came before.
+    /// A process exited or executed another program. Follows its last [`Event::Operation`]s.
     Exit {
-        /// Which process.
+        /// The process.
         process: ProcessId,
-        /// When.
+        /// When it ended.
         at_ns: u64,
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
     },
-    /// Work on one stream, and the wait that closed it.
+    /// The work of a step on one stream, and the sync call that ended it.
     Step(StepRecord),
-    /// The trace that a thread worked for when it waited for a step. Comes before the [`Event::Step`]s of that wait.
+    /// The trace context of a thread in a sync call. Precedes the [`Event::Step`]s that the call ended.
     Context(TraceContext),
-    /// One call that the kernel reports by itself: an allocation, a free, an error, a graph.
+    /// A call that is recorded individually: an allocation, a free, an error, a graph, or a sampled call.
     Call(CallRecord),
-    /// One call with its arguments, of a library whose calls are told whole: NCCL.
+    /// A call with its arguments, of a library such as NCCL.
     CallArgs(CallArgs),
-    /// A call that is under way, and was when it was looked for before.
+    /// A call that has not returned, and had not at the previous sample either.
     UnderWay(UnderWay),
-    /// A GPU is seen, or something of it is new: who uses it.
+    /// A GPU, when it is first seen and when its processes change.
     Device(Box<Device>),
-    /// What held a GPU's clocks down between two looks. Comes behind its [`Event::Device`].
+    /// Reductions of the clocks of a GPU between two samples. Follows its [`Event::Device`].
     Clocks(Clocks),
-    /// What one function of one process amounts to since the process was first seen.
+    /// Totals of a function in a process since the process was first seen.
     Operation(Box<OperationTotal>),
-    /// The probes' own account since they were attached.
+    /// The account of the probes since they were attached.
     Account(Box<Account>),
-    /// Records or calls were lost since the last event of this reason.
+    /// Records or calls were dropped since the last event with this reason.
     Lost {
-        /// When it was noticed.
+        /// When the drops were noticed.
         at_ns: u64,
-        /// Why.
+        /// Why they were dropped.
         reason: DropReason,
-        /// How many.
+        /// Number of dropped records or calls.
         count: u64,
     },
-    /// Nothing happened up to here: time passes.
+    /// The passing of time: all earlier events have been delivered.
     Tick {
-        /// Now.
+        /// The current time.
         at_ns: u64,
     },
 }
 
-/// A call that has not returned, of a thread whose calls are told: who waits, as long as it lasts.
+/// A call that has not returned, of a thread whose call arguments are recorded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct UnderWay {
-    /// When it was seen not to have returned.
+    /// When it was sampled.
     pub at_ns: u64,
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
-    /// Which thread.
+    /// The thread.
     pub tid: u32,
-    /// The row's id in [`probe_abi::PROBES`].
+    /// Id of the probe row in [`probe_abi::PROBES`].
     pub row: u16,
-    /// When the call began.
+    /// When the call was entered.
     pub entry_ns: u64,
 }
 
-/// Variables of a process's environment by which a launcher (torchrun, mpirun, srun) tells it who it is in its job.
+/// Environment variables by which a launcher (torchrun, mpirun, srun) sets the rank of a process in its job.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LauncherEnv {
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
     /// When they were read.
     pub at_ns: u64,
-    /// Name and value, sorted by name.
+    /// Names and values, sorted by name.
     pub variables: Vec<(String, String)>,
 }
 
 impl LauncherEnv {
-    /// The value of the first of these variables that is there.
+    /// Returns the value of the first of these variables that is set.
     pub fn first(&self, names: &[&str]) -> Option<&str> {
         let find = |name: &&str| self.variables.iter().find(|(n, _)| n == name);
         names.iter().find_map(find).map(|(_, value)| value.as_str())
     }
 }
 
-/// What to add to a CLOCK_MONOTONIC instant, sampled at `at_ns`.
+/// Offsets from CLOCK_MONOTONIC to other clocks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClockOffsets {
     /// When the offsets were read.
     pub at_ns: u64,
-    /// To get nanoseconds since 1970.
+    /// Nanoseconds to add for Unix time.
     pub to_unix_ns: i64,
-    /// To get CLOCK_BOOTTIME.
+    /// Nanoseconds to add for CLOCK_BOOTTIME.
     pub to_boottime_ns: i64,
 }
 
-/// Totals of one function of one process. Cumulative: a later one replaces an earlier one.
+/// Cumulative totals of a function in a process; later ones replace earlier ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OperationTotal {
     /// When they were read.
     pub at_ns: u64,
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
-    /// The row's id in [`probe_abi::PROBES`].
+    /// Id of the probe row in [`probe_abi::PROBES`].
     pub row: u16,
-    /// Calls seen to begin.
+    /// Calls entered.
     pub calls: u64,
-    /// Calls seen to return; 0 for functions that are counted but not timed.
+    /// Calls returned; 0 for functions that are counted and not timed.
     pub returned: u64,
     /// Calls that returned an error.
     pub errors: u64,
@@ -147,69 +147,69 @@ pub struct OperationTotal {
     pub max_ns: u64,
     /// Durations of at most [`probe_abi::histogram::ZERO_NS`].
     pub zero_count: u64,
-    /// Counts of the buckets that are not empty: OTLP index at [`probe_abi::histogram::SCALE`], count; sorted.
+    /// Non-empty buckets, sorted: OTLP index at [`probe_abi::histogram::SCALE`], count.
     pub buckets: Vec<(i32, u64)>,
 }
 
-/// The probes' account of themselves: sums since they were attached.
+/// Counters of the probes since they were attached.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Account {
-    /// When it was read.
+    /// When the counters were read.
     pub at_ns: u64,
-    /// Calls of traced processes seen to begin.
+    /// Entries of probed functions in traced processes.
     pub hits: u64,
-    /// Calls that live on in the folds alone.
+    /// Hits that were folded.
     pub folded: u64,
-    /// Calls whose records went to the ring.
+    /// Hits that were recorded individually.
     pub delivered: u64,
-    /// Calls left out on purpose by sampling.
+    /// Hits that were left out by sampling.
     pub sampled_out: u64,
-    /// Calls lost, by reason in the order of [`DropReason::ALL`].
+    /// Dropped hits by reason, in the order of [`DropReason::ALL`].
     pub dropped: [u64; DropReason::ALL.len()],
-    /// Driver calls made by the runtime itself: seen, not hits.
+    /// Driver calls made by the runtime itself, which are not hits.
     pub suppressed: u64,
-    /// Calls of processes that are not traced: seen, not hits.
+    /// Calls of processes that are not traced, which are not hits.
     pub filtered: u64,
-    /// Returns whose entry was not seen.
+    /// Returns without a recorded entry.
     pub unmatched: u64,
-    /// Waits for an event whose record was not seen.
+    /// Waits for an event without a known EventRecord.
     pub unknown_events: u64,
-    /// Streams that a device synchronisation left open because it closes a bounded number.
+    /// Streams whose steps a device synchronisation did not end, because it ends a bounded number.
     pub unclosed_streams: u64,
     /// Durations left out of the histograms because their map was full.
     pub untimed: u64,
-    /// Records put into the ring by the kernel.
+    /// Records that the kernel wrote to the ring.
     pub records: u64,
-    /// Records taken out of the ring.
+    /// Records that were read from the ring.
     pub received: u64,
     /// Runs of the entry and return programs.
     pub runs: u64,
-    /// What one run costs the traced thread, ns: measured at start on this machine; 0 where it was not.
+    /// Cost of a run to the traced thread, ns, measured at start; 0 if it was not measured.
     pub run_cost_ns: u64,
-    /// Libraries (inodes) attached now.
+    /// Library files that are attached.
     pub libraries: u64,
-    /// Functions attached now.
+    /// Functions that are attached.
     pub functions: u64,
-    /// Graphs of which what they hold was not kept because their map was full: launches of them are unknown.
+    /// Graphs whose contents are unknown because the map of graphs was full.
     pub untracked_graphs: u64,
-    /// Waits whose thread publishes a trace context that was not told.
+    /// Sync calls whose published trace context was not recorded.
     pub dropped_contexts: u64,
 }
 
 impl Account {
-    /// Calls lost for any reason.
+    /// Returns the number of hits dropped for any reason.
     pub fn lost(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// True where every hit is accounted for, as it must be once no call is under way.
+    /// Returns true if every hit has a fate, which holds when no call is under way.
     pub fn is_balanced(&self) -> bool {
         self.hits == self.folded + self.delivered + self.sampled_out + self.lost()
     }
 }
 
 impl Event {
-    /// When it happened; `None` for the description of a process.
+    /// Returns when the event happened; `None` for the description of a process.
     pub fn at_ns(&self) -> Option<u64> {
         match self {
             Event::Clock(c) => Some(c.at_ns),
@@ -229,17 +229,17 @@ impl Event {
     }
 }
 
-/// Where events come from: the kernel, a recording, a profiler trace, a test.
+/// A source of events: the kernel, a recording, a profiler trace, a test.
 pub trait EventSource {
-    /// What reading can fail with.
+    /// The error of a read.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Appends the next events, at most a few thousand, to `into`. `Ok(false)` means there will never be more;
-    /// `Ok(true)` with nothing appended means none yet.
+    /// Appends the next events, at most a few thousand, to `into`. Returns false at the end of the source; true without
+    /// new events means that there are none yet.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, Self::Error>;
 
-    /// Asks for the calls of a process one by one from here on, or, with `None`, for as many as of any process. False
-    /// where nothing changes: what is recorded cannot be asked for more.
+    /// Sets which calls of a process are recorded individually; `None` restores the default. Returns false if the source
+    /// does not support it, as recordings do not.
     fn set_detail(&mut self, _process: ProcessId, _detail: Option<Detail>) -> bool {
         false
     }

@@ -1,13 +1,13 @@
-//! Who a process is: an identity that survives pid reuse, and what a backend may know of it.
+//! Processes: an identity that is unique despite reuse of pids, and a description.
 
 use probe_abi::record::Header;
 
-/// A process: its pid, and when it began, since pids come back.
+/// The identity of a process: its pid and start time, since pids are reused.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcessId {
     /// Process id, in the initial pid namespace.
     pub pid: u32,
-    /// CLOCK_BOOTTIME ns at its beginning; 0 where it is not known.
+    /// CLOCK_BOOTTIME at its start, ns; 0 if unknown.
     pub start_ns: u64,
 }
 
@@ -17,10 +17,10 @@ impl From<&Header> for ProcessId {
     }
 }
 
-/// What is known of a process.
+/// The description of a process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProcessInfo {
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
     /// When it was described.
     pub at_ns: u64,
@@ -28,14 +28,14 @@ pub struct ProcessInfo {
     pub executable: String,
     /// `process.executable.path` as the process sees it.
     pub executable_path: String,
-    /// The command line, its parts.
+    /// Arguments of the command line.
     pub command: Vec<String>,
     /// `container.id`, from the cgroup; empty outside containers.
     pub container_id: String,
-    /// Resource attributes already known of it, such as `k8s.pod.uid`; sorted by key.
+    /// Known resource attributes, such as `k8s.pod.uid`, sorted by key.
     pub attributes: Vec<(String, String)>,
-    /// What can be seen of it: libraries attached, by file name. Empty: nothing.
+    /// Coverage: what is observed, such as attached libraries with the number of functions.
     pub observed: Vec<String>,
-    /// What cannot be seen, a sentence each.
+    /// Gaps in the coverage, each with its reason.
     pub gaps: Vec<String>,
 }

@@ -1,11 +1,11 @@
-//! Events as frames: which kind is which, and the end frame's counts.
+//! Frames: the kind of each event, and the counts of the end frame.
 
 use std::collections::BTreeMap;
 
 use crate::codec::{Encoder, Field};
 use event::{Event, ExitStatus, ProcessId};
 
-/// Which frame is which. Never reuse a number.
+/// The kinds of frames. Numbers are never reused.
 pub(super) mod kind {
     pub(crate) const HEADER: u16 = 1;
     pub(crate) const END: u16 = 2;
@@ -18,15 +18,15 @@ pub(super) mod kind {
     pub(crate) const ACCOUNT: u16 = 22;
     pub(crate) const LOST: u16 = 23;
     pub(crate) const TICK: u16 = 24;
-    pub(crate) const TOLD: u16 = 25;
+    pub(crate) const CALL_ARGS: u16 = 25;
     pub(crate) const UNDER_WAY: u16 = 26;
-    pub(crate) const LAUNCHED: u16 = 27;
+    pub(crate) const LAUNCHER_ENV: u16 = 27;
     pub(crate) const DEVICE: u16 = 28;
     pub(crate) const CLOCKS: u16 = 29;
     pub(crate) const CONTEXT: u16 = 30;
 }
 
-/// Writes an event's fields, and says which kind it is.
+/// Appends the fields of an event and returns its kind.
 pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
     match event {
         Event::Clock(clock) => fields(kind::CLOCK, clock, out),
@@ -35,9 +35,9 @@ pub(super) fn put(event: &Event, out: &mut Encoder) -> u16 {
         Event::Step(step) => fields(kind::STEP, step, out),
         Event::Context(context) => fields(kind::CONTEXT, context, out),
         Event::Call(call) => fields(kind::CALL, call, out),
-        Event::CallArgs(told) => fields(kind::TOLD, told, out),
+        Event::CallArgs(args) => fields(kind::CALL_ARGS, args, out),
         Event::UnderWay(call) => fields(kind::UNDER_WAY, call, out),
-        Event::LauncherEnv(launched) => fields(kind::LAUNCHED, launched.as_ref(), out),
+        Event::LauncherEnv(launcher) => fields(kind::LAUNCHER_ENV, launcher.as_ref(), out),
         Event::Device(device) => fields(kind::DEVICE, device.as_ref(), out),
         Event::Clocks(clocks) => fields(kind::CLOCKS, clocks, out),
         Event::Operation(total) => fields(kind::OPERATION, total.as_ref(), out),
@@ -52,19 +52,22 @@ fn fields(kind: u16, of: &impl Field, out: &mut Encoder) -> u16 {
     kind
 }
 
-/// What a payload holds.
+/// A decoded payload.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one lives at a time, and boxing it would allocate per event")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "only one exists at a time, and boxing would allocate for each event"
+)]
 pub(super) enum Payload {
     Event(Event),
     End(Counts),
-    /// A kind of a later version.
+    /// A frame kind of a later version.
     Unknown,
-    /// Fewer bytes than its fields take, or a value without a meaning.
+    /// Too few bytes, or an invalid value.
     Malformed,
 }
 
-/// Reads a payload. Bytes behind the known fields are a later version's.
+/// Decodes a payload. Bytes after the known fields belong to a later version and are ignored.
 pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
     let from = &mut &*payload;
     let event = match kind {
@@ -75,9 +78,9 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
         kind::STEP => Field::take(from).map(Event::Step),
         kind::CONTEXT => Field::take(from).map(Event::Context),
         kind::CALL => Field::take(from).map(Event::Call),
-        kind::TOLD => Field::take(from).map(Event::CallArgs),
+        kind::CALL_ARGS => Field::take(from).map(Event::CallArgs),
         kind::UNDER_WAY => Field::take(from).map(Event::UnderWay),
-        kind::LAUNCHED => Field::take(from).map(|launched| Event::LauncherEnv(Box::new(launched))),
+        kind::LAUNCHER_ENV => Field::take(from).map(|launcher| Event::LauncherEnv(Box::new(launcher))),
         kind::DEVICE => Field::take(from).map(|device| Event::Device(Box::new(device))),
         kind::CLOCKS => Field::take(from).map(Event::Clocks),
         kind::OPERATION => Field::take(from).map(|total| Event::Operation(Box::new(total))),
@@ -90,7 +93,7 @@ pub(super) fn take(kind: u16, payload: &[u8]) -> Payload {
     event.map_or(Payload::Malformed, Payload::Event)
 }
 
-/// How many events of each kind there are, and how many texts and lists were cut.
+/// Numbers of events by kind, and of texts and lists that were cut.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Counts {
     pub(super) by_kind: BTreeMap<u16, u64>,

@@ -1,4 +1,4 @@
-//! Bytes as they were before somebody compressed them: gzip is told by its first bytes, anything else is plain.
+//! Decompression of inputs: gzip is recognised by its first bytes, anything else is plain.
 
 use std::io::{self, Cursor, Read};
 
@@ -7,10 +7,10 @@ use flate2::read::MultiGzDecoder;
 /// The first two bytes of a gzip member (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The longest magic that [`peek`] can be asked about.
+/// Maximum number of bytes that [`peek`] returns.
 pub const HEAD: usize = 8;
 
-/// The decompressed bytes of `input`.
+/// Returns a reader of the decompressed bytes of `input`.
 pub fn plain<'a>(input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let (head, input) = peek(input)?;
     match head.starts_with(&GZIP) {
@@ -19,7 +19,7 @@ pub fn plain<'a>(input: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     }
 }
 
-/// The first bytes of `input`, [`HEAD`] of them where there are so many, and all of `input` still to read.
+/// Returns the first bytes of `input`, at most [`HEAD`], and a reader of all of `input`.
 pub fn peek<'a>(mut input: impl Read + 'a) -> io::Result<(Vec<u8>, impl Read + 'a)> {
     let mut head = Vec::with_capacity(HEAD);
     input.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_unpacked_and_anything_else_passes() {
+    fn gzip_is_decompressed_and_other_input_unchanged() {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(b"hello").unwrap();
         check(&gzip.finish().unwrap(), b"hello");

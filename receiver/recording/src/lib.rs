@@ -1,8 +1,9 @@
-//! Recordings: events written down so that replaying them gives, byte for byte, what they gave live.
+//! Recordings: files of events, whose replay has the same result, byte for byte, as the live analysis.
 //!
-//! The one idea: a file of checked frames that is written and read front to back, with no seek and no index, so a
-//! recording cut anywhere is whole up to there. FORMAT.md has the picture. Opening files, and when
-//! to flush, is left to the caller.
+//! A recording is a sequence of checksummed frames, written and read without seeking, so that a truncated recording is
+//! valid up to its last whole frame. FORMAT.md describes the format. The caller opens files and flushes.
+//!
+//! [`persisted`] is the frame of records that outlive the agent; both formats share one [`codec`].
 
 pub mod codec;
 mod fields;
@@ -23,16 +24,16 @@ pub use self::writer::Writer;
 pub const MAGIC: [u8; 8] = *b"\x89WTAP\r\n\x1a";
 /// The format's version, major and minor.
 pub const VERSION: (u16, u16) = (1, 3);
-/// The longest payload of a frame, bytes.
+/// Maximum payload of a frame, bytes.
 pub const FRAME_MAX: u32 = 8 << 20;
-/// The longest list; longer ones are cut.
+/// Maximum length of a list; longer ones are cut.
 pub const LIST_MAX: usize = 256;
 
-/// A machine's architecture.
+/// The architecture of a machine.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Architecture {
-    /// None of the others.
+    /// Another architecture.
     #[default]
     Unknown = 0,
     /// x86-64.
@@ -42,7 +43,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// The one that this code was built for.
+    /// Returns the architecture of this build.
     pub const fn here() -> Architecture {
         match () {
             () if cfg!(target_arch = "x86_64") => Architecture::X86_64,
@@ -52,21 +53,21 @@ impl Architecture {
     }
 }
 
-/// What a recording says of itself before its first event.
+/// The header of a recording.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Info {
-    /// The recorded machine's.
+    /// Architecture of the recorded machine.
     pub architecture: Architecture,
-    /// The version of the agent that wrote it.
+    /// Version of the agent that wrote the recording.
     pub agent_version: String,
-    /// The clocks when it began.
+    /// Clock offsets at the beginning.
     pub clock: ClockOffsets,
-    /// The writer's probe table: id and symbol of each row.
+    /// Probe rows of the writer: id and symbol.
     pub rows: Vec<(u16, String)>,
 }
 
 impl Info {
-    /// What a recording begun here and now says.
+    /// Returns the header of a recording of this build.
     pub fn here(agent_version: &str, clock: ClockOffsets) -> Info {
         Info {
             architecture: Architecture::here(),
@@ -76,7 +77,7 @@ impl Info {
         }
     }
 
-    /// The symbol that the writer knew under a row's id.
+    /// Returns the symbol of a row id in the probe table of the writer.
     pub fn symbol(&self, row: u16) -> Option<&str> {
         self.rows.iter().find(|(id, _)| *id == row).map(|(_, symbol)| symbol.as_str())
     }

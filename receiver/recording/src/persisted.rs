@@ -1,7 +1,6 @@
-//! Records that are kept as bytes across restarts: what every kind of them shares.
+//! The frame of persisted records: small, checksummed, and replaced as a whole.
 //!
-//! The one idea: a record is small, whole and checked, so that whoever keeps it can replace it often and read it
-//! after anything. What is wrong with bytes is a typed error: whoever reads them starts fresh, and says why.
+//! Invalid bytes are a typed error, after which the reader starts without the record and logs the reason.
 //!
 //! ```text
 //!  0         4         6         10                    10 + length   14 + length
@@ -12,87 +11,86 @@
 //!  \_________________ covered by the checksum _________/
 //! ```
 //!
-//! Little endian; a list is a u16 count and its items. The order of a struct's fields in [`fields!`] is the
-//! format: append, never insert, and give a reader of the older version the version it refuses. What is in a record
-//! is its owner's; where it is kept is others'.
+//! Little endian; a list is a u16 count and its items. The order of a struct's fields in [`fields!`] is the format: a
+//! change of it needs a new version, which older readers refuse.
 //!
 //! [`fields!`]: crate::fields
 
 use crate::codec::{Encoder, Field};
 
-/// Longer lists are cut.
+/// Maximum length of a list; longer ones are cut.
 pub const LIST_MAX: usize = 1024;
 /// Bytes before the fields.
 const HEAD: usize = 10;
 
-/// A kind of record.
+/// A kind of persisted record.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// What errors call it.
+    /// Name of the record in errors.
     pub name: &'static str,
-    /// Its first bytes.
+    /// First bytes of the record.
     pub magic: [u8; 4],
-    /// The version that is written. A reader refuses others.
+    /// Version that is written; a reader refuses others.
     pub version: u16,
 }
 
-/// Why bytes are no record.
+/// An error in decoding a persisted record.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordError {
-    /// They begin with something else.
+    /// The bytes begin differently.
     #[error("not a {name}: it begins with {found:02x?}, expected {expected:02x?}")]
     NotARecord {
-        /// What was expected.
+        /// Name of the expected record.
         name: &'static str,
-        /// The first bytes there are.
+        /// First bytes found.
         found: Vec<u8>,
-        /// What such a record begins with.
+        /// First bytes of such a record.
         expected: [u8; 4],
     },
-    /// They are of another version.
+    /// The record has another version.
     #[error("a {name} of version {found}, expected {expected}")]
     Version {
-        /// What was expected.
+        /// Name of the expected record.
         name: &'static str,
-        /// The version it says.
+        /// Version of the record.
         found: u16,
-        /// The version that is read.
+        /// Version that is supported.
         expected: u16,
     },
-    /// There are too few or too many.
+    /// There are too few or too many bytes.
     #[error("a {name} of {found} bytes, expected {expected}")]
     Length {
-        /// What was expected.
+        /// Name of the expected record.
         name: &'static str,
-        /// Bytes there are.
+        /// Number of bytes found.
         found: usize,
-        /// Bytes it says.
+        /// Length in the record.
         expected: usize,
     },
-    /// They changed since they were written.
+    /// The record was changed after it was written.
     #[error("a damaged {name}: checksum {found:08x}, expected {expected:08x}")]
     Checksum {
-        /// What was expected.
+        /// Name of the expected record.
         name: &'static str,
-        /// Of the bytes there are.
+        /// Checksum of the bytes.
         found: u32,
-        /// Of the bytes that were written.
+        /// Checksum in the record.
         expected: u32,
     },
-    /// They are whole and make no sense.
-    #[error("a {0} whose fields make no sense")]
+    /// The fields are invalid.
+    #[error("a {0} with invalid fields")]
     Malformed(&'static str),
 }
 
 impl Format {
-    /// A record as bytes.
+    /// Encodes a record.
     pub fn encode(&self, record: &impl Field) -> Vec<u8> {
         let mut fields = Encoder::new(LIST_MAX);
         record.put(&mut fields);
         self.seal(&fields.bytes)
     }
 
-    /// The bytes of fields as those of a record.
+    /// Returns a record with the given bytes as fields.
     pub fn seal(&self, fields: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + fields.len() + 4);
         bytes.extend(self.magic);
@@ -104,14 +102,14 @@ impl Format {
         bytes
     }
 
-    /// The record of bytes that somebody kept.
+    /// Decodes a record. Fails if the bytes are not a valid record of this kind and version.
     pub fn decode<R: Field>(&self, bytes: &[u8]) -> Result<R, RecordError> {
         let mut fields = self.checked(bytes)?;
         let record = R::take(&mut fields).filter(|_| fields.is_empty());
         record.ok_or(RecordError::Malformed(self.name))
     }
 
-    /// The fields, if the bytes around them are right.
+    /// Checks the frame and returns the bytes of the fields.
     fn checked<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], RecordError> {
         let Format { name, magic, version } = *self;
         let mut rest = bytes;
@@ -159,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written() {
+    fn records_are_read_as_written() {
         assert_eq!(FORMAT.decode(&FORMAT.encode(&thing())), Ok(thing()));
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_picture() {
+    fn bytes_match_the_documented_layout() {
         let bytes = FORMAT.encode(&7u16);
         assert_eq!(bytes[..12], *b"WTtt\x03\x00\x02\x00\x00\x00\x07\x00");
         assert_eq!(bytes[12..], crc32fast::hash(&bytes[..12]).to_le_bytes());
@@ -174,12 +172,12 @@ mod tests {
     fn check(change: impl FnOnce(&mut Vec<u8>), expected: &str) {
         let mut bytes = FORMAT.encode(&thing());
         change(&mut bytes);
-        let told = FORMAT.decode::<Thing>(&bytes).unwrap_err().to_string();
-        assert!(told.starts_with(expected), "{told}");
+        let message = FORMAT.decode::<Thing>(&bytes).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[test]
-    fn every_way_of_being_wrong_is_told() {
+    fn every_error_is_reported() {
         check(Vec::clear, "not a test record: it begins with [], expected [57, 54, 74, 74]");
         check(|b| b[0] = 0, "not a test record: it begins with [00, 54, 74, 74]");
         check(|b| b[4] = 9, "a test record of version 9, expected 3");
@@ -188,11 +186,11 @@ mod tests {
         check(|b| b.push(0), "a test record of 35 bytes, expected 34");
         check(|b| b[15] ^= 1, "a damaged test record: checksum ");
         let error = FORMAT.decode::<u16>(&FORMAT.encode(&thing())).unwrap_err();
-        assert_eq!(error.to_string(), "a test record whose fields make no sense");
+        assert_eq!(error.to_string(), "a test record with invalid fields");
     }
 
     #[test]
-    fn lists_are_cut_and_hold_no_more_than_they_say() {
+    fn lists_are_cut_at_their_bound() {
         let long = FORMAT.encode(&vec![1u8; 2_000]);
         assert_eq!(FORMAT.decode::<Vec<u8>>(&long).map(|list| list.len()), Ok(LIST_MAX));
         assert_eq!(<Vec<u64>>::take(&mut &[255u8, 255, 0][..]), None);

@@ -1,4 +1,4 @@
-//! Reads a recording front to back: everything before the first damage is delivered, then the damage is named.
+//! The reader of recordings: delivers every event before the first damage, then an error that locates it.
 
 use std::io::{self, BufReader, Read};
 
@@ -14,86 +14,86 @@ const BATCH: usize = 1024;
 /// Bytes of a frame before its payload.
 const HEAD: usize = 8;
 
-/// Why a recording cannot be read, or not further.
+/// An error in reading a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The bytes cannot be had.
-    #[error("cannot read the recording behind byte {offset}: {source}")]
+    /// The input cannot be read.
+    #[error("cannot read the recording after byte {offset}: {source}")]
     Read {
-        /// Bytes read before.
+        /// Bytes read before the error.
         offset: u64,
-        /// Why.
+        /// The error of the input.
         source: io::Error,
     },
-    /// The file begins with something else.
+    /// The input begins with other bytes.
     #[error("not a recording: it begins with {found:02x?}, expected {MAGIC:02x?}")]
     NotARecording {
-        /// Its first bytes.
+        /// First bytes of the input.
         found: Vec<u8>,
     },
-    /// Another major version.
+    /// The recording has another major version.
     #[error("a recording of version {0}: this build reads version {major}", major = VERSION.0)]
     Version(u16),
-    /// It was cut, or its writer was stopped: everything before is whole.
-    #[error("the recording ends at byte {offset} without its end frame: what comes before it is whole")]
+    /// The recording is truncated, or its writer was stopped: everything before is valid.
+    #[error("the recording ends at byte {offset} without an end frame: everything before it is valid")]
     Cut {
-        /// Where the last whole frame ends.
+        /// End of the last whole frame.
         offset: u64,
     },
-    /// A frame longer than frames are.
+    /// A frame has an invalid length.
     #[error("damaged at byte {offset}: a frame of {length} bytes, expected at most {FRAME_MAX}")]
     Length {
-        /// Where the frame begins.
+        /// Start of the frame.
         offset: u64,
-        /// What it claims.
+        /// Length in the frame.
         length: u32,
     },
-    /// Bytes changed since they were written.
+    /// A frame was changed after it was written.
     #[error("damaged at byte {offset}: checksum {found:08x}, expected {expected:08x}")]
     Checksum {
-        /// Where the frame begins.
+        /// Start of the frame.
         offset: u64,
-        /// Of the bytes that are there.
+        /// Checksum of the bytes read.
         found: u32,
-        /// Of the bytes that were written.
+        /// Checksum in the frame.
         expected: u32,
     },
-    /// A frame's fields make no sense.
-    #[error("damaged at byte {offset}: the fields of a frame of kind {kind} make no sense")]
+    /// The fields of a frame are invalid.
+    #[error("damaged at byte {offset}: the fields of a frame of kind {kind} are invalid")]
     Payload {
-        /// Where the frame begins.
+        /// Start of the frame.
         offset: u64,
-        /// Its kind.
+        /// Kind of the frame.
         kind: u16,
     },
-    /// The end frame counts other events than there are.
+    /// The counts of the end frame differ from the events.
     #[error("damaged before byte {offset}: {found} events of kind {kind}, expected {expected}")]
     Count {
-        /// Where the end frame begins.
+        /// Start of the end frame.
         offset: u64,
-        /// The kind.
+        /// Kind of the events.
         kind: u16,
         /// Events that were read.
         found: u64,
         /// Events that were written.
         expected: u64,
     },
-    /// Something stands behind the end frame.
-    #[error("bytes behind the end of the recording, at byte {offset}")]
+    /// There are bytes after the end frame.
+    #[error("bytes after the end of the recording, at byte {offset}")]
     Trailing {
-        /// Where the end frame ends.
+        /// End of the end frame.
         offset: u64,
     },
 }
 
 impl RecordingError {
-    /// True where nothing is damaged: the recording just stops too early.
+    /// Returns true if the recording is truncated and otherwise valid.
     pub fn is_cut(&self) -> bool {
         matches!(self, RecordingError::Cut { .. })
     }
 }
 
-/// Where a reader stands.
+/// The state of a reader.
 #[derive(Debug)]
 enum State {
     Reading,
@@ -101,11 +101,11 @@ enum State {
     Ended,
 }
 
-/// Gives the events of a recording, plain or gzip.
+/// A source of the events of a recording, plain or gzip.
 pub struct Reader<'a> {
     input: Box<dyn Read + 'a>,
     info: Info,
-    /// Where the next frame begins.
+    /// Start of the next frame.
     offset: u64,
     payload: Vec<u8>,
     counts: Counts,
@@ -120,7 +120,7 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a recording's beginning.
+    /// Reads the header of a recording.
     pub fn open(input: impl Read + 'a) -> Result<Reader<'a>, RecordingError> {
         let fails = |source| RecordingError::Read { offset: 0, source };
         let input = Box::new(BufReader::new(input::plain(input).map_err(fails)?));
@@ -137,12 +137,12 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// What the recording says of itself.
+    /// Returns the header of the recording.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Texts and lists that the writer had to cut; known at the end.
+    /// Returns the number of texts and lists that the writer cut; known at the end.
     pub fn cut(&self) -> u64 {
         self.counts.cut
     }
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Fills `into` as far as there are bytes; says how far.
+    /// Fills `into` as far as there are bytes, and returns their number.
     fn fill(&mut self, into: &mut [u8]) -> Result<usize, RecordingError> {
         let mut filled = 0;
         while filled < into.len() {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         Ok(filled)
     }
 
-    /// A gzip stream that stops early is a cut recording, too.
+    /// Returns the error for a failed read; a truncated gzip stream is a truncated recording.
     fn failed(&self, source: io::Error) -> RecordingError {
         match source.kind() {
             io::ErrorKind::UnexpectedEof => RecordingError::Cut { offset: self.offset },
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a frame, its payload into `self.payload`, and gives its kind.
+    /// Reads a frame, with its payload into `self.payload`, and returns its kind.
     fn read_frame(&mut self) -> Result<u16, RecordingError> {
         let offset = self.offset;
         let mut head = [0; HEAD];
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         Ok(kind)
     }
 
-    /// Memory grows with the bytes that are there, not with the length that is claimed.
+    /// Reads a payload. Memory grows with the bytes read, not with the length in the frame.
     fn read_payload(&mut self, length: u32) -> Result<(), RecordingError> {
         self.payload.clear();
         let read = self.input.by_ref().take(u64::from(length)).read_to_end(&mut self.payload);
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next event; `None` behind the end frame.
+    /// Returns the next event; `None` after the end frame.
     fn next(&mut self) -> Result<Option<Event>, RecordingError> {
         loop {
             let offset = self.offset;
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
 impl EventSource for Reader<'_> {
     type Error = RecordingError;
 
-    /// Damage is told by the read after the one that gave the last events before it.
+    /// Appends events. An error is returned by the read after the one that delivered the last valid events.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, RecordingError> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Ended => return Ok(false),

@@ -1,4 +1,4 @@
-//! Recordings against what files and writers go through: everything comes back, or the damage is named.
+//! Recordings under truncation and damage: every event is restored, or the damage is located.
 
 use std::io::Write;
 
@@ -80,7 +80,7 @@ fn call() -> impl Strategy<Value = Event> {
     )
 }
 
-fn told() -> impl Strategy<Value = Event> {
+fn args() -> impl Strategy<Value = Event> {
     let memory = || prop::collection::vec(any::<u8>(), 0..600);
     (header(), any::<(u32, i32, [u64; 8], Option<u64>)>(), memory(), memory()).prop_map(
         |(header, (result, device, arguments, ordinal), entry, exit)| {
@@ -95,7 +95,7 @@ fn context() -> impl Strategy<Value = Event> {
     })
 }
 
-fn launched() -> impl Strategy<Value = Event> {
+fn launcher() -> impl Strategy<Value = Event> {
     let variables = prop::collection::vec(("[A-Z_]{1,9}", ".{0,9}"), 0..4);
     (process(), any::<u64>(), variables).prop_map(|(process, at_ns, variables)| {
         Event::LauncherEnv(Box::new(LauncherEnv { process, at_ns, variables }))
@@ -218,12 +218,12 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         step(),
         call(),
-        told(),
+        args(),
         context(),
         under_way(),
         device(),
         clocks(),
-        launched(),
+        launcher(),
         operation(),
         account(),
         lost.prop_map(|(at_ns, reason, count)| Event::Lost { at_ns, reason, count }),
@@ -231,7 +231,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// One event of each kind, small.
+/// Returns one small event of each kind.
 fn sample() -> Vec<Event> {
     let process = ProcessId { pid: 9, start_ns: 90 };
     vec![
@@ -251,7 +251,7 @@ fn sample() -> Vec<Event> {
     ]
 }
 
-/// One event of each kind whose fields are not all of their usual encoding.
+/// Returns an event of each kind with a field that names its encoding.
 fn uncommon() -> Vec<Event> {
     let header = Header {
         kind: 6,
@@ -303,7 +303,7 @@ fn bytes_stay_those_of_version_1_3() {
 }
 
 #[test]
-fn a_recording_says_where_it_comes_from() {
+fn header_is_read_as_written() {
     let bytes = written(&[]);
     let reader = Reader::open(&bytes[..]).unwrap();
     assert_eq!(reader.info(), &info());
@@ -312,9 +312,9 @@ fn a_recording_says_where_it_comes_from() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_what_is_whole_and_says_so() {
+fn truncated_recording_delivers_whole_frames_and_an_error() {
     let (events, bytes) = (sample(), written(&sample()));
-    // Where each event's frame ends: the length of a recording that stops there, less the end frame.
+    // The end of each event's frame: the length of a recording that stops there, without the end frame.
     let ends: Vec<_> = (0..=events.len()).map(|n| unfinished(&events[..n]).len()).collect();
     for end in 0..bytes.len() {
         let (read, error) = read(&bytes[..end]);
@@ -327,7 +327,7 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_so() {
     assert!(read(&bytes).1.is_none());
 }
 
-/// A recording whose writer was stopped.
+/// Returns a recording without an end frame.
 fn unfinished(events: &[Event]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::begin(&mut bytes, &info()).unwrap();
@@ -339,7 +339,7 @@ fn unfinished(events: &[Event]) -> Vec<u8> {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     let (events, bytes) = (sample(), written(&sample()));
     for at in 0..bytes.len() {
         for bit in 0..8 {
@@ -347,13 +347,13 @@ fn every_flipped_bit_is_noticed() {
             damaged[at] ^= 1 << bit;
             let (read, error) = read(&damaged);
             assert!(error.is_some(), "byte {at}, bit {bit}");
-            assert!(events.starts_with(&read), "byte {at}, bit {bit}: an event that never was");
+            assert!(events.starts_with(&read), "byte {at}, bit {bit}: an event that was not written");
         }
     }
 }
 
 #[test]
-fn an_account_of_an_earlier_version_has_nothing_of_what_was_not_counted_yet() {
+fn fields_missing_in_an_earlier_account_are_zero() {
     let mut account = Account { dropped_contexts: 3, ..Account::default() };
     let mut out = Encoder::new(LIST_MAX);
     account.put(&mut out);
@@ -363,7 +363,7 @@ fn an_account_of_an_earlier_version_has_nothing_of_what_was_not_counted_yet() {
 }
 
 #[test]
-fn a_cut_gzip_is_a_cut_recording() {
+fn truncated_gzip_is_a_truncated_recording() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&written(&vec![Event::Tick { at_ns: 1 }; 5000])).unwrap();
     let gzip = gzip.finish().unwrap();
@@ -373,7 +373,7 @@ fn a_cut_gzip_is_a_cut_recording() {
     assert!(error.unwrap().is_cut());
 }
 
-/// A frame of any kind with a right checksum.
+/// Returns a frame of any kind with a valid checksum.
 fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_le_bytes().to_vec();
     bytes.extend(kind.to_le_bytes());
@@ -384,7 +384,7 @@ fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_end_of_an_earlier_version_says_not_how() {
+fn exit_of_an_earlier_version_has_unknown_status() {
     let mut out = Encoder::new(LIST_MAX);
     let exit =
         Event::Exit { process: ProcessId { pid: 9, start_ns: 90 }, at_ns: 8, status: ExitStatus::Killed(9) };
@@ -398,7 +398,7 @@ fn an_end_of_an_earlier_version_says_not_how() {
 }
 
 #[test]
-fn frames_of_a_later_version_are_skipped_and_counted() {
+fn frames_of_a_later_version_are_skipped() {
     let mut bytes = unfinished(&[Event::Tick { at_ns: 1 }]);
     bytes.extend(frame(999, b"news"));
     // A tick with a field more than this version knows.
@@ -413,27 +413,27 @@ fn frames_of_a_later_version_are_skipped_and_counted() {
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
+fn errors_locate_the_damage() {
     let begin = unfinished(&[]);
     let at = begin.len();
     let whole = written(&[]);
     for (bytes, expected) in [
         (b"GIF89a..".to_vec(), "not a recording: it begins with [47, 49, 46, 38, 39, 61, 2e, 2e], expected [89, 57, 54, 41, 50, 0d, 0a, 1a]".into()),
         ([&MAGIC[..], &[2, 0]].concat(), "a recording of version 2: this build reads version 1".into()),
-        ([&MAGIC[..], &[1, 0], &frame(kind::TICK, &[0; 8])].concat(), "damaged at byte 10: the fields of a frame of kind 24 make no sense".into()),
+        ([&MAGIC[..], &[1, 0], &frame(kind::TICK, &[0; 8])].concat(), "damaged at byte 10: the fields of a frame of kind 24 are invalid".into()),
         ([&begin[..], &[0xff; 12]].concat(), format!("damaged at byte {at}: a frame of 4294967295 bytes, expected at most 8388608")),
-        ([&begin[..], &frame(kind::TICK, &[0; 7])].concat(), format!("damaged at byte {at}: the fields of a frame of kind 24 make no sense")),
-        ([&begin[..], &frame(kind::LOST, &[0xff; 18])].concat(), format!("damaged at byte {at}: the fields of a frame of kind 23 make no sense")),
+        ([&begin[..], &frame(kind::TICK, &[0; 7])].concat(), format!("damaged at byte {at}: the fields of a frame of kind 24 are invalid")),
+        ([&begin[..], &frame(kind::LOST, &[0xff; 18])].concat(), format!("damaged at byte {at}: the fields of a frame of kind 23 are invalid")),
         ([&begin[..], &frame(kind::TICK, &[0; 8]), &whole[at..]].concat(), format!("damaged before byte {}: 1 events of kind 24, expected 0", at + 20)),
-        ([&whole[..], b"x"].concat(), format!("bytes behind the end of the recording, at byte {}", whole.len())),
-        (begin, format!("the recording ends at byte {at} without its end frame: what comes before it is whole")),
+        ([&whole[..], b"x"].concat(), format!("bytes after the end of the recording, at byte {}", whole.len())),
+        (begin, format!("the recording ends at byte {at} without an end frame: everything before it is valid")),
     ] {
         assert_eq!(read(&bytes).1.map(|e| e.to_string()), Some(expected));
     }
 }
 
 #[test]
-fn texts_and_lists_beyond_their_bounds_are_cut_and_counted() {
+fn long_texts_and_lists_are_cut_and_counted() {
     let long = ProcessInfo {
         executable: "ä".repeat(TEXT_MAX),
         command: vec!["-v".into(); LIST_MAX + 1],
@@ -449,7 +449,7 @@ fn texts_and_lists_beyond_their_bounds_are_cut_and_counted() {
 }
 
 #[test]
-fn the_longest_event_fits_into_a_frame() {
+fn longest_event_fits_into_a_frame() {
     let text = "x".repeat(TEXT_MAX);
     let texts = vec![text.clone(); LIST_MAX];
     let longest = Event::Process(Box::new(ProcessInfo {
@@ -467,7 +467,7 @@ fn the_longest_event_fits_into_a_frame() {
 
 proptest! {
     #[test]
-    fn every_event_comes_back_as_it_was(events in prop::collection::vec(event(), 0..20)) {
+    fn events_are_read_as_written(events in prop::collection::vec(event(), 0..20)) {
         let (read, error) = read(&written(&events));
         prop_assert!(error.is_none(), "{error:?}");
         prop_assert_eq!(read, events);
@@ -477,7 +477,7 @@ proptest! {
     fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let (_, error) = read(&bytes);
         prop_assert!(error.is_some());
-        // The same behind a proper beginning, with proper checksums.
+        // The same bytes as a frame with a valid checksum, after a valid header.
         let mut framed = unfinished(&[]);
         framed.extend(frame(u16::from(bytes.first().copied().unwrap_or(0)) % 32, &bytes));
         let _ = read(&framed);

@@ -1,4 +1,4 @@
-//! Writes a recording: one write per frame.
+//! The writer of recordings, with one write for each frame.
 
 use std::io::{self, Write};
 
@@ -7,8 +7,8 @@ use super::{Info, LIST_MAX, MAGIC, VERSION};
 use crate::codec::{Encoder, Field};
 use event::Event;
 
-/// Writes events as they come. Give it something buffered. Dropped without [`Writer::finish`], the recording has no
-/// end, which a reader will say.
+/// A writer of events to a buffered output. Without [`Writer::finish`] the recording has no end frame, which readers
+/// report as truncation.
 #[derive(Debug)]
 pub struct Writer<W> {
     output: W,
@@ -20,7 +20,7 @@ pub struct Writer<W> {
 const HEAD: usize = 8;
 
 impl<W: Write> Writer<W> {
-    /// Begins a recording.
+    /// Writes the header of a recording.
     pub fn begin(mut output: W, info: &Info) -> io::Result<Writer<W>> {
         output.write_all(&MAGIC)?;
         output.write_all(&VERSION.0.to_le_bytes())?;
@@ -33,24 +33,24 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Writes one event. Texts and lists beyond the format's bounds are cut, and counted in the end.
+    /// Writes an event. Texts and lists above the bounds of the format are cut, which the end frame counts.
     pub fn write(&mut self, event: &Event) -> io::Result<()> {
         let kind = self.frame(|out| frames::put(event, out))?;
         self.counts.count(kind);
         Ok(())
     }
 
-    /// Events written so far.
+    /// Returns the number of events written.
     pub fn events(&self) -> u64 {
         self.counts.events()
     }
 
-    /// Passes on what the output holds back.
+    /// Flushes the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.output.flush()
     }
 
-    /// Ends the recording, flushes, and gives the output back.
+    /// Writes the end frame, flushes, and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.counts.cut = self.frame.cut;
         let counts = std::mem::take(&mut self.counts);
@@ -62,12 +62,12 @@ impl<W: Write> Writer<W> {
         Ok(self.output)
     }
 
-    /// Writes a frame around the payload that `put` writes; it gives the kind.
+    /// Writes a frame with the payload that `put` appends; `put` returns the kind.
     fn frame(&mut self, put: impl FnOnce(&mut Encoder) -> u16) -> io::Result<u16> {
         self.frame.bytes.clear();
         self.frame.bytes.resize(HEAD, 0);
         let kind = put(&mut self.frame);
-        // The bounds on texts and lists keep every payload far below u32's and FRAME_MAX's.
+        // The bounds on texts and lists keep every payload far below u32::MAX and FRAME_MAX.
         let length = (self.frame.bytes.len() - HEAD) as u32;
         self.frame.bytes[..4].copy_from_slice(&length.to_le_bytes());
         self.frame.bytes[4..6].copy_from_slice(&kind.to_le_bytes());

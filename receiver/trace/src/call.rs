@@ -1,44 +1,43 @@
-//! One call of a GPU library, read to the end: what a probe would have seen of it.
+//! A complete call of a GPU library with the values that a probe reads.
 //!
-//! The one idea: whoever knows calls rather than records (a profiler trace, a player's log, a test) speaks this
-//! type, and [`crate::fold::Folder`] makes of them what the kernel programs would have made. What a row's wiring
-//! would read from registers stands here by name.
+//! Sources of calls (profiler traces, logs of players, tests) produce this type, and [`crate::fold::Folder`] folds them
+//! as the kernel programs do. The values that the wiring of a row reads from registers are named fields.
 
 use probe_abi::record::StreamKey;
 use probe_abi::{Action, Direction, Probe};
 
 use event::ProcessId;
 
-/// One call, from its entry to its return.
+/// A call from its entry to its return.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
-    /// Who called.
+    /// The calling process.
     pub process: ProcessId,
     /// The calling thread.
     pub tid: u32,
-    /// The row's id in [`probe_abi::PROBES`].
+    /// Id of the probe row in [`probe_abi::PROBES`].
     pub row: u16,
-    /// True for the row's per-thread twin (`_ptsz`, `_ptds`, `_spt`).
+    /// True for the per-thread twin of the row (`_ptsz`, `_ptds`, `_spt`).
     pub is_twin: bool,
-    /// When it began, CLOCK_MONOTONIC ns.
+    /// When the call was entered, CLOCK_MONOTONIC ns.
     pub entry_ns: u64,
-    /// How long it took, ns.
+    /// Duration, ns.
     pub duration_ns: u64,
-    /// What it returned: 0 or the library's error number.
+    /// Return value: 0 or the error number of the library.
     pub result: u32,
-    /// The stream's handle; 0 the default stream.
+    /// Handle of the stream; 0 for the default stream.
     pub stream: u64,
-    /// What the row's handle names: event, graph, address, device. `None` where the source does not tell.
+    /// Handle that the row defines: event, graph, address or device. `None` if the source does not contain it.
     pub handle: Option<u64>,
-    /// The graph that a capture goes on with, or that an executable graph is made of; 0 for none.
+    /// Graph that a capture continues, or that an executable graph is created from; 0 for none.
     pub graph: u64,
-    /// Bytes copied, filled or asked for.
+    /// Bytes copied, filled or requested.
     pub bytes: u64,
     /// Threads started by a launch: blocks times threads per block.
     pub threads: u64,
-    /// Tells the launched function or graph from others of its process: its address, or a hash of what it is.
+    /// Identity of the launched function or graph in its process: its address, or a hash of its content.
     pub identity: u64,
-    /// Which way a copy goes.
+    /// Direction of a copy.
     pub direction: Direction,
 }
 
@@ -64,22 +63,22 @@ impl Default for Call {
 }
 
 impl Call {
-    /// Its row; `None` where this build knows none of that number.
+    /// Returns the probe row; `None` if this build has none with that id.
     pub fn probe(&self) -> Option<&'static Probe> {
         probe_abi::row(self.row)
     }
 
-    /// When it returned, ns.
+    /// Returns when the call returned, ns.
     pub fn exit_ns(&self) -> u64 {
         self.entry_ns.saturating_add(self.duration_ns)
     }
 
-    /// The stream it means.
+    /// Returns the key of the stream.
     pub fn stream_key(&self) -> StreamKey {
         StreamKey::of(self.process.pid, self.tid, self.stream, self.is_twin)
     }
 
-    /// True where it returned an error. A query's "not ready" is an answer.
+    /// Returns true if the call returned an error. "Not ready" of a query is not an error.
     pub fn has_failed(&self, action: Action) -> bool {
         action.has_failed(self.result)
     }
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn not_ready_is_an_error_everywhere_but_in_a_query() {
+    fn not_ready_is_an_error_except_in_queries() {
         let call = Call { result: NOT_READY, ..Call::default() };
         assert!(!call.has_failed(Action::Query));
         assert!(call.has_failed(Action::StreamSync));

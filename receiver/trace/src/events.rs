@@ -1,4 +1,4 @@
-//! A trace as a source of events: its calls folded as the kernel would have, a tick and totals for every second.
+//! The events of a trace: its calls are folded as by the kernel programs, with a tick and totals for every second.
 
 use std::convert::Infallible;
 
@@ -8,12 +8,12 @@ use super::Trace;
 use crate::fold::{Bounds, Folder};
 use event::{Event, EventSource};
 
-/// Events appended by one read, at least, before it returns; one call adds few.
+/// Events after which a read returns; the last call may add a few more.
 const BATCH: usize = 1024;
 /// Time between ticks.
 const TICK_NS: u64 = 1_000_000_000;
 
-/// Gives the events of a trace. Totals and the account come with each tick and at the end.
+/// A source of the events of a trace. Totals and the account follow each tick and the end.
 #[derive(Debug)]
 pub struct TraceEvents {
     trace: Trace,
@@ -35,7 +35,7 @@ impl TraceEvents {
         TraceEvents { trace, folder, next: 0, tick_ns, begun: false, finished: false }
     }
 
-    /// The trace that the events are made of.
+    /// Returns the trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
@@ -45,7 +45,7 @@ impl TraceEvents {
         into.extend(self.trace.processes.iter().map(|p| Event::Process(Box::new(p.clone()))));
     }
 
-    /// Ticks at the last whole second before a call, once however much time has passed.
+    /// Appends one tick for the last whole second before a call.
     fn tick_before(&mut self, entry_ns: u64, into: &mut Vec<Event>) {
         if entry_ns < self.tick_ns {
             return;

@@ -1,4 +1,4 @@
-//! Rows of a trace become calls: what the device's side tells of a call is joined to it by its correlation.
+//! Calls from the rows of a trace: host and device rows of a call are joined by their correlation number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use super::{Annotation, Limits, Stats, Trace, TraceError};
 use crate::call::Call;
 use event::{ClockOffsets, ProcessId, ProcessInfo};
 
-/// Times at or above this many ns, without a base, count from 1970: it is the year 2001.
+/// Without a base time, times from this many ns on (the year 2001) are Unix times.
 const UNIX_FROM_NS: u64 = 1_000_000_000_000_000_000;
-/// Processes whose name is kept.
+/// Maximum number of process names.
 const NAMES: usize = 4096;
-/// Bytes of a name that are kept.
+/// Maximum bytes of a name.
 const NAME: usize = 1024;
 
-/// A call as the host's side tells it.
+/// A call from its host row.
 pub(super) struct Draft {
     pub(super) call: Call,
     pub(super) probe: &'static Probe,
@@ -31,7 +31,7 @@ pub(super) struct Draft {
     bytes: Option<u64>,
 }
 
-/// What the device's side tells of one call.
+/// The device rows of one call.
 #[derive(Clone, Copy)]
 struct Work {
     device: Option<u32>,
@@ -39,14 +39,14 @@ struct Work {
     threads: Option<u64>,
     bytes: Option<u64>,
     direction: Option<Direction>,
-    /// Hash of the first kernel's name.
+    /// Hash of the name of the first kernel.
     name: u64,
-    /// Sum over all kernels of what they are: tells one graph from another.
+    /// Sum of hashes over all kernels, which identifies a graph.
     content: u64,
     rows: u64,
 }
 
-/// What a `cuda_sync` row tells of one call.
+/// The `cuda_sync` row of one call.
 #[derive(Clone, Copy)]
 struct Wait {
     device: Option<u32>,
@@ -54,7 +54,7 @@ struct Wait {
     record: Option<u64>,
 }
 
-/// Takes the rows of a trace, in whatever order.
+/// A collector of the rows of a trace, in any order.
 pub(super) struct Collector {
     limits: Limits,
     base_ns: Option<i64>,
@@ -83,7 +83,7 @@ impl Collector {
         }
     }
 
-    /// The trace's times count from this many ns since 1970.
+    /// Sets the Unix time, ns, that the times of the trace are relative to.
     pub(super) fn set_base(&mut self, base_ns: Option<i64>) {
         self.base_ns = base_ns;
     }
@@ -200,11 +200,11 @@ impl Collector {
         self.drafts.sort_by_key(|d| (d.call.entry_ns, Reverse(d.call.duration_ns)));
         self.annotations.sort_by_key(|a| a.start_ns);
         let drafts = std::mem::take(&mut self.drafts);
-        let told: Vec<_> = drafts.iter().map(|d| self.told_stream(d)).collect();
-        let mut streams = Streams::new(&drafts, &told);
+        let known: Vec<_> = drafts.iter().map(|d| self.known_stream(d)).collect();
+        let mut streams = Streams::new(&drafts, &known);
         let mut calls = Vec::with_capacity(drafts.len());
-        for (draft, told) in drafts.iter().zip(told) {
-            calls.push(self.complete(draft, told, &mut streams));
+        for (draft, known) in drafts.iter().zip(known) {
+            calls.push(self.complete(draft, known, &mut streams));
         }
         self.count_orphans(&drafts);
         Trace {
@@ -216,8 +216,8 @@ impl Collector {
         }
     }
 
-    /// Device and stream that either side tells of a call.
-    fn told_stream(&self, draft: &Draft) -> Option<(u32, u32)> {
+    /// Returns device and stream of a call from any of its rows.
+    fn known_stream(&self, draft: &Draft) -> Option<(u32, u32)> {
         let correlation = draft.correlation?;
         let work = self.works.get(&correlation).map(|w| (w.device, w.stream));
         let wait = self.waits.get(&correlation).map(|w| (w.device, w.stream));
@@ -226,14 +226,14 @@ impl Collector {
         all.into_iter().flatten().find_map(|(device, stream)| Some((device.unwrap_or(0), stream?)))
     }
 
-    fn complete(&mut self, draft: &Draft, told: Option<(u32, u32)>, streams: &mut Streams) -> Call {
+    fn complete(&mut self, draft: &Draft, known: Option<(u32, u32)>, streams: &mut Streams) -> Call {
         let work = draft.correlation.and_then(|c| self.works.get(&c)).copied();
         let mut call = draft.call;
-        call.stream = match streams.of(draft, told) {
+        call.stream = match streams.resolve(draft, known) {
             Some(stream) => stream,
             None => {
-                self.stats.guessed_streams += u64::from(needs_stream(draft.probe));
-                streams.guess(&call)
+                self.stats.inferred_streams += u64::from(needs_stream(draft.probe));
+                streams.infer(&call)
             }
         };
         self.stats.unmatched_calls += u64::from(draft.probe.action.enqueues() && work.is_none());
@@ -245,12 +245,12 @@ impl Collector {
         if let Some(event) = self.event(draft) {
             call.handle = Some(event);
         } else if draft.probe.action == Action::EventSync {
-            self.stats.untold_events += 1;
+            self.stats.inferred_events += 1;
         }
         call
     }
 
-    /// The event that a call means: named after the call that recorded it.
+    /// Returns the event of a call, which is the correlation of the call that recorded it.
     fn event(&self, draft: &Draft) -> Option<u64> {
         let correlation = draft.correlation?;
         match draft.probe.action {
@@ -290,23 +290,18 @@ impl Collector {
         seen.into_iter().map(describe).collect()
     }
 
-    /// What the trace leaves in the dark, in sentences.
+    /// Describes the inferred values of the trace.
     fn gaps(&self) -> Vec<String> {
-        let guessed = self.stats.guessed_streams;
-        let untold = self.stats.untold_events;
+        let streams = self.stats.inferred_streams;
+        let events = self.stats.inferred_events;
         let sentences = [
             (
-                guessed,
+                streams,
                 format!(
-                    "the trace does not tell the stream of {guessed} calls: the thread's last one was taken"
+                    "the trace has no stream for {streams} calls: inferred from the last stream of the thread"
                 ),
             ),
-            (
-                untold,
-                format!(
-                    "the trace does not tell which event {untold} waits were for: the latest records were taken"
-                ),
-            ),
+            (events, format!("the trace has no event for {events} waits: inferred from the latest records")),
         ];
         sentences.into_iter().filter(|(count, _)| *count > 0).map(|(_, sentence)| sentence).collect()
     }
@@ -328,7 +323,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(NAME)]).into_owned()
 }
 
-/// True for calls that mean nothing without their stream.
+/// Returns true for calls that need a stream.
 fn needs_stream(probe: &Probe) -> bool {
     probe.action.enqueues()
         || matches!(
@@ -341,7 +336,7 @@ fn needs_stream(probe: &Probe) -> bool {
         )
 }
 
-/// Blocks times threads per block. HIP's ext launches count the grid in threads.
+/// Returns blocks times threads per block. The grid of HIP's ext launches is in threads.
 fn threads(probe: &Probe, args: &Args) -> Option<u64> {
     match probe.wiring.grid {
         Grid::None => None,
@@ -354,7 +349,7 @@ fn product(grid: Option<[u64; 3]>, block: Option<[u64; 3]>) -> Option<u64> {
     Some(grid?.into_iter().chain(block?).fold(1u64, u64::saturating_mul))
 }
 
-/// What the function's name says, else the call's own argument, else what the device did.
+/// Returns the direction of the function, else of the argument of the call, else of the device row.
 fn direction(draft: &Draft, work: Option<Work>) -> Direction {
     match draft.probe.wiring.direction {
         DirectionSource::Fixed(direction) if direction != Direction::Unknown => direction,
@@ -394,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_that_needs_a_stream_can_be_given_one() {
+    fn rows_that_need_a_stream_have_one() {
         for probe in PROBES.iter().filter(|p| needs_stream(p)) {
             let has_default = matches!(probe.action, Action::Copy | Action::Fill);
             assert!(probe.wiring.stream != ArgPos::NONE || has_default, "{}", probe.symbol);

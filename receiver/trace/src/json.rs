@@ -1,8 +1,8 @@
-//! JSON read as a stream of bytes: a value that nobody wants is skipped without being stored.
+//! A streaming JSON reader: values that are not needed are skipped without being stored.
 //!
-//! The one idea: memory is one buffer and one string, whatever the input. Profiler traces run to gigabytes, and
-//! their numbers have more digits than a double holds, so numbers are handed out as text. Lenient where real
-//! traces are sloppy: bare words such as `nan` and `inf` are scalars, control characters may stand in strings.
+//! Memory is one buffer and one string, whatever the input. Profiler traces have gigabytes, and their numbers have more
+//! digits than a double, so numbers are returned as text. Deviations of real traces are accepted: bare words such as
+//! `nan` and `inf` are scalars, and strings may contain control characters.
 
 use std::io::Read;
 
@@ -10,14 +10,14 @@ use super::TraceError;
 
 /// Bytes read at a time.
 const BUFFER: usize = 64 * 1024;
-/// Objects and arrays within each other.
+/// Maximum nesting of objects and arrays.
 const DEPTH: usize = 128;
-/// Bytes of a string that are kept; what is beyond is cut off.
+/// Maximum bytes of a string; longer ones are cut.
 const TEXT: usize = 16 * 1024;
-/// Characters of a number or word.
+/// Maximum characters of a number or word.
 const SCALAR: usize = 64;
 
-/// What a value is, told by its first byte.
+/// The kind of a value, known by its first byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Object,
@@ -32,20 +32,20 @@ pub(super) struct Json<'a> {
     buffer: Box<[u8]>,
     at: usize,
     end: usize,
-    /// Bytes before the buffer.
+    /// Bytes of the input before the buffer.
     before: u64,
     limit: u64,
     text: Vec<u8>,
 }
 
 impl<'a> Json<'a> {
-    /// Reads at most `limit` bytes of `input`.
+    /// Returns a reader of at most `limit` bytes of `input`.
     pub(super) fn new(input: Box<dyn Read + 'a>, limit: u64) -> Json<'a> {
         let buffer = vec![0; BUFFER].into_boxed_slice();
         Json { input, buffer, at: 0, end: 0, before: 0, limit, text: Vec::new() }
     }
 
-    /// Where the next byte stands.
+    /// Returns the offset of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.before + self.at as u64
     }
@@ -54,7 +54,7 @@ impl<'a> Json<'a> {
         TraceError::Json { offset: self.offset(), expected }
     }
 
-    /// Makes sure that there is a byte in the buffer; false at the end of the input.
+    /// Fills the buffer if it is empty; false at the end of the input.
     fn fill(&mut self) -> Result<bool, TraceError> {
         if self.at < self.end {
             return Ok(true);
@@ -86,7 +86,7 @@ impl<'a> Json<'a> {
         Ok(byte)
     }
 
-    /// The next byte that is not white space, not taken.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek_token(&mut self) -> Result<u8, TraceError> {
         loop {
             match self.peek()? {
@@ -106,7 +106,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What the next value is.
+    /// Returns the kind of the next value.
     pub(super) fn kind(&mut self) -> Result<Kind, TraceError> {
         match self.peek_token()? {
             b'{' => Ok(Kind::Object),
@@ -117,7 +117,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// True where nothing but white space is left.
+    /// Returns true if only white space is left.
     pub(super) fn is_at_end(&mut self) -> Result<bool, TraceError> {
         while self.fill()? {
             match self.buffer[self.at] {
@@ -128,22 +128,22 @@ impl<'a> Json<'a> {
         Ok(true)
     }
 
-    /// Takes the bracket that begins an array.
+    /// Consumes the bracket at the start of an array.
     pub(super) fn begin_array(&mut self) -> Result<(), TraceError> {
         self.expect(b'[', "[")
     }
 
-    /// Takes the brace that begins an object.
+    /// Consumes the brace at the start of an object.
     pub(super) fn begin_object(&mut self) -> Result<(), TraceError> {
         self.expect(b'{', "{")
     }
 
-    /// Goes to the next element of an array; false where it ends. `first` is true before the first one.
+    /// Advances to the next element of an array; false at its end. `first` is true before the first one.
     pub(super) fn next_element(&mut self, first: &mut bool) -> Result<bool, TraceError> {
         self.next_item(first, b']', ", or ]")
     }
 
-    /// Goes to the next key of an object and takes it with its colon; `None` where the object ends.
+    /// Advances to the next key of an object and consumes it with its colon; `None` at the end of the object.
     pub(super) fn next_key(&mut self, first: &mut bool) -> Result<Option<&[u8]>, TraceError> {
         if !self.next_item(first, b'}', ", or }")? {
             return Ok(None);
@@ -171,8 +171,8 @@ impl<'a> Json<'a> {
         Ok(true)
     }
 
-    /// Takes a string or scalar and gives its text, not more than the bounds above; anything else is skipped and
-    /// gives nothing.
+    /// Consumes a string or scalar and returns its text, within the bounds above; other values are skipped and return no
+    /// text.
     pub(super) fn text(&mut self) -> Result<&[u8], TraceError> {
         match self.kind()? {
             Kind::Text => {
@@ -203,7 +203,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Takes the rest of a string, behind its first quote.
+    /// Consumes the rest of a string after its first quote.
     fn take_text(&mut self) -> Result<(), TraceError> {
         self.text.clear();
         loop {
@@ -239,7 +239,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Four hexadecimal digits. Halves of surrogate pairs come out as U+FFFD each: no name here has any.
+    /// Consumes four hexadecimal digits. Surrogates are read as U+FFFD: names do not contain any.
     fn take_unicode(&mut self) -> Result<char, TraceError> {
         let mut code = 0;
         for _ in 0..4 {
@@ -251,7 +251,7 @@ impl<'a> Json<'a> {
         Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    /// Takes the next value, whatever it is, and forgets it.
+    /// Skips the next value.
     pub(super) fn skip(&mut self) -> Result<(), TraceError> {
         let mut depth = 0usize;
         let mut objects = 0u128;
@@ -307,7 +307,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// How many bytes of a string come before its end or its next escape.
+/// Returns the number of bytes before the end of a string or its next escape.
 fn plain_length(bytes: &[u8]) -> usize {
     bytes.iter().position(|b| matches!(b, b'"' | b'\\')).unwrap_or(bytes.len())
 }

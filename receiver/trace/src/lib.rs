@@ -1,14 +1,14 @@
-//! PyTorch profiler (Kineto) traces: what a program called, as [`Call`]s and, through [`TraceEvents`], as events.
+//! PyTorch profiler (Kineto) traces: the calls of a program, as [`Call`]s and, through [`TraceEvents`], as events.
 //!
-//! The one idea: a trace holds the host's calls (`cuda_runtime`, `cuda_driver`) and, joined to them by their
-//! correlation, what ran on the device. A call takes from the device's side what a probe would have read from its
-//! arguments: stream, grid, bytes, direction. What neither side tells is settled by rules that are counted:
+//! A trace has rows for calls of the host (`cuda_runtime`, `cuda_driver`) and for work of the device, joined by a
+//! correlation number. A call takes from its device rows what a probe reads from arguments: stream, grid, bytes,
+//! direction. What neither row contains is inferred and counted:
 //!
-//! - a stream: the one that the same thread enqueued on last ([`Stats::guessed_streams`]);
-//! - which event is waited for: see [`crate::fold`]. With `cuda_sync` rows in the trace it is told.
+//! - the stream: the last one that the thread enqueued on ([`Stats::inferred_streams`]);
+//! - the event of a wait, unless the trace has `cuda_sync` rows ([`Stats::inferred_events`]): see [`crate::fold`].
 //!
-//! Stream handles are the profiler's stream numbers, but 7, CUPTI's number of the default stream, is 0. Memory is
-//! bounded by [`Limits`]; opening files, and showing progress, is left to the caller.
+//! Stream handles are the profiler's stream numbers, except 7, CUPTI's number of the default stream, which is 0. Memory
+//! is bounded by [`Limits`]. The caller opens files.
 
 pub mod call;
 mod events;
@@ -32,16 +32,16 @@ use self::row::Row;
 use event::{ClockOffsets, ProcessInfo};
 use recording::input;
 
-/// How much of a trace is taken. Beyond it reading fails: a part of a trace would give wrong figures.
+/// Limits of a trace. Above them reading fails, since a part of a trace would give wrong results.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Bytes, after decompression.
+    /// Maximum bytes after decompression.
     pub bytes: u64,
-    /// Calls of probed functions, some 300 bytes of memory each while reading.
+    /// Maximum calls of probed functions, about 300 bytes of memory each while reading.
     pub calls: usize,
-    /// Calls that have something on the device's side, some 100 bytes each.
+    /// Maximum calls with device rows, about 100 bytes of memory each.
     pub works: usize,
-    /// Annotations; of each name, 1 KiB is kept.
+    /// Maximum annotations; names are cut at 1 KiB.
     pub annotations: usize,
 }
 
@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-/// A stretch of time that the program labelled itself: `ProfilerStep#3`, `execute_context_1(888)_generation_0(0)`.
+/// A time range labelled by the program: `ProfilerStep#3`, `execute_context_1(888)_generation_0(0)`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Annotation {
     /// The label.
@@ -60,109 +60,109 @@ pub struct Annotation {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// When it began, on the clock of [`Call::entry_ns`].
+    /// Start, on the clock of [`Call::entry_ns`].
     pub start_ns: u64,
-    /// When it ended.
+    /// End, on the same clock.
     pub end_ns: u64,
 }
 
-/// What was found in a trace, and what was made of it.
+/// Counts of a trace and of its interpretation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
     /// Entries of `traceEvents`.
     pub entries: u64,
-    /// Entries without what they need: a name, a time, a process.
+    /// Entries without a name, a time or a process.
     pub malformed: u64,
-    /// Calls by the row's symbol.
+    /// Calls by symbol of their probe row.
     pub calls: BTreeMap<&'static str, u64>,
-    /// Calls of functions that no row names, by name; beyond [`Stats::IGNORED`] names, under "".
+    /// Calls of functions without a probe row by name; above [`Stats::IGNORED`] names, under "".
     pub ignored: BTreeMap<String, u64>,
-    /// Kernels, copies and fills that ran.
+    /// Kernels, copies and fills on the device.
     pub device_rows: u64,
-    /// Those of them whose call is not in the trace.
+    /// Device rows whose call is not in the trace.
     pub orphan_rows: u64,
-    /// Calls that enqueue work and have nothing on the device's side.
+    /// Enqueueing calls without device rows.
     pub unmatched_calls: u64,
-    /// Calls whose stream nothing told.
-    pub guessed_streams: u64,
-    /// Waits for an event that nothing told.
-    pub untold_events: u64,
+    /// Calls whose stream is inferred.
+    pub inferred_streams: u64,
+    /// Waits whose event is inferred.
+    pub inferred_events: u64,
 }
 
 impl Stats {
-    /// Names that are counted one by one.
+    /// Maximum number of names in [`Stats::ignored`].
     pub const IGNORED: usize = 1024;
 }
 
-/// A trace, read to its end.
+/// A complete trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// Calls of probed functions in order of entry; of those entered at once, the longest first.
+    /// Calls of probed functions in order of entry; with equal entries, the longest first.
     pub calls: Vec<Call>,
-    /// The program's own labels, in order of their beginning.
+    /// Labels of the program in order of their start.
     pub annotations: Vec<Annotation>,
-    /// The processes that called, sorted by pid.
+    /// The calling processes, sorted by pid.
     pub processes: Vec<ProcessInfo>,
-    /// From the trace's clock to the time since 1970; `None` where the trace does not tell.
+    /// Offset from the clock of the trace to Unix time; `None` if the trace does not contain it.
     pub clock: Option<ClockOffsets>,
-    /// What was found and what was made of it.
+    /// Counts of the trace.
     pub stats: Stats,
 }
 
-/// Why a trace cannot be read.
+/// An error in reading a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The bytes cannot be had.
-    #[error("cannot read the trace behind byte {offset}: {source}")]
+    /// The input cannot be read.
+    #[error("cannot read the trace after byte {offset}: {source}")]
     Read {
-        /// Decompressed bytes before it.
+        /// Decompressed bytes before the error.
         offset: u64,
-        /// Why.
+        /// The error of the input.
         source: std::io::Error,
     },
-    /// It ends within a value.
-    #[error("the trace ends in the middle, at byte {offset}")]
+    /// The trace ends within a value.
+    #[error("the trace is truncated at byte {offset}")]
     Truncated {
-        /// Where, after decompression.
+        /// Offset after decompression.
         offset: u64,
     },
-    /// It is not JSON.
+    /// The trace is not valid JSON.
     #[error("not JSON at byte {offset}: expected {expected}")]
     Json {
-        /// Where, after decompression.
+        /// Offset after decompression.
         offset: u64,
-        /// What would have been right.
+        /// The expected token.
         expected: &'static str,
     },
-    /// Objects and arrays within each other without end.
+    /// Objects and arrays are nested too deeply.
     #[error("nested deeper than {limit} levels at byte {offset}")]
     TooDeep {
-        /// Where, after decompression.
+        /// Offset after decompression.
         offset: u64,
-        /// The most that is followed.
+        /// Maximum depth.
         limit: usize,
     },
-    /// More bytes than [`Limits::bytes`].
+    /// The trace has more bytes than [`Limits::bytes`].
     #[error("longer than {limit} bytes after decompression")]
     TooLong {
         /// The limit.
         limit: u64,
     },
-    /// More of something than [`Limits`] allows.
+    /// The trace has more items than [`Limits`] allows.
     #[error("more than {limit} {what}: trace fewer steps at a time")]
     TooMany {
-        /// Of what.
+        /// The items.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
-    /// JSON, but of something else.
+    /// The document is not a profiler trace.
     #[error("not a profiler trace: expected an object with \"traceEvents\"")]
     NotATrace,
 }
 
 impl Trace {
-    /// Reads a trace, plain or gzip.
+    /// Reads a trace, plain or gzip. Fails if it is malformed or above the limits.
     pub fn read<'a>(input: impl Read + 'a, limits: &Limits) -> Result<Trace, TraceError> {
         let input = input::plain(input).map_err(|source| TraceError::Read { offset: 0, source })?;
         let mut json = Json::new(input, limits.bytes);
@@ -178,7 +178,7 @@ impl Trace {
         }
     }
 
-    /// The trace as a source of events.
+    /// Returns the trace as a source of events.
     pub fn into_events(self) -> TraceEvents {
         TraceEvents::new(self)
     }

@@ -1,9 +1,9 @@
-//! Numbers from their decimal text, with no float in between: a double cannot hold a profiler's microseconds.
+//! Integers from decimal text without floating point: a double cannot represent a profiler's microseconds.
 
-/// Digits that are looked at; what is beyond cannot change a nanosecond of a sane time.
+/// Digits that are read; further ones cannot change a nanosecond of a plausible time.
 const DIGITS: usize = 30;
 
-/// The whole number that `text` stands for, in decimal, or behind `0x` in hexadecimal.
+/// Parses an integer in decimal, or in hexadecimal after `0x`.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?.trim();
     match text.strip_prefix("0x") {
@@ -12,7 +12,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The same where it is not negative.
+/// Parses an integer as [`integer`] does; `None` if it is negative.
 pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     match text.starts_with(b"0x") {
         true => integer(text).map(|v| v as u64),
@@ -20,12 +20,12 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Nanoseconds from microseconds, rounded half away from zero.
+/// Parses microseconds to nanoseconds, rounded half away from zero.
 pub(super) fn nanoseconds(text: &[u8]) -> Option<i64> {
     scaled(text, 3)
 }
 
-/// `text`, a decimal number, times ten to the `power`, rounded half away from zero.
+/// Parses a decimal number times ten to the `power`, rounded half away from zero.
 fn scaled(text: &[u8], power: i32) -> Option<i64> {
     let (negative, text) = match text.split_first()? {
         (b'-', rest) => (true, rest),
@@ -37,7 +37,7 @@ fn scaled(text: &[u8], power: i32) -> Option<i64> {
     i64::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// The digits of `text` as one whole number, and the power of ten that it is to be multiplied with.
+/// Returns the digits of `text` as an integer, and the power of ten to multiply it with.
 fn mantissa(text: &[u8], mut power: i32) -> Option<(i128, i32)> {
     let (mut value, mut kept, mut any, mut in_fraction) = (0i128, 0, false, false);
     for (at, byte) in text.iter().enumerate() {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn microseconds_become_nanoseconds_without_a_floats_error() {
+    fn microseconds_are_converted_exactly() {
         for (text, expected) in [
             ("4458676981028.392", Some(4_458_676_981_028_392)),
             ("1683564901951734", Some(1_683_564_901_951_734_000)),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_come_in_several_writings() {
+    fn integers_are_read_in_all_notations() {
         assert_eq!(integer(b"-549452224"), Some(-549_452_224));
         assert_eq!(unsigned(b"0x7f1818900000"), Some(0x7f18_1890_0000));
         assert_eq!(unsigned(b"0xffffffffffffffff"), Some(u64::MAX));

@@ -1,4 +1,4 @@
-//! Something recorded, whatever it is: a recording of ours or a profiler trace, told apart by their first bytes.
+//! Replay of recordings and profiler traces, distinguished by their first bytes.
 
 use std::io::Read;
 
@@ -15,32 +15,32 @@ pub enum Replay<'a> {
     Trace(Box<TraceEvents>),
 }
 
-/// Why recorded events cannot be had.
+/// An error in reading recorded events.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The bytes cannot be had.
+    /// The input cannot be read.
     #[error("cannot read: {0}")]
     Read(#[from] std::io::Error),
-    /// It is a recording, but there is something about it.
+    /// The input is a recording with an error.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// It is a trace, but there is something about it.
+    /// The input is a trace with an error.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It is neither.
+    /// The input is neither.
     #[error("neither a recording nor a profiler trace: it begins with {0:02x?}")]
     Unknown(Vec<u8>),
 }
 
 impl ReplayError {
-    /// True where nothing is damaged: a recording just stops too early, and all before that was given.
+    /// Returns true if the input is a truncated recording whose events before that were delivered.
     pub fn is_cut(&self) -> bool {
         matches!(self, ReplayError::Recording(e) if e.is_cut())
     }
 }
 
 impl<'a> Replay<'a> {
-    /// Begins to read `input`, plain or gzip. A trace is read to its end here, within `limits`.
+    /// Opens `input`, plain or gzip. A trace is read completely, within `limits`.
     pub fn open(input: impl Read + 'a, limits: &Limits) -> Result<Replay<'a>, ReplayError> {
         let (head, input) = input::peek(input::plain(input)?)?;
         if head.starts_with(&MAGIC) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_told_by_its_first_bytes() {
+    fn input_is_recognised_by_its_first_bytes() {
         let mut writer = Writer::begin(Vec::new(), &Info::default()).unwrap();
         writer.write(&Event::Tick { at_ns: 1 }).unwrap();
         check(&writer.finish().unwrap(), Ok(1));

@@ -1,7 +1,7 @@
-//! One entry of `traceEvents`: the few fields of it that are wanted, whatever order they stand in.
+//! An entry of `traceEvents`: the fields that are needed, in any order.
 //!
-//! Fields of entries that are of no interest are skipped as soon as their category tells so, which in Kineto's own
-//! order is at once.
+//! Other fields are skipped without storing them, as are all fields of an entry once its category is known to be
+//! irrelevant, which in Kineto's order is immediately.
 
 use probe_abi::Direction;
 
@@ -9,25 +9,25 @@ use super::TraceError;
 use super::json::{Json, Kind};
 use super::number::{integer, nanoseconds, unsigned};
 
-/// What an entry is about.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Category {
-    /// Not told yet, or told to nobody's use.
+    /// No category so far.
     #[default]
-    Untold,
-    /// A call of the runtime or driver, of CUDA or HIP.
+    Unset,
+    /// A call of the runtime or driver of CUDA or HIP.
     Call,
-    /// A kernel that ran.
+    /// A kernel on the device.
     Kernel,
-    /// A copy that ran.
+    /// A copy on the device.
     Copy,
-    /// A fill that ran.
+    /// A fill on the device.
     Fill,
-    /// What a call waited for.
+    /// The object that a call waited for.
     Sync,
     /// A label set by the program.
     Annotation,
-    /// Anything else.
+    /// Another entry.
     Other,
 }
 
@@ -45,10 +45,10 @@ impl Category {
     }
 }
 
-/// An entry. Times are nanoseconds on the trace's own clock.
+/// An entry. Times are nanoseconds on the clock of the trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
-    /// The letter of `ph`: X a stretch of time, M a name.
+    /// The letter of `ph`: X for a time range, M for a name.
     pub(super) phase: u8,
     pub(super) category: Category,
     pub(super) name: Vec<u8>,
@@ -59,7 +59,7 @@ pub(super) struct Row {
     pub(super) args: Args,
 }
 
-/// What stands in `args`.
+/// The fields of `args`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Args {
     pub(super) correlation: Option<u64>,
@@ -70,18 +70,18 @@ pub(super) struct Args {
     pub(super) bytes: Option<u64>,
     pub(super) direction: Option<Direction>,
     pub(super) address: Option<u64>,
-    /// FNV-1a of the launched kernel's name.
+    /// FNV-1a of the name of the launched kernel.
     pub(super) kernel: Option<u64>,
-    /// The stream of the event that was waited for.
+    /// Stream of the awaited event.
     pub(super) awaited_stream: Option<u32>,
-    /// The correlation of the call that recorded the event that was waited for.
+    /// Correlation of the call that recorded the awaited event.
     pub(super) awaited_record: Option<u64>,
-    /// The name that an M entry gives.
+    /// Name in an M entry.
     pub(super) label: Vec<u8>,
 }
 
 impl Row {
-    /// Reads the next entry into `self`, whose strings keep their memory.
+    /// Reads the next entry into `self`, reusing the memory of its strings.
     pub(super) fn read(&mut self, json: &mut Json<'_>) -> Result<(), TraceError> {
         let (mut name, mut label) = (std::mem::take(&mut self.name), std::mem::take(&mut self.args.label));
         name.clear();
@@ -217,8 +217,7 @@ impl Argument {
     }
 }
 
-/// A process or thread id. Negative ones and those of 64 bits are kept apart from each other as well as 32 bits
-/// can; text is none.
+/// Returns a process or thread id; `None` for text. Negative ids and those of 64 bits are hashed to 32 bits.
 fn identifier(text: &[u8]) -> Option<u32> {
     let id = integer(text)?;
     let folded = match i32::try_from(id) {
@@ -232,7 +231,7 @@ fn narrow(text: &[u8]) -> Option<u32> {
     unsigned(text).and_then(|v| u32::try_from(v).ok())
 }
 
-/// An array of three numbers; anything else is skipped.
+/// Reads an array of three numbers; anything else is skipped.
 fn triple(json: &mut Json<'_>) -> Result<Option<[u64; 3]>, TraceError> {
     if json.kind()? != Kind::Array {
         json.skip()?;
@@ -250,13 +249,13 @@ fn triple(json: &mut Json<'_>) -> Result<Option<[u64; 3]>, TraceError> {
     Ok((count == 3).then_some(all))
 }
 
-/// The direction that `kind` names: a number as the API has it, or a name as the profiler has it.
+/// Returns the direction of `kind`: a number of the API, or a name of the profiler.
 fn direction(text: &[u8]) -> Option<Direction> {
     let named = named_direction(text);
     named.or_else(|| unsigned(text).map(Direction::from_kind))
 }
 
-/// The direction that begins a text such as `HtoD` or, behind "Memcpy ", `DtoH (Device -> Pageable)`.
+/// Returns the direction at the start of a text such as `HtoD` or, after "Memcpy ", `DtoH (Device -> Pageable)`.
 pub(super) fn named_direction(text: &[u8]) -> Option<Direction> {
     match text.strip_prefix(b"Memcpy ").unwrap_or(text).get(..4)? {
         b"HtoD" => Some(Direction::HostToDevice),
@@ -267,7 +266,7 @@ pub(super) fn named_direction(text: &[u8]) -> Option<Direction> {
     }
 }
 
-/// The FNV-1a hash of `text`: the same on every machine.
+/// Returns the FNV-1a hash of `text`.
 pub(super) fn fnv1a(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_may_stand_in_any_order() {
+    fn fields_are_read_in_any_order() {
         let row = check(
             r#"{"args":{"kind":"1","grid":[2,3,4],"bytes":"9216","correlation":7,"x":{}},
                 "dur":1.5,"ts":10.25,"tid":-549452224,"pid":9,"name":"hipMemcpyAsync","cat":"cuda_runtime","ph":"X"}"#,
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_ids_of_any_size_stay_apart() {
+    fn thread_ids_of_any_size_are_distinct() {
         let ids = ["140737488355328", "140737488355329", "-1", "4294967294", "-140737488355328"];
         let folded: std::collections::BTreeSet<_> =
             ids.iter().map(|i| identifier(i.as_bytes()).unwrap()).collect();
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_no_use_costs_nothing_but_its_bytes() {
+    fn fields_of_irrelevant_entries_are_skipped() {
         let row = check(r#"{"ph":"X","cat":"python_function","name":"f","args":{"correlation":3}}"#);
         assert!(row.name.is_empty() && row.args.correlation.is_none());
     }

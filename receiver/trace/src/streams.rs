@@ -1,4 +1,4 @@
-//! Streams of a trace: the profiler numbers them, calls go by handles, and some calls name none.
+//! Handles of streams from the stream numbers of a trace, and inferred streams of calls without one.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::call::Call;
 /// CUPTI's number of the default stream.
 const CUPTI_DEFAULT_STREAM: u32 = 7;
 
-/// Which handle a stream goes by, and which one a call without one is put on.
+/// The handles of streams, and the last stream of each thread.
 pub(super) struct Streams {
-    /// Devices of a process in the order in which it first used them.
+    /// Ordinals of the devices of a process, in the order of their first use.
     devices: BTreeMap<(u32, u32), u64>,
     used: BTreeMap<u32, u64>,
-    /// The stream that a thread enqueued on last; before that, the one it will enqueue on first.
+    /// Last stream that a thread enqueued on; before its first call, the one that it enqueues on first.
     of_thread: BTreeMap<(u32, u32), u64>,
-    /// The first stream of a process.
+    /// First stream of a process.
     of_process: BTreeMap<u32, u64>,
 }
 
 impl Streams {
-    pub(super) fn new(drafts: &[Draft], told: &[Option<(u32, u32)>]) -> Streams {
+    pub(super) fn new(drafts: &[Draft], known: &[Option<(u32, u32)>]) -> Streams {
         let mut streams = Streams {
             devices: BTreeMap::new(),
             used: BTreeMap::new(),
             of_thread: BTreeMap::new(),
             of_process: BTreeMap::new(),
         };
-        for (draft, told) in drafts.iter().zip(told) {
-            let Some((device, stream)) = *told else { continue };
+        for (draft, known) in drafts.iter().zip(known) {
+            let Some((device, stream)) = *known else { continue };
             let handle = streams.handle(draft, device, stream);
             streams.of_thread.entry((draft.call.process.pid, draft.call.tid)).or_insert(handle);
             streams.of_process.entry(draft.call.process.pid).or_insert(handle);
@@ -38,9 +38,9 @@ impl Streams {
         streams
     }
 
-    /// The stream of a call that tells it; remembered as its thread's last where it enqueues.
-    pub(super) fn of(&mut self, draft: &Draft, told: Option<(u32, u32)>) -> Option<u64> {
-        let (device, stream) = told?;
+    /// Returns the handle of a known stream; an enqueueing call makes it the last stream of its thread.
+    pub(super) fn resolve(&mut self, draft: &Draft, known: Option<(u32, u32)>) -> Option<u64> {
+        let (device, stream) = known?;
         let handle = self.handle(draft, device, stream);
         if draft.probe.action.enqueues() {
             self.of_thread.insert((draft.call.process.pid, draft.call.tid), handle);
@@ -48,13 +48,14 @@ impl Streams {
         Some(handle)
     }
 
-    pub(super) fn guess(&self, call: &Call) -> u64 {
+    /// Infers the stream of a call: the last of its thread, else the first of its process, else the default stream.
+    pub(super) fn infer(&self, call: &Call) -> u64 {
         let of_thread = self.of_thread.get(&(call.process.pid, call.tid));
         of_thread.or_else(|| self.of_process.get(&call.process.pid)).copied().unwrap_or(0)
     }
 
-    /// The profiler's number, but 0 for the default stream, and never 1 or 2, which would mean default streams. A
-    /// process's second device begins at 2^32, and so on.
+    /// Returns the profiler's number, but 0 for the default stream, and never 1 or 2, which are handles of default streams.
+    /// The handles of the second device of a process start at 2^32, and so on.
     fn handle(&mut self, draft: &Draft, device: u32, stream: u32) -> u64 {
         let pid = draft.call.process.pid;
         let used = self.used.entry(pid).or_default();

@@ -1,19 +1,19 @@
-//! Names of calls: which row a profiler's name means.
+//! Probe rows by the names of calls in a trace.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use probe_abi::{PROBES, Probe};
 
-/// Every symbol that a row or its twin names.
+/// Symbols of all rows and twins.
 static SYMBOLS: LazyLock<BTreeMap<&'static str, (&'static Probe, bool)>> = LazyLock::new(|| {
     let own = PROBES.iter().map(|p| (p.symbol, (p, false)));
     let twins = PROBES.iter().filter_map(|p| Some((p.twin?, (p, true))));
     own.chain(twins).collect()
 });
 
-/// The row that a call's name means, and whether it is its twin. CUPTI may append the version that introduced the
-/// function, `_v3020`.
+/// Returns the row of a call's name, and whether the name is that of its twin. CUPTI may append the version that
+/// introduced the function, `_v3020`.
 pub(super) fn probe_of(name: &str) -> Option<(&'static Probe, bool)> {
     let versioned =
         name.rsplit_once("_v").filter(|(_, v)| v.len() >= 4 && v.bytes().all(|b| b.is_ascii_digit()));
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_means_its_row_with_or_without_a_version_or_as_its_twin() {
+    fn rows_are_found_by_symbol_twin_and_versioned_name() {
         let found = |name| probe_of(name).map(|(p, is_twin)| (p.symbol, is_twin));
         assert_eq!(found("cudaMemcpyAsync"), Some(("cudaMemcpyAsync", false)));
         assert_eq!(found("cudaMemcpyAsync_v3020"), Some(("cudaMemcpyAsync", false)));

@@ -1,5 +1,4 @@
-//! The reader against traces of real programs, read a second time by another JSON library, and against small ones
-//! written for one claim each.
+//! The reader with traces of real programs, compared with another JSON library, and with small traces for one claim each.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,7 +25,7 @@ const REAL: [&str; 5] = [
     "mi300x_vllm_mixed_piecewise.json.gz",
 ];
 
-/// The traces stand beside the repository, where they stand at all.
+/// The traces are next to the repository, if there are any.
 fn path(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
     if path.exists() {
@@ -36,7 +35,7 @@ fn path(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// A real trace. Each is read once for all tests.
+/// Returns a real trace, which is read once for all tests.
 fn real(name: &'static str) -> Option<Trace> {
     static READ: Mutex<BTreeMap<&'static str, Trace>> = Mutex::new(BTreeMap::new());
     let path = path(name)?;
@@ -65,7 +64,7 @@ fn count(step: &StepRecord, counter: Counter) -> u64 {
 }
 
 #[test]
-fn every_call_of_a_real_trace_is_counted_under_its_symbol() {
+fn calls_of_real_traces_are_counted_by_symbol() {
     for name in REAL {
         let Some(trace) = real(name) else { return };
         let text = GzDecoder::new(File::open(path(name).unwrap()).unwrap());
@@ -86,11 +85,11 @@ fn every_call_of_a_real_trace_is_counted_under_its_symbol() {
 }
 
 #[test]
-fn what_a_probe_would_read_of_each_call_is_joined_from_the_device() {
+fn calls_are_joined_with_their_device_rows() {
     for (name, unmatched, orphans) in [
-        // Three fills left nothing on the device's side.
+        // Three fills have no device rows.
         (REAL[0], 3, 0),
-        // The trace began while the device still ran what was enqueued before.
+        // The trace began while the device ran earlier work.
         (REAL[1], 0, 872),
         (REAL[2], 0, 0),
         (REAL[3], 0, 0),
@@ -108,7 +107,7 @@ fn what_a_probe_would_read_of_each_call_is_joined_from_the_device() {
     }
 }
 
-/// A step by stream, launches, graph launches, copies, and whether nothing closed it.
+/// A step: stream, launches, graph launches, copies, and whether it is unfinished.
 fn shape(step: &StepRecord) -> (u64, u64, u64, u64, bool) {
     let unfinished = step.header.flags & flag::UNFINISHED != 0;
     let of = |counter| count(step, counter);
@@ -116,7 +115,7 @@ fn shape(step: &StepRecord) -> (u64, u64, u64, u64, bool) {
 }
 
 #[test]
-fn a_trace_of_one_step_gives_one_step() {
+fn trace_of_one_step_has_one_step() {
     for (name, expected, threads) in [
         (REAL[2], (0, 768, 0, 161, true), None),
         // 1 x 256, 32 x 256 twice, and 114,944 threads by hipExtModuleLaunchKernel.
@@ -133,13 +132,13 @@ fn a_trace_of_one_step_gives_one_step() {
 }
 
 #[test]
-fn a_training_loops_steps_end_between_the_turns_it_labelled() {
+fn training_steps_end_between_labelled_turns() {
     let Some(trace) = real(REAL[0]) else { return };
     let turns = trace.annotations.iter().filter(|a| a.name.starts_with("ProfilerStep#"));
     let turns: Vec<_> = turns.cloned().collect();
     let steps: Vec<_> = steps(trace).into_iter().filter(|s| s.stream == 0).collect();
     assert_eq!((turns.len(), steps.len()), (3, 3));
-    // What a turn enqueues behind its last event is not awaited by the next turn's waits: it is in the next step.
+    // Work enqueued after the last event of a turn is not awaited in the next turn: it is in the next step.
     let mut awaited_ns = turns[0].start_ns;
     for (turn, step) in turns.iter().zip(&steps) {
         assert!(awaited_ns <= step.first_ns && step.first_ns < turn.end_ns, "{} begins there", turn.name);
@@ -152,7 +151,7 @@ fn a_training_loops_steps_end_between_the_turns_it_labelled() {
 }
 
 #[test]
-fn every_turn_of_a_training_loop_waits_as_often_as_the_one_before() {
+fn every_turn_of_a_training_loop_has_equal_waits() {
     let Some(trace) = real(REAL[1]) else { return };
     let turns = trace.annotations.iter().filter(|a| a.name.starts_with("ProfilerStep#"));
     let turns: Vec<_> = turns.map(|a| a.start_ns..a.end_ns).collect();
@@ -160,12 +159,12 @@ fn every_turn_of_a_training_loop_waits_as_often_as_the_one_before() {
     let waited =
         |turn: &std::ops::Range<u64>| steps.iter().filter(|s| turn.contains(&s.header.entry_ns)).count();
     assert_eq!(turns.iter().map(waited).collect::<Vec<_>>(), [15; 5]);
-    // Behind the last turn, the device synchronisation of the profiler itself ends the other streams.
+    // After the last turn, the device synchronisation of the profiler ends the steps of the other streams.
     assert_eq!(steps.len(), 15 * 5 + 5);
 }
 
 #[test]
-fn every_enqueue_of_a_real_trace_is_in_exactly_one_step() {
+fn enqueues_of_real_traces_are_in_exactly_one_step() {
     for name in REAL {
         let Some(trace) = real(name) else { return };
         let enqueues = |c: &&Call| c.probe().unwrap().action.enqueues();
@@ -197,7 +196,7 @@ fn kernel(correlation: u64, stream: u64) -> Value {
 }
 
 #[test]
-fn the_base_time_gives_the_clock() {
+fn clock_is_that_of_the_base_time() {
     let trace = read(
         &json!({"traceEvents": [call("cudaMalloc", 2.5, 1)], "baseTimeNanoseconds": 1_767_189_312_000_000_000i64}),
     );
@@ -210,14 +209,14 @@ fn the_base_time_gives_the_clock() {
 }
 
 #[test]
-fn the_device_may_come_before_the_call_that_it_served() {
+fn device_rows_may_precede_their_call() {
     let trace = read(&json!([kernel(1, 20), call("cudaLaunchKernel", 1.0, 1)]));
     assert_eq!((trace.calls[0].stream, trace.calls[0].threads), (20, 64));
     assert_ne!(trace.calls[0].identity, 0);
 }
 
 #[test]
-fn a_call_without_a_stream_goes_where_its_thread_enqueued_last() {
+fn call_without_stream_takes_the_last_of_its_thread() {
     let trace = read(&json!([
         call("cudaStreamSynchronize", 0.0, 9),
         call("cudaLaunchKernel", 2.0, 1),
@@ -227,12 +226,12 @@ fn a_call_without_a_stream_goes_where_its_thread_enqueued_last() {
         call("cudaStreamSynchronize", 6.0, 3),
     ]));
     assert_eq!(trace.calls.iter().map(|c| c.stream).collect::<Vec<_>>(), [20, 20, 0, 0]);
-    assert_eq!(trace.stats.guessed_streams, 2);
+    assert_eq!(trace.stats.inferred_streams, 2);
     assert_eq!(trace.processes[0].gaps.len(), 1);
 }
 
 #[test]
-fn a_trace_that_tells_what_was_waited_for_is_believed() {
+fn sync_rows_determine_the_awaited_event() {
     let sync = |name: &str, correlation: u64, args: Value| {
         let mut args = args;
         args["correlation"] = correlation.into();
@@ -254,13 +253,13 @@ fn a_trace_that_tells_what_was_waited_for_is_believed() {
         call("cudaStreamSynchronize", 7.0, 6),
         sync("Stream Sync", 6, json!({"stream": 21, "device": 0})),
     ]));
-    assert_eq!((trace.stats.guessed_streams, trace.stats.untold_events), (1, 0));
+    assert_eq!((trace.stats.inferred_streams, trace.stats.inferred_events), (1, 0));
     let shapes: Vec<_> = steps(trace).iter().map(|s| (s.stream, s.header.entry_ns, s.header.flags)).collect();
     assert_eq!(shapes, [(20, 5_000, 0), (21, 7_000, 0)]);
 }
 
 #[test]
-fn a_second_device_has_streams_of_its_own() {
+fn devices_have_distinct_streams() {
     let mut other = kernel(2, 20);
     other["args"]["device"] = 3.into();
     let trace = read(&json!([
@@ -273,7 +272,7 @@ fn a_second_device_has_streams_of_its_own() {
 }
 
 #[test]
-fn graphs_of_different_kernels_are_told_apart() {
+fn graphs_of_different_kernels_are_distinct() {
     let of = |correlation: u64, name: &str| {
         entry("kernel", name, 50.0, 1.0, json!({"correlation": correlation, "stream": 7}))
     };
@@ -295,7 +294,7 @@ fn graphs_of_different_kernels_are_told_apart() {
 }
 
 #[test]
-fn entries_without_what_they_need_are_counted() {
+fn malformed_entries_are_counted() {
     let mut negative = call("cudaMalloc", 1.0, 1);
     negative["ts"] = (-1.0).into();
     let mut stranger = call("cudaMalloc", 1.0, 1);
@@ -308,7 +307,7 @@ fn entries_without_what_they_need_are_counted() {
 }
 
 #[test]
-fn batches_do_not_change_what_comes_out() {
+fn batch_size_does_not_change_events() {
     let launches = (0..3000u64).flat_map(|k| {
         [
             call("cudaLaunchKernel", k as f64 * 5000.0, k),
@@ -334,20 +333,23 @@ fn batches_do_not_change_what_comes_out() {
 }
 
 #[test]
-fn limits_are_errors_that_say_what_to_do() {
+fn exceeded_limits_are_errors_with_advice() {
     let document = json!([call("cudaMalloc", 1.0, 1), call("cudaMalloc", 2.0, 2)]).to_string();
-    let told = |limits| Trace::read(document.as_bytes(), &limits).unwrap_err().to_string();
+    let message = |limits| Trace::read(document.as_bytes(), &limits).unwrap_err().to_string();
     assert_eq!(
-        told(Limits { calls: 1, ..Limits::default() }),
+        message(Limits { calls: 1, ..Limits::default() }),
         "more than 1 calls: trace fewer steps at a time"
     );
-    assert_eq!(told(Limits { bytes: 10, ..Limits::default() }), "longer than 10 bytes after decompression");
+    assert_eq!(
+        message(Limits { bytes: 10, ..Limits::default() }),
+        "longer than 10 bytes after decompression"
+    );
 }
 
 #[test]
-fn what_is_no_trace_is_refused_in_words() {
+fn documents_other_than_traces_are_refused() {
     for (text, expected) in [
-        ("", "the trace ends in the middle, at byte 0"),
+        ("", "the trace is truncated at byte 0"),
         ("{}", "not a profiler trace: expected an object with \"traceEvents\""),
         ("42", "not a profiler trace: expected an object with \"traceEvents\""),
         ("{\"traceEvents\": 3}", "not JSON at byte 16: expected ["),
@@ -377,7 +379,7 @@ fn sample() -> Vec<u8> {
 }
 
 #[test]
-fn a_trace_cut_anywhere_is_an_error_and_no_panic() {
+fn truncated_traces_are_errors() {
     let whole = sample();
     for end in 0..whole.len() {
         assert!(Trace::read(&whole[..end], &Limits::default()).is_err(), "cut at byte {end}");

@@ -1,10 +1,10 @@
-//! The reader against documents of another library, cut into small pieces, and against garbage.
+//! The reader with documents of another library, delivered in small pieces, and with garbage.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A reader that hands out three bytes at a time, so that everything straddles a border.
+/// A reader that returns three bytes at a time, so that every token is split.
 struct Slow<'a>(&'a [u8]);
 
 impl Read for Slow<'_> {
@@ -18,7 +18,7 @@ fn json(text: &str) -> Json<'_> {
     Json::new(Box::new(Slow(text.as_bytes())), 1 << 20)
 }
 
-/// Rewrites a document from what the reader gives: arrays, objects, and the texts of everything else.
+/// Writes a document as read: arrays, objects, and the text of all other values.
 fn rewrite(json: &mut Json<'_>, out: &mut String) -> Result<(), TraceError> {
     let mut first = true;
     match json.kind()? {
@@ -54,7 +54,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn values_come_out_as_text_with_every_digit() {
+fn numbers_are_text_with_every_digit() {
     check(r#" {"a" : 4458676981028.392, "b":[1,-2e3,"x"],"c":{}} "#, "a=4458676981028.392;b=1;-2e3;x;;c=;");
     check(r#"["\u0041\n\\\"/", nan, -inf, true]"#, "A\n\\\"/;nan;-inf;true;");
     check("[[],[[]]]", ";;;");
@@ -78,11 +78,11 @@ fn nesting_and_length_have_bounds() {
 }
 
 #[test]
-fn errors_say_where_and_what() {
-    let told = |text: &str| json(text).skip().unwrap_err().to_string();
-    assert_eq!(told("[1,2}"), "not JSON at byte 4: expected the bracket that matches");
-    assert_eq!(told("[1,"), "the trace ends in the middle, at byte 3");
-    assert_eq!(told("?"), "not JSON at byte 0: expected a value");
+fn errors_have_offset_and_expected_token() {
+    let message = |text: &str| json(text).skip().unwrap_err().to_string();
+    assert_eq!(message("[1,2}"), "not JSON at byte 4: expected the bracket that matches");
+    assert_eq!(message("[1,"), "the trace is truncated at byte 3");
+    assert_eq!(message("?"), "not JSON at byte 0: expected a value");
 }
 
 fn value() -> impl Strategy<Value = serde_json::Value> {
@@ -124,7 +124,7 @@ fn rewritten(value: &serde_json::Value, out: &mut String) {
 
 proptest! {
     #[test]
-    fn what_another_library_writes_is_read_as_it_meant(value in value()) {
+    fn documents_of_another_library_are_read(value in value()) {
         let mut expected = String::new();
         rewritten(&value, &mut expected);
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {

@@ -1,5 +1,5 @@
-//! Records kept across restarts: any fields, behind a head and a checksum that are right, give a record or an error, and
-//! a record gives its bytes back and can be restored.
+//! Persisted records: any fields in a valid frame are a record or an error; a record is encoded to the same bytes and can be
+//! restored.
 
 #![no_main]
 
