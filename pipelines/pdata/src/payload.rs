@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 use prost::Message;
 use prost::bytes::{BufMut, Bytes};
 
+use crate::shape::Group;
+
 /// A message, shared: cheap to clone, copied only by who changes it while others hold it.
 pub struct Payload<T>(Arc<Form<T>>);
 
@@ -62,16 +64,17 @@ impl<T: Message + Default + Clone> Payload<T> {
         Arc::strong_count(&self.0)
     }
 
-    /// Puts another message behind this one without looking into either, where both are bytes. Otherwise the other
-    /// one is returned as it was.
-    pub fn join(&mut self, other: Self) -> Result<(), Self> {
-        match (&self.0.wire, &other.0.wire) {
-            (Some(_), Some(more)) => {
-                let more = more.clone();
-                self.wire_mut().append(more);
-                Ok(())
+    /// Appends the parts of another message, as bytes if both are available as bytes.
+    pub(crate) fn append(&mut self, more: Self)
+    where
+        T: Group,
+    {
+        match (&self.0.wire, &more.0.wire) {
+            (Some(_), Some(bytes)) => {
+                let bytes = bytes.clone();
+                self.wire_mut().append(bytes);
             }
-            _ => Err(other),
+            _ => self.make_mut().parts_mut().append(more.into_inner().parts_mut()),
         }
     }
 

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use component::{BuildContext, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
-use opentelemetry_proto::tonic::common::v1::KeyValue;
-use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::actions::{self, Action, ActionConfig};
 use crate::change;
-use crate::matching::{Item, MatchConfig, Selection, Subject};
+use crate::matching::{MatchConfig, Selection};
 
 /// The row of this processor.
 pub const FACTORY: ProcessorFactory = ProcessorFactory {
@@ -69,74 +67,11 @@ impl Processor for Attributes {
 
 impl Attributes {
     fn change(&self, data: &mut Data) {
-        match data {
-            Data::Logs(d) => {
-                for r in &mut d.make_mut().resource_logs {
-                    for s in &mut r.scope_logs {
-                        for record in &mut s.log_records {
-                            let subject =
-                                Subject::of(r.resource.as_ref(), s.scope.as_ref(), Item::LogRecord(record));
-                            if self.selection.takes(&subject) {
-                                self.apply(&mut record.attributes);
-                            }
-                        }
-                    }
-                }
+        data.for_each_item_mut(|origin, mut item| {
+            if self.selection.contains(origin, item.as_ref()) {
+                item.for_each_attributes(|attributes| actions::apply(&self.actions, attributes));
             }
-            Data::Metrics(d) => {
-                for r in &mut d.make_mut().resource_metrics {
-                    for s in &mut r.scope_metrics {
-                        for metric in &mut s.metrics {
-                            let subject =
-                                Subject::of(r.resource.as_ref(), s.scope.as_ref(), Item::Metric(metric));
-                            if self.selection.takes(&subject) {
-                                self.points(metric.data.as_mut());
-                            }
-                        }
-                    }
-                }
-            }
-            Data::Traces(d) => {
-                for r in &mut d.make_mut().resource_spans {
-                    for s in &mut r.scope_spans {
-                        for span in &mut s.spans {
-                            let subject =
-                                Subject::of(r.resource.as_ref(), s.scope.as_ref(), Item::Span(span));
-                            if self.selection.takes(&subject) {
-                                self.apply(&mut span.attributes);
-                            }
-                        }
-                    }
-                }
-            }
-            // No pipeline of profiles takes this processor.
-            Data::Profiles(_) => {}
-        }
-    }
-
-    fn points(&self, data: Option<&mut MetricData>) {
-        match data {
-            None => {}
-            Some(MetricData::Gauge(g)) => {
-                g.data_points.iter_mut().for_each(|p| self.apply(&mut p.attributes));
-            }
-            Some(MetricData::Sum(s)) => {
-                s.data_points.iter_mut().for_each(|p| self.apply(&mut p.attributes));
-            }
-            Some(MetricData::Histogram(h)) => {
-                h.data_points.iter_mut().for_each(|p| self.apply(&mut p.attributes));
-            }
-            Some(MetricData::ExponentialHistogram(h)) => {
-                h.data_points.iter_mut().for_each(|p| self.apply(&mut p.attributes));
-            }
-            Some(MetricData::Summary(s)) => {
-                s.data_points.iter_mut().for_each(|p| self.apply(&mut p.attributes));
-            }
-        }
-    }
-
-    fn apply(&self, attributes: &mut Vec<KeyValue>) {
-        actions::apply(&self.actions, attributes);
+        });
     }
 }
 

@@ -1,17 +1,14 @@
-//! Which data is meant: the sections `include` and `exclude` of several processors.
+//! Selection of items by the sections `include` and `exclude` of several processors.
 //!
-//! A section matches what has all the properties it names; of a list of names, one is enough. A property
-//! that an item does not have (the name of a span, of a log record) does not match. Other than in the
-//! Collector, `resources` and `libraries` are looked at for metrics too, as its manual says they are.
+//! A section matches an item that has all its properties; of a list of names, one must match. A property that an item
+//! does not have (a span's name for a log record) does not match. Unlike in the Collector, and as its documentation
+//! describes, `resources` and `libraries` apply to metrics too.
 
 use config::{Node, Problems};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use opentelemetry_proto::tonic::metrics::v1::Metric;
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use pdata::json::plain;
+use pdata::{ItemRef, Origin};
 use regex::RegexSet;
 use serde::Deserialize;
 
@@ -87,7 +84,7 @@ pub struct SeverityConfig {
     pub match_undefined: bool,
 }
 
-/// What both sections together select.
+/// The items that both sections together select.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     include: Option<Matcher>,
@@ -105,53 +102,20 @@ impl Selection {
         Selection { include, exclude }
     }
 
-    pub(crate) fn takes(&self, subject: &Subject<'_>) -> bool {
-        self.include.as_ref().is_none_or(|m| m.matches(subject))
-            && !self.exclude.as_ref().is_some_and(|m| m.matches(subject))
+    /// Returns true if the item is included and not excluded.
+    pub(crate) fn contains(&self, origin: Origin<'_>, item: ItemRef<'_>) -> bool {
+        self.include.as_ref().is_none_or(|m| m.matches(origin, item))
+            && !self.exclude.as_ref().is_some_and(|m| m.matches(origin, item))
     }
 }
 
-/// What is looked at: an item and what it belongs to.
-pub(crate) struct Subject<'a> {
-    resource: &'a [KeyValue],
-    scope: (&'a str, &'a str),
-    item: Item<'a>,
+/// Returns the value of `service.name` as text.
+fn service(origin: Origin<'_>) -> String {
+    let name = origin.resource_attributes().iter().find(|a| a.key == "service.name");
+    name.map_or_else(|| "<nil-service-name>".to_owned(), |a| plain::text(a.value.as_ref()))
 }
 
-/// One item of a signal.
-pub(crate) enum Item<'a> {
-    LogRecord(&'a LogRecord),
-    Metric(&'a Metric),
-    Span(&'a Span),
-}
-
-impl<'a> Subject<'a> {
-    pub(crate) fn of(
-        resource: Option<&'a Resource>,
-        scope: Option<&'a InstrumentationScope>,
-        item: Item<'a>,
-    ) -> Self {
-        let resource = resource.map_or(&[][..], |r| &r.attributes);
-        let scope = scope.map_or(("", ""), |s| (&s.name, &s.version));
-        Subject { resource, scope, item }
-    }
-
-    /// The attributes of the item; a metric has none of its own.
-    fn attributes(&self) -> &[KeyValue] {
-        match &self.item {
-            Item::LogRecord(record) => &record.attributes,
-            Item::Metric(_) => &[],
-            Item::Span(span) => &span.attributes,
-        }
-    }
-
-    fn service(&self) -> String {
-        let name = self.resource.iter().find(|a| a.key == "service.name");
-        name.map_or_else(|| "<nil-service-name>".to_owned(), |a| plain::text(a.value.as_ref()))
-    }
-}
-
-/// One section, checked: what has to hold, all of it.
+/// A validated section: tests that must all hold.
 #[derive(Clone, Debug)]
 struct Matcher(Vec<Test>);
 
@@ -196,49 +160,49 @@ impl Matcher {
             ..MatchConfig::default()
         };
         if *config == of_no_effect {
-            problems.add(key, NOTHING_NAMED);
+            problems.add(key, EMPTY_SECTION);
         }
         Some(Matcher(tests))
     }
 
-    fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.0.iter().all(|test| test.holds(subject))
+    fn matches(&self, origin: Origin<'_>, item: ItemRef<'_>) -> bool {
+        self.0.iter().all(|test| test.holds(origin, item))
     }
 }
 
-const NOTHING_NAMED: &str = "nothing is named to match: expected at least one of services, span_names, \
+const EMPTY_SECTION: &str = "nothing is named to match: expected at least one of services, span_names, \
                              span_kinds, log_bodies, log_severity_texts, log_severity_number, metric_names, \
                              attributes, resources or libraries";
 
 impl Test {
-    fn holds(&self, subject: &Subject<'_>) -> bool {
-        match (self, &subject.item) {
-            (Test::Service(names), _) => names.match_text(&subject.service()),
-            (Test::SpanName(names), Item::Span(span)) => names.match_text(&span.name),
-            (Test::SpanKind(names), Item::Span(span)) => names.match_text(span.kind().as_str_name()),
-            (Test::LogBody(texts), Item::LogRecord(record)) => {
+    fn holds(&self, origin: Origin<'_>, item: ItemRef<'_>) -> bool {
+        match (self, item) {
+            (Test::Service(names), _) => names.match_text(&service(origin)),
+            (Test::SpanName(names), ItemRef::Span(span)) => names.match_text(&span.name),
+            (Test::SpanKind(names), ItemRef::Span(span)) => names.match_text(span.kind().as_str_name()),
+            (Test::LogBody(texts), ItemRef::LogRecord(record)) => {
                 texts.match_text(&plain::text(record.body.as_ref()))
             }
-            (Test::LogSeverityText(texts), Item::LogRecord(record)) => {
+            (Test::LogSeverityText(texts), ItemRef::LogRecord(record)) => {
                 texts.match_text(&record.severity_text)
             }
-            (Test::LogSeverityNumber(least), Item::LogRecord(record)) => match record.severity_number {
+            (Test::LogSeverityNumber(least), ItemRef::LogRecord(record)) => match record.severity_number {
                 0 => least.match_undefined,
                 number => number >= least.min,
             },
-            (Test::MetricName(names), Item::Metric(metric)) => names.match_text(&metric.name),
-            (Test::Attribute(test), _) => test.holds(subject.attributes()),
-            (Test::Resource(test), _) => test.holds(subject.resource),
+            (Test::MetricName(names), ItemRef::Metric(metric)) => names.match_text(&metric.name),
+            (Test::Attribute(test), _) => test.holds(item.attributes()),
+            (Test::Resource(test), _) => test.holds(origin.resource_attributes()),
             (Test::Library { name, version }, _) => {
-                name.match_text(subject.scope.0)
-                    && version.as_ref().is_none_or(|v| v.match_text(subject.scope.1))
+                let scope = origin.scope.map_or(("", ""), |scope| (&scope.name, &scope.version));
+                name.match_text(scope.0) && version.as_ref().is_none_or(|v| v.match_text(scope.1))
             }
             _ => false,
         }
     }
 }
 
-/// The tests of one section, as they are put together.
+/// The tests of one section while they are compiled.
 struct Tests<'a, 'p> {
     key: &'a str,
     kind: MatchType,
@@ -297,7 +261,7 @@ const SPAN_KINDS: [&str; 5] = [
     "SPAN_KIND_SERVER",
 ];
 
-/// How texts are compared.
+/// The comparison of texts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum MatchType {
     Regexp,
@@ -305,7 +269,7 @@ pub(crate) enum MatchType {
 }
 
 impl MatchType {
-    /// Reads the key `match_type`.
+    /// Parses the key `match_type`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
             "regexp" => Ok(MatchType::Regexp),
@@ -315,14 +279,14 @@ impl MatchType {
     }
 }
 
-/// What is wrong with a pattern, in one line: the library draws a picture of it.
+/// Returns the last line of a pattern's error, without the picture above it.
 pub(crate) fn pattern_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     format!("invalid pattern: {}", last.trim_start_matches("error: "))
 }
 
-/// Several texts or patterns, of which one has to match.
+/// Texts or patterns of which one must match.
 #[derive(Clone, Debug)]
 pub(crate) enum Texts {
     Strict(Vec<String>),
@@ -345,7 +309,7 @@ impl Texts {
     }
 }
 
-/// An attribute that has to be there, perhaps with a value.
+/// An attribute that must be present, with a value if one is given.
 #[derive(Clone, Debug)]
 struct AttributeTest {
     key: String,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use component::{BuildContext, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
-use opentelemetry_proto::tonic::resource::v1::Resource as OtlpResource;
 use pdata::{Data, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -61,24 +60,9 @@ impl Processor for Resource {
 
 impl Resource {
     fn change(&self, data: &mut Data) {
-        match data {
-            Data::Logs(d) => {
-                d.make_mut().resource_logs.iter_mut().for_each(|r| self.apply(&mut r.resource));
-            }
-            Data::Metrics(d) => {
-                d.make_mut().resource_metrics.iter_mut().for_each(|r| self.apply(&mut r.resource));
-            }
-            Data::Traces(d) => {
-                d.make_mut().resource_spans.iter_mut().for_each(|r| self.apply(&mut r.resource));
-            }
-            Data::Profiles(d) => {
-                d.make_mut().resource_profiles.iter_mut().for_each(|r| self.apply(&mut r.resource));
-            }
-        }
-    }
-
-    fn apply(&self, resource: &mut Option<OtlpResource>) {
-        actions::apply(&self.actions, &mut resource.get_or_insert_default().attributes);
+        data.for_each_resource_mut(|resource, _| {
+            actions::apply(&self.actions, &mut resource.get_or_insert_default().attributes);
+        });
     }
 }
 

@@ -1,5 +1,4 @@
-//! The collector's own metrics, as far as processors count them: how an instrument is made, and attributes
-//! that several share.
+//! Instruments of processors in the collector's own metrics, and their common attributes.
 
 use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
@@ -10,8 +9,8 @@ pub(crate) fn counter(host: &Host, metric: semconv::Counter) -> Counter<u64> {
     metrics::u64_counter(host.meter(), metric).build()
 }
 
-/// The attribute that says whose metric it is.
-pub(crate) fn whose(id: &ComponentId) -> KeyValue {
+/// Returns the attribute that names the processor.
+pub(crate) fn processor(id: &ComponentId) -> KeyValue {
     KeyValue::new("processor", id.to_string())
 }
 
@@ -27,8 +26,7 @@ mod tests {
 
     const LOGS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{},{},{}]}]}]}"#;
 
-    /// Sends three log records through a processor that measures itself; returns the sums that it counted, as
-    /// `name{attributes}=sum`.
+    /// Sends three log records through a processor; returns the sums that it counted as `name{attributes}=sum`.
     async fn counted(factory: &component::ProcessorFactory, settings: &str) -> Vec<String> {
         let exporter = InMemoryMetricExporter::default();
         let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
@@ -60,7 +58,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_processors_count_has_the_collectors_names() {
+    async fn metrics_of_processors_have_the_names_of_the_collector() {
         assert_eq!(
             counted(&crate::memory_limiter::FACTORY, r#"{"check_interval": "1h", "limit_mib": 1}"#).await,
             ["otelcol_processor_memory_limiter_accepted_log_records{processor=memory_limiter}=3"]

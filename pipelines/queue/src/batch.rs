@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::context::{Context, Metadata};
-use pdata::Data;
+use pdata::{Data, Unit};
 use tokio::time::Instant;
 
 use crate::QueueConfig;
 use crate::ack::AckGuard;
 use crate::dispatch::Request;
 use crate::sizer::Sizer;
-use crate::splitting::{self, Unit};
 
 /// Partitions held at once, at most; above that, the oldest is sent.
 const PARTITIONS_MAX: usize = 1000;
@@ -75,7 +74,7 @@ impl Batcher {
 
     /// Adds a request; returns the batches to send now.
     pub(crate) fn add(&mut self, request: Request, now: Instant) -> Vec<Batch> {
-        if !splitting::is_divisible(&request.data) {
+        if !request.data.is_divisible() {
             return vec![Batch::of(request)];
         }
         let items = request.data.items();
@@ -89,7 +88,7 @@ impl Batcher {
             None => Pending::new(self.context(&partition), request.data, size, now + self.timeout),
             Some(mut pending) => {
                 pending.size += size;
-                splitting::append(&mut pending.data, request.data);
+                pending.data.append(request.data).expect("a partition has one divisible signal");
                 pending
             }
         };
@@ -154,7 +153,7 @@ impl Pending {
         let mut batches = Vec::new();
         let Some(most) = most else { return batches };
         while self.size > most {
-            let data = splitting::split_front_by(&mut self.data, most, unit);
+            let data = self.data.split_front(most, unit);
             self.size = size_of(&self.data, unit);
             let acks = self.acks_of(data.items());
             batches.push(Batch { data, context: self.context.clone(), acks });

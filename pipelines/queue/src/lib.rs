@@ -27,7 +27,6 @@ mod retry;
 mod sending_queue;
 mod server;
 mod sizer;
-pub mod splitting;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,11 @@
-//! `count`: counts spans, span events, metrics, points and log records, and hands the counts on as metrics.
+//! `count`: counts spans, span events, metrics, data points and log records, and sends the counts as metrics.
 //!
-//! Each batch gives one delta per resource and count, by the attributes that were asked for. `walk` goes
-//! through a batch, `tally` counts, `condition` says which items are meant.
+//! Each batch yields one delta per resource and count, by the configured attributes. `walk` visits the items of a batch,
+//! `tally` counts them; conditions ([`ottl`]) select them.
 
-mod condition;
 mod tally;
 mod walk;
 
-use pdata::Payload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,12 +15,12 @@ use component::{
 use config::{ConfigError, Node, Optional, Problems, Section, Value as ConfigValue};
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use pdata::{Data, Signal};
+use ottl::Condition;
+use pdata::{Data, ItemKind, Payload, Signal};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use condition::Condition;
-use walk::Kind;
+use walk::{KINDS, Kind};
 
 /// The row of this connector.
 pub const FACTORY: ConnectorFactory = ConnectorFactory {
@@ -83,7 +81,7 @@ pub struct AttributeConfig {
     pub default_value: Option<Node>,
 }
 
-/// One count, checked.
+/// A validated count.
 #[derive(Clone, Debug)]
 struct Definition {
     name: String,
@@ -92,8 +90,8 @@ struct Definition {
     attributes: Vec<(String, Option<AnyValue>)>,
 }
 
-/// What is counted, by kind of item.
-type Definitions = [Vec<Definition>; 5];
+/// The counts of each row of [`KINDS`].
+type Definitions = [Vec<Definition>; KINDS.len()];
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Connector>, ConfigError> {
     let config: CountConfig = section.decode()?;
@@ -101,56 +99,51 @@ fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Connector>, C
     problems.require(config.profiles.is_empty(), "profiles", {
         "profiles cannot be counted: expected spans, spanevents, metrics, datapoints or logs"
     });
-    let definitions = Kind::ALL.map(|kind| kind.definitions(&config, &mut problems));
+    let definitions = KINDS.map(|kind| kind.definitions(&config, &mut problems));
     problems.finish()?;
     Ok(Box::new(Count(definitions)))
 }
 
 impl Kind {
-    fn definitions(self, config: &CountConfig, problems: &mut Problems<'_>) -> Vec<Definition> {
-        let (section, default, description) = self.words();
-        let counts = match self {
-            Kind::Span => &config.spans,
-            Kind::SpanEvent => &config.spanevents,
-            Kind::Metric => &config.metrics,
-            Kind::Point => &config.datapoints,
-            Kind::LogRecord => &config.logs,
+    fn definitions(&self, config: &CountConfig, problems: &mut Problems<'_>) -> Vec<Definition> {
+        let counts = match self.item {
+            ItemKind::Span => &config.spans,
+            ItemKind::SpanEvent => &config.spanevents,
+            ItemKind::Metric => &config.metrics,
+            ItemKind::Point => &config.datapoints,
+            ItemKind::LogRecord => &config.logs,
+            ItemKind::Profile => &config.profiles,
         };
         if counts.is_empty() {
-            let of_all = CountOf { description: description.to_owned(), ..CountOf::default() };
-            return vec![self.definition(section, default, &of_all, problems)];
+            let all = CountOf { description: self.description.to_owned(), ..CountOf::default() };
+            return vec![self.definition(self.metric, &all, problems)];
         }
         let counts = counts.iter().map(|(name, of)| (name, of.get().cloned().unwrap_or_default()));
-        counts.map(|(name, of)| self.definition(section, name, &of, problems)).collect()
+        counts.map(|(name, of)| self.definition(name, &of, problems)).collect()
     }
 
-    fn definition(
-        self,
-        section: &str,
-        name: &str,
-        config: &CountOf,
-        problems: &mut Problems<'_>,
-    ) -> Definition {
-        let place = format!("{section}::{name}");
+    fn definition(&self, name: &str, config: &CountOf, problems: &mut Problems<'_>) -> Definition {
+        let section = self.section;
+        let key = format!("{section}::{name}");
         problems.require(!name.is_empty(), section, format!("{section}: metric name missing"));
         let mut conditions = Vec::new();
         for (index, text) in config.conditions.iter().enumerate() {
-            match Condition::parse(self, text) {
+            match Condition::parse(self.item, text) {
                 Ok(condition) => conditions.push(condition),
-                Err(why) => problems.add(&format!("{place}::conditions[{index}]"), why.to_string()),
+                Err(why) => problems.add(&format!("{key}::conditions[{index}]"), why.to_string()),
             }
         }
-        let is_possible = self != Kind::Metric || config.attributes.is_empty();
-        problems.require(is_possible, &format!("{place}::attributes"), {
+        let is_supported = self.item != ItemKind::Metric || config.attributes.is_empty();
+        problems.require(is_supported, &format!("{key}::attributes"), {
             format!("metrics attributes not supported: metric {name:?}")
         });
         let mut attributes = Vec::new();
         for (index, attribute) in config.attributes.iter().enumerate() {
-            let place = format!("{place}::attributes[{index}]");
-            problems.require(!attribute.key.is_empty(), &place, "attribute key missing");
+            let path = format!("{key}::attributes[{index}]");
+            problems.require(!attribute.key.is_empty(), &path, "attribute key missing");
             match attribute.default_value.as_ref().map(any_value).transpose() {
                 Ok(default) => attributes.push((attribute.key.clone(), default)),
-                Err(found) => problems.add(&format!("{place}::default_value"), {
+                Err(found) => problems.add(&format!("{path}::default_value"), {
                     let key = &attribute.key;
                     format!("invalid default value specified for attribute {key}: expected a text, a number or a bool, found {found}")
                 }),

@@ -165,7 +165,7 @@ fn settings_that_make_no_sense_are_refused() {
         (r#"{"logs": {"n": {"condition": "x"}}}"#.to_owned(), "invalid keys: condition"),
         (
             condition("severity_number >"),
-            "condition \"severity_number >\" is not supported at \"\": expected a value or a path",
+            "condition \"severity_number >\" ends too early: expected a value or a path",
         ),
         (condition("name == \"x\""), "expected one of log.body, log.event_name, log.severity_number"),
         (condition("span.name == \"x\""), "expected one of log.body"),

@@ -1,173 +1,66 @@
-//! Through a batch, resource by resource, item by item.
+//! Counts the items of a batch, resource by resource.
 
-use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, MetricsData, ResourceMetrics, ScopeMetrics};
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use opentelemetry_proto::tonic::trace::v1::span::Event;
-
-use pdata::Data;
+use pdata::shape::{Group, ResourceGroup};
+use pdata::{Data, ItemKind, ItemRef, Origin, for_each_item, with_payload};
 
 use super::Definitions;
 use super::tally::Tally;
 
-/// What can be counted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
-    Span,
-    SpanEvent,
-    Metric,
-    Point,
-    LogRecord,
+/// A kind of item that can be counted: its section of the configuration, and the metric that is the default.
+pub(super) struct Kind {
+    pub(super) item: ItemKind,
+    pub(super) section: &'static str,
+    pub(super) metric: &'static str,
+    pub(super) description: &'static str,
 }
 
-impl Kind {
-    pub(super) const ALL: [Kind; 5] =
-        [Kind::Span, Kind::SpanEvent, Kind::Metric, Kind::Point, Kind::LogRecord];
+/// The kinds, in the order of their metrics.
+pub(super) const KINDS: [Kind; 5] = [
+    row(ItemKind::Span, "spans", "trace.span.count", "The number of spans observed."),
+    row(ItemKind::SpanEvent, "spanevents", "trace.span.event.count", "The number of span events observed."),
+    row(ItemKind::Metric, "metrics", "metric.count", "The number of metrics observed."),
+    row(ItemKind::Point, "datapoints", "metric.datapoint.count", "The number of data points observed."),
+    row(ItemKind::LogRecord, "logs", "log.record.count", "The number of log records observed."),
+];
 
-    /// The section that its counts stand in, and the name and description of the count that there is by default.
-    pub(super) fn words(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Kind::Span => ("spans", "trace.span.count", "The number of spans observed."),
-            Kind::SpanEvent => {
-                ("spanevents", "trace.span.event.count", "The number of span events observed.")
-            }
-            Kind::Metric => ("metrics", "metric.count", "The number of metrics observed."),
-            Kind::Point => ("datapoints", "metric.datapoint.count", "The number of data points observed."),
-            Kind::LogRecord => ("logs", "log.record.count", "The number of log records observed."),
-        }
-    }
+const fn row(item: ItemKind, section: &'static str, metric: &'static str, description: &'static str) -> Kind {
+    Kind { item, section, metric, description }
 }
 
-/// An item, and all that it belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
-    pub(super) resource: &'a [KeyValue],
-    pub(super) scope: Option<&'a InstrumentationScope>,
-    pub(super) item: Item<'a>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Item<'a> {
-    Span(&'a Span),
-    SpanEvent(&'a Span, &'a Event),
-    Metric(&'a Metric),
-    /// A point of a metric, by its attributes.
-    Point(&'a Metric, &'a [KeyValue]),
-    LogRecord(&'a LogRecord),
-}
-
-impl<'a> View<'a> {
-    /// The attributes of the item itself; a metric has none.
-    pub(super) fn attributes(&self) -> &'a [KeyValue] {
-        match self.item {
-            Item::Span(span) => &span.attributes,
-            Item::SpanEvent(_, event) => &event.attributes,
-            Item::Metric(_) => &[],
-            Item::Point(_, attributes) => attributes,
-            Item::LogRecord(record) => &record.attributes,
-        }
-    }
-}
-
-/// The scope of what is counted, as the Collector names it: series go on where it was there before.
+/// The scope of the counts. It is the Collector's, so that its series continue.
 const SCOPE: &str = "github.com/open-telemetry/opentelemetry-collector-contrib/connector/countconnector";
 
-/// All counts of a batch, by resource; a resource of which nothing was counted is left out.
+/// Counts the items of a batch for each resource. Resources for which nothing was counted are omitted.
 pub(super) fn count(data: &Data, definitions: &Definitions) -> MetricsData {
-    let of = |kind: Kind| Tally::new(&definitions[kind as usize]);
-    let mut out = MetricsData::default();
-    match data {
-        Data::Traces(d) => {
-            for r in &d.resource_spans {
-                let (mut spans, mut events) = (of(Kind::Span), of(Kind::SpanEvent));
-                let resource = attributes(r.resource.as_ref());
-                for s in &r.scope_spans {
-                    let view = |item| View { resource, scope: s.scope.as_ref(), item };
-                    for span in &s.spans {
-                        let times = [span.start_time_unix_nano, span.end_time_unix_nano];
-                        spans.add(&view(Item::Span(span)), &times);
-                        for event in &span.events {
-                            events.add(&view(Item::SpanEvent(span, event)), &[event.time_unix_nano]);
-                        }
-                    }
-                }
-                push(&mut out, r.resource.as_ref(), &r.schema_url, [spans, events]);
-            }
-        }
-        Data::Metrics(d) => {
-            for r in &d.resource_metrics {
-                let (mut metrics, mut points) = (of(Kind::Metric), of(Kind::Point));
-                let resource = attributes(r.resource.as_ref());
-                for s in &r.scope_metrics {
-                    let view = |item| View { resource, scope: s.scope.as_ref(), item };
-                    for metric in &s.metrics {
-                        metrics.add(&view(Item::Metric(metric)), &[]);
-                        each_point(metric, |attributes, time| {
-                            points.add(&view(Item::Point(metric, attributes)), &[time]);
-                        });
-                    }
-                }
-                push(&mut out, r.resource.as_ref(), &r.schema_url, [metrics, points]);
-            }
-        }
-        Data::Logs(d) => {
-            for r in &d.resource_logs {
-                let mut records = of(Kind::LogRecord);
-                let resource = attributes(r.resource.as_ref());
-                for s in &r.scope_logs {
-                    for record in &s.log_records {
-                        let view = View { resource, scope: s.scope.as_ref(), item: Item::LogRecord(record) };
-                        records.add(&view, &[record.time_unix_nano]);
-                    }
-                }
-                push(&mut out, r.resource.as_ref(), &r.schema_url, [records]);
-            }
-        }
-        // No pipeline of profiles ends in this connector.
-        Data::Profiles(_) => {}
-    }
-    out
+    let resource_metrics = with_payload!(data, payload => {
+        payload.parts().iter().filter_map(|resource| count_resource(resource, definitions)).collect()
+    });
+    MetricsData { resource_metrics }
 }
 
-fn attributes(resource: Option<&Resource>) -> &[KeyValue] {
-    resource.map_or(&[][..], |resource| &resource.attributes)
-}
-
-fn push<const N: usize>(
-    out: &mut MetricsData,
-    resource: Option<&Resource>,
-    schema_url: &str,
-    tallies: [Tally<'_>; N],
-) {
+fn count_resource<R: ResourceGroup>(group: &R, definitions: &Definitions) -> Option<ResourceMetrics> {
+    let mut tallies = definitions.each_ref().map(|definitions| Tally::new(definitions));
+    let mut add = |origin: Origin<'_>, item: ItemRef<'_>| {
+        let index = KINDS.iter().position(|kind| kind.item == item.kind());
+        if let Some(tally) = index.and_then(|index| tallies.get_mut(index)) {
+            tally.add(origin, item);
+        }
+    };
+    for_each_item(group, |origin, item| {
+        add(origin, item);
+        item.for_each_inner(|inner| add(origin, inner));
+    });
     let metrics: Vec<Metric> = tallies.into_iter().flat_map(Tally::into_metrics).collect();
-    if metrics.is_empty() {
-        return;
-    }
-    let scope = InstrumentationScope { name: SCOPE.to_owned(), ..InstrumentationScope::default() };
-    let scope_metrics = vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: String::new() }];
-    let (resource, schema_url) = (resource.cloned(), schema_url.to_owned());
-    out.resource_metrics.push(ResourceMetrics { resource, scope_metrics, schema_url });
+    (!metrics.is_empty()).then(|| metrics_of(group, metrics))
 }
 
-/// Hands out the attributes and the time of every point.
-fn each_point<'a>(metric: &'a Metric, mut then: impl FnMut(&'a [KeyValue], u64)) {
-    match &metric.data {
-        None => {}
-        Some(MetricData::Gauge(m)) => {
-            m.data_points.iter().for_each(|p| then(&p.attributes, p.time_unix_nano))
-        }
-        Some(MetricData::Sum(m)) => m.data_points.iter().for_each(|p| then(&p.attributes, p.time_unix_nano)),
-        Some(MetricData::Histogram(m)) => {
-            m.data_points.iter().for_each(|p| then(&p.attributes, p.time_unix_nano));
-        }
-        Some(MetricData::ExponentialHistogram(m)) => {
-            m.data_points.iter().for_each(|p| then(&p.attributes, p.time_unix_nano));
-        }
-        Some(MetricData::Summary(m)) => {
-            m.data_points.iter().for_each(|p| then(&p.attributes, p.time_unix_nano));
-        }
+fn metrics_of<R: ResourceGroup>(group: &R, metrics: Vec<Metric>) -> ResourceMetrics {
+    let scope = InstrumentationScope { name: SCOPE.to_owned(), ..InstrumentationScope::default() };
+    ResourceMetrics {
+        resource: group.resource().cloned(),
+        scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: String::new() }],
+        schema_url: group.schema_url().to_owned(),
     }
 }

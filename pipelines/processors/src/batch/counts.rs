@@ -49,7 +49,7 @@ pub(super) struct Instruments {
     timeout_triggers: Counter<u64>,
     dropped_items: Counter<u64>,
     cardinality: UpDownCounter<i64>,
-    whose: [KeyValue; 1],
+    processor: [KeyValue; 1],
 }
 
 /// The bounds of the size of batches, as the Collector has them.
@@ -70,7 +70,7 @@ impl Instruments {
             timeout_triggers: counter(own_metric::OTELCOL_PROCESSOR_BATCH_TIMEOUT_TRIGGER_SEND),
             dropped_items: counter(own_metric::OTELCOL_PROCESSOR_BATCH_DROPPED_ITEMS),
             cardinality: metrics::i64_up_down_counter(host.meter(), cardinality).build(),
-            whose: [telemetry::whose(id)],
+            processor: [telemetry::processor(id)],
         }
     }
 
@@ -79,16 +79,16 @@ impl Instruments {
             Trigger::Size => &self.size_triggers,
             Trigger::Timeout => &self.timeout_triggers,
         };
-        triggers.add(1, &self.whose);
-        self.send_size.record(items as u64, &self.whose);
+        triggers.add(1, &self.processor);
+        self.send_size.record(items as u64, &self.processor);
     }
 
     pub(super) fn dropped(&self, items: usize) {
-        self.dropped_items.add(items as u64, &self.whose);
+        self.dropped_items.add(items as u64, &self.processor);
     }
 
     /// One more combination of metadata is held apart.
     pub(super) fn began(&self) {
-        self.cardinality.add(1, &self.whose);
+        self.cardinality.add(1, &self.processor);
     }
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use component::context::{self, Context};
 use component::{BoxFuture, ComponentId, Consumer, Refused};
-use pdata::Data;
-use queue::splitting;
+use pdata::{Data, Unit};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -137,7 +136,7 @@ impl Holder {
             return false;
         }
         match &mut self.held {
-            Some(held) => splitting::append(held, data),
+            Some(held) => held.append(data).expect("a shard has one divisible signal"),
             None => self.held = Some(data),
         }
         let least = if self.settings.timeout.is_some() { self.settings.size } else { 1 };
@@ -153,7 +152,7 @@ impl Holder {
     async fn send(&mut self, trigger: Trigger) {
         let Some(mut batch) = self.held.take() else { return };
         if let Some(most) = self.settings.size_max.filter(|most| batch.items() > *most) {
-            let front = splitting::split_front(&mut batch, most);
+            let front = batch.split_front(most, Unit::Items);
             self.held = Some(std::mem::replace(&mut batch, front));
         }
         let items = batch.items();

@@ -5,7 +5,7 @@
 //! there, or once `timeout` has passed since the last batch (`holder`). While the next component takes a batch, at most
 //! [`WAITING_MAX`] more wait; whoever brings another one waits too, so that a slow exporter is felt
 //! upstream. As in the Collector a batch that is refused is dropped, with a count and a word in the log;
-//! [`queue::splitting`] says how a batch is cut.
+//! [`pdata::Data::split_front`] splits a batch.
 
 mod counts;
 mod holder;

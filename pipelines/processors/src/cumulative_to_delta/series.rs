@@ -120,7 +120,7 @@ impl Series {
 pub(super) struct Counts {
     converted: Counter<u64>,
     dropped: Counter<u64>,
-    whose: KeyValue,
+    processor: KeyValue,
 }
 
 impl Counts {
@@ -128,17 +128,17 @@ impl Counts {
         Counts {
             converted: telemetry::counter(host, own_metric::OTELCOL_CUMULATIVETODELTA_DATAPOINTS),
             dropped: telemetry::counter(host, own_metric::OTELCOL_CUMULATIVETODELTA_DATAPOINTS_DROPPED),
-            whose: telemetry::whose(id),
+            processor: telemetry::processor(id),
         }
     }
 
     fn add(&self, kind: &'static str, dropped: Option<Why>) {
         let kind = KeyValue::new("metric_type", kind);
         match dropped {
-            None => self.converted.add(1, &[self.whose.clone(), kind]),
+            None => self.converted.add(1, &[self.processor.clone(), kind]),
             Some(why) => {
                 let reason = KeyValue::new("reason", why.reason());
-                self.dropped.add(1, &[self.whose.clone(), kind, reason]);
+                self.dropped.add(1, &[self.processor.clone(), kind, reason]);
             }
         }
     }

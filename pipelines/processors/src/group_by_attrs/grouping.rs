@@ -1,196 +1,169 @@
-//! Taking a batch apart, item by item, and putting it together by what is the same.
+//! Regrouping a batch: every item is moved to the resource, scope and metric that equal its own.
 
 use std::collections::HashMap;
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
-use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, MetricsData, ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, TracesData};
+use pdata::shape::{Attributes, Group, Points, ResourceGroup, ScopeGroup, Telemetry};
+use pdata::with_points;
 
 use super::Keys;
 use crate::identity::Identity;
 
-/// Where each thing was put: its number among its like.
-type Places = HashMap<u128, usize>;
+/// The index of each message in its list, by its identity.
+type Indexes = HashMap<u128, usize>;
 
-/// The place of a thing in `list`, to which it is added where it is new.
-fn place<T>(places: &mut Places, number: u128, list: &mut Vec<T>, new: impl FnOnce() -> T) -> usize {
-    *places.entry(number).or_insert_with(|| {
+/// Returns the index of a message in `list`, to which it is added if it is new.
+fn index<T>(indexes: &mut Indexes, identity: u128, list: &mut Vec<T>, new: impl FnOnce() -> T) -> usize {
+    *indexes.entry(identity).or_insert_with(|| {
         list.push(new());
         list.len() - 1
     })
 }
 
-/// The resource that an item belongs under: its number, and, where attributes moved to it, what it became.
-struct Home {
-    number: u128,
-    changed: Option<Resource>,
-}
-
-impl Home {
-    /// The home of an item of `resource`, whose own number is `number`, once attributes have moved to it.
-    fn new(resource: Option<&Resource>, schema_url: &str, number: u128, moved: Vec<KeyValue>) -> Self {
-        if moved.is_empty() {
-            return Home { number, changed: None };
-        }
-        let mut changed = resource.cloned().unwrap_or_default();
-        for attribute in moved {
-            match changed.attributes.iter_mut().find(|a| a.key == attribute.key) {
-                Some(before) => *before = attribute,
-                None => changed.attributes.push(attribute),
-            }
-        }
-        Home { number: resource_number(Some(&changed), schema_url), changed: Some(changed) }
-    }
-
-    /// The resource itself.
-    fn resource(self, before: Option<&Resource>) -> Option<Resource> {
-        self.changed.or_else(|| before.cloned())
-    }
-}
-
-fn resource_number(resource: Option<&Resource>, schema_url: &str) -> u128 {
+fn resource_identity(resource: Option<&Resource>, schema_url: &str) -> u128 {
     Identity::default().with_resource(resource).with(schema_url).number()
 }
 
-/// The grouping of a signal whose scopes hold items: logs and traces differ by nothing but their names.
-macro_rules! grouping {
-    ($name:ident, $data:ident . $resources:ident, $resource:ident . $scopes:ident, $scope:ident . $items:ident) => {
-        pub(super) fn $name(data: &mut $data, keys: &Keys) {
-            let mut out: Vec<$resource> = Vec::new();
-            let (mut resources, mut scopes) = (Places::new(), Places::new());
-            for mut r in std::mem::take(&mut data.$resources) {
-                let own = resource_number(r.resource.as_ref(), &r.schema_url);
-                for mut s in std::mem::take(&mut r.$scopes) {
-                    let scope_id = Identity::default().with_scope(s.scope.as_ref()).with(&s.schema_url);
-                    for mut item in std::mem::take(&mut s.$items) {
-                        let moved = keys.take(&mut item.attributes);
-                        let home = Home::new(r.resource.as_ref(), &r.schema_url, own, moved);
-                        let at = place(&mut resources, home.number, &mut out, || $resource {
-                            resource: home.resource(r.resource.as_ref()),
-                            schema_url: r.schema_url.clone(),
-                            $scopes: Vec::new(),
-                        });
-                        let scope_id = scope_id.clone().with(at).number();
-                        let list = &mut out[at].$scopes;
-                        let within = place(&mut scopes, scope_id, list, || $scope {
-                            scope: s.scope.clone(),
-                            schema_url: s.schema_url.clone(),
-                            $items: Vec::new(),
-                        });
-                        list[within].$items.push(item);
-                    }
-                }
-            }
-            data.$resources = out;
+/// Returns a copy of a resource with these attributes added or replaced.
+fn with_attributes(resource: Option<&Resource>, attributes: Vec<KeyValue>) -> Resource {
+    let mut resource = resource.cloned().unwrap_or_default();
+    for attribute in attributes {
+        match resource.attributes.iter_mut().find(|a| a.key == attribute.key) {
+            Some(before) => *before = attribute,
+            None => resource.attributes.push(attribute),
         }
-    };
+    }
+    resource
 }
 
-grouping!(logs, LogsData.resource_logs, ResourceLogs.scope_logs, ScopeLogs.log_records);
-grouping!(traces, TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans);
+/// A scope of the original batch, and the resource that contains it, both without their items.
+struct Source<'a, R: ResourceGroup> {
+    resource: &'a R,
+    resource_identity: u128,
+    scope: &'a R::Part,
+    scope_identity: &'a Identity,
+}
 
-/// The grouping of metrics, one level deeper: the items are points.
+/// The regrouped resources.
+struct Groups<R> {
+    list: Vec<R>,
+    resources: Indexes,
+    scopes: Indexes,
+}
+
+impl<R> Default for Groups<R> {
+    fn default() -> Self {
+        Groups { list: Vec::new(), resources: Indexes::new(), scopes: Indexes::new() }
+    }
+}
+
+impl<R: ResourceGroup> Groups<R> {
+    /// Returns the scope for an item of `source` from which the attributes `moved` have moved to its resource, and the
+    /// indexes of its resource and of itself.
+    fn scope(&mut self, source: &Source<'_, R>, moved: Vec<KeyValue>) -> (&mut R::Part, (usize, usize)) {
+        let resource = source.resource;
+        let changed = (!moved.is_empty()).then(|| with_attributes(resource.resource(), moved));
+        let identity = match &changed {
+            Some(changed) => resource_identity(Some(changed), resource.schema_url()),
+            None => source.resource_identity,
+        };
+        let at = index(&mut self.resources, identity, &mut self.list, || {
+            let mut group = resource.clone();
+            if let Some(changed) = changed {
+                *group.resource_mut().0 = Some(changed);
+            }
+            group
+        });
+        let scopes = self.list[at].parts_mut();
+        let identity = source.scope_identity.clone().with(at).number();
+        let within = index(&mut self.scopes, identity, scopes, || source.scope.clone());
+        (&mut scopes[within], (at, within))
+    }
+}
+
+/// Calls `add` with every item of `data`, which is then replaced by the resources that `add` has put into the groups.
+fn regroup<T: Telemetry>(
+    data: &mut T,
+    mut add: impl FnMut(&mut Groups<T::Part>, &Source<'_, T::Part>, ItemOf<T>),
+) {
+    let mut groups = Groups::default();
+    for mut resource in std::mem::take(data.parts_mut()) {
+        let scopes = std::mem::take(resource.parts_mut());
+        let resource_identity = resource_identity(resource.resource(), resource.schema_url());
+        for mut scope in scopes {
+            let items = std::mem::take(scope.parts_mut());
+            let scope_identity = Identity::default().with_scope(scope.scope()).with(scope.schema_url());
+            let (resource, scope) = (&resource, &scope);
+            let source = Source { resource, resource_identity, scope, scope_identity: &scope_identity };
+            items.into_iter().for_each(|item| add(&mut groups, &source, item));
+        }
+    }
+    *data.parts_mut() = groups.list;
+}
+
+/// The type of the items of a signal.
+type ItemOf<T> = <<<T as Group>::Part as Group>::Part as Group>::Part;
+
+/// Regroups log records or spans.
+pub(super) fn items<T: Telemetry>(data: &mut T, keys: &Keys)
+where
+    ItemOf<T>: Attributes,
+{
+    regroup(data, |groups, source, mut item| {
+        let moved = keys.take(item.attributes_mut());
+        groups.scope(source, moved).0.parts_mut().push(item);
+    });
+}
+
+/// Regroups the points of metrics. Metrics without points are removed.
 pub(super) fn metrics(data: &mut MetricsData, keys: &Keys) {
-    let mut groups = Metrics::default();
-    for mut r in std::mem::take(&mut data.resource_metrics) {
-        let own = resource_number(r.resource.as_ref(), &r.schema_url);
-        for mut s in std::mem::take(&mut r.scope_metrics) {
-            for metric in std::mem::take(&mut s.metrics) {
-                groups.add((&r, own), &s, metric, keys);
-            }
-        }
-    }
-    data.resource_metrics = groups.out;
-}
-
-#[derive(Default)]
-struct Metrics {
-    out: Vec<ResourceMetrics>,
-    resources: Places,
-    scopes: Places,
-    metrics: Places,
-}
-
-/// Adds the points of one metric, each to the metric where it belongs.
-macro_rules! points {
-    ($groups:ident, $list:ident, $around:ident, $keys:ident, $kind:ident) => {
-        for mut point in std::mem::take(&mut $list.data_points) {
-            let moved = $keys.take(&mut point.attributes);
-            let metric = $groups.metric(&$around, moved, || MetricData::$kind($list.clone()));
-            let Some(MetricData::$kind(target)) = &mut metric.data else {
-                unreachable!("the kind of a metric is part of its identity")
-            };
-            target.data_points.push(point);
-        }
-    };
-}
-
-/// What a point belongs to.
-struct Around<'a> {
-    resource: &'a ResourceMetrics,
-    resource_number: u128,
-    scope: &'a ScopeMetrics,
-    scope_id: Identity,
-    /// Without its points.
-    metric: Metric,
-    metric_id: Identity,
-}
-
-impl Metrics {
-    /// The points of a metric by where they belong; a metric that has none is left out.
-    fn add(
-        &mut self,
-        (resource, resource_number): (&ResourceMetrics, u128),
-        scope: &ScopeMetrics,
-        mut metric: Metric,
-        keys: &Keys,
-    ) {
+    let mut indexes = Indexes::new();
+    regroup(data, |groups, source, mut metric| {
         let Some(mut data) = metric.data.take() else { return };
-        let metric_id = metric_id(&metric, &data);
-        let scope_id = Identity::default().with_scope(scope.scope.as_ref()).with(&scope.schema_url);
-        let around = Around { resource, resource_number, scope, scope_id, metric, metric_id };
-        match &mut data {
-            MetricData::Gauge(m) => points!(self, m, around, keys, Gauge),
-            MetricData::Sum(m) => points!(self, m, around, keys, Sum),
-            MetricData::Histogram(m) => points!(self, m, around, keys, Histogram),
-            MetricData::ExponentialHistogram(m) => points!(self, m, around, keys, ExponentialHistogram),
-            MetricData::Summary(m) => points!(self, m, around, keys, Summary),
+        let identity = metric_identity(&metric, &data);
+        let mut add = MetricPoints { groups, indexes: &mut indexes, source, metric: &metric, identity };
+        with_points!(&mut data, points => add.points(points, keys));
+    });
+}
+
+/// The points of one metric while they are regrouped.
+struct MetricPoints<'a> {
+    groups: &'a mut Groups<ResourceMetrics>,
+    indexes: &'a mut Indexes,
+    source: &'a Source<'a, ResourceMetrics>,
+    /// The metric without its data.
+    metric: &'a Metric,
+    identity: Identity,
+}
+
+impl MetricPoints<'_> {
+    fn points<P: Points>(&mut self, points: &mut P, keys: &Keys) {
+        for mut point in std::mem::take(points.parts_mut()) {
+            let moved = keys.take(point.attributes_mut());
+            let metric = self.metric(moved, || points.clone().into_data());
+            let target = metric.data.as_mut().and_then(P::of);
+            target.expect("the kind of a metric is part of its identity").parts_mut().push(point);
         }
     }
 
-    /// The metric that a point belongs to, once these attributes have moved to its resource.
-    fn metric(
-        &mut self,
-        around: &Around<'_>,
-        moved: Vec<KeyValue>,
-        empty: impl FnOnce() -> MetricData,
-    ) -> &mut Metric {
-        let Around { resource: r, resource_number, scope: s, scope_id, metric, metric_id } = around;
-        let home = Home::new(r.resource.as_ref(), &r.schema_url, *resource_number, moved);
-        let at = place(&mut self.resources, home.number, &mut self.out, || ResourceMetrics {
-            resource: home.resource(r.resource.as_ref()),
-            schema_url: r.schema_url.clone(),
-            scope_metrics: Vec::new(),
+    /// Returns the metric for a point from which the attributes `moved` have moved to its resource.
+    fn metric(&mut self, moved: Vec<KeyValue>, empty: impl FnOnce() -> MetricData) -> &mut Metric {
+        let (scope, at): (&mut ScopeMetrics, _) = self.groups.scope(self.source, moved);
+        let identity = self.identity.clone().with(at).number();
+        let metric = self.metric;
+        let last = index(self.indexes, identity, &mut scope.metrics, || Metric {
+            data: Some(empty()),
+            ..metric.clone()
         });
-        let scopes = &mut self.out[at].scope_metrics;
-        let scope_number = scope_id.clone().with(at).number();
-        let within = place(&mut self.scopes, scope_number, scopes, || {
-            let (scope, schema_url) = (s.scope.clone(), s.schema_url.clone());
-            ScopeMetrics { scope, schema_url, metrics: Vec::new() }
-        });
-        let metrics = &mut scopes[within].metrics;
-        let number = metric_id.clone().with((at, within)).number();
-        let last =
-            place(&mut self.metrics, number, metrics, || Metric { data: Some(empty()), ..metric.clone() });
-        &mut metrics[last]
+        &mut scope.metrics[last]
     }
 }
 
-/// What keeps metrics apart: everything but their points.
-fn metric_id(metric: &Metric, data: &MetricData) -> Identity {
+/// Returns the identity of a metric: everything except its points.
+fn metric_identity(metric: &Metric, data: &MetricData) -> Identity {
     let Metric { name, description, unit, metadata, data: _ } = metric;
     let kind = match data {
         MetricData::Gauge(_) => (0, 0, false),

@@ -1,9 +1,8 @@
-//! `groupbyattrs`: moves attributes of items to their resource, and puts together what belongs together.
+//! `groupbyattrs`: moves attributes of items to their resource, and merges equal resources, scopes and metrics.
 //!
-//! The one idea: every item is taken out and put under the resource, scope and metric that are the same as
-//! its own, once the attributes of `keys` have moved. Without keys nothing moves, and a batch of many equal
-//! resources becomes a compact one. Same is what differs in nothing but its items: schema URLs, attributes of
-//! scopes and units of metrics keep things apart, and are kept.
+//! Every item is moved to the resource, scope and metric that equal its own after the attributes of `keys` have moved.
+//! Without keys a batch of many equal resources becomes a compact one. Resources, scopes and metrics are equal if they
+//! differ in nothing but their items; schema URLs, attributes of scopes and units of metrics are compared too.
 
 mod grouping;
 
@@ -59,17 +58,17 @@ impl Processor for GroupByAttrs {
     }
 }
 
-/// The attributes that move.
+/// The keys of the attributes that move.
 #[derive(Clone, Debug)]
 struct Keys(Vec<String>);
 
 impl Keys {
-    /// Each key once; the empty one means nothing.
+    /// Removes duplicate and empty keys.
     fn new(id: &ComponentId, keys: Vec<String>) -> Self {
         let mut unique: Vec<String> = Vec::with_capacity(keys.len());
         for key in keys.into_iter().filter(|key| !key.is_empty()) {
             if unique.contains(&key) {
-                tracing::warn!(processor = %id, key, "a grouping key is there twice");
+                tracing::warn!(processor = %id, key, "duplicate grouping key, ignoring it");
             } else {
                 unique.push(key);
             }
@@ -79,15 +78,15 @@ impl Keys {
 
     fn group(&self, data: &mut Data) {
         match data {
-            Data::Logs(d) => grouping::logs(d.make_mut(), self),
+            Data::Logs(d) => grouping::items(d.make_mut(), self),
             Data::Metrics(d) => grouping::metrics(d.make_mut(), self),
-            Data::Traces(d) => grouping::traces(d.make_mut(), self),
-            // No pipeline of profiles takes this processor.
+            Data::Traces(d) => grouping::items(d.make_mut(), self),
+            // Not reached: the factory lists the signals.
             Data::Profiles(_) => {}
         }
     }
 
-    /// Takes the attributes that move.
+    /// Removes and returns the attributes that move.
     fn take(&self, attributes: &mut Vec<Attribute>) -> Vec<Attribute> {
         let mut taken = Vec::new();
         for key in &self.0 {

@@ -227,7 +227,7 @@ struct Gate {
 struct Counts {
     accepted: [Counter<u64>; 4],
     refused: [Counter<u64>; 4],
-    whose: [KeyValue; 1],
+    processor: [KeyValue; 1],
 }
 
 impl Counts {
@@ -236,7 +236,7 @@ impl Counts {
         Counts {
             accepted: own_metric::OTELCOL_PROCESSOR_MEMORY_LIMITER_ACCEPTED.map(counter),
             refused: own_metric::OTELCOL_PROCESSOR_MEMORY_LIMITER_REFUSED.map(counter),
-            whose: [telemetry::whose(id)],
+            processor: [telemetry::processor(id)],
         }
     }
 }
@@ -274,10 +274,10 @@ impl Consumer for Gate {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         let (items, signal) = (data.items() as u64, data.signal() as usize);
         if self.is_shut.load(Ordering::Relaxed) {
-            self.counts.refused[signal].add(items, &self.counts.whose);
+            self.counts.refused[signal].add(items, &self.counts.processor);
             return Box::pin(async { Err(Refused::retryable(REFUSED)) });
         }
-        self.counts.accepted[signal].add(items, &self.counts.whose);
+        self.counts.accepted[signal].add(items, &self.counts.processor);
         self.next.consume(data)
     }
 }

@@ -1,5 +1,5 @@
-//! Where an item carries what was sampled before it came here: a span in its tracestate, a log record in its
-//! attributes `sampling.randomness` and `sampling.threshold`.
+//! The sampling state that an item carries: a span in its tracestate, a log record in its attributes
+//! `sampling.randomness` and `sampling.threshold`.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -10,23 +10,23 @@ use pdata::json::plain;
 use super::threshold::{Randomness, Threshold};
 use super::tracestate::Tracestate;
 
-/// What an item says of its sampling so far; of a log record, randomness and threshold only.
+/// The sampling state of an item; a log record has a randomness and a threshold only.
 pub(super) type Carried = Tracestate;
 
-/// A request to keep an item, or not, whatever its randomness.
+/// A request to sample or drop an item regardless of its randomness.
 pub(super) type Priority = Option<Threshold>;
 
 /// An item that can be sampled.
-pub(super) trait Item {
-    /// What it carries; none where that cannot be read.
+pub(super) trait Sampled {
+    /// Returns the state that the item carries; none if it cannot be parsed.
     fn carried(&self) -> Option<Carried>;
-    /// Puts in what it shall carry.
+    /// Replaces the state that the item carries.
     fn carry(&mut self, carried: Carried);
-    /// The id of the trace it belongs to.
+    /// Returns the id of the item's trace; none if it is zero.
     fn trace_id(&self) -> Option<&[u8; 16]>;
-    /// The bytes of an attribute.
+    /// Returns the bytes of an attribute; none if it is empty.
     fn attribute(&self, key: &str) -> Option<Vec<u8>>;
-    /// What its priority asks for; `key` is the attribute that holds a log record's.
+    /// Returns the requested priority; `key` is the attribute of a log record that contains it.
     fn priority(&self, key: &str, precision: u32) -> Priority;
 }
 
@@ -38,7 +38,7 @@ fn find<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
     attributes.iter().find(|a| a.key == key)?.value.as_ref()?.value.as_ref()
 }
 
-impl Item for Span {
+impl Sampled for Span {
     fn carried(&self) -> Option<Carried> {
         Tracestate::parse(&self.trace_state)
     }
@@ -55,7 +55,7 @@ impl Item for Span {
         None
     }
 
-    /// `sampling.priority` of OpenTracing: 0 drops, more than 0 keeps.
+    /// Reads `sampling.priority` of OpenTracing: 0 drops, more than 0 samples.
     fn priority(&self, _: &str, _: u32) -> Priority {
         let priority = match find(&self.attributes, "sampling.priority")? {
             Value::IntValue(n) => *n as f64,
@@ -74,7 +74,7 @@ impl Item for Span {
 const RANDOMNESS: &str = "sampling.randomness";
 const THRESHOLD: &str = "sampling.threshold";
 
-impl Item for LogRecord {
+impl Sampled for LogRecord {
     fn carried(&self) -> Option<Carried> {
         let text = |key| match find(&self.attributes, key) {
             Some(Value::StringValue(text)) if !text.is_empty() => Some(text),
@@ -103,7 +103,7 @@ impl Item for LogRecord {
         Some(bytes).filter(|b| !b.is_empty())
     }
 
-    /// The percentage to keep, as a number.
+    /// Reads the percentage to sample.
     fn priority(&self, key: &str, precision: u32) -> Priority {
         let percentage = match find(&self.attributes, key)? {
             Value::IntValue(n) => *n as f64,
@@ -114,7 +114,7 @@ impl Item for LogRecord {
     }
 }
 
-/// Sets what is known; what is not stays as it is.
+/// Sets an attribute if there is a value.
 fn put(attributes: &mut Vec<KeyValue>, key: &str, text: Option<String>) {
     let Some(text) = text else { return };
     let value = Some(AnyValue { value: Some(Value::StringValue(text)) });

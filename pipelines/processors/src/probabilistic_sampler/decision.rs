@@ -1,66 +1,66 @@
-//! Which items are kept: the three modes, what happens where an item cannot be sampled, and priorities.
+//! The sampling decision: the three modes, items that cannot be sampled, and priorities.
 //!
-//! In the modes `equalizing` and `proportional` an item's randomness is its own or that of its trace id, and
-//! the threshold that it came with counts; `hash_seed` hashes the trace id, or an attribute, and takes items
-//! that were sampled by randomness elsewhere for errors, as the Collector does.
+//! The modes `equalizing` and `proportional` use the item's own randomness or that of its trace id, and respect the
+//! threshold that it arrived with. `hash_seed` hashes the trace id or an attribute and treats an item that was sampled by
+//! randomness before as an error, as the Collector does.
 
-use super::carrier::{Carried, Item};
+use super::carrier::{Carried, Sampled};
 use super::threshold::{Randomness, Threshold};
 use super::{AttributeSource, Mode, ProbabilisticSamplerConfig};
 
-/// A sampler, ready to decide.
+/// A sampler of log records and spans.
 #[derive(Clone, Debug)]
 pub(super) struct Sampler {
-    how: How,
+    method: Method,
     on_error: Threshold,
     priority_attribute: String,
     precision: u32,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum Method {
     Never,
     Hash { threshold: Threshold, seed: u32, by_trace_id: bool, attribute: String },
     Equalizing { threshold: Threshold },
     Proportional { ratio: f64, precision: u32 },
 }
 
-/// Why an item was kept or not: what its randomness came from. The attribute `policy` of the counts.
+/// The source of an item's randomness: the attribute `policy` of the counts.
 pub(super) type Policy<'a> = &'a str;
 
 impl Sampler {
     pub(super) fn new(config: &ProbabilisticSamplerConfig) -> Self {
         Sampler {
-            how: How::new(config),
+            method: Method::new(config),
             on_error: if config.fail_closed { Threshold::NEVER } else { Threshold::ALWAYS },
             priority_attribute: config.sampling_priority.clone(),
             precision: config.sampling_precision,
         }
     }
 
-    /// Whether to keep an item, which then carries the threshold that it was kept by, and why.
-    pub(super) fn keeps(&self, item: &mut impl Item) -> (bool, Policy<'_>) {
+    /// Returns whether an item is sampled, and why. A sampled item then carries the threshold of the decision.
+    pub(super) fn sample(&self, item: &mut impl Sampled) -> (bool, Policy<'_>) {
         let carried = item.carried();
-        let (mut policy, randomness) = self.how.randomness(item, carried.as_ref());
-        let found = self.how.threshold(randomness, carried);
+        let (mut policy, randomness) = self.method.randomness(item, carried.as_ref());
+        let found = self.method.threshold(randomness, carried);
         let (mut threshold, carried) = match found {
             Ok((threshold, carried)) => (threshold, Some(carried)),
             Err(carried) => (self.on_error, carried),
         };
-        if let Some(asked) = item.priority(&self.priority_attribute, self.precision) {
-            (threshold, policy) = (asked, "sampling_priority");
+        if let Some(requested) = item.priority(&self.priority_attribute, self.precision) {
+            (threshold, policy) = (requested, "sampling_priority");
         }
-        let is_kept = threshold.keeps(randomness.unwrap_or(Randomness::MOST));
-        if let (true, Some(mut carried)) = (is_kept, carried) {
-            // What was kept by a higher threshold stays as rare as it was.
+        let is_sampled = threshold.accepts(randomness.unwrap_or(Randomness::MOST));
+        if let (true, Some(mut carried)) = (is_sampled, carried) {
+            // An item that was sampled by a higher threshold retains that threshold.
             carried.threshold = Some(carried.threshold.map_or(threshold, |before| before.max(threshold)));
             item.carry(carried);
         }
-        (is_kept, policy)
+        (is_sampled, policy)
     }
 }
 
-impl How {
+impl Method {
     fn new(config: &ProbabilisticSamplerConfig) -> Self {
         let percentage = config.sampling_percentage.min(100.0);
         let ratio = f64::from(percentage) / 100.0;
@@ -69,13 +69,13 @@ impl How {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 2^14")]
         let buckets = (percentage * (16384.0_f32 / 100.0)) as u32;
         match (config.mode, threshold) {
-            (_, None) => How::Never,
-            (Mode::Equalizing, Some(threshold)) => How::Equalizing { threshold },
+            (_, None) => Method::Never,
+            (Mode::Equalizing, Some(threshold)) => Method::Equalizing { threshold },
             (Mode::Proportional, Some(_)) => {
-                How::Proportional { ratio, precision: config.sampling_precision }
+                Method::Proportional { ratio, precision: config.sampling_precision }
             }
-            (Mode::HashSeed | Mode::Unset, Some(_)) if buckets == 0 => How::Never,
-            (Mode::HashSeed | Mode::Unset, Some(_)) => How::Hash {
+            (Mode::HashSeed | Mode::Unset, Some(_)) if buckets == 0 => Method::Never,
+            (Mode::HashSeed | Mode::Unset, Some(_)) => Method::Hash {
                 threshold: Threshold::of_rejected_buckets(16384 - buckets),
                 seed: config.hash_seed,
                 by_trace_id: config.attribute_source == AttributeSource::TraceId,
@@ -84,12 +84,12 @@ impl How {
         }
     }
 
-    /// The randomness of an item, and where it comes from; none where it has none.
-    fn randomness(&self, item: &impl Item, carried: Option<&Carried>) -> (Policy<'_>, Option<Randomness>) {
+    /// Returns the randomness of an item, if it has one, and its source.
+    fn randomness(&self, item: &impl Sampled, carried: Option<&Carried>) -> (Policy<'_>, Option<Randomness>) {
         match self {
-            // Nothing is missing that would be used.
-            How::Never => ("sampling_priority", Some(Randomness::MOST)),
-            How::Hash { seed, by_trace_id, attribute, .. } => {
+            // No randomness is needed.
+            Method::Never => ("sampling_priority", Some(Randomness::MOST)),
+            Method::Hash { seed, by_trace_id, attribute, .. } => {
                 let id = by_trace_id.then(|| item.trace_id()).flatten();
                 if let Some(id) = id {
                     return ("trace_id_hash", Some(Randomness::of_hash(id, *seed)));
@@ -100,7 +100,7 @@ impl How {
                     None => MISSING,
                 }
             }
-            How::Equalizing { .. } | How::Proportional { .. } => {
+            Method::Equalizing { .. } | Method::Proportional { .. } => {
                 match (carried.map(|c| c.randomness), item.trace_id()) {
                     (Some(Some(own)), _) => ("sampling_randomness", Some(own)),
                     (Some(None), Some(id)) => ("trace_id_w3c", Some(Randomness::of_trace_id(id))),
@@ -110,37 +110,41 @@ impl How {
         }
     }
 
-    /// The threshold for an item, and what it shall carry. Where it cannot be sampled, what it shall carry if
-    /// it is kept all the same; none where that is to stay as it is.
+    /// Returns the threshold for an item, and the state that it carries if it is sampled.
+    ///
+    /// # Errors
+    ///
+    /// If the item cannot be sampled: the state that it carries if it is sampled nevertheless, or none to leave its
+    /// state unchanged.
     fn threshold(
         &self,
         randomness: Option<Randomness>,
         carried: Option<Carried>,
     ) -> Result<(Threshold, Carried), Option<Carried>> {
         let mut carried = carried.ok_or(None)?;
-        if let How::Hash { .. } = self {
+        if let Method::Hash { .. } = self {
             if carried.randomness.is_some() || carried.threshold.is_some() {
                 return Err(None);
             }
             carried.randomness = randomness;
         }
         let Some(randomness) = randomness else { return Err(Some(carried)) };
-        if carried.threshold.is_some_and(|came_with| !came_with.keeps(randomness)) {
-            // It should not be here by what it says: that is no threshold to hand on.
+        if carried.threshold.is_some_and(|received| !received.accepts(randomness)) {
+            // By its own threshold the item should have been dropped, so the threshold is wrong and is removed.
             carried.threshold = None;
             return Err(Some(carried));
         }
         Ok((self.decide(carried.threshold), carried))
     }
 
-    fn decide(&self, came_with: Option<Threshold>) -> Threshold {
+    fn decide(&self, received: Option<Threshold>) -> Threshold {
         match self {
-            How::Never => Threshold::NEVER,
-            How::Hash { threshold, .. } => *threshold,
-            How::Equalizing { threshold } => came_with.map_or(*threshold, |before| before.max(*threshold)),
-            How::Proportional { ratio, precision } => {
-                let before = came_with.map_or(1.0, Threshold::probability);
-                // What becomes rarer than can be told is not kept.
+            Method::Never => Threshold::NEVER,
+            Method::Hash { threshold, .. } => *threshold,
+            Method::Equalizing { threshold } => received.map_or(*threshold, |before| before.max(*threshold)),
+            Method::Proportional { ratio, precision } => {
+                let before = received.map_or(1.0, Threshold::probability);
+                // A probability below the precision drops the item.
                 Threshold::of_probability(before * ratio, *precision).unwrap_or(Threshold::NEVER)
             }
         }

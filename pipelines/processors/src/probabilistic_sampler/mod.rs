@@ -14,14 +14,12 @@ use std::sync::Arc;
 use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::Counter;
-use pdata::{Data, Signal};
+use pdata::{Data, ItemMut, Signal};
 use semconv::own_metric;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{change, telemetry};
-use carrier::Item;
 use decision::Sampler;
 
 /// The row of this processor.
@@ -146,53 +144,22 @@ impl Processor for ProbabilisticSampler {
             host,
             own_metric::OTELCOL_PROCESSOR_PROBABILISTIC_SAMPLER_COUNT_TRACES_SAMPLED,
         );
-        let whose = telemetry::whose(&self.id);
-        change::filter(
-            move |data| match data {
-                Data::Logs(d) => {
-                    let counts = Counts { counter: &logs, whose: &whose };
-                    d.make_mut().resource_logs.retain_mut(|r| {
-                        r.scope_logs.retain_mut(|s| {
-                            s.log_records.retain_mut(|item| self.keeps(item, &counts));
-                            !s.log_records.is_empty()
-                        });
-                        !r.scope_logs.is_empty()
-                    });
-                }
-                Data::Traces(d) => {
-                    let counts = Counts { counter: &traces, whose: &whose };
-                    d.make_mut().resource_spans.retain_mut(|r| {
-                        r.scope_spans.retain_mut(|s| {
-                            s.spans.retain_mut(|item| self.keeps(item, &counts));
-                            !s.spans.is_empty()
-                        });
-                        !r.scope_spans.is_empty()
-                    });
-                }
-                // No pipeline of these takes this processor.
-                Data::Metrics(_) | Data::Profiles(_) => {}
-            },
-            next,
-        )
-    }
-}
-
-struct Counts<'a> {
-    counter: &'a Counter<u64>,
-    whose: &'a KeyValue,
-}
-
-impl ProbabilisticSampler {
-    fn keeps(&self, item: &mut impl Item, counts: &Counts<'_>) -> bool {
-        let (is_kept, policy) = self.sampler.keeps(item);
-        let sampled = if is_kept { "true" } else { "false" };
-        let attributes = [
-            counts.whose.clone(),
-            KeyValue::new("policy", policy.to_owned()),
-            KeyValue::new("sampled", sampled),
-        ];
-        counts.counter.add(1, &attributes);
-        is_kept
+        let processor = telemetry::processor(&self.id);
+        let sample = move |data: &mut Data| {
+            data.retain_items(|_, item| {
+                let ((is_sampled, policy), counter) = match item {
+                    ItemMut::LogRecord(record) => (self.sampler.sample(record), &logs),
+                    ItemMut::Span(span) => (self.sampler.sample(span), &traces),
+                    // Not reached: the factory lists the signals.
+                    ItemMut::Metric(_) | ItemMut::Profile(_) => return true,
+                };
+                let sampled = if is_sampled { "true" } else { "false" };
+                let policy = KeyValue::new("policy", policy.to_owned());
+                counter.add(1, &[processor.clone(), policy, KeyValue::new("sampled", sampled)]);
+                is_sampled
+            })
+        };
+        change::filter(sample, next)
     }
 }
 

@@ -62,7 +62,7 @@ impl Threshold {
         (ALL - self.0) as f64 / ALL as f64
     }
 
-    pub(super) fn keeps(self, randomness: Randomness) -> bool {
+    pub(super) fn accepts(self, randomness: Randomness) -> bool {
         self.0 <= randomness.0
     }
 }

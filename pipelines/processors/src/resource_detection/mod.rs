@@ -234,26 +234,12 @@ impl Consumer for Front {
             // The detection is bounded by its timeout; it ends early where the collector stops.
             let found = found.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
             if let Some(found) = found {
-                apply(&found, &mut data, self.overrides);
+                data.for_each_resource_mut(|resource, schema_url| {
+                    found.apply(resource, schema_url, self.overrides);
+                });
             }
             self.next.consume(data).await
         })
-    }
-}
-
-fn apply(found: &Found, data: &mut Data, overrides: bool) {
-    macro_rules! each {
-        ($data:expr, $list:ident) => {
-            for r in &mut $data.make_mut().$list {
-                found.apply(&mut r.resource, &mut r.schema_url, overrides);
-            }
-        };
-    }
-    match data {
-        Data::Logs(d) => each!(d, resource_logs),
-        Data::Metrics(d) => each!(d, resource_metrics),
-        Data::Traces(d) => each!(d, resource_spans),
-        Data::Profiles(d) => each!(d, resource_profiles),
     }
 }
 

@@ -1,42 +1,43 @@
-//! The words of a condition.
+//! The tokens of a condition.
 
-/// One word.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'a> {
-    /// A name, perhaps with points.
+pub(crate) enum Token<'a> {
+    /// A name, which may contain dots.
     Word(&'a str),
-    /// What stood between quotes.
+    /// The contents of a quoted text.
     Text(String),
     Int(i64),
     Double(f64),
     Sign(&'a str),
     End,
-    /// What begins no word.
+    /// Text that is not a token.
     Wrong,
 }
 
 const SIGNS: [&str; 11] = ["==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ","];
 
-/// Reads words from the front of a text.
-pub(super) struct Tokens<'a> {
+/// Reads tokens from the front of a text.
+pub(crate) struct Tokens<'a> {
     rest: &'a str,
-    /// Where the last word began.
+    /// The text from the start of the last token on.
     last: &'a str,
-    /// How many conditions the parser is within.
-    pub(super) depth: usize,
+    /// The nesting depth of the parser.
+    pub(crate) depth: usize,
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+    pub(crate) fn of(text: &'a str) -> Self {
         Tokens { rest: text, last: text, depth: 0 }
     }
 
-    /// The text from the last word on.
-    pub(super) fn last(&self) -> &'a str {
+    /// Returns the text from the start of the last token on.
+    pub(crate) fn last(&self) -> &'a str {
         self.last
     }
 
-    pub(super) fn next(&mut self) -> Token<'a> {
+    /// Reads the next token.
+    pub(crate) fn next(&mut self) -> Token<'a> {
         self.rest = self.rest.trim_start();
         self.last = self.rest;
         let (token, rest) = read(self.rest);
@@ -44,8 +45,8 @@ impl<'a> Tokens<'a> {
         token
     }
 
-    /// Takes the next word if it is this one.
-    pub(super) fn take(&mut self, token: Token<'_>) -> bool {
+    /// Reads the next token if it is this one.
+    pub(crate) fn take(&mut self, token: Token<'_>) -> bool {
         let (before, last) = (self.rest, self.last);
         let is_this = self.next() == token;
         if !is_this {
@@ -78,7 +79,7 @@ fn read(text: &str) -> (Token<'_>, &str) {
     (token, rest)
 }
 
-/// A text in double quotes, with the escapes that Go's have and that are seen in conditions.
+/// Reads a text in double quotes, with the escapes of Go for quotes, backslashes, tabs and newlines.
 fn read_text(quoted: &str) -> Option<(Token<'_>, &str)> {
     let mut text = String::new();
     let mut rest = quoted.strip_prefix('"')?.char_indices();

@@ -1,4 +1,4 @@
-//! What a condition can look at: fields and attributes of an item and of what it belongs to.
+//! The paths of a condition: fields and attributes of an item, and of the messages that contain it.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -7,9 +7,9 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
-use crate::count::walk::{Item, Kind, View};
+use pdata::{ItemKind, ItemRef, Origin};
 
-/// Whose a field is.
+/// The message that a field belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Owner {
     Resource,
@@ -21,7 +21,7 @@ enum Owner {
     LogRecord,
 }
 
-/// The names of owners, and their fields beside `attributes`.
+/// The names of owners, and their fields except `attributes`. Of several names of an owner the last one is not deprecated.
 const OWNERS: [(&str, Owner, &[&str]); 8] = [
     ("datapoint", Owner::Point, &[]),
     ("instrumentation_scope", Owner::Scope, &["name", "version"]),
@@ -33,93 +33,92 @@ const OWNERS: [(&str, Owner, &[&str]); 8] = [
     ("spanevent", Owner::SpanEvent, &["name"]),
 ];
 
-impl Kind {
-    /// The item itself, and what else of it can be looked at.
-    fn owners(self) -> &'static [Owner] {
-        match self {
-            Kind::Span => &[Owner::Span, Owner::Scope, Owner::Resource],
-            Kind::SpanEvent => &[Owner::SpanEvent, Owner::Span, Owner::Scope, Owner::Resource],
-            Kind::Metric => &[Owner::Metric, Owner::Scope, Owner::Resource],
-            Kind::Point => &[Owner::Point, Owner::Metric, Owner::Scope, Owner::Resource],
-            Kind::LogRecord => &[Owner::LogRecord, Owner::Scope, Owner::Resource],
-        }
+/// Returns the item itself, then the messages that contain it.
+fn owners(kind: ItemKind) -> &'static [Owner] {
+    match kind {
+        ItemKind::Profile => &[],
+        ItemKind::Span => &[Owner::Span, Owner::Scope, Owner::Resource],
+        ItemKind::SpanEvent => &[Owner::SpanEvent, Owner::Span, Owner::Scope, Owner::Resource],
+        ItemKind::Metric => &[Owner::Metric, Owner::Scope, Owner::Resource],
+        ItemKind::Point => &[Owner::Point, Owner::Metric, Owner::Scope, Owner::Resource],
+        ItemKind::LogRecord => &[Owner::LogRecord, Owner::Scope, Owner::Resource],
     }
 }
 
 /// A field of an owner, or one of its attributes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(in crate::count) struct Path {
+pub(crate) struct Path {
     owner: Owner,
-    what: What,
+    field: Field,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum What {
+enum Field {
     Attribute(String),
-    Field(&'static str),
+    Named(&'static str),
 }
 
 impl Path {
-    /// Reads `owner.field`, or `field` of the item itself; `key` stood behind it in brackets.
-    pub(super) fn parse(kind: Kind, word: &str, key: Option<String>) -> Result<Self, String> {
-        let owners = kind.owners();
+    /// Parses `owner.field`, or `field` of the item itself; `key` follows it in brackets.
+    pub(crate) fn parse(kind: ItemKind, word: &str, key: Option<String>) -> Result<Self, String> {
+        let owners = owners(kind);
         let known = |(name, owner, fields): &(&'static str, Owner, &'static [&'static str])| {
             let field = word.strip_prefix(name)?.strip_prefix('.')?;
             owners.contains(owner).then_some((*owner, *fields, field.to_owned()))
         };
         let own = || {
-            let (_, owner, fields) = OWNERS.iter().find(|(_, owner, _)| *owner == owners[0])?;
+            let (_, owner, fields) = OWNERS.iter().find(|(_, owner, _)| Some(owner) == owners.first())?;
             Some((*owner, *fields, word.to_owned()))
         };
         let found = OWNERS.iter().find_map(known).or_else(own);
         let Some((owner, fields, field)) = found else { return Err(expected(kind)) };
-        let what = match (field.as_str(), key) {
-            ("attributes", Some(key)) if owner != Owner::Metric => What::Attribute(key),
+        let field = match (field.as_str(), key) {
+            ("attributes", Some(key)) if owner != Owner::Metric => Field::Attribute(key),
             (field, None) => {
                 let field = fields.iter().find(|known| **known == field).ok_or_else(|| expected(kind))?;
-                What::Field(field)
+                Field::Named(field)
             }
             _ => return Err(expected(kind)),
         };
-        Ok(Path { owner, what })
+        Ok(Path { owner, field })
     }
 
-    /// The value; none where there is none.
-    pub(super) fn value(&self, view: &View<'_>) -> Option<Value> {
-        match &self.what {
-            What::Attribute(key) => {
-                let found = self.attributes(view).iter().find(|a| a.key == *key)?;
+    /// Returns the value; none if the item has none.
+    pub(crate) fn value(&self, origin: Origin<'_>, item: ItemRef<'_>) -> Option<Value> {
+        match &self.field {
+            Field::Attribute(key) => {
+                let found = self.attributes(origin, item).iter().find(|a| a.key == *key)?;
                 found.value.as_ref()?.value.clone()
             }
-            What::Field(field) => self.field(field, view),
+            Field::Named(field) => self.named(field, origin, item),
         }
     }
 
-    fn attributes<'a>(&self, view: &View<'a>) -> &'a [KeyValue] {
-        match (self.owner, view.item) {
-            (Owner::Resource, _) => view.resource,
-            (Owner::Scope, _) => view.scope.map_or(&[][..], |scope| &scope.attributes),
-            (Owner::Span, Item::SpanEvent(span, _)) => &span.attributes,
-            _ => view.attributes(),
+    fn attributes<'a>(&self, origin: Origin<'a>, item: ItemRef<'a>) -> &'a [KeyValue] {
+        match (self.owner, item) {
+            (Owner::Resource, _) => origin.resource_attributes(),
+            (Owner::Scope, _) => origin.scope_attributes(),
+            (Owner::Span, ItemRef::SpanEvent(span, _)) => &span.attributes,
+            _ => item.attributes(),
         }
     }
 
-    fn field(&self, field: &str, view: &View<'_>) -> Option<Value> {
+    fn named(&self, field: &str, origin: Origin<'_>, item: ItemRef<'_>) -> Option<Value> {
         let text = |text: &str| Some(Value::StringValue(text.to_owned()));
-        match (self.owner, view.item) {
-            (Owner::Scope, _) => match (view.scope, field) {
+        match (self.owner, item) {
+            (Owner::Scope, _) => match (origin.scope, field) {
                 (Some(scope), "name") => text(&scope.name),
                 (Some(scope), _) => text(&scope.version),
                 (None, _) => text(""),
             },
-            (Owner::Span, Item::Span(span) | Item::SpanEvent(span, _)) => Some(span_field(span, field)),
-            (Owner::SpanEvent, Item::SpanEvent(_, event)) => text(&event.name),
-            (Owner::Metric, Item::Metric(metric) | Item::Point(metric, _)) => match field {
+            (Owner::Span, ItemRef::Span(span) | ItemRef::SpanEvent(span, _)) => Some(span_field(span, field)),
+            (Owner::SpanEvent, ItemRef::SpanEvent(_, event)) => text(&event.name),
+            (Owner::Metric, ItemRef::Metric(metric) | ItemRef::Point(metric, _)) => match field {
                 "name" => text(&metric.name),
                 "unit" => text(&metric.unit),
                 _ => text(&metric.description),
             },
-            (Owner::LogRecord, Item::LogRecord(record)) => match field {
+            (Owner::LogRecord, ItemRef::LogRecord(record)) => match field {
                 "severity_number" => Some(Value::IntValue(record.severity_number.into())),
                 "severity_text" => text(&record.severity_text),
                 "event_name" => text(&record.event_name),
@@ -141,19 +140,18 @@ fn span_field(span: &Span, field: &str) -> Value {
     }
 }
 
-/// The number of a name that the protocol has for it.
-pub(super) fn enumeration(word: &str) -> Option<i32> {
+/// Returns the number of an enum value by its name in the protocol.
+pub(crate) fn enumeration(word: &str) -> Option<i32> {
     let severity = SeverityNumber::from_str_name(word).map(|severity| severity as i32);
     let kind = || SpanKind::from_str_name(word).map(|kind| kind as i32);
     let status = || StatusCode::from_str_name(word).map(|code| code as i32);
     severity.or_else(kind).or_else(status)
 }
 
-/// All that items of this kind can be asked for.
-fn expected(kind: Kind) -> String {
+/// Lists the paths of items of this kind.
+fn expected(kind: ItemKind) -> String {
     let mut paths = Vec::new();
-    for owner in kind.owners() {
-        // The last name of an owner is the one that is not deprecated.
+    for owner in owners(kind) {
         let Some((name, _, fields)) = OWNERS.iter().rev().find(|(_, known, _)| known == owner) else {
             continue;
         };

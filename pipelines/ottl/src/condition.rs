@@ -1,58 +1,61 @@
-//! The conditions of a count: the part of the Collector's transformation language (OTTL) that compares what an
-//! item has with what is written.
-//!
-//! ```text
-//!  or      = and { "or" and }
-//!  and     = not { "and" not }
-//!  not     = [ "not" ] ( "(" or ")" | "IsMatch" "(" value "," text ")" | value [ operator value ] )
-//!  value   = text | number | "true" | "false" | "nil" | ENUM | path
-//!  path    = [ owner "." ] field [ "[" text "]" ]
-//! ```
-//! Everything else of the language is refused, with the place where it begins. Values of different types are
-//! unequal, and in no order; what is not there is `nil`.
-
-mod paths;
-mod tokens;
+//! Parsing and evaluation of a condition.
 
 use std::cmp::Ordering;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as OtlpValue;
 use regex::Regex;
 
-use super::walk::{Kind, View};
-use paths::Path;
-use tokens::{Token, Tokens};
+use pdata::{ItemKind, ItemRef, Origin};
 
-/// Why a text is no condition that can be used here.
+use crate::path::{self, Path};
+use crate::tokens::{Token, Tokens};
+
+/// Why a text is not a supported condition.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
-#[error("condition {text:?} is not supported at {rest:?}: expected {expected}")]
-pub(super) struct ConditionError {
-    text: String,
-    rest: String,
-    expected: String,
+pub enum ConditionError {
+    /// The text ends where more is required.
+    #[error("condition {text:?} ends too early: expected {expected}")]
+    Incomplete {
+        /// The condition.
+        text: String,
+        /// What may follow.
+        expected: String,
+    },
+    /// The text contains something else than what is required at a position.
+    #[error("condition {text:?} is not supported at {rest:?}: expected {expected}")]
+    Unsupported {
+        /// The condition.
+        text: String,
+        /// The condition from the unsupported position on.
+        rest: String,
+        /// What is supported at the position.
+        expected: String,
+    },
 }
 
-/// A condition, read.
+/// A parsed condition.
 #[derive(Clone, Debug)]
-pub(super) enum Condition {
-    And(Box<Condition>, Box<Condition>),
-    Or(Box<Condition>, Box<Condition>),
-    Not(Box<Condition>),
+pub struct Condition(Expression);
+
+#[derive(Clone, Debug)]
+enum Expression {
+    And(Box<Expression>, Box<Expression>),
+    Or(Box<Expression>, Box<Expression>),
+    Not(Box<Expression>),
     Compare(Operand, Operator, Operand),
     Match(Operand, Regex),
     True(Operand),
 }
 
-/// What is compared.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+enum Operand {
     Literal(OtlpValue),
     Nil,
     Path(Path),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Operator {
+enum Operator {
     Equal,
     Unequal,
     Less,
@@ -84,7 +87,7 @@ impl Operator {
     }
 }
 
-/// The order of two values; none where they have none.
+/// Returns the order of two values; none if they are not comparable.
 fn order(left: Option<&OtlpValue>, right: Option<&OtlpValue>) -> Option<Ordering> {
     match (left, right) {
         (None, None) => Some(Ordering::Equal),
@@ -105,84 +108,98 @@ fn number(value: &OtlpValue) -> Option<f64> {
 }
 
 impl Operand {
-    fn value(&self, view: &View<'_>) -> Option<OtlpValue> {
+    fn value(&self, origin: Origin<'_>, item: ItemRef<'_>) -> Option<OtlpValue> {
         match self {
             Operand::Literal(value) => Some(value.clone()),
             Operand::Nil => None,
-            Operand::Path(path) => path.value(view),
+            Operand::Path(path) => path.value(origin, item),
         }
     }
 }
 
 impl Condition {
-    /// Reads a condition on items of this kind.
-    pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, ConditionError> {
+    /// Parses a condition on items of `kind`.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a condition of the supported part of the language, or names a field that items of this kind do
+    /// not have.
+    pub fn parse(kind: ItemKind, text: &str) -> Result<Self, ConditionError> {
         let mut parser = Parser { kind, tokens: Tokens::of(text) };
-        let parsed = parser.or().and_then(|condition| match parser.tokens.next() {
-            Token::End => Ok(condition),
+        let parsed = parser.or().and_then(|expression| match parser.tokens.next() {
+            Token::End => Ok(Condition(expression)),
             _ => Err("\"and\", \"or\" or the end".to_owned()),
         });
         parsed.map_err(|expected| {
-            let rest = parser.tokens.last().to_owned();
-            ConditionError { text: text.to_owned(), rest, expected }
+            let (text, rest) = (text.to_owned(), parser.tokens.last().to_owned());
+            match rest.is_empty() {
+                true => ConditionError::Incomplete { text, expected },
+                false => ConditionError::Unsupported { text, rest, expected },
+            }
         })
     }
 
-    pub(super) fn holds(&self, view: &View<'_>) -> bool {
+    /// Returns true if the condition holds for an item of the kind that it was parsed for.
+    pub fn holds(&self, origin: Origin<'_>, item: ItemRef<'_>) -> bool {
+        self.0.holds(origin, item)
+    }
+}
+
+impl Expression {
+    fn holds(&self, origin: Origin<'_>, item: ItemRef<'_>) -> bool {
+        let value = |operand: &Operand| operand.value(origin, item);
         match self {
-            Condition::And(a, b) => a.holds(view) && b.holds(view),
-            Condition::Or(a, b) => a.holds(view) || b.holds(view),
-            Condition::Not(a) => !a.holds(view),
-            Condition::Compare(a, operator, b) => {
-                operator.holds(a.value(view).as_ref(), b.value(view).as_ref())
-            }
-            Condition::Match(a, pattern) => match a.value(view) {
+            Expression::And(a, b) => a.holds(origin, item) && b.holds(origin, item),
+            Expression::Or(a, b) => a.holds(origin, item) || b.holds(origin, item),
+            Expression::Not(a) => !a.holds(origin, item),
+            Expression::Compare(a, operator, b) => operator.holds(value(a).as_ref(), value(b).as_ref()),
+            Expression::Match(a, pattern) => match value(a) {
                 Some(OtlpValue::StringValue(text)) => pattern.is_match(&text),
                 Some(OtlpValue::BoolValue(flag)) => pattern.is_match(&flag.to_string()),
                 Some(OtlpValue::IntValue(n)) => pattern.is_match(&n.to_string()),
                 Some(OtlpValue::DoubleValue(v)) => pattern.is_match(&v.to_string()),
                 _ => false,
             },
-            Condition::True(a) => a.value(view) == Some(OtlpValue::BoolValue(true)),
+            Expression::True(a) => value(a) == Some(OtlpValue::BoolValue(true)),
         }
     }
 }
 
-/// Parentheses and negations within each other; more is no condition that anybody reads.
+/// Maximum nesting of parentheses and negations.
 const DEPTH_MAX: usize = 32;
 
 struct Parser<'a> {
-    kind: Kind,
+    kind: ItemKind,
     tokens: Tokens<'a>,
 }
 
-/// What was expected where the text did not go on.
+/// A description of what is supported at the current position.
 type Expected = String;
 
 impl Parser<'_> {
-    fn or(&mut self) -> Result<Condition, Expected> {
+    fn or(&mut self) -> Result<Expression, Expected> {
         let mut condition = self.and()?;
         while self.tokens.take(Token::Word("or")) {
-            condition = Condition::Or(Box::new(condition), Box::new(self.and()?));
+            condition = Expression::Or(Box::new(condition), Box::new(self.and()?));
         }
         Ok(condition)
     }
 
-    fn and(&mut self) -> Result<Condition, Expected> {
+    fn and(&mut self) -> Result<Expression, Expected> {
         let mut condition = self.not()?;
         while self.tokens.take(Token::Word("and")) {
-            condition = Condition::And(Box::new(condition), Box::new(self.not()?));
+            condition = Expression::And(Box::new(condition), Box::new(self.not()?));
         }
         Ok(condition)
     }
 
-    fn not(&mut self) -> Result<Condition, Expected> {
+    fn not(&mut self) -> Result<Expression, Expected> {
         if self.tokens.depth > DEPTH_MAX {
             return Err(format!("at most {DEPTH_MAX} conditions within each other"));
         }
         self.tokens.depth += 1;
         let condition = if self.tokens.take(Token::Word("not")) {
-            self.not().map(|condition| Condition::Not(Box::new(condition)))
+            self.not().map(|condition| Expression::Not(Box::new(condition)))
         } else {
             self.primary()
         };
@@ -190,7 +207,7 @@ impl Parser<'_> {
         condition
     }
 
-    fn primary(&mut self) -> Result<Condition, Expected> {
+    fn primary(&mut self) -> Result<Expression, Expected> {
         if self.tokens.take(Token::Sign("(")) {
             let condition = self.or()?;
             return self.expect(Token::Sign(")")).map(|()| condition);
@@ -201,19 +218,19 @@ impl Parser<'_> {
         let left = self.operand()?;
         let operator = Operator::ALL.into_iter().find(|(sign, _)| self.tokens.take(Token::Sign(sign)));
         match operator {
-            Some((_, operator)) => Ok(Condition::Compare(left, operator, self.operand()?)),
-            None => Ok(Condition::True(left)),
+            Some((_, operator)) => Ok(Expression::Compare(left, operator, self.operand()?)),
+            None => Ok(Expression::True(left)),
         }
     }
 
-    fn is_match(&mut self) -> Result<Condition, Expected> {
+    fn is_match(&mut self) -> Result<Expression, Expected> {
         self.expect(Token::Sign("("))?;
         let value = self.operand()?;
         self.expect(Token::Sign(","))?;
         let Token::Text(pattern) = self.tokens.next() else { return Err("a pattern in quotes".to_owned()) };
         let pattern = Regex::new(&pattern).map_err(|_| format!("a pattern, not {pattern:?}"))?;
         self.expect(Token::Sign(")"))?;
-        Ok(Condition::Match(value, pattern))
+        Ok(Expression::Match(value, pattern))
     }
 
     fn operand(&mut self) -> Result<Operand, Expected> {
@@ -224,7 +241,7 @@ impl Parser<'_> {
             Token::Word("true") => Operand::Literal(OtlpValue::BoolValue(true)),
             Token::Word("false") => Operand::Literal(OtlpValue::BoolValue(false)),
             Token::Word("nil") => Operand::Nil,
-            Token::Word(word) => match paths::enumeration(word) {
+            Token::Word(word) => match path::enumeration(word) {
                 Some(number) => Operand::Literal(OtlpValue::IntValue(number.into())),
                 None => self.path(word)?,
             },
@@ -246,5 +263,23 @@ impl Parser<'_> {
     fn expect(&mut self, token: Token<'static>) -> Result<(), Expected> {
         let Token::Sign(sign) = token else { return Err("a sign".to_owned()) };
         if self.tokens.take(token) { Ok(()) } else { Err(format!("{sign:?}")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incomplete_condition_is_reported_as_such() {
+        let error = |text| Condition::parse(ItemKind::LogRecord, text).unwrap_err().to_string();
+        assert_eq!(
+            error("severity_number >"),
+            "condition \"severity_number >\" ends too early: expected a value or a path"
+        );
+        assert_eq!(
+            error("body == ) 1"),
+            "condition \"body == ) 1\" is not supported at \") 1\": expected a value or a path"
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! A cut loses nothing, moves nothing and takes exactly what was asked for.
+//! A split loses no item, changes no item, and returns the requested size.
 
-use pdata::Payload;
-use pdata::{Data, Signal};
+use opentelemetry_proto::tonic::metrics::v1::Metric;
 use proptest::prelude::*;
 
-use super::{Unit, append, split_front, split_front_by};
+use crate::shape::{Group, Record};
+use crate::{Data, ItemRef, Signal, Unit, json, with_payload, with_points};
 
-/// A batch whose items are numbered: `shape` says how many items each part of each scope of each resource has.
+/// Returns a batch with numbered items; `shape` is the number of items of each part of each scope of each resource.
 fn numbered(signal: Signal, shape: &[Vec<Vec<u8>>]) -> Data {
     let mut number = 0;
     let mut items = |count: u8, make: &dyn Fn(u32) -> String| {
@@ -40,71 +40,40 @@ fn numbered(signal: Signal, shape: &[Vec<Vec<u8>>]) -> Data {
                 }).collect();
                 format!(r#"{{"scope":{{"name":"{r}{s}"}},"schemaUrl":"s","metrics":[{}]}}"#, metrics.join(","))
             }
-            Signal::Profiles => unreachable!("only what is stable is cut"),
+            Signal::Profiles => unreachable!("profiles are not split"),
         }).collect();
         let list = ["scopeLogs", "scopeMetrics", "scopeSpans"][signal as usize];
         format!(r#"{{"resource":{{"droppedAttributesCount":{r}}},"schemaUrl":"r","{list}":[{}]}}"#, scopes.join(","))
     }).collect();
     let list = ["resourceLogs", "resourceMetrics", "resourceSpans"][signal as usize];
     let json = format!(r#"{{"{list}":[{}]}}"#, resources.join(","));
-    pdata::json::decode(signal, json.as_bytes()).unwrap()
+    json::decode(signal, json.as_bytes()).unwrap()
 }
 
-/// Every item with all that it belongs to, as one line each: what a cut must not change.
+/// Formats every item, or point of a metric, with its scope, resource and metric, one per line.
 fn flat(data: &Data) -> Vec<String> {
     let mut lines = Vec::new();
-    match data {
-        Data::Logs(d) => {
-            for r in &d.resource_logs {
-                for s in &r.scope_logs {
-                    for i in &s.log_records {
-                        lines.push(format!(
-                            "{:?} {} {:?} {} {i:?}",
-                            r.resource, r.schema_url, s.scope, s.schema_url
-                        ));
-                    }
+    with_payload!(data, d => for r in d.parts() {
+        for s in r.parts() {
+            let around = format!("{:?} {} {:?} {}", r.resource, r.schema_url, s.scope, s.schema_url);
+            for item in s.parts() {
+                match item.as_item() {
+                    ItemRef::Metric(metric) => flat_metric(metric, &around, &mut lines),
+                    item => lines.push(format!("{around} {item:?}")),
                 }
             }
         }
-        Data::Traces(d) => {
-            for r in &d.resource_spans {
-                for s in &r.scope_spans {
-                    for i in &s.spans {
-                        lines.push(format!(
-                            "{:?} {} {:?} {} {i:?}",
-                            r.resource, r.schema_url, s.scope, s.schema_url
-                        ));
-                    }
-                }
-            }
-        }
-        Data::Metrics(d) => {
-            for r in &d.resource_metrics {
-                for s in &r.scope_metrics {
-                    for m in &s.metrics {
-                        // A metric of one point, for each of its points.
-                        let mut rest = Data::Metrics(Payload::new(super::MetricsData {
-                            resource_metrics: vec![super::ResourceMetrics {
-                                scope_metrics: vec![super::ScopeMetrics {
-                                    metrics: vec![m.clone()],
-                                    ..s.clone()
-                                }],
-                                ..r.clone()
-                            }],
-                        }));
-                        while rest.items() > 1 {
-                            lines.push(format!("{:?}", split_front(&mut rest, 1)));
-                        }
-                        if rest.items() == 1 {
-                            lines.push(format!("{rest:?}"));
-                        }
-                    }
-                }
-            }
-        }
-        Data::Profiles(_) => unreachable!("only what is stable is cut"),
-    }
+    });
     lines
+}
+
+fn flat_metric(metric: &Metric, around: &str, lines: &mut Vec<String>) {
+    let Some(data) = &metric.data else { return };
+    let metric = Metric { data: None, ..metric.clone() };
+    with_points!(data, points => {
+        let points_of = points.without_parts();
+        lines.extend(points.parts().iter().map(|point| format!("{around} {metric:?} {points_of:?} {point:?}")));
+    });
 }
 
 fn shapes() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
@@ -114,7 +83,7 @@ fn shapes() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
 
 proptest! {
     #[test]
-    fn a_cut_takes_exactly_so_many_items_and_loses_none(shape in shapes(), at in any::<prop::sample::Index>()) {
+    fn a_split_returns_exactly_the_requested_items(shape in shapes(), at in any::<prop::sample::Index>()) {
         for signal in Signal::STABLE {
             let whole = numbered(signal, &shape);
             if whole.items() < 2 {
@@ -122,19 +91,19 @@ proptest! {
             }
             let items = 1 + at.index(whole.items() - 1);
             let mut rest = whole.clone();
-            let front = split_front(&mut rest, items);
+            let front = rest.split_front(items, Unit::Items);
             prop_assert_eq!((front.items(), rest.items()), (items, whole.items() - items));
             prop_assert_eq!([flat(&front), flat(&rest)].concat(), flat(&whole));
         }
     }
 
     #[test]
-    fn a_cut_by_bytes_takes_no_more_than_asked_unless_one_item_is_more(shape in shapes(), most in 1usize..400) {
+    fn a_split_by_bytes_exceeds_the_limit_only_for_one_item(shape in shapes(), most in 1usize..400) {
         for signal in Signal::STABLE {
             let (whole, mut pieces) = (numbered(signal, &shape), Vec::new());
             let mut rest = whole.clone();
             while rest.encoded_len() > most {
-                pieces.push(split_front_by(&mut rest, most, Unit::Bytes));
+                pieces.push(rest.split_front(most, Unit::Bytes));
             }
             pieces.push(rest);
             for piece in &pieces {
@@ -146,21 +115,21 @@ proptest! {
     }
 
     #[test]
-    fn what_is_appended_comes_after(one in shapes(), two in shapes()) {
+    fn appended_items_follow_the_items_before(one in shapes(), two in shapes()) {
         for signal in Signal::STABLE {
             let (mut held, more) = (numbered(signal, &one), numbered(signal, &two));
             let want = [flat(&held), flat(&more)].concat();
-            append(&mut held, more);
+            held.append(more).unwrap();
             prop_assert_eq!(flat(&held), want);
         }
     }
 }
 
 #[test]
-fn a_metric_that_is_cut_keeps_what_it_is_on_both_sides() {
+fn both_sides_of_a_split_metric_retain_its_fields() {
     let mut rest = numbered(Signal::Metrics, &[vec![vec![0, 3]]]);
-    let front = split_front(&mut rest, 1);
-    let json = |data| String::from_utf8(pdata::json::encode(data)).unwrap();
+    let front = rest.split_front(1, Unit::Items);
+    let text = |data| String::from_utf8(json::encode(data)).unwrap();
     let want = |metrics: &str| {
         format!(
             r#"{{"resourceMetrics":[{{"resource":{{}},"scopeMetrics":[{{"scope":{{"name":"00"}},"metrics":[{metrics}],"schemaUrl":"s"}}],"schemaUrl":"r"}}]}}"#
@@ -173,6 +142,6 @@ fn a_metric_that_is_cut_keeps_what_it_is_on_both_sides() {
     };
     let empty = r#"{"name":"m0","description":"d","unit":"s","metadata":[{"key":"k"}],"gauge":{}},"#;
     let point = |n: u32| format!(r#"{{"timeUnixNano":"{n}"}}"#);
-    assert_eq!(json(&front), want(&format!("{empty}{}", sum(&point(1)))));
-    assert_eq!(json(&rest), want(&sum(&format!("{},{}", point(2), point(3)))));
+    assert_eq!(text(&front), want(&format!("{empty}{}", sum(&point(1)))));
+    assert_eq!(text(&rest), want(&sum(&format!("{},{}", point(2), point(3)))));
 }
