@@ -73,7 +73,8 @@ fn check(job: &Job, told: &[Said], late: &[Late]) {
 /// too. Behind the middle of all ranks in as many of the last collectives as the verdict says.
 fn was_late(calls: &[NcclLine], said: &Said) -> bool {
     let seq: u64 = said.number("nccl.sequence");
-    let [rounds, rounds_late] = ["nccl.straggler.collectives", "nccl.straggler.late_collectives"].map(|key| said.number::<u64>(key));
+    let [rounds, rounds_late] =
+        ["nccl.straggler.collectives", "nccl.straggler.late_collectives"].map(|key| said.number::<u64>(key));
     let Some(communicator) = calls.iter().find(|c| c.pid == said.pid && c.seq == Some(seq)) else {
         return false;
     };

@@ -40,7 +40,7 @@ impl Receiving {
         let protocols = Protocols { grpc: Optional::some(grpc), http: Optional::some(http) };
         let (bound, mut told) = mpsc::unbounded_channel();
         let id = ComponentId::parse("otlp").unwrap();
-        let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).telling(bound);
+        let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
         let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
         let stop = CancellationToken::new();
         let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();

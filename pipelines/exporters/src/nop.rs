@@ -1,4 +1,4 @@
-//! `nop`: takes everything and does nothing with it, for trying out what stands before it.
+//! `nop`: accepts and discards all data, for testing a pipeline.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     aliases: &[],
     signals: &Signal::ALL,
     stability: Stability::Beta,
-    about: "Takes everything and does nothing with it.",
+    about: "Accepts and discards all data.",
     example: "",
     build,
 };
@@ -41,9 +41,9 @@ impl Exporter for Nop {
         _: CancellationToken,
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>> {
         Box::pin(async {
-            let front: Arc<dyn Consumer> = Arc::new(Nop);
+            let consumer: Arc<dyn Consumer> = Arc::new(Nop);
             let running: Running = Box::pin(async {});
-            Ok((front, running))
+            Ok((consumer, running))
         })
     }
 }
@@ -60,14 +60,14 @@ mod tests {
     use crate::testing::{Started, problems, span};
 
     #[tokio::test]
-    async fn everything_is_taken() {
+    async fn all_data_is_accepted() {
         let exporter = Started::by(&FACTORY, "{}").await;
-        assert_eq!(exporter.front.consume(span("one")).await, Ok(()));
+        assert_eq!(exporter.input.consume(span("one")).await, Ok(()));
         exporter.end().await;
     }
 
     #[test]
-    fn there_is_nothing_to_configure() {
+    fn the_section_has_no_keys() {
         assert_eq!(problems(&FACTORY, "null"), [""; 0]);
         let found = problems(&FACTORY, r#"{"endpoint": "x"}"#);
         assert!(matches!(&found[..], [one] if one.contains("invalid keys: endpoint")), "{found:?}");

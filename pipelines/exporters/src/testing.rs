@@ -1,6 +1,5 @@
-//! The other side, for tests: a server on loopback that answers from a script, over HTTP/1.1 and HTTP/2 and
-//! with TLS if asked, and keeps what it was sent. It knows nothing of tonic: what gRPC is on the wire is
-//! written out here, so that a misunderstanding on our side shows.
+//! A test server on loopback with scripted responses, over HTTP/1.1 and HTTP/2, optionally with TLS, that stores
+//! the requests. gRPC is written out here without tonic, so that a misunderstanding in our code shows.
 
 use pdata::Payload;
 use std::collections::VecDeque;
@@ -32,11 +31,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use transport::compress::Compression;
 
-/// One request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: String,
-    /// Whom it says it is for.
+    /// The authority of the request.
     pub(crate) authority: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -47,7 +46,7 @@ impl Seen {
         self.headers.get(name).map_or("", |v| v.to_str().unwrap())
     }
 
-    /// The message in a gRPC body: a flag, a length, the bytes.
+    /// Returns the message in a gRPC body: a flag, a length, the bytes.
     pub(crate) fn grpc_message(&self) -> Vec<u8> {
         let (flag, rest) = self.body.split_first().unwrap();
         let (length, message) = rest.split_first_chunk::<4>().unwrap();
@@ -61,7 +60,7 @@ impl Seen {
     }
 }
 
-/// One answer of the script. Without an answer left, the server never answers.
+/// A scripted response. Without one left, the server never responds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     status: u16,
@@ -75,7 +74,7 @@ impl Answer {
         Answer { status, headers: map(headers), body: Bytes::copy_from_slice(body), trailers: None }
     }
 
-    /// A gRPC answer that carries a message.
+    /// Returns a gRPC response with a message.
     pub(crate) fn grpc(message: &[u8]) -> Self {
         let mut body = vec![0];
         body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -84,7 +83,7 @@ impl Answer {
         Answer { status: 200, headers, body: body.into(), trailers: Some(map(&[("grpc-status", "0")])) }
     }
 
-    /// A gRPC answer that is a status alone; `details` is the base64 of a `google.rpc.Status`.
+    /// Returns a gRPC response without a message; `details` is the base64 of a `google.rpc.Status`.
     pub(crate) fn grpc_status(code: i32, message: &str, details: &str) -> Self {
         let mut headers = map(&[("content-type", "application/grpc")]);
         headers.extend(map(&[("grpc-status", &code.to_string()), ("grpc-message", message)]));
@@ -137,7 +136,7 @@ impl TestServer {
         TestServer { address, seen, accepting }
     }
 
-    /// A server for one connection that is already open.
+    /// Returns a server for one connection that is already open.
     pub(crate) fn over(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         answers: Vec<Answer>,
@@ -195,12 +194,12 @@ impl Script {
     }
 }
 
-/// An address that nobody listens at.
-pub(crate) fn nobody() -> SocketAddr {
+/// Returns an address without a listener.
+pub(crate) fn free_address() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A host with an extension `signer` that knows the tenant of the data, once it is allowed to tell.
+/// Returns a host with an extension `signer` that adds the tenant of the data, if there is one.
 pub(crate) fn signing() -> Host {
     let offer = Offer { client_auth: Some(Arc::new(Tenant)), ..Offer::default() };
     Host::detached().with_extension(ComponentId::parse("signer").unwrap(), offer)
@@ -215,14 +214,14 @@ impl ClientAuth for Tenant {
     }
 }
 
-/// What came in from a tenant.
+/// Returns the context of a request from a tenant.
 pub(crate) fn from_tenant(name: &str) -> Context {
     let mut metadata = Metadata::default();
     metadata.add("tenant", name);
     Context { metadata: Arc::new(metadata), ..Context::default() }
 }
 
-/// A certificate for `localhost` and 127.0.0.1 and a server that shows it. The first is its own authority.
+/// Returns a self-signed certificate for `localhost` and 127.0.0.1, and the configuration of a server with it.
 pub(crate) fn certificate() -> (String, Arc<ServerConfig>) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
@@ -237,7 +236,7 @@ pub(crate) fn certificate() -> (String, Arc<ServerConfig>) {
     (made.cert.pem(), Arc::new(config))
 }
 
-/// A batch of one span of this name.
+/// Returns a batch with one span of this name.
 pub(crate) fn span(name: &str) -> Data {
     let value = Some(AnyValue { value: Some(any_value::Value::IntValue(7)) });
     let attributes = vec![KeyValue { key: "k".to_owned(), value, ..KeyValue::default() }];
@@ -253,12 +252,12 @@ pub(crate) fn span(name: &str) -> Data {
     Data::Traces(Payload::new(TracesData { resource_spans: vec![resource] }))
 }
 
-/// The batch that a request's bytes hold.
+/// Decodes the batch of a request.
 pub(crate) fn traces(bytes: &[u8]) -> Data {
     Data::Traces(Payload::new(TracesData::decode(bytes).unwrap()))
 }
 
-/// What `build` says about a section.
+/// Returns the problems of a section.
 pub(crate) fn problems(factory: &ExporterFactory, json: &str) -> Vec<String> {
     let node: Node = serde_json::from_str(json).unwrap();
     match (factory.build)(&context(factory), Section::new("x", &node)) {
@@ -267,7 +266,7 @@ pub(crate) fn problems(factory: &ExporterFactory, json: &str) -> Vec<String> {
     }
 }
 
-/// Why an exporter does not start.
+/// Returns the error with which an exporter fails to start.
 pub(crate) async fn start_error(factory: &ExporterFactory, json: &str) -> String {
     let node: Node = serde_json::from_str(json).unwrap();
     let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
@@ -277,7 +276,7 @@ pub(crate) async fn start_error(factory: &ExporterFactory, json: &str) -> String
 
 /// A running exporter.
 pub(crate) struct Started {
-    pub(crate) front: Arc<dyn Consumer>,
+    pub(crate) input: Arc<dyn Consumer>,
     running: Running,
     stop: CancellationToken,
 }
@@ -287,13 +286,13 @@ impl Started {
         Self::within(&Host::detached(), factory, json).await
     }
 
-    /// One that has extensions around it.
+    /// Starts an exporter with extensions.
     pub(crate) async fn within(host: &Host, factory: &ExporterFactory, json: &str) -> Self {
         let node: Node = serde_json::from_str(json).unwrap();
         let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
         let stop = CancellationToken::new();
-        let (front, running) = exporter.start(host, stop.clone()).await.unwrap();
-        Started { front, running, stop }
+        let (input, running) = exporter.start(host, stop.clone()).await.unwrap();
+        Started { input, running, stop }
     }
 
     pub(crate) async fn end(self) {

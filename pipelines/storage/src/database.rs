@@ -1,9 +1,8 @@
-//! The redb file: opened, renamed where it cannot be read, written in transactions, opened again after a disk
-//! failed it.
+//! The redb file: opened, renamed if it cannot be read, written in transactions, reopened after a disk error.
 //!
-//! Everything here blocks, and belongs on the thread of [`super::store`]. redb trusts a file that it closed
-//! and may panic over one that somebody else wrote to; hence the check of every page at the start, and the
-//! panics that are caught and taken for what they say of the file.
+//! Everything here blocks and runs on the thread of [`super::store`]. redb trusts a file that it closed and may
+//! panic on one that was modified by others; therefore every page is checked at the start, and panics are caught
+//! and treated as a broken file.
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,53 +19,53 @@ use crate::disk::{self, Disk};
 use crate::rows::{self, ROWS};
 use crate::store::Settings;
 
-/// What redb may keep of a file in memory, in bytes.
+/// Size of redb's cache, in bytes.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// What is left free on a disk, in bytes, so that what is delivered can still be removed from the file.
+/// Disk space that stays free, in bytes, so that delivered requests can still be removed from the file.
 const RESERVE_BYTES: u64 = 1 << 20;
 
-/// How many broken files are kept beside a file; the last name is used again after that.
+/// Number of broken files that are kept; after that, the last one is overwritten.
 const SET_ASIDE_MAX: u32 = 8;
 
-/// How often a file is tried that another process holds.
+/// Interval between attempts to open a file that another process holds.
 const LOCKED_RETRY_EVERY: Duration = Duration::from_millis(10);
 
-/// What one batch read, or why it was not done.
+/// The values that a batch read, or its error.
 pub(crate) type Answer = Result<Vec<Option<Vec<u8>>>, StorageError>;
 
-/// A file with its counts.
+/// A file with its counters.
 pub(crate) struct Database {
     path: PathBuf,
     settings: Settings,
     counts: Arc<Counts>,
-    /// None after a failure of the disk, until it could be opened again.
+    /// `None` after a disk error, until the file is reopened.
     redb: Option<redb::Database>,
     stored_bytes: u64,
 }
 
-/// What kept a transaction from being done.
+/// The reason why a transaction failed.
 #[derive(Debug)]
 enum Failure {
-    /// The file is not, or no longer, what redb wrote.
+    /// The file is not, or no longer, a valid redb file.
     Broken(String),
-    /// The disk has no room.
+    /// The disk is full.
     Full(String),
-    /// The file is held by somebody else.
+    /// The file is locked by another process.
     Locked,
-    /// Anything else.
+    /// Any other error.
     Other(String),
 }
 
 impl Database {
-    /// Opens the file of `path`, or makes it.
+    /// Opens or creates the file.
     pub(crate) fn open(path: PathBuf, settings: Settings, counts: Arc<Counts>) -> Result<Self, StorageError> {
         let mut database = Database { path, settings, counts, redb: None, stored_bytes: 0 };
-        database.ensure_open().map_err(|failure| database.told(failure))?;
+        database.ensure_open().map_err(|failure| database.error(failure))?;
         Ok(database)
     }
 
-    /// Does batches, together where that works; the answers are in their order.
+    /// Runs batches, together if possible; returns the answers in their order.
     pub(crate) fn run(&mut self, batches: &[Vec<Operation>]) -> Vec<Answer> {
         let refused: Vec<Option<StorageError>> = self.admit(batches);
         let taken: Vec<&[Operation]> =
@@ -74,20 +73,20 @@ impl Database {
         let mut done = self.attempt(&taken).into_iter();
         let answers = refused.into_iter().map(|refused| match refused {
             Some(refused) => Err(refused),
-            None => done.next().expect("one answer for each batch that was taken"),
+            None => done.next().expect("one answer for each admitted batch"),
         });
         let answers: Vec<Answer> = answers.collect();
-        answers.iter().for_each(|answer| self.note(answer));
-        self.note_sizes();
+        answers.iter().for_each(|answer| self.record(answer));
+        self.record_sizes();
         answers
     }
 
-    /// The sizes of the file and of what it holds, in bytes.
+    /// Returns the size of the file and of its content, in bytes.
     pub(crate) fn sizes(&self) -> (u64, u64) {
         (disk::file_bytes(&self.path).0, self.stored_bytes)
     }
 
-    /// Gives back to the disk what the file does not need.
+    /// Returns unused space of the file to the disk.
     pub(crate) fn compact(&mut self) {
         let Some(redb) = &mut self.redb else { return };
         let before = disk::file_bytes(&self.path).0;
@@ -100,29 +99,29 @@ impl Database {
             }
             Ok(Err(error)) => {
                 self.redb = None;
-                tracing::warn!(file = %self.path.display(), %error, "cannot be compacted now");
+                tracing::warn!(file = %self.path.display(), %error, "cannot compact the file");
             }
             Err(_) => self.redb = None,
         }
-        self.note_sizes();
+        self.record_sizes();
     }
 
-    /// All batches in one transaction; each alone where that fails, so that one that finds no room does not
-    /// keep another from making some.
+    /// Runs all batches in one transaction. If it fails, runs each separately, so that a batch that does not fit
+    /// does not prevent another one from freeing space.
     fn attempt(&mut self, batches: &[&[Operation]]) -> Vec<Answer> {
         if batches.is_empty() {
             return Vec::new();
         }
         match self.transact(batches) {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(failure) if batches.len() == 1 => vec![Err(self.told(failure))],
+            Err(failure) if batches.len() == 1 => vec![Err(self.error(failure))],
             Err(_) => batches.iter().flat_map(|batch| self.attempt(&[batch])).collect(),
         }
     }
 
     fn transact(&mut self, batches: &[&[Operation]]) -> Result<Vec<Vec<Option<Vec<u8>>>>, Failure> {
         self.ensure_open()?;
-        let redb = self.redb.as_ref().expect("it was just opened");
+        let redb = self.redb.as_ref().expect("it was opened above");
         let outcome = catch_unwind(AssertUnwindSafe(|| transaction(redb, batches)));
         match outcome.unwrap_or_else(|panic| Err(Failure::Broken(panic_text(&*panic)))) {
             Ok((answers, grown)) => {
@@ -131,7 +130,7 @@ impl Database {
                 Ok(answers)
             }
             Err(failure) => {
-                // After a failure redb wants to be opened again.
+                // After an error, redb must be reopened.
                 self.redb = None;
                 if let Failure::Broken(reason) = &failure {
                     self.set_aside(reason);
@@ -141,18 +140,18 @@ impl Database {
         }
     }
 
-    /// Which batches have no room, by the configured size and by what the disk has left.
+    /// Returns the batches that exceed the configured size or the space on the disk.
     fn admit(&self, batches: &[Vec<Operation>]) -> Vec<Option<StorageError>> {
         let (file, on_disk) = disk::file_bytes(&self.path);
         let unused = on_disk.min(file).saturating_sub(self.stored_bytes + self.stored_bytes / 4);
-        let left = disk::room_bytes(&self.path).unwrap_or(u64::MAX).saturating_add(unused);
+        let left = disk::free_bytes(&self.path).unwrap_or(u64::MAX).saturating_add(unused);
         let mut wanted = 0u64;
         let mut admit = |batch: &Vec<Operation>| {
             let bytes = written_bytes(batch);
             if bytes == 0 {
                 return None;
             }
-            // Pages are copied before they are changed, and the old ones are free only after that.
+            // Pages are copied on write, and the old ones are freed after the commit.
             let needs = (wanted + bytes).saturating_mul(2).saturating_add(RESERVE_BYTES);
             let most = self.settings.bytes_max;
             if most > 0 && self.stored_bytes + wanted + bytes > most {
@@ -196,11 +195,11 @@ impl Database {
         let opened = catch_unwind(AssertUnwindSafe(|| open_checked(&self.path, self.settings.fsync)));
         let (redb, stored) = opened.unwrap_or_else(|panic| Err(Failure::Broken(panic_text(&*panic))))?;
         (self.redb, self.stored_bytes) = (Some(redb), stored);
-        self.note_sizes();
+        self.record_sizes();
         Ok(())
     }
 
-    /// Renames a file that cannot be read, so that somebody can look at it and work goes on.
+    /// Renames a file that cannot be read, so that it can be inspected and a new one is used.
     fn set_aside(&mut self, reason: &str) {
         (self.redb, self.stored_bytes) = (None, 0);
         let name = |n: u32| {
@@ -214,15 +213,15 @@ impl Database {
         match std::fs::rename(&self.path, &aside) {
             Ok(()) => tracing::error!(
                 file = %self.path.display(), aside = %aside.display(), reason,
-                "storage cannot be read: it is set aside, and what it held is not delivered"
+                "cannot read the storage: it is renamed, and its content is not delivered"
             ),
             Err(error) => tracing::error!(
-                file = %self.path.display(), reason, %error, "storage cannot be read, nor set aside"
+                file = %self.path.display(), reason, %error, "cannot read the storage, nor rename it"
             ),
         }
     }
 
-    fn told(&self, failure: Failure) -> StorageError {
+    fn error(&self, failure: Failure) -> StorageError {
         let path = self.path.display();
         match failure {
             Failure::Full(reason) => StorageError::Full(format!("{path}: {reason}")),
@@ -236,7 +235,7 @@ impl Database {
         }
     }
 
-    fn note(&self, answer: &Answer) {
+    fn record(&self, answer: &Answer) {
         match answer {
             Ok(_) => count(&self.counts.batches),
             Err(StorageError::Full(_)) => count(&self.counts.refused_full),
@@ -244,14 +243,14 @@ impl Database {
         }
     }
 
-    fn note_sizes(&self) {
+    fn record_sizes(&self) {
         let (file, stored) = self.sizes();
         self.counts.file_bytes.store(file, Ordering::Relaxed);
         self.counts.stored_bytes.store(stored, Ordering::Relaxed);
     }
 }
 
-/// Opens a file, checks every page of it, and returns it with the bytes that it holds.
+/// Opens a file and checks every page; returns it with the size of its content in bytes.
 fn open_checked(path: &Path, fsync: bool) -> Result<(redb::Database, u64), Failure> {
     let disk = Disk::open(path, fsync)?;
     let mut builder = redb::Builder::new();
@@ -261,7 +260,7 @@ fn open_checked(path: &Path, fsync: bool) -> Result<(redb::Database, u64), Failu
     let names: Vec<String> =
         begun.list_tables().map_err(redb::Error::from)?.map(|table| table.name().to_owned()).collect();
     if !names.is_empty() && names != [ROWS.name()] {
-        return Err(Failure::Broken(format!("it is another program's, with the tables {names:?}")));
+        return Err(Failure::Broken(format!("it belongs to another program, with the tables {names:?}")));
     }
     let stored = {
         let table = begun.open_table(ROWS).map_err(redb::Error::from)?;
@@ -271,9 +270,10 @@ fn open_checked(path: &Path, fsync: bool) -> Result<(redb::Database, u64), Failu
     Ok((redb, stored))
 }
 
-/// Does batches in one transaction; returns what each read, and by how many bytes the file's content grew.
+/// The values that each batch read, and the growth of the content in bytes.
 type Done = (Vec<Vec<Option<Vec<u8>>>>, i64);
 
+/// Runs batches in one transaction.
 fn transaction(redb: &redb::Database, batches: &[&[Operation]]) -> Result<Done, Failure> {
     let reads = |batch: &&[Operation]| batch.iter().all(|step| matches!(step, Operation::Get(_)));
     if batches.iter().all(reads) {
@@ -310,7 +310,7 @@ fn step(table: &mut rows::Rows<'_>, step: &Operation, grown: &mut i64) -> Result
     Ok(None)
 }
 
-/// The bytes that a batch writes.
+/// Returns the bytes that a batch writes.
 pub(crate) fn written_bytes(batch: &[Operation]) -> u64 {
     let bytes = |step: &Operation| match step {
         Operation::Set(key, value) => rows::cost(key, value),
@@ -354,7 +354,7 @@ impl From<redb::Error> for Failure {
     }
 }
 
-/// What an error of the operating system says of the file: no room, no file that redb wrote, or neither.
+/// Classifies an error of the operating system.
 fn of_io(error: &io::Error, text: String) -> Failure {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Failure::Full(text),

@@ -1,8 +1,7 @@
-//! The file below redb: syncs only where asked to, and tells how much room a disk has left.
+//! The file backend of redb, with optional syncs, and the free space of a disk.
 //!
-//! Without syncs a write still reaches the operating system with its commit, so that it survives the end of
-//! the process by whatever signal; only a loss of power may cost it. Never mapped into memory, so that the
-//! memory of the process is what it uses.
+//! Without syncs a write reaches the operating system with its commit and survives the end of the process by any
+//! signal, but not a loss of power. The file is never mapped, so that it does not count as memory of the process.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -13,7 +12,7 @@ use std::path::Path;
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
 
-/// Readable and writable by the owner alone: what is queued may be private.
+/// Permissions for the owner only, since queued data may be private.
 const FILE_MODE: u32 = 0o600;
 
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path, syncs: bool) -> Result<Self, DatabaseError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
@@ -81,13 +80,13 @@ impl StorageBackend for Disk {
     }
 }
 
-/// The length of a file and what it takes on the disk, in bytes; zero where it cannot be told.
+/// Returns the length of a file and its size on disk, in bytes; zero if they are unknown.
 pub(crate) fn file_bytes(path: &Path) -> (u64, u64) {
     std::fs::metadata(path).map_or((0, 0), |file| (file.len(), file.blocks() * 512))
 }
 
-/// What may still be written to the disk that a file lies on, in bytes; none where it cannot be told.
-pub(crate) fn room_bytes(path: &Path) -> Option<u64> {
+/// Returns the free space of the disk that a file is on, in bytes, if it is known.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

@@ -1,12 +1,12 @@
-//! The name of a component's file: `<kind>_<type>_<name>_<signal>`, as the Collector's `file_storage` has it.
+//! The file name of a component: `<kind>_<type>_<name>_<signal>`, the same as the Collector's `file_storage`.
 
 use component::storage::Namespace;
 
-/// The longest name of a file that file systems take, less room for the endings that are added to it.
+/// Longest file name, in bytes: the limit of file systems minus space for added suffixes.
 const NAME_BYTES_MAX: usize = 255 - 16;
 
-/// The file of a namespace. Two namespaces never share one: what a file name cannot hold is written `~XXXX`,
-/// and so is `~` itself.
+/// Returns the file name of a namespace. It is unique: characters that are not allowed, and `~`, are written
+/// `~XXXX`.
 pub fn file_name(namespace: &Namespace) -> String {
     let parts = [namespace.kind, namespace.id.kind(), namespace.id.name(), &namespace.name];
     let mut name: String = parts.join("_").chars().map(escaped).collect();
@@ -25,7 +25,7 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// A hash that stays the same from release to release: names must be found again.
+/// Returns a hash that is stable across releases, so that files are found again.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_collectors_and_unsafe_characters_are_written_out() {
+    fn names_are_the_collectors_with_unsafe_characters_escaped() {
         check("otlp_grpc", "traces", "exporter_otlp_grpc__traces");
         check("otlp/eu-1", "logs", "exporter_otlp_eu-1_logs");
         check("otlp/a/b", "logs", "exporter_otlp_a~002Fb_logs");
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_too_long_for_a_file_is_cut_and_stays_its_own() {
+    fn long_names_are_shortened_and_stay_unique() {
         let of = |end: &str| {
             let id = ComponentId::parse(&format!("otlp/{}{end}", "n".repeat(400))).unwrap();
             file_name(&Namespace { kind: "exporter", id, name: "logs".to_owned() })

@@ -1,13 +1,13 @@
-//! State that outlives the process: one redb file per component, behind the trait of [`component::storage`].
+//! State that survives the process: one redb file per component, for the traits of [`component::storage`].
 //!
-//! The one idea: a thread owns the file, and writes that wait together are committed together, so that many
-//! writers cost one sync to disk and no asynchronous thread ever waits for one. This crate alone knows redb;
-//! what the keys and values mean is left to whoever opens a [`Store`].
+//! A thread owns the file. Writes that wait together are committed together, so that many writers cost one sync
+//! to disk and no asynchronous thread waits for one. Only this crate knows redb; the keys and values belong to
+//! the user of a [`Store`].
 //!
 //! ```text
 //!  batch ─▶ ┐                      ┌─▶ answer
-//!  batch ─▶ ├─▶ thread: one commit ├─▶ answer     a full disk: refused, tried again with the next batch
-//!  batch ─▶ ┘   (rows of a table)  └─▶ answer     a broken file: renamed, counted, begun anew
+//!  batch ─▶ ├─▶ thread: one commit ├─▶ answer     a full disk: refused, retried with the next batch
+//!  batch ─▶ ┘   (rows of a table)  └─▶ answer     a broken file: renamed, counted, replaced
 //! ```
 
 mod compaction;

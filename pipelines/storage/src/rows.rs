@@ -1,7 +1,7 @@
 //! Values as rows of one table, in pieces that fit redb's pages.
 //!
-//! redb keeps a value that is larger than a page in a run of pages whose number is a power of two. A value of
-//! just over 2^n bytes would waste half of its run, so that values are cut just below such sizes.
+//! redb stores a value that is larger than a page in a run of pages whose number is a power of two. A value of
+//! just over 2^n bytes would waste half of its run, so values are split just below such sizes.
 //!
 //! ```text
 //!  key             value
@@ -12,24 +12,24 @@
 
 use redb::{ReadableTable, StorageError, Table, TableDefinition};
 
-/// The table. Its name is the version of what is in it.
+/// The table. Its name includes the version of the format.
 pub(crate) const ROWS: TableDefinition<'static, Key<'static>, &'static [u8]> =
     TableDefinition::new("warptap rows v1");
 
-/// The name of a value, and the number of its piece.
+/// The name of a value and the number of its piece.
 pub(crate) type Key<'a> = (&'a str, u32);
 
-/// What redb writes beside a value in its pages, with room to spare.
+/// Upper bound of redb's overhead per value in its pages, in bytes.
 const PAGE_OVERHEAD_BYTES: usize = 200;
 
-/// The largest piece.
+/// Size of the largest piece, in bytes.
 const PIECE_BYTES_MAX: usize = 64 * 1024 - PAGE_OVERHEAD_BYTES;
 
-/// redb's page.
+/// Size of redb's pages, in bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// The size of the next piece of a value of which so many bytes are left. Not more than a quarter of the pages
-/// that hold it is wasted.
+/// Returns the size of the next piece of a value with `left` remaining bytes. At most a quarter of its pages is
+/// unused.
 fn piece_bytes(left: usize) -> usize {
     if left >= PIECE_BYTES_MAX {
         return PIECE_BYTES_MAX;
@@ -39,7 +39,7 @@ fn piece_bytes(left: usize) -> usize {
     if is_well_used { left } else { pages / 2 - PAGE_OVERHEAD_BYTES }
 }
 
-/// The pieces of a value; an empty value is one empty piece.
+/// Returns the pieces of a value; an empty value is one empty piece.
 fn pieces(mut value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut is_first = true;
     std::iter::from_fn(move || {
@@ -53,7 +53,7 @@ fn pieces(mut value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The bytes that a value counts.
+/// Returns the bytes that a value counts for.
 pub(crate) fn cost(name: &str, value: &[u8]) -> u64 {
     pieces(value).map(|piece| row_cost(name, piece)).sum()
 }
@@ -75,7 +75,7 @@ pub(crate) fn get(
     Ok(value)
 }
 
-/// Writes a value, and returns by how many bytes the table grew, or shrank.
+/// Writes a value; returns by how many bytes the table grew or shrank.
 pub(crate) fn set(table: &mut Rows<'_>, name: &str, value: &[u8]) -> Result<i64, StorageError> {
     let mut grown = 0;
     let mut number = 0;
@@ -88,7 +88,7 @@ pub(crate) fn set(table: &mut Rows<'_>, name: &str, value: &[u8]) -> Result<i64,
     Ok(grown + delete_from(table, name, number)?)
 }
 
-/// Removes a value, and returns by how many bytes the table grew: none or fewer.
+/// Removes a value; returns the change of the table's size in bytes, zero or less.
 pub(crate) fn delete(table: &mut Rows<'_>, name: &str) -> Result<i64, StorageError> {
     delete_from(table, name, 0)
 }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_join_to_the_value_and_waste_no_more_than_a_quarter_of_their_pages() {
+    fn pieces_form_the_value_and_waste_at_most_a_quarter() {
         for length in (0..200_000).step_by(97).chain([PIECE_BYTES_MAX, PIECE_BYTES_MAX + 1]) {
             let value: Vec<u8> = (0..length).map(|i| i as u8).collect();
             let cut: Vec<&[u8]> = pieces(&value).collect();

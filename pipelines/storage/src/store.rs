@@ -1,8 +1,8 @@
 //! A store: a handle for asynchronous callers, and the thread that owns the file.
 //!
-//! Batches that wait while a commit is on its way go into the next one together. Where commits are synced to
-//! disk, one begins [`WINDOW`] after the one before at the earliest, so that a stream of small batches costs
-//! a bounded number of syncs; a batch after a pause is committed at once.
+//! Batches that arrive during a commit are committed together next. With syncs to disk, commits start at least
+//! [`WINDOW`] apart, so that a stream of small batches costs a bounded number of syncs; a batch after a pause is
+//! committed at once.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,26 +17,26 @@ use crate::compaction::Rebound;
 use crate::counts::{Counts, CountsSnapshot};
 use crate::database::{Answer, Database, written_bytes};
 
-/// How far apart synced commits begin.
+/// Shortest time between the starts of synced commits.
 const WINDOW: Duration = Duration::from_millis(5);
 
-/// How many batches may wait; who brings one more waits.
+/// Number of batches in the channel, at most; further senders wait.
 const WAITING_MAX: usize = 256;
 
-/// How many bytes are written by one commit, unless a batch alone has more.
+/// Bytes written by one commit, at most, unless a single batch has more.
 const GROUP_BYTES_MAX: u64 = 16 << 20;
 
-/// How a file is kept.
+/// The settings of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// True: a write is done when the disk has it. False: when the operating system has it, so that it
-    /// outlives the process and not a loss of power.
+    /// Whether a write is done when the disk has it. Otherwise it is done when the operating system has it, and
+    /// survives the process but not a loss of power.
     pub fsync: bool,
-    /// How long to wait for a file that another process holds.
+    /// Time to wait for a file that another process holds.
     pub timeout: Duration,
-    /// What a file may hold in keys and values, in bytes; 0 is without a bound.
+    /// Largest size of keys and values, in bytes; 0 is unlimited.
     pub bytes_max: u64,
-    /// True: it is compacted when it is opened.
+    /// Whether the file is compacted when it is opened.
     pub compacts_on_start: bool,
     pub(crate) rebound: Option<Rebound>,
 }
@@ -48,7 +48,7 @@ impl Default for Settings {
     }
 }
 
-/// An open file. It is closed when this is dropped, after what was asked of it.
+/// An open file. It is closed when this is dropped, after the batches sent before.
 #[derive(Debug)]
 pub struct Store {
     jobs: Sender<Job>,
@@ -56,14 +56,14 @@ pub struct Store {
     counts: Arc<Counts>,
 }
 
-/// What the thread is told to do.
+/// A command to the thread.
 #[derive(Debug)]
 enum Job {
     Batch { steps: Vec<Operation>, answer: oneshot::Sender<Answer>, _place: OwnedSemaphorePermit },
     Close,
 }
 
-/// Ends a store whoever still holds it, and tells when its file is closed.
+/// Closes a store regardless of its users, and waits until its file is closed.
 #[derive(Debug)]
 pub(crate) struct Closer {
     jobs: Sender<Job>,
@@ -71,12 +71,12 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
-    /// True for a store whose file is closed.
+    /// Returns true if the file is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_terminated() || !self.closed.is_empty()
     }
 
-    /// Closes the file after what was asked of it.
+    /// Closes the file after the batches sent before.
     pub(crate) async fn close(self) {
         // A thread that has ended has closed its file.
         let _ = self.jobs.send(Job::Close);
@@ -85,7 +85,7 @@ impl Closer {
 }
 
 impl Store {
-    /// Opens the file of `path`, or makes it. A file that cannot be read is renamed and begun anew.
+    /// Opens or creates the file. A file that cannot be read is renamed and replaced.
     pub async fn open(path: PathBuf, settings: Settings) -> Result<Self, StorageError> {
         Self::open_with_closer(path, settings).await.map(|(store, _)| store)
     }
@@ -116,12 +116,12 @@ impl Store {
         Ok((store, Closer { jobs, closed }))
     }
 
-    /// What happened to it so far.
+    /// Returns the counters.
     pub fn counts(&self) -> CountsSnapshot {
         self.counts.snapshot()
     }
 
-    /// The counts, for whoever exports them.
+    /// Returns the shared counters, for their export.
     pub fn shared_counts(&self) -> Arc<Counts> {
         self.counts.clone()
     }
@@ -147,7 +147,7 @@ impl StorageClient for Store {
     }
 }
 
-/// The thread's side.
+/// The state of the thread.
 struct Worker {
     database: Database,
     settings: Settings,
@@ -155,7 +155,7 @@ struct Worker {
     last_commit: Option<Instant>,
 }
 
-/// Batches that are committed together, and whom to tell.
+/// Batches that are committed together, with their reply channels.
 #[derive(Default)]
 struct Group {
     batches: Vec<Vec<Operation>>,
@@ -180,7 +180,7 @@ impl Group {
         self.closes || self.bytes >= GROUP_BYTES_MAX
     }
 
-    /// Whoever asked may be gone.
+    /// Replies to the senders, some of which may be gone.
     fn answer(self, answers: Vec<Answer>) {
         for ((sender, _place), answer) in self.answers.into_iter().zip(answers) {
             let _ = sender.send(answer);
@@ -193,7 +193,7 @@ impl Worker {
         if self.settings.compacts_on_start {
             self.database.compact();
         }
-        let mut looked_at = Instant::now();
+        let mut checked_at = Instant::now();
         while let Some(group) = self.next_group() {
             let closes = group.closes;
             let answers = self.database.run(&group.batches);
@@ -201,11 +201,11 @@ impl Worker {
             if closes {
                 return;
             }
-            self.rebound(&mut looked_at);
+            self.rebound(&mut checked_at);
         }
     }
 
-    /// The next batches; an empty group where it is time to look at sizes, none where nobody is left.
+    /// Returns the next batches, an empty group when the sizes are to be checked, or `None` when all senders are gone.
     fn next_group(&mut self) -> Option<Group> {
         let mut group = Group::default();
         match self.next_job() {
@@ -238,12 +238,12 @@ impl Worker {
         self.last_commit = Some(Instant::now());
     }
 
-    fn rebound(&mut self, looked_at: &mut Instant) {
+    fn rebound(&mut self, checked_at: &mut Instant) {
         let Some(rule) = self.settings.rebound else { return };
-        if looked_at.elapsed() < rule.every {
+        if checked_at.elapsed() < rule.every {
             return;
         }
-        *looked_at = Instant::now();
+        *checked_at = Instant::now();
         let (file, stored) = self.database.sizes();
         if rule.applies(file, stored) {
             self.database.compact();
@@ -251,7 +251,7 @@ impl Worker {
     }
 }
 
-/// A panic elsewhere leaves plain values behind, which are as good as before.
+/// Unwraps a lock. The values are plain, so a panic elsewhere leaves them usable.
 pub(crate) fn unpoisoned<T>(lock: Result<T, PoisonError<T>>) -> T {
     lock.unwrap_or_else(PoisonError::into_inner)
 }

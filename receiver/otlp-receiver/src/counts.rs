@@ -1,7 +1,7 @@
-//! What was accepted, refused and failed: the Collector's `otelcol_receiver_*`, per protocol and signal.
+//! The Collector's counters `otelcol_receiver_*`, per protocol and signal.
 //!
-//! Refused is what the pipelines refused; failed is what was never answered, because the sender hung up or
-//! the receiver stopped before the pipelines were done. Accepted, refused and failed are all there was.
+//! Refused items were refused by the pipelines. Failed items have no outcome, because the sender disconnected or
+//! the receiver stopped first. Accepted, refused and failed items add up to all items received.
 
 use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
@@ -11,14 +11,14 @@ use semconv::own_metric;
 
 use crate::Protocol;
 
-/// What became of a request that was decoded.
+/// The outcome of a decoded request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// The pipelines took it.
+    /// The pipelines accepted it.
     Accepted,
-    /// They did not.
+    /// The pipelines refused it.
     Refused,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Failed,
 }
 

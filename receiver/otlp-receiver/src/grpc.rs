@@ -1,5 +1,4 @@
-//! OTLP over gRPC. A request is decoded straight into the batch that travels on: the messages of both have
-//! the same bytes.
+//! OTLP over gRPC. The bytes of a request are those of the batch, so that they are passed on without conversion.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,11 +18,11 @@ use transport::serve::{Handler, ServerSettings};
 use crate::config::{GrpcConfig, ServerParameters};
 use crate::sink::Sink;
 
-/// What gRPC has by default for a server that asks silent callers whether they are there.
+/// gRPC's defaults for keep-alive pings of servers.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(2 * 60 * 60);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The method of a signal.
+/// Returns the method of a signal.
 fn path(signal: Signal) -> &'static str {
     match signal {
         Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
@@ -33,17 +32,17 @@ fn path(signal: Signal) -> &'static str {
     }
 }
 
-/// What connections are served by.
+/// Returns the settings of the server.
 pub(crate) fn settings(name: String, config: &GrpcConfig) -> ServerSettings {
     let parameters = config.keepalive.get().and_then(|k| k.server_parameters.get()).cloned();
     let ServerParameters { max_connection_idle, max_connection_age, max_connection_age_grace, time, timeout } =
         parameters.unwrap_or_default();
     let set = |duration: Duration| Some(duration).filter(|d| !d.is_zero());
-    let ask = (set(*time).unwrap_or(KEEPALIVE_TIME), set(*timeout).unwrap_or(KEEPALIVE_TIMEOUT));
+    let keep_alive = (set(*time).unwrap_or(KEEPALIVE_TIME), set(*timeout).unwrap_or(KEEPALIVE_TIMEOUT));
     ServerSettings {
         is_http2: true,
         streams_max: Some(config.max_concurrent_streams).filter(|n| *n > 0),
-        keep_alive: Some(ask),
+        keep_alive: Some(keep_alive),
         idle_max: set(*max_connection_idle),
         age_max: set(*max_connection_age),
         age_grace: set(*max_connection_age_grace),
@@ -51,7 +50,7 @@ pub(crate) fn settings(name: String, config: &GrpcConfig) -> ServerSettings {
     }
 }
 
-/// Answers calls.
+/// The gRPC service.
 #[derive(Clone)]
 pub(crate) struct Service {
     sink: Arc<Sink>,
@@ -65,16 +64,16 @@ impl Service {
 
     async fn export(&self, request: Request<Incoming>) -> Result<(), Status> {
         let (parts, body) = request.into_parts();
-        let path_asked = parts.uri.path();
-        let signal = Signal::ALL.into_iter().find(|s| path(*s) == path_asked && self.sink.wants(*s));
-        let unknown = || Status::unimplemented(format!("unknown method {path_asked}"));
+        let method = parts.uri.path();
+        let signal = Signal::ALL.into_iter().find(|s| path(*s) == method && self.sink.accepts(*s));
+        let unknown = || Status::unimplemented(format!("unknown method {method}"));
         let signal = signal.ok_or_else(unknown)?;
-        let context = self.sink.admit(|| metadata(&parts.headers));
+        let context = self.sink.authenticate(|| metadata(&parts.headers));
         let context = context.map_err(|e| Status::unauthenticated(e.to_string()))?;
         let (message, _) = grpc::read(&parts.headers, body, self.message_bytes_max).await?;
         let data = Data::decode(signal, message)
-            .map_err(|e| Status::internal(format!("the message is no export request: {e}")))?;
-        self.sink.take(context, data).await.map_err(status)
+            .map_err(|e| Status::internal(format!("the message is not a valid export request: {e}")))?;
+        self.sink.consume(context, data).await.map_err(status)
     }
 }
 
@@ -87,12 +86,12 @@ impl Handler for Service {
         _: Option<SocketAddr>,
     ) -> io::Result<Response<ResponseBody>> {
         if request.method() != Method::POST || !is_grpc(request.headers()) {
-            let mut no = Response::new(ResponseBody::default());
-            *no.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Ok(no);
+            let mut response = Response::new(ResponseBody::default());
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Ok(response);
         }
         let outcome = self.export(request).await;
-        Ok(outcome.map_or_else(|no| grpc::error_response(&no), |()| grpc::response(b"")))
+        Ok(outcome.map_or_else(|status| grpc::error_response(&status), |()| grpc::response(b"")))
     }
 }
 

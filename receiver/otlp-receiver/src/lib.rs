@@ -1,9 +1,8 @@
-//! The `otlp` receiver: OTLP over gRPC and over HTTP, as the Collector's.
+//! The `otlp` receiver: OTLP over gRPC and HTTP.
 //!
-//! The one idea: both protocols come down to "a signal and its bytes"; what decodes well is handed to the next
-//! component, and its answer travels back as a status of the protocol, so that a sender learns whether to try
-//! again. This file is the start; `config` is what the user writes, `grpc` and `http` speak the protocols, `sink`
-//! hands the data on. Connections are the matter of `net`, and what becomes of the data that of the pipelines.
+//! Both protocols decode a signal from bytes and pass it to the next component. A refusal is returned as a status
+//! of the protocol with the same code, so that the sender knows whether to retry. `grpc` and `http` implement the
+//! protocols, and `sink` passes the data on.
 
 mod config;
 mod counts;
@@ -40,7 +39,7 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
     aliases: &[],
     signals: &Signal::ALL,
     stability: Stability::Stable,
-    about: "Takes OTLP over gRPC and HTTP.",
+    about: "Receives OTLP over gRPC and HTTP.",
     example: "\
 protocols:
   grpc:
@@ -65,7 +64,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name in the configuration and in metrics.
+    /// Returns the name in the configuration and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Grpc => "grpc",
@@ -83,14 +82,14 @@ pub struct OtlpReceiver {
 }
 
 impl OtlpReceiver {
-    /// A receiver by a configuration that was checked.
+    /// Creates a receiver from a checked configuration.
     pub fn new(id: ComponentId, config: OtlpConfig) -> Self {
         OtlpReceiver { id, config, bound: None }
     }
 
-    /// Tells `bound` the address of each protocol once it listens: an endpoint may leave the port open.
+    /// Sends the address of each protocol to `bound` once it listens, with the port that was chosen for port 0.
     #[must_use]
-    pub fn telling(mut self, bound: mpsc::UnboundedSender<(Protocol, Address)>) -> Self {
+    pub fn with_bound_addresses(mut self, bound: mpsc::UnboundedSender<(Protocol, Address)>) -> Self {
         self.bound = Some(bound);
         self
     }
@@ -126,13 +125,13 @@ impl Receiver for OtlpReceiver {
     }
 }
 
-/// What a receiver is wired to, by signal.
+/// The consumers of a receiver, by signal.
 type Next = [(Signal, Arc<dyn Consumer>)];
 
-/// What every protocol's server is opened with.
+/// The parameters of a protocol's server.
 struct Opening<'a> {
     protocol: Protocol,
-    /// What TLS offers to speak.
+    /// The protocols that TLS offers.
     alpn: &'static [&'static str],
     endpoint: &'a str,
     transport: Transport,
@@ -141,7 +140,7 @@ struct Opening<'a> {
     includes_metadata: bool,
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens and does not serve yet.
 struct Bound {
     listener: Listener,
     tls: Option<ServerTls>,

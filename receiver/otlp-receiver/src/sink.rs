@@ -1,4 +1,4 @@
-//! What both protocols come down to: who sends, what is sent, and the pipelines' answer to it.
+//! The part that both protocols share: authentication, and passing data to the pipelines.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use pdata::{Data, Signal};
 
 use crate::counts::{Counts, Outcome};
 
-/// Where the data of one protocol goes, by signal.
+/// The consumers of one protocol, by signal.
 pub(crate) struct Sink {
     next: [Option<Arc<dyn Consumer>>; Signal::ALL.len()],
     counts: Counts,
@@ -31,13 +31,16 @@ impl Sink {
         Sink { next: by_signal, counts, auth, includes_metadata }
     }
 
-    /// True where a pipeline wants the signal.
-    pub(crate) fn wants(&self, signal: Signal) -> bool {
+    /// Returns true if a pipeline consumes the signal.
+    pub(crate) fn accepts(&self, signal: Signal) -> bool {
         self.next[signal as usize].is_some()
     }
 
-    /// What to remember of a request, whose headers are read only where someone wants to know.
-    pub(crate) fn admit(&self, headers: impl FnOnce() -> Metadata) -> Result<Context, Unauthenticated> {
+    /// Authenticates a request and returns its context. The headers are only converted if they are needed.
+    pub(crate) fn authenticate(
+        &self,
+        headers: impl FnOnce() -> Metadata,
+    ) -> Result<Context, Unauthenticated> {
         if self.auth.is_none() && !self.includes_metadata {
             return Ok(Context::default());
         }
@@ -50,8 +53,8 @@ impl Sink {
         Ok(Context { metadata: Arc::new(metadata), identity: Arc::new(identity) })
     }
 
-    /// Hands data on. What is empty is taken without a word to anyone, as OTLP asks.
-    pub(crate) async fn take(&self, context: Context, data: Data) -> Result<(), Refused> {
+    /// Passes data to the pipelines. As OTLP requires, an empty request is a success.
+    pub(crate) async fn consume(&self, context: Context, data: Data) -> Result<(), Refused> {
         let (signal, items) = (data.signal(), data.items());
         let Some(next) = &self.next[signal as usize] else {
             return Err(Refused::permanent(format!("no pipeline for {}", signal.name())));
@@ -66,7 +69,7 @@ impl Sink {
     }
 }
 
-/// A request that the pipelines have; counted however it ends, also where nobody waits for the answer.
+/// A request in the pipelines. It is counted when dropped, also if the sender stopped waiting.
 struct Pending<'a> {
     counts: &'a Counts,
     signal: Signal,

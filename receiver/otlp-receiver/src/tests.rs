@@ -1,5 +1,5 @@
-//! What a sender sees and what the pipeline gets. The senders here are tonic's generated clients and plain
-//! HTTP/1.1, not our own exporters.
+//! Responses to senders and data for the pipeline. The senders are tonic's generated clients and plain HTTP/1.1,
+//! not our own exporters.
 
 use pdata::Payload;
 use std::collections::BTreeMap;
@@ -66,8 +66,7 @@ fn proto(signal: Signal) -> Vec<u8> {
     bytes
 }
 
-/// The pipeline: keeps what comes and what is known of its sender, answers what it was told to, waits at a
-/// gate that may be closed.
+/// A pipeline with a fixed answer that stores the data and its context, behind a gate that may be closed.
 struct Pipeline {
     answer: Result<(), Refused>,
     got: Mutex<Vec<Data>>,
@@ -98,7 +97,7 @@ struct Started {
     running: Running,
 }
 
-/// Lets those in who know the password, in a header or, where it is told, in the query.
+/// Accepts requests with the password in a header or in a configured parameter of the query.
 struct Doorman;
 
 impl ServerAuth for Doorman {
@@ -115,14 +114,14 @@ impl Started {
         Self::with(answer, &Signal::ALL, "", "").await
     }
 
-    /// A receiver on free ports, with more settings of `grpc` and of `http`.
+    /// Starts a receiver on free ports, with more settings of `grpc` and of `http`.
     async fn with(answer: Result<(), Refused>, signals: &[Signal], grpc: &str, http: &str) -> Self {
         let settings = format!(
             r#"{{"protocols": {{"grpc": {{"endpoint": "127.0.0.1:0"{grpc}}},
                                 "http": {{"endpoint": "localhost:0"{http}}}}}}}"#
         );
-        let (bound, mut told) = mpsc::unbounded_channel();
-        let receiver = OtlpReceiver::new(id(), config(&settings)).telling(bound);
+        let (bound, mut found) = mpsc::unbounded_channel();
+        let receiver = OtlpReceiver::new(id(), config(&settings)).with_bound_addresses(bound);
         let gate = Semaphore::new(Semaphore::MAX_PERMITS);
         let arrived = Semaphore::new(0);
         let pipeline =
@@ -136,7 +135,7 @@ impl Started {
         let stop = CancellationToken::new();
         let running = Box::new(receiver).start(next, &host, stop.clone()).await.unwrap();
         let [grpc, http] =
-            [told.recv().await.unwrap(), told.recv().await.unwrap()].map(|(protocol, at)| match at {
+            [found.recv().await.unwrap(), found.recv().await.unwrap()].map(|(protocol, at)| match at {
                 Address::Tcp(address) => (protocol, address),
                 Address::Unix(path) => panic!("{path:?}"),
             });
@@ -148,7 +147,7 @@ impl Started {
         self.pipeline.got.lock().unwrap().clone()
     }
 
-    /// Accepted, refused and failed items.
+    /// Returns the accepted, refused and failed items.
     fn counts(&self, protocol: Protocol, items: &str) -> [u64; 3] {
         let all = self.all_counts();
         ["accepted", "refused", "failed"].map(|outcome| {
@@ -157,7 +156,7 @@ impl Started {
         })
     }
 
-    /// Counters by their name and the values of their attributes.
+    /// Returns the counters by name and attribute values.
     fn all_counts(&self) -> BTreeMap<String, u64> {
         self.meters.force_flush().unwrap();
         let last = self.metrics.get_finished_metrics().unwrap().pop();
@@ -189,7 +188,7 @@ impl Started {
         request("POST", self.http, path, headers, body).await
     }
 
-    /// A call whose message we compress and frame ourselves; the status and what is accepted.
+    /// Makes a call with a message that is compressed and framed here; returns the status and accepted encodings.
     async fn call(
         &self,
         path: &str,
@@ -239,7 +238,7 @@ impl Answer {
         self.headers["content-type"].to_str().unwrap()
     }
 
-    /// The code and the message of the status in the body.
+    /// Returns the code and the message of the status in the body.
     fn error(&self) -> (i32, String) {
         match self.content_type() {
             "application/json" => {
@@ -348,14 +347,14 @@ async fn a_refusal_keeps_its_code_in_both_protocols() {
         let request = ExportTraceServiceRequest::decode(&proto(Signal::Traces)[..]).unwrap();
         let status = receiver.traces().await.export(request).await.unwrap_err();
         assert_eq!((status.code() as i32, status.message()), (grpc_code, &reason[..]));
-        let told = status.get_details_retry_info().and_then(|info| info.retry_delay);
-        assert_eq!(told, refused.retry_after);
+        let found = status.get_details_retry_info().and_then(|info| info.retry_delay);
+        assert_eq!(found, refused.retry_after);
 
         for (content_type, body) in [(PROTO, proto(Signal::Traces)), (JSON, TRACES.as_bytes().to_vec())] {
             let answer = receiver.post("/v1/traces", &[content_type], body).await;
             assert_eq!((answer.status.as_u16(), answer.error()), (http_status, (grpc_code, reason.clone())));
-            let told = answer.headers.get("retry-after").map(|v| v.to_str().unwrap());
-            assert_eq!(told, retry_after);
+            let found = answer.headers.get("retry-after").map(|v| v.to_str().unwrap());
+            assert_eq!(found, retry_after);
         }
         assert_eq!(receiver.counts(Protocol::Grpc, "spans"), [0, 1, 0]);
         assert_eq!(receiver.counts(Protocol::Http, "spans"), [0, 2, 0]);
@@ -363,7 +362,7 @@ async fn a_refusal_keeps_its_code_in_both_protocols() {
 }
 
 #[tokio::test]
-async fn what_is_empty_is_taken_and_bothers_nobody() {
+async fn an_empty_request_is_a_success_without_data() {
     let receiver = Started::answering(Err(Refused::permanent("never asked"))).await;
     receiver.traces().await.export(ExportTraceServiceRequest::default()).await.unwrap();
     for (content_type, body) in
@@ -376,7 +375,7 @@ async fn what_is_empty_is_taken_and_bothers_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_no_export_over_http_is_refused_for_good() {
+async fn invalid_http_requests_are_permanent_errors() {
     let receiver = Started::answering(Ok(())).await;
     let garbage = || b"\xff\xff garbage".to_vec();
     let post = |path: &'static str, headers: Vec<(&'static str, &'static str)>, body: Vec<u8>| {
@@ -394,8 +393,8 @@ async fn what_is_no_export_over_http_is_refused_for_good() {
         assert_eq!((wrong.status.as_u16(), &wrong.body[..]), (415, why.as_bytes()));
     }
     for (headers, body, why) in [
-        (vec![PROTO], garbage(), "the body is no OTLP protobuf of traces: "),
-        (vec![JSON], garbage(), "the body is no OTLP JSON of traces: at byte 0: expected an object"),
+        (vec![PROTO], garbage(), "the body is not valid OTLP protobuf of traces: "),
+        (vec![JSON], garbage(), "the body is not valid OTLP JSON of traces: at byte 0: expected an object"),
         (vec![JSON, ("content-encoding", "gzip")], garbage(), "cannot decompress gzip: "),
         (vec![JSON, ("content-encoding", "br")], garbage(), "unsupported \"Content-Encoding\": br: expected"),
     ] {
@@ -408,9 +407,9 @@ async fn what_is_no_export_over_http_is_refused_for_good() {
     assert_eq!(receiver.got(), []);
 }
 
-/// A kilobyte of gzip can stand for a megabyte: the limit holds before decompression and after it.
+/// A kilobyte of gzip can expand to a megabyte, so the limit holds before and after decompression.
 #[tokio::test]
-async fn what_is_larger_than_the_limit_is_refused_for_good_before_and_after_decompression() {
+async fn requests_above_the_limit_are_permanent_errors() {
     let receiver = Started::with(
         Ok(()),
         &Signal::STABLE,
@@ -476,7 +475,7 @@ async fn paths_are_as_configured() {
 }
 
 #[tokio::test]
-async fn requests_that_are_under_way_when_it_stops_are_answered() {
+async fn active_requests_are_answered_on_stop() {
     let receiver = Started::answering(Ok(())).await;
     receiver.pipeline.gate.forget_permits(Semaphore::MAX_PERMITS);
     let mut client = receiver.traces().await;
@@ -499,7 +498,7 @@ async fn requests_that_are_under_way_when_it_stops_are_answered() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_stops_the_start() {
+async fn a_taken_address_fails_the_start() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let settings = format!(r#"{{"protocols": {{"http": {{"endpoint": "{address}"}}}}}}"#);
@@ -511,7 +510,7 @@ async fn an_address_that_is_taken_stops_the_start() {
 }
 
 #[test]
-fn settings_are_the_collectors() {
+fn settings_have_the_collectors_defaults() {
     let parsed = config(r#"{"protocols": {"grpc": null, "http": {}}}"#);
     assert_eq!(parsed.protocols.grpc.get().unwrap().endpoint, "localhost:4317");
     assert_eq!(parsed.protocols.grpc.get().unwrap().message_bytes_max(), 4 << 20);
@@ -521,7 +520,7 @@ fn settings_are_the_collectors() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     for (json, want) in [
         ("{}", "must specify at least one protocol when using the OTLP receiver"),
         (r#"{"protocols": {"grpc": {"enabled": false}}}"#, "must specify at least one protocol"),
@@ -548,7 +547,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn profiles_pass_through_over_both_protocols_where_a_pipeline_wants_them() {
+async fn profiles_are_received_if_a_pipeline_consumes_them() {
     let receiver = Started::answering(Ok(())).await;
     let path = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
     assert_eq!(receiver.call(path, &[], &proto(Signal::Profiles), false).await.0, "0");
@@ -561,7 +560,7 @@ async fn profiles_pass_through_over_both_protocols_where_a_pipeline_wants_them()
 }
 
 #[tokio::test]
-async fn grpc_understands_its_compressions_and_says_which() {
+async fn grpc_accepts_and_lists_its_compressions() {
     let receiver = Started::answering(Ok(())).await;
     for (name, compression) in [
         ("gzip", Compression::Gzip),
@@ -570,18 +569,18 @@ async fn grpc_understands_its_compressions_and_says_which() {
         ("snappy", Compression::SnappyFramed),
     ] {
         let message = compression.compress(Level(0), &proto(Signal::Traces));
-        let told = receiver.call(TRACE_PATH, &[("grpc-encoding", name)], &message, true).await;
-        assert_eq!(told, ("0".to_owned(), "deflate,gzip,snappy,zstd,identity".to_owned()), "{name}");
+        let found = receiver.call(TRACE_PATH, &[("grpc-encoding", name)], &message, true).await;
+        assert_eq!(found, ("0".to_owned(), "deflate,gzip,snappy,zstd,identity".to_owned()), "{name}");
     }
     assert_eq!(receiver.got().len(), 4);
     let lz4 = Compression::Lz4.compress(Level(0), &proto(Signal::Traces));
-    let told = receiver.call(TRACE_PATH, &[("grpc-encoding", "lz4")], &lz4, true).await;
-    assert_eq!(told, ("12".to_owned(), "deflate,gzip,snappy,zstd,identity".to_owned()));
+    let found = receiver.call(TRACE_PATH, &[("grpc-encoding", "lz4")], &lz4, true).await;
+    assert_eq!(found, ("12".to_owned(), "deflate,gzip,snappy,zstd,identity".to_owned()));
     assert_eq!(receiver.call(TRACE_PATH, &[], b"\xff\xff", false).await.0, "13");
 }
 
 #[tokio::test]
-async fn only_compressions_that_are_listed_are_taken() {
+async fn only_configured_compressions_are_accepted() {
     let http = r#", "compression_algorithms": ["", "gzip"]"#;
     let receiver = Started::with(Ok(()), &Signal::STABLE, "", http).await;
     for (compression, status) in [
@@ -598,7 +597,7 @@ async fn only_compressions_that_are_listed_are_taken() {
 }
 
 #[tokio::test]
-async fn senders_are_asked_who_they_are_and_pipelines_know_it() {
+async fn senders_are_authenticated_and_known_to_pipelines() {
     let auth = r#", "include_metadata": true, "auth": {"authenticator": "doorman"}"#;
     let http = r#", "include_metadata": true,
         "auth": {"authenticator": "doorman", "request_params": ["authorization"]}"#;
@@ -608,6 +607,7 @@ async fn senders_are_asked_who_they_are_and_pipelines_know_it() {
         ("/v1/traces", &right[..], 200),
         ("/v1/traces", &right[1..], 401),
         ("/v1/traces?authorization=sesame&x=y", &right[1..], 200),
+        ("/v1/traces?authorization=s%65same", &right[1..], 200),
         ("/v1/traces?authorization=wrong", &right[..], 401),
     ] {
         let answer = receiver.post(path, headers, TRACES.into()).await;
@@ -619,7 +619,7 @@ async fn senders_are_asked_who_they_are_and_pipelines_know_it() {
     assert_eq!(receiver.call(TRACE_PATH, &right[..2], &proto(Signal::Traces), false).await.0, "0");
     assert_eq!(receiver.call(TRACE_PATH, &right[1..2], &proto(Signal::Traces), false).await.0, "16");
     let senders = receiver.pipeline.senders.lock().unwrap().clone();
-    assert_eq!(senders.len(), 3);
+    assert_eq!(senders.len(), 4);
     for sender in senders {
         assert_eq!(sender.identity.0["user"], "ali");
         assert_eq!(sender.metadata.get("X-Tenant"), ["a"]);
@@ -627,14 +627,14 @@ async fn senders_are_asked_who_they_are_and_pipelines_know_it() {
 }
 
 #[tokio::test]
-async fn headers_travel_with_the_data_only_where_that_is_asked() {
+async fn headers_are_passed_on_only_if_configured() {
     let receiver = Started::answering(Ok(())).await;
     receiver.post("/v1/traces", &[("x-tenant", "a"), JSON], TRACES.into()).await;
     assert_eq!(*receiver.pipeline.senders.lock().unwrap(), [Context::default()]);
 }
 
 #[tokio::test]
-async fn an_authenticator_that_does_not_run_stops_the_start() {
+async fn a_missing_authenticator_fails_the_start() {
     let settings =
         r#"{"protocols": {"http": {"endpoint": "127.0.0.1:0", "auth": {"authenticator": "ghost"}}}}"#;
     let receiver = Box::new(OtlpReceiver::new(id(), config(settings)));
@@ -644,7 +644,7 @@ async fn an_authenticator_that_does_not_run_stops_the_start() {
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_may_send_where_that_is_configured() {
+async fn cross_origin_requests_are_allowed_if_configured() {
     let http = r#", "cors": {"allowed_origins": ["https://*.example"], "max_age": 60},
         "response_headers": {"X-Served-By": "us"}"#;
     let receiver = Started::with(Ok(()), &Signal::STABLE, "", http).await;
@@ -661,7 +661,7 @@ async fn pages_of_other_sites_may_send_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_slow_or_whose_answer_is_ends() {
+async fn slow_requests_and_responses_time_out() {
     let http = r#", "read_timeout": "50ms", "write_timeout": "100ms""#;
     let receiver = Started::with(Ok(()), &Signal::STABLE, "", http).await;
     let mut slow = TcpStream::connect(receiver.http).await.unwrap();
@@ -685,7 +685,7 @@ async fn a_request_that_is_too_slow_or_whose_answer_is_ends() {
 }
 
 #[tokio::test]
-async fn a_socket_file_is_as_good_as_a_port() {
+async fn a_unix_socket_can_be_the_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp.sock");
     let settings = format!(r#"{{"protocols": {{"http": {{"transport": "unix", "endpoint": {path:?}}}}}}}"#);
@@ -701,7 +701,7 @@ async fn a_socket_file_is_as_good_as_a_port() {
     running.await;
 }
 
-/// A certificate for 127.0.0.1, which is its own authority, and its key.
+/// Returns a self-signed certificate for 127.0.0.1 and its key.
 fn certificate(folder: &std::path::Path) -> (PathBuf, PathBuf) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let paths = (folder.join("cert.pem"), folder.join("key.pem"));
@@ -711,7 +711,7 @@ fn certificate(folder: &std::path::Path) -> (PathBuf, PathBuf) {
 }
 
 #[tokio::test]
-async fn both_protocols_are_protected_and_ask_for_certificates_where_told() {
+async fn both_protocols_use_tls_and_client_certificates_if_configured() {
     let folder = tempfile::tempdir().unwrap();
     let (cert, key) = certificate(folder.path());
     let tls =

@@ -21,7 +21,7 @@ use go_format::{fixed, timestamp};
 
 use super::go::{self, hex};
 
-/// All lines of a batch.
+/// Formats a batch.
 pub(super) fn text(data: &Data) -> String {
     let mut out = Lines(String::new());
     match data {
@@ -61,16 +61,16 @@ pub(super) fn text(data: &Data) -> String {
     out.0
 }
 
-/// The names of a span's kinds, by number.
+/// Names of span kinds, by number.
 const SPAN_KINDS: [&str; 6] = ["Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"];
-/// The names of a status code, by number.
+/// Names of status codes, by number.
 const STATUS_CODES: [&str; 3] = ["Unset", "Ok", "Error"];
-/// The names of an aggregation temporality, by number.
+/// Names of aggregation temporalities, by number.
 const TEMPORALITIES: [&str; 3] = ["Unspecified", "Delta", "Cumulative"];
-/// The names of a severity in steps of four numbers, from 1.
+/// Names of severities in steps of four numbers, from 1.
 const SEVERITIES: [&str; 6] = ["Trace", "Debug", "Info", "Warn", "Error", "Fatal"];
 
-/// The name of a number; none where it has none, as in the Collector.
+/// Returns the name of a number, or an empty text, as in the Collector.
 fn name_of(names: &[&'static str], number: i32) -> &'static str {
     usize::try_from(number).ok().and_then(|n| names.get(n)).copied().unwrap_or("")
 }
@@ -93,7 +93,7 @@ impl Lines {
         let _ = writeln!(self.0, "{text}");
     }
 
-    /// A field of a span, its name padded so that the colons stand below each other.
+    /// Writes a field of a span, with its name padded to align the colons.
     fn field(&mut self, name: &str, value: impl Display) {
         self.line(format_args!("    {name:<15}: {value}"));
     }
@@ -261,7 +261,7 @@ impl Lines {
         self.line(format_args!("     -> AggregationTemporality: {}", name_of(&TEMPORALITIES, number)));
     }
 
-    /// The lines that every point begins with.
+    /// Writes the first lines of every point.
     fn point(&mut self, title: &str, index: usize, attributes: &[KeyValue], start: u64, time: u64) {
         self.line(format_args!("{title} #{index}"));
         self.attributes("", "Data point attributes", attributes);

@@ -1,9 +1,7 @@
-//! `debug`: writes what passes by to the console, in the Collector's layout, so that a reader who knows one
-//! knows the other.
+//! `debug`: writes data to the console in the Collector's layout.
 //!
-//! This file is its configuration and its start. What is written stands in `normal` and `detailed`, how
-//! values look in `go` (the Collector's formats are those of Go's `fmt`), where it goes in `output`.
-//! Writing blocks the thread that does it: this exporter is for looking, not for load.
+//! `normal` and `detailed` format the text, `output` writes it. Writing blocks the calling thread: this exporter
+//! is for debugging and not for load.
 
 mod detailed;
 mod go;
@@ -146,7 +144,7 @@ impl Printer {
     }
 }
 
-/// The line with counts: its title, and what is counted.
+/// Returns the title and the counts of the summary line.
 fn summary(data: &Data) -> (&'static str, Vec<(&'static str, usize)>) {
     match data {
         Data::Logs(d) => {

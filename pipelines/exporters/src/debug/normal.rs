@@ -18,7 +18,7 @@ use go_format::general;
 
 use super::go;
 
-/// All lines of a batch.
+/// Formats a batch.
 pub(super) fn text(data: &Data) -> String {
     let mut out = String::new();
     match data {
@@ -89,7 +89,7 @@ fn scope(
     attributes(out, scope.map_or(&[], |s| &s.attributes));
 }
 
-/// Ends a line with attributes.
+/// Appends attributes and ends the line.
 fn attributes(out: &mut String, attributes: &[KeyValue]) {
     for pair in pairs(attributes) {
         let _ = write!(out, " {pair}");
@@ -132,7 +132,7 @@ fn number(point: &NumberDataPoint) -> String {
     }
 }
 
-/// The head of a histogram's line: `count=` and those of sum, min and max that are known.
+/// Formats `count=` and those of sum, min and max that are set.
 fn totals(count: u64, sum: Option<f64>, min: Option<f64>, max: Option<f64>) -> String {
     let mut line = format!("count={count}");
     for (name, value) in [("sum", sum), ("min", min), ("max", max)] {

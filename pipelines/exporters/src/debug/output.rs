@@ -1,5 +1,5 @@
-//! Where the text goes: to stderr as lines of the log, as the Collector's console encoder lays them out, or
-//! bare to files and standard streams. Sampling, where it is asked for, is per second and signal.
+//! The output: lines of the log on stderr in the layout of the Collector's console encoder, or plain text to
+//! files and standard streams. Sampling is per second and signal.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -12,9 +12,9 @@ use pdata::Signal;
 
 use super::DebugConfig;
 
-/// A sink for text, of one exporter.
+/// The output of one exporter.
 pub(super) struct Output {
-    /// The exporter's id where lines are lines of a log; none where they are bare.
+    /// The exporter's id for lines of the log; `None` for plain text.
     log_of: Option<ComponentId>,
     sampling: (u64, u64),
     inner: Mutex<Inner>,
@@ -25,7 +25,7 @@ struct Inner {
     seconds: [Second; 3],
 }
 
-/// How many batches of a signal came since a moment that is less than a second ago.
+/// The number of batches of a signal in the current second.
 #[derive(Clone, Copy)]
 struct Second {
     begin: Instant,
@@ -53,7 +53,7 @@ impl Output {
         Output { log_of, sampling, inner: Mutex::new(Inner { writers, seconds }) }
     }
 
-    /// Writes the line with counts, and `text` below it, unless sampling passes the batch over.
+    /// Writes the summary line and `text` below it, unless the batch is sampled out.
     pub(super) fn write(
         &self,
         signal: Signal,
@@ -106,7 +106,7 @@ fn open(path: &str) -> io::Result<Box<dyn Write + Send>> {
 }
 
 impl Second {
-    /// True for the first `initial` batches of a second, and for one in `thereafter` of the others.
+    /// Returns true for the first `initial` batches of a second and one in `thereafter` of the others.
     fn takes(&mut self, (initial, thereafter): (u64, u64), now: Instant) -> bool {
         if now.duration_since(self.begin) >= Duration::from_secs(1) {
             *self = Second { begin: now, batches: 0 };

@@ -1,5 +1,5 @@
-//! What is written, to the letter. The texts in `expected` were written by the Collector's own debug exporter
-//! (v0.159) of the same data; more of it is compared by the conformance tests.
+//! The exact output. The texts in `expected` were written by the Collector's debug exporter (v0.159) for the same
+//! data; the conformance tests compare more.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ fn data(signal: Signal) -> Data {
     pdata::json::decode(signal, json.as_bytes()).unwrap()
 }
 
-/// A file that several can look into.
+/// A writer whose content can be read.
 #[derive(Clone, Default)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 
@@ -54,7 +54,7 @@ impl Write for Page {
     }
 }
 
-/// Checks what is written of the sample of `signal`, bare.
+/// Checks the plain text for the sample of `signal`.
 #[track_caller]
 fn check(verbosity: Verbosity, signal: Signal, want: &str) {
     assert_eq!(print(verbosity, &data(signal), None), want);
@@ -80,7 +80,7 @@ fn basic_counts() {
 }
 
 #[test]
-fn a_line_of_the_log_says_when_and_whose() {
+fn a_line_of_the_log_has_the_time_and_the_exporter() {
     let id = ComponentId::parse("debug/x").unwrap();
     let line = print(Verbosity::Basic, &data(Signal::Traces), Some(id));
     let (time, rest) = line.split_once('\t').unwrap();
@@ -129,13 +129,13 @@ fn detailed_is_a_line_for_each_field() {
 }
 
 #[tokio::test]
-async fn files_are_written_to_by_their_paths() {
+async fn files_are_opened_by_their_paths() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("debug.txt");
     let settings = format!(r#"{{"use_internal_logger": false, "output_paths": [{path:?}]}}"#);
     let exporter = Started::by(&FACTORY, &settings).await;
-    exporter.front.consume(data(Signal::Logs)).await.unwrap();
-    exporter.front.consume(data(Signal::Traces)).await.unwrap();
+    exporter.input.consume(data(Signal::Logs)).await.unwrap();
+    exporter.input.consume(data(Signal::Traces)).await.unwrap();
     exporter.end().await;
     let want =
         "Logs\t{\"resource logs\": 1, \"log records\": 1}\nTraces\t{\"resource spans\": 1, \"spans\": 1}\n";
@@ -143,7 +143,7 @@ async fn files_are_written_to_by_their_paths() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     for (json, want) in [
         ("{}", ""),
         (r#"{"verbosity": "detailed", "sampling_initial": 5, "sending_queue": {"queue_size": 1}}"#, ""),

@@ -1,14 +1,14 @@
-//! A batch as the bytes of one record.
+//! The encoding of a batch as one record.
 //!
-//! JSON is a line. Protobuf, and whatever is compressed, stands after its length: four bytes, big end first.
-//! Each record is compressed by itself, so that a file can be read from any of them.
+//! JSON is a line. Protobuf and compressed records are preceded by their length in four bytes, big-endian. Each
+//! record is compressed separately, so that a file can be read from any record.
 
 use pdata::Data;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::config::{FileConfig, Format};
 
-/// How a batch becomes a record.
+/// The format and the compression of records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Encoding {
     format: Format,
@@ -20,7 +20,7 @@ impl Encoding {
         Encoding { format: config.format, is_compressed: !config.compression.is_empty() }
     }
 
-    /// The record of a batch, with what it is framed by.
+    /// Encodes a batch as a record with its framing.
     pub(super) fn record(self, data: &Data) -> Vec<u8> {
         let message = match self.format {
             Format::Json => pdata::json::encode(data),
@@ -31,8 +31,8 @@ impl Encoding {
             }
         };
         match (self.format, self.is_compressed) {
-            (_, true) => after_length(&compress_to_vec(&message[..], CompressionLevel::Fastest)),
-            (Format::Proto, false) => after_length(&message),
+            (_, true) => with_length(&compress_to_vec(&message[..], CompressionLevel::Fastest)),
+            (Format::Proto, false) => with_length(&message),
             (Format::Json, false) => {
                 let mut line = message;
                 line.push(b'\n');
@@ -42,7 +42,7 @@ impl Encoding {
     }
 }
 
-fn after_length(message: &[u8]) -> Vec<u8> {
+fn with_length(message: &[u8]) -> Vec<u8> {
     let mut record = Vec::with_capacity(4 + message.len());
     record.extend(u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
     record.extend(message);
@@ -58,7 +58,7 @@ mod tests {
     use crate::testing::span;
 
     #[test]
-    fn the_tool_zstd_reads_what_is_compressed() {
+    fn the_zstd_tool_reads_compressed_records() {
         let tool =
             Command::new("zstd").args(["-d", "-c"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut tool) = tool else {

@@ -1,9 +1,8 @@
 //! Files by an attribute of the resource.
 //!
-//! The path is what stands before the `*`, what the attribute says, and what stands behind it; whatever the
-//! attribute says, it stays below the part before. Resources without the attribute are dropped and counted. Of
-//! at most `max_open_files` open files the one that was written to longest ago is closed for another, and
-//! opened again where it is needed again.
+//! The value of the attribute replaces the `*` in the path, and cannot escape the folder before it. Resources
+//! without the attribute are dropped and counted. Above `max_open_files`, the least recently used file is closed
+//! and reopened when needed.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,12 +27,12 @@ use super::target::{Opener, Target};
 pub(super) struct Groups {
     id: ComponentId,
     before: String,
-    behind: String,
+    after: String,
     attribute: String,
     files_max: usize,
     opener: Opener,
     open: HashMap<PathBuf, Open>,
-    /// Counts uses, to know which was the last one of a file.
+    /// Number of uses of all files, to find the least recently used one.
     clock: u64,
     dropped: Counter<u64>,
 }
@@ -51,13 +50,13 @@ impl Groups {
         opener: Opener,
         host: &Host,
     ) -> Self {
-        let (before, behind) = path.split_once('*').unwrap_or((path, ""));
+        let (before, after) = path.split_once('*').unwrap_or((path, ""));
         let dropped = own_metric::OTELCOL_EXPORTER_FILE_DROPPED_RESOURCES;
         let dropped = metrics::u64_counter(host.meter(), dropped).build();
         Groups {
             id: id.clone(),
             before: before.to_owned(),
-            behind: behind.to_owned(),
+            after: after.to_owned(),
             attribute: config.resource_attribute.clone(),
             files_max: config.max_open_files as usize,
             opener,
@@ -67,7 +66,7 @@ impl Groups {
         }
     }
 
-    /// Writes every resource to the file that it names. What could not be written is told together.
+    /// Writes each resource to its file; returns the first error.
     pub(super) fn append(&mut self, data: &Data, encoding: Encoding) -> io::Result<()> {
         let (parts, dropped) = split(data, &self.attribute);
         if dropped > 0 {
@@ -95,7 +94,7 @@ impl Groups {
         self.clock += 1;
         if !self.open.contains_key(&path) {
             if self.open.len() >= self.files_max {
-                self.close_one()?;
+                self.evict()?;
             }
             let target = self.opener.open(&path, true)?;
             self.open.insert(path.clone(), Open { target, used: 0 });
@@ -105,8 +104,8 @@ impl Groups {
         Ok(&mut open.target)
     }
 
-    /// Closes the file that was used longest ago; one whose data the disk does not take stays open.
-    fn close_one(&mut self) -> io::Result<()> {
+    /// Closes the least recently used file, unless its buffer cannot be written.
+    fn evict(&mut self) -> io::Result<()> {
         let Some((path, open)) = self.open.iter_mut().min_by_key(|(_, open)| open.used) else {
             return Ok(());
         };
@@ -116,9 +115,9 @@ impl Groups {
         Ok(())
     }
 
-    /// The file for what the attribute says.
+    /// Returns the path for a value of the attribute.
     fn path(&self, segment: &str) -> PathBuf {
-        let whole = format!("{segment}{}", self.behind);
+        let whole = format!("{segment}{}", self.after);
         let mut parts: Vec<&std::ffi::OsStr> = Vec::new();
         for part in Path::new(&whole).components() {
             match part {
@@ -132,7 +131,7 @@ impl Groups {
     }
 }
 
-/// The resources of a batch by what their attribute says, and how many have none.
+/// Groups the resources of a batch by their attribute, and counts those without it.
 fn split(data: &Data, attribute: &str) -> (Vec<(String, Data)>, u64) {
     macro_rules! by_segment {
         ($data:ident, $wrap:ident, $all:ident . $list:ident) => {{
@@ -155,7 +154,7 @@ fn split(data: &Data, attribute: &str) -> (Vec<(String, Data)>, u64) {
         Data::Logs(d) => by_segment!(d, Logs, LogsData.resource_logs),
         Data::Metrics(d) => by_segment!(d, Metrics, MetricsData.resource_metrics),
         Data::Traces(d) => by_segment!(d, Traces, TracesData.resource_spans),
-        // Profiles of a batch refer to one dictionary: no pipeline of theirs takes this exporter.
+        // Profiles share one dictionary per batch and are not supported by this exporter.
         Data::Profiles(_) => (Vec::new(), 0),
     }
 }

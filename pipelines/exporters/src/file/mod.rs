@@ -1,8 +1,8 @@
 //! `file`: appends every batch to a file, as the Collector's file exporter does.
 //!
-//! `config` is what the user writes, `encoding` makes bytes of a batch. With `group_by` the file is found by an
-//! attribute of the resource (`groups`); each file is a `target`, which is rotated when it is full (`rotation`)
-//! and has a buffer that never tears a record (`buffered`).
+//! `encoding` encodes a batch. With `group_by`, an attribute of the resource selects the file (`groups`). Each
+//! file is a `target`, which is rotated when it is full (`rotation`) and has a buffer that never splits a record
+//! (`buffered`).
 
 mod buffered;
 mod config;
@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::config::{ConfigError, Section};
+use component::health::{Change, Health};
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Exporter, ExporterFactory, Host, Refused, Running,
     Stability, StartResult,
@@ -70,17 +71,17 @@ impl Exporter for FileExporter {
             let writer = Arc::new(Writer { encoding: Encoding::of(&self.config), files: files.clone() });
             let metrics = ExporterMetrics::new(&host, &self.id);
             let stages = Stages::default();
-            let (front, _) =
+            let (input, _) =
                 queue::stack(&host, &self.id, FACTORY.signals, &stages, writer, &metrics, &stop).await?;
             let flushing =
                 tokio::spawn(files.flush_each(self.config.flush_interval(), self.id.clone(), stop));
             let running: Running = Box::pin(async move { drop(flushing.await) });
-            Ok((front, running))
+            Ok((input, running))
         })
     }
 }
 
-/// The files that are written to.
+/// The open files.
 enum Files {
     One(Target),
     Grouped(Groups),
@@ -96,7 +97,7 @@ impl Files {
         opened.map(Files::One).map_err(|e| format!("path {:?}: {e}", config.path).into())
     }
 
-    /// Writes a batch, each part of it where it belongs.
+    /// Writes a batch, each resource to its file.
     fn append(&mut self, data: &Data, encoding: Encoding) -> io::Result<()> {
         match self {
             Files::One(target) => target.append(&encoding.record(data)),
@@ -112,7 +113,7 @@ impl Files {
     }
 }
 
-/// Writes one batch after the other.
+/// Writes batches one after the other.
 struct Writer {
     encoding: Encoding,
     files: Shared,
@@ -128,12 +129,12 @@ impl Consumer for Writer {
     }
 }
 
-/// The files, for whoever writes and for the one that flushes.
+/// The files, shared by the writer and the periodic flush.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Files>>);
 
 impl Shared {
-    /// Does what may wait for a disk where it keeps nobody from working.
+    /// Runs work that may block on a disk outside the asynchronous threads.
     async fn blocking<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Files) -> io::Result<R> + Send + 'static,
@@ -143,18 +144,21 @@ impl Shared {
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(io::Error::other(e)))
     }
 
-    /// Flushes at every interval, and once more at the end.
+    /// Flushes at every interval and once more on stop. Logs when flushing starts to fail or works again.
     async fn flush_each(self, interval: Duration, id: ComponentId, stop: CancellationToken) {
-        let mut is_failing = false;
+        let health = Health::default();
         loop {
             let stopped = tokio::time::timeout(interval, stop.cancelled()).await.is_ok();
             let flushed = self.blocking(Files::flush).await;
-            if let Err(error) = &flushed
-                && (stopped || !is_failing)
-            {
-                tracing::error!(exporter = %id, %error, is_lost = stopped, "cannot write to the file");
+            match (health.record(flushed.is_ok()), flushed) {
+                (change, Err(error)) if stopped || change.is_some() => {
+                    tracing::error!(exporter = %id, %error, is_lost = stopped, "cannot write to the file");
+                }
+                (Some(Change::Recovered), _) => {
+                    tracing::info!(exporter = %id, "writing to the file works again")
+                }
+                _ => {}
             }
-            is_failing = flushed.is_err();
             if stopped {
                 return;
             }

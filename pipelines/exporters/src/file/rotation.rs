@@ -1,7 +1,7 @@
-//! Full files under other names: `data.json` becomes `data-2026-03-01T10-20-30.123-size.json`, and the oldest
-//! of them go.
+//! Rotation: a full `data.json` is renamed to `data-2026-03-01T10-20-30.123-size.json`, and the oldest backups are
+//! removed.
 //!
-//! The time is of the same width always, so that names in the order of the alphabet are in the order of time.
+//! The time has a fixed width, so that the alphabetical order of names is their order in time.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use super::config::RotationConfig;
 
 const MIB: u64 = 1024 * 1024;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Why a file was rotated, at the end of its name: there is no other reason here.
+/// The reason of a rotation, at the end of a name; files are only rotated by size.
 const REASON: &str = "-size";
 
-/// When a file is full, and what becomes of full files.
+/// When a file is rotated, and which backups are kept.
 #[derive(Clone, Debug)]
 pub(super) struct Rotation {
     id: ComponentId,
@@ -40,20 +40,20 @@ impl Rotation {
         }
     }
 
-    /// Gives a full file the name of this moment, or of the first after it that is free.
-    pub(super) fn set_aside(&self, path: &Path) -> io::Result<()> {
+    /// Renames a full file with the current time, or the first later millisecond that is free.
+    pub(super) fn rotate(&self, path: &Path) -> io::Result<()> {
         let name = Name::of(path);
         let mut now = SystemTime::now();
         loop {
-            let aside = path.with_file_name(name.at(&self.time(now)));
-            if !aside.try_exists()? {
-                return fs::rename(path, aside);
+            let backup = path.with_file_name(name.at(&self.time(now)));
+            if !backup.try_exists()? {
+                return fs::rename(path, backup);
             }
             now += Duration::from_millis(1);
         }
     }
 
-    /// Removes the full files that are too old or too many.
+    /// Removes backups that are too old or too many.
     pub(super) fn prune(&self, path: &Path) {
         let removed = self.pruned(path).and_then(|files| files.iter().try_for_each(fs::remove_file));
         if let Err(error) = removed {
@@ -80,7 +80,7 @@ impl Rotation {
         Ok(removed.map(|(_, (_, path))| path).collect())
     }
 
-    /// A moment as it stands in names, to the millisecond.
+    /// Formats a time for a file name, with milliseconds.
     fn time(&self, at: SystemTime) -> String {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -92,19 +92,19 @@ impl Rotation {
     }
 }
 
-/// The zone of the machine, by the variable `TZ` or `/etc/localtime`.
+/// Returns the time zone of the machine, from the variable `TZ` or `/etc/localtime`.
 fn local_zone(id: &ComponentId) -> TimeZone {
     let zone = match std::env::var("TZ") {
         Ok(name) if !name.is_empty() => TimeZone::from_posix_tz(&name),
         _ => TimeZone::local(),
     };
     zone.unwrap_or_else(|error| {
-        tracing::warn!(exporter = %id, %error, "no local time on this machine, full files are named by UTC");
+        tracing::warn!(exporter = %id, %error, "no time zone found on this machine, using UTC in backup names");
         TimeZone::utc()
     })
 }
 
-/// The parts of a file's name that a time stands between.
+/// The parts of a file name before and after the time.
 struct Name {
     stem: String,
     extension: String,
@@ -124,7 +124,7 @@ impl Name {
         format!("{}-{time}{REASON}{}", self.stem, self.extension)
     }
 
-    /// The time in the name of a full file, with a reason or, as older Collectors wrote it, without.
+    /// Returns the time in the name of a backup, with a reason or, as by older Collectors, without.
     fn time_in<'a>(&self, name: &'a str) -> Option<&'a str> {
         let time = name.strip_prefix(&self.stem)?.strip_prefix('-')?.strip_suffix(&self.extension)?;
         let time = time.strip_suffix(REASON).unwrap_or(time);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_written_in_the_zone_that_was_asked_for() {
+    fn times_are_in_the_configured_zone() {
         let at = UNIX_EPOCH + Duration::from_millis(1_772_360_430_123);
         let mut utc = rotation(&RotationConfig::default());
         assert_eq!(utc.time(at), "2026-03-01T10-20-30.123");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn full_files_are_known_by_their_names() {
+    fn backups_are_recognised_by_their_names() {
         let name = Name::of(Path::new("/d/data.otlp.json"));
         let time = "2026-03-01T10-20-30.123";
         assert_eq!(name.at(time), format!("data.otlp-{time}-size.json"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_or_too_many_goes() {
+    fn old_and_surplus_backups_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         let recent = rotation(&RotationConfig::default()).time(SystemTime::now());

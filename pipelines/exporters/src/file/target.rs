@@ -1,4 +1,4 @@
-//! One file: opened by the rules of `append` and `rotation`, with room for more as long as it is not full.
+//! One file, opened by the rules of `append` and `rotation`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -18,7 +18,7 @@ pub(super) struct Opener {
     append: bool,
     rotation: Option<Rotation>,
     directory_mode: u32,
-    /// What was written since is ours, and not emptied by opening it again.
+    /// Files written by this process, which are not truncated when they are reopened.
     begin: SystemTime,
 }
 
@@ -32,7 +32,7 @@ impl Opener {
         }
     }
 
-    /// Opens a file, and creates its folder if asked to. A file that is rotated is never emptied.
+    /// Opens a file and creates its folder if `creates_folder`. A file with rotation is never truncated.
     pub(super) fn open(&self, path: &Path, create_directory: bool) -> io::Result<Target> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let (true, Some(folder)) = (create_directory, folder) {
@@ -54,17 +54,17 @@ impl Opener {
     }
 }
 
-/// A file that is open.
+/// An open file.
 pub(super) struct Target {
     path: PathBuf,
     file: Buffered<File>,
-    /// What the file holds once the buffer is written.
+    /// The size of the file including the buffer.
     bytes: u64,
     rotation: Option<Rotation>,
 }
 
 impl Target {
-    /// Takes a record whole, in this file or in the next.
+    /// Appends a whole record, in this file or after a rotation.
     pub(super) fn append(&mut self, record: &[u8]) -> io::Result<()> {
         let length = record.len() as u64;
         let is_full = |rotation: &Rotation| self.bytes > 0 && self.bytes + length > rotation.bytes_max;
@@ -82,7 +82,7 @@ impl Target {
 
     fn rotate(&mut self, rotation: &Rotation) -> io::Result<()> {
         self.file.flush()?;
-        rotation.set_aside(&self.path)?;
+        rotation.rotate(&self.path)?;
         let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
         (self.file, self.bytes) = (Buffered::over(file), 0);
         rotation.prune(&self.path);

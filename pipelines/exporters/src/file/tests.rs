@@ -1,4 +1,4 @@
-//! What stands in the file.
+//! The content of the files.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -8,14 +8,14 @@ use pdata::{Data, Signal};
 use super::FACTORY;
 use crate::testing::{Started, problems, span, traces};
 
-/// Sends batches through an exporter and returns what the file holds afterwards.
+/// Sends batches through an exporter and returns the content of the file.
 async fn written(more: &str, before: &str, batches: &[Data]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp");
     std::fs::write(&path, before).unwrap();
     let exporter = Started::by(&FACTORY, &format!(r#"{{"path": {path:?}{more}}}"#)).await;
     for batch in batches {
-        exporter.front.consume(batch.clone()).await.unwrap();
+        exporter.input.consume(batch.clone()).await.unwrap();
     }
     exporter.end().await;
     std::fs::read(&path).unwrap()
@@ -32,13 +32,13 @@ async fn a_line_of_json_is_an_export_request() {
 }
 
 #[tokio::test]
-async fn appending_keeps_what_was_there() {
+async fn append_keeps_the_existing_content() {
     let bytes = written(r#", "append": true"#, "before\n", &[span("one")]).await;
     assert!(bytes.starts_with(b"before\n{\"resourceSpans\":["), "{}", String::from_utf8_lossy(&bytes));
 }
 
 #[tokio::test]
-async fn a_message_of_protobuf_stands_after_its_length() {
+async fn protobuf_records_follow_their_length() {
     let batches = [span("one"), span("two")];
     let bytes = written(r#", "format": "proto""#, "", &batches).await;
     let mut rest = &bytes[..];
@@ -52,12 +52,12 @@ async fn a_message_of_protobuf_stands_after_its_length() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_is_in_the_file_after_the_flush_interval_and_not_only_at_the_end() {
+async fn data_is_written_after_the_flush_interval() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp");
     let settings = format!(r#"{{"path": {path:?}, "flush_interval": "3s"}}"#);
     let exporter = Started::by(&FACTORY, &settings).await;
-    exporter.front.consume(span("one")).await.unwrap();
+    exporter.input.consume(span("one")).await.unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"", "it waits in memory");
     while std::fs::read(&path).unwrap().is_empty() {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -66,7 +66,7 @@ async fn data_is_in_the_file_after_the_flush_interval_and_not_only_at_the_end() 
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_stops_the_start() {
+async fn a_file_that_cannot_be_opened_fails_the_start() {
     use config::{Node, Section};
     let node: Node = serde_json::from_str(r#"{"path": "/nowhere/at/all"}"#).unwrap();
     let id = component::ComponentId::parse("file").unwrap();
@@ -79,7 +79,7 @@ async fn a_file_that_cannot_be_opened_stops_the_start() {
 }
 
 #[tokio::test]
-async fn what_is_compressed_stands_after_its_length_each_batch_by_itself() {
+async fn compressed_records_follow_their_length() {
     let batches = [span("one"), span("two")];
     for (format, is_json) in [("json", true), ("proto", false)] {
         let settings =
@@ -100,7 +100,7 @@ async fn what_is_compressed_stands_after_its_length_each_batch_by_itself() {
     }
 }
 
-/// All files below a folder, with what they hold, by path.
+/// Returns the content of all files below a folder, by path.
 fn files(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -119,20 +119,20 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// More than half a mebibyte of span.
+/// Returns a span of more than half a mebibyte.
 fn large(name: char) -> Data {
     span(&name.to_string().repeat(600 * 1024))
 }
 
 #[tokio::test]
-async fn a_full_file_is_set_aside_whole_and_the_oldest_of_them_go() {
+async fn full_files_are_rotated_and_the_oldest_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp.json");
     std::fs::write(&path, "before\n").unwrap();
     let settings = format!(r#"{{"path": {path:?}, "rotation": {{"max_megabytes": 1, "max_backups": 2}}}}"#);
     let exporter = Started::by(&FACTORY, &settings).await;
     for name in ['a', 'b', 'c', 'd'] {
-        exporter.front.consume(large(name)).await.unwrap();
+        exporter.input.consume(large(name)).await.unwrap();
     }
     exporter.end().await;
     let found = files(folder.path());
@@ -147,7 +147,7 @@ async fn a_full_file_is_set_aside_whole_and_the_oldest_of_them_go() {
     }
 }
 
-/// Logs of resources with these values of `path`.
+/// Returns logs of resources with these values of `path`.
 fn logs(segments: &[&str]) -> Data {
     let resource = |segment: &&str| {
         format!(r#"{{"resource":{{"attributes":[{{"key":"path","value":{{"stringValue":"{segment}"}}}}]}}}}"#)
@@ -158,7 +158,7 @@ fn logs(segments: &[&str]) -> Data {
 }
 
 #[tokio::test]
-async fn resources_go_to_the_files_that_they_name_and_nowhere_else() {
+async fn resources_are_written_to_the_files_they_name() {
     for max_open_files in [1, 100] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out/*.json");
@@ -168,7 +168,7 @@ async fn resources_go_to_the_files_that_they_name_and_nowhere_else() {
         let settings = format!(r#"{{"path": {path:?}, "group_by": {group_by}}}"#);
         let exporter = Started::by(&FACTORY, &settings).await;
         for segments in [&["a", "b", "a"][..], &["b/c"], &["../../etc/passwd", "/root", "a"]] {
-            exporter.front.consume(logs(segments)).await.unwrap();
+            exporter.input.consume(logs(segments)).await.unwrap();
         }
         exporter.end().await;
         let found = files(folder.path());
@@ -188,13 +188,13 @@ async fn resources_go_to_the_files_that_they_name_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn folders_are_created_where_that_is_asked_for() {
+async fn folders_are_created_if_configured() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/b/otlp");
     let more = r#""create_directory": true, "directory_permissions": "0700""#;
     let exporter = Started::by(&FACTORY, &format!(r#"{{"path": {path:?}, {more}}}"#)).await;
-    exporter.front.consume(span("one")).await.unwrap();
+    exporter.input.consume(span("one")).await.unwrap();
     exporter.end().await;
     assert!(std::fs::metadata(&path).unwrap().len() > 0);
     let mode = std::fs::metadata(folder.path().join("a")).unwrap().permissions().mode();
@@ -202,7 +202,7 @@ async fn folders_are_created_where_that_is_asked_for() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     for (json, want) in [
         (r#"{"path": "x", "append": true, "format": "proto", "flush_interval": "5s"}"#, ""),
         (r#"{"path": "x", "flush_interval": 0, "rotation": null}"#, ""),

@@ -1,12 +1,11 @@
 //! `otlp_grpc`: OTLP over gRPC.
 //!
-//! This file is its start; one call and what its status means stand in `attempt`, the connections in `lanes`,
-//! the queue and the retries in [`queue`]. Data is encoded straight from the shared batch: no copy of it is
-//! made to fit a generated request type.
+//! `sender` makes one call, `balancer` chooses its connection, and [`queue`] provides the queue and the retries.
+//! Data is sent from the bytes of the shared batch, without a copy for a generated request type.
 
-mod attempt;
+mod balancer;
 mod config;
-mod lanes;
+mod sender;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,9 +30,9 @@ use transport::tls::{ClientTls, ClientTlsConfig};
 
 pub use self::config::{KeepaliveConfig, OtlpGrpcConfig};
 
-use crate::wire::Signer;
-use attempt::Attempt;
-use lanes::Lanes;
+use crate::otlp::Signer;
+use balancer::Balancer;
+use sender::Sender;
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -53,12 +52,12 @@ retry_on_failure:
     build,
 };
 
-/// What it runs by.
+/// An exporter that has not started.
 struct OtlpGrpc {
     id: ComponentId,
     endpoint: GrpcEndpoint,
     server: Server,
-    /// Whom a request says it is for.
+    /// The authority of requests.
     authority: String,
     balances: bool,
     compression: Compression,
@@ -110,7 +109,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     }))
 }
 
-/// The endpoint as the Collector's counts name it: taken apart only where it has no scheme.
+/// Returns the endpoint as the Collector's metrics show it: only one without a scheme is split.
 fn server(endpoint: &str) -> Server {
     if endpoint.starts_with("unix:") {
         return Server { address: "unix".to_owned(), ..Server::default() };
@@ -122,7 +121,7 @@ fn server(endpoint: &str) -> Server {
 }
 
 fn keep_alive(config: &KeepaliveConfig) -> KeepAlive {
-    // gRPC's own bound: more often is taken for an attack.
+    // The minimum of gRPC clients; servers may treat shorter intervals as abuse.
     const INTERVAL_MIN: Duration = Duration::from_secs(10);
     KeepAlive {
         interval: (*config.time).max(INTERVAL_MIN),
@@ -143,15 +142,15 @@ impl Exporter for OtlpGrpc {
             let metrics = ExporterMetrics::with_servers(&host, &self.id, servers);
             let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
-            let attempt = Attempt::new(*self, signer, metrics.clone())?;
-            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &metrics, &stop).await
+            let sender = Sender::new(*self, signer, metrics.clone())?;
+            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(sender), &metrics, &stop).await
         })
     }
 }
 
 impl OtlpGrpc {
-    /// Connections that open with the first request, and again whenever they have to.
-    fn lanes(&self) -> StartResult<Lanes> {
+    /// Returns the balancer, whose connections open with the first request.
+    fn balancer(&self) -> StartResult<Balancer> {
         let tls = match self.tls.protects(self.endpoint.is_https) {
             true => UseTls::Yes(ClientTls::open(&self.tls, &["h2"])?),
             false => UseTls::No,
@@ -170,13 +169,13 @@ impl OtlpGrpc {
             closes_connections: false,
             keep_alive: self.keep_alive,
         };
-        Ok(Lanes::new(settings, self.balances))
+        Ok(Balancer::new(settings, self.balances))
     }
 
-    /// Where a call of a signal goes.
+    /// Returns the URI of a signal.
     fn uri(&self, signal: Signal) -> StartResult<Uri> {
         let scheme = if self.tls.protects(self.endpoint.is_https) { "https" } else { "http" };
-        Ok(format!("{scheme}://{}{}", self.authority, attempt::path(signal)).parse()?)
+        Ok(format!("{scheme}://{}{}", self.authority, sender::path(signal)).parse()?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes over the wire and what comes of the answers. Settings are the user's own, in JSON.
+//! Requests on the wire and the handling of responses, with settings in JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -10,17 +10,17 @@ use queue::Server;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::FACTORY;
+use crate::otlp::{ExportResponse, PartialSuccess};
 use crate::testing::{
-    Answer, Started, TestServer, certificate, from_tenant, nobody, problems, signing, span, start_error,
-    traces,
+    Answer, Started, TestServer, certificate, free_address, from_tenant, problems, signing, span,
+    start_error, traces,
 };
-use crate::wire::{ExportResponse, PartialSuccess};
 
 fn taken() -> Answer {
     Answer::grpc(b"")
 }
 
-/// Settings without a queue, so that the outcome comes back, and with retries that do not wait.
+/// Returns settings without a queue, so that the outcome is returned, and with retries that do not wait.
 fn settings(server: &TestServer, more: &str) -> String {
     format!(
         r#"{{"endpoint": "{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}},
@@ -30,12 +30,12 @@ fn settings(server: &TestServer, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_batch_arrives_as_it_was_with_headers_and_in_either_compression() {
+async fn a_batch_arrives_unchanged_with_headers_and_compression() {
     for (compression, flag) in [("gzip", 1), ("snappy", 1), ("zstd", 1), ("none", 0), ("", 0)] {
         let server = TestServer::answering(vec![taken()]).await;
         let more = format!(r#", "compression": "{compression}", "headers": {{"X-Tenant": "a b"}}"#);
         let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
-        exporter.front.consume(span("step")).await.unwrap();
+        exporter.input.consume(span("step")).await.unwrap();
         let [seen] = &server.seen()[..] else { panic!("one request") };
         assert_eq!(seen.path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
         assert_eq!(traces(&seen.grpc_message()), span("step"));
@@ -51,7 +51,7 @@ async fn a_batch_arrives_as_it_was_with_headers_and_in_either_compression() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_now_is_sent_again_until_it_is_taken() {
+async fn retryable_refusals_are_retried_until_accepted() {
     let details = ErrorDetails::with_retry_info(Some(std::time::Duration::from_millis(3)));
     let throttled = tonic::Status::with_error_details(tonic::Code::ResourceExhausted, "slow down", details);
     let throttled = STANDARD_NO_PAD.encode(throttled.details());
@@ -63,16 +63,16 @@ async fn what_is_refused_for_now_is_sent_again_until_it_is_taken() {
     ];
     let server = TestServer::answering(answers).await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    exporter.front.consume(span("step")).await.unwrap();
+    exporter.input.consume(span("step")).await.unwrap();
     assert_eq!(server.seen().len(), 4);
 }
 
 #[tokio::test]
-async fn what_is_refused_for_good_is_sent_once() {
+async fn permanent_refusals_are_sent_once() {
     for (code, name) in [(3, "InvalidArgument"), (8, "ResourceExhausted"), (16, "Unauthenticated")] {
         let server = TestServer::answering(vec![Answer::grpc_status(code, "no", ""), taken()]).await;
         let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-        let refused = exporter.front.consume(span("step")).await.unwrap_err();
+        let refused = exporter.input.consume(span("step")).await.unwrap_err();
         let reason = format!("rpc error: code = {name} desc = no");
         assert_eq!(refused, Refused::new(Code::from_grpc(code), reason));
         assert!(!refused.is_retryable());
@@ -81,26 +81,26 @@ async fn what_is_refused_for_good_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_for_good_is_believed() {
+async fn a_permanent_refusal_of_a_proxy_is_permanent() {
     let server = TestServer::answering(vec![Answer::http(403, &[], b"<html>"), taken()]).await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    let refused = exporter.front.consume(span("step")).await.unwrap_err();
+    let refused = exporter.input.consume(span("step")).await.unwrap_err();
     let want = "rpc error: code = PermissionDenied desc = unexpected HTTP status 403 Forbidden without a gRPC status";
     assert_eq!(refused, Refused::new(Code::PermissionDenied, want));
 }
 
 #[tokio::test]
-async fn a_partial_success_is_a_success_and_is_not_sent_again() {
+async fn a_partial_success_is_not_retried() {
     let partial_success = Some(PartialSuccess { rejected: 1, message: "too old".to_owned() });
     let answer = Answer::grpc(&ExportResponse { partial_success }.encode_to_vec());
     let server = TestServer::answering(vec![answer, taken()]).await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    exporter.front.consume(span("step")).await.unwrap();
+    exporter.input.consume(span("step")).await.unwrap();
     assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn silence_is_a_refusal_for_now() {
+async fn a_timeout_is_retryable() {
     let server = TestServer::answering(vec![]).await;
     let settings = format!(
         r#"{{"endpoint": "{}", "timeout": "50ms", "tls": {{"insecure": true}},
@@ -108,29 +108,29 @@ async fn silence_is_a_refusal_for_now() {
         server.address
     );
     let exporter = Started::by(&FACTORY, &settings).await;
-    let refused = exporter.front.consume(span("step")).await.unwrap_err();
+    let refused = exporter.input.consume(span("step")).await.unwrap_err();
     let want = "rpc error: code = DeadlineExceeded desc = no answer within 50ms";
     assert_eq!(refused, Refused::new(Code::DeadlineExceeded, want));
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_refusal_for_now_and_says_why() {
-    let free = nobody();
+async fn a_refused_connection_is_retryable_and_has_a_reason() {
+    let free = free_address();
     let settings = format!(
         r#"{{"endpoint": "{free}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}},
             "retry_on_failure": {{"enabled": false}}}}"#
     );
     let exporter = Started::by(&FACTORY, &settings).await;
-    let refused = exporter.front.consume(span("step")).await.unwrap_err();
+    let refused = exporter.input.consume(span("step")).await.unwrap_err();
     assert!(refused.is_retryable() && refused.to_string().contains("refused"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_restarted_server_is_found_again() {
+async fn a_restarted_server_is_reconnected() {
     let first = TestServer::answering(vec![taken()]).await;
     let address = first.address;
     let exporter = Started::by(&FACTORY, &settings(&first, "")).await;
-    exporter.front.consume(span("one")).await.unwrap();
+    exporter.input.consume(span("one")).await.unwrap();
     drop(first);
     let listener = loop {
         match tokio::net::TcpListener::bind(address).await {
@@ -139,12 +139,12 @@ async fn a_restarted_server_is_found_again() {
         }
     };
     let second = TestServer::on(listener, vec![taken(), taken()], None);
-    exporter.front.consume(span("two")).await.unwrap();
+    exporter.input.consume(span("two")).await.unwrap();
     assert_eq!(traces(&second.seen()[0].grpc_message()), span("two"));
 }
 
 #[tokio::test]
-async fn tls_is_on_unless_switched_off_and_checks_who_is_there() {
+async fn tls_is_on_by_default_and_verifies_the_server() {
     let (pem, config) = certificate();
     let folder = tempfile::tempdir().unwrap();
     let (ca_file, other) = (folder.path().join("ca.pem"), folder.path().join("other.pem"));
@@ -167,14 +167,14 @@ async fn tls_is_on_unless_switched_off_and_checks_who_is_there() {
             server.address
         );
         let exporter = Started::by(&FACTORY, &settings).await;
-        let outcome = exporter.front.consume(span("step")).await;
+        let outcome = exporter.input.consume(span("step")).await;
         assert_eq!(outcome.is_ok(), is_taken, "{scheme} {tls}: {outcome:?}");
         assert_eq!(server.seen().len(), usize::from(is_taken), "{scheme} {tls}");
     }
 }
 
 #[tokio::test]
-async fn a_file_of_authorities_that_is_missing_stops_the_start() {
+async fn a_missing_ca_file_fails_the_start() {
     let error = start_error(&FACTORY, r#"{"endpoint": "h:1", "tls": {"ca_file": "/nowhere/ca.pem"}}"#).await;
     assert!(error.contains("ca_file or ca_pem /nowhere/ca.pem: "), "{error}");
 }
@@ -186,7 +186,7 @@ fn the_row_says_what_it_is() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     for (json, want) in [
         (r#"{"endpoint": "h:1"}"#, vec![]),
         (r#"{"endpoint": "h:1", "sending_queue": null, "retry_on_failure": null}"#, vec![]),
@@ -219,11 +219,11 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn a_request_says_whom_it_is_for_and_who_sends_it() {
+async fn a_request_has_the_authority_and_the_user_agent() {
     let server = TestServer::answering(vec![taken()]).await;
     let more = r#", "authority": "backend.example", "user_agent": "me/1""#;
     let exporter = Started::by(&FACTORY, &settings(&server, more)).await;
-    exporter.front.consume(span("step")).await.unwrap();
+    exporter.input.consume(span("step")).await.unwrap();
     let [seen] = &server.seen()[..] else { panic!("one request") };
     assert_eq!((seen.authority.as_str(), seen.header("user-agent")), ("backend.example", "me/1"));
 }
@@ -232,35 +232,35 @@ async fn a_request_says_whom_it_is_for_and_who_sends_it() {
 async fn profiles_go_to_their_service() {
     let server = TestServer::answering(vec![taken()]).await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    exporter.front.consume(Data::Profiles(Payload::default())).await.unwrap();
+    exporter.input.consume(Data::Profiles(Payload::default())).await.unwrap();
     let path = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
     assert_eq!(server.seen()[0].path, path);
 }
 
 #[tokio::test]
-async fn an_extension_signs_requests_and_without_a_signature_nothing_is_sent() {
+async fn unsigned_requests_are_not_sent() {
     let server = TestServer::answering(vec![taken()]).await;
     let more = r#", "auth": {"authenticator": "signer"}, "headers": {"Authorization": "mine"}"#;
     let settings = settings(&server, more).replace("\"1ms\"", "\"1ms\", \"enabled\": false");
     let exporter = Started::within(&signing(), &FACTORY, &settings).await;
-    let sent = component::context::scope(from_tenant("acme"), exporter.front.consume(span("step")));
+    let sent = component::context::scope(from_tenant("acme"), exporter.input.consume(span("step")));
     sent.await.unwrap();
     assert_eq!(server.seen()[0].header("authorization"), "Bearer acme");
-    let refused = exporter.front.consume(span("step")).await.unwrap_err();
+    let refused = exporter.input.consume(span("step")).await.unwrap_err();
     assert_eq!(refused, Refused::retryable("no tenant is known"));
     assert_eq!(server.seen().len(), 1);
 }
 
-/// The first connections are refused: nobody listens yet.
+/// The first connections are refused, since the server does not listen yet.
 #[tokio::test]
 async fn a_request_may_wait_for_a_connection() {
-    let address = nobody();
+    let address = free_address();
     let settings = format!(
         r#"{{"endpoint": "{address}", "tls": {{"insecure": true}}, "wait_for_ready": true, "timeout": "30s",
             "sending_queue": {{"enabled": false}}, "retry_on_failure": {{"enabled": false}}}}"#
     );
     let exporter = Started::by(&FACTORY, &settings).await;
-    let front = exporter.front.clone();
+    let front = exporter.input.clone();
     let waiting = tokio::spawn(async move { front.consume(span("step")).await });
     tokio::task::yield_now().await;
     let listener = loop {
@@ -275,7 +275,7 @@ async fn a_request_may_wait_for_a_connection() {
 }
 
 #[tokio::test]
-async fn a_socket_file_is_as_good_as_an_address() {
+async fn a_unix_socket_can_be_the_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -284,16 +284,16 @@ async fn a_socket_file_is_as_good_as_an_address() {
         path.display()
     );
     let exporter = Started::by(&FACTORY, &settings).await;
-    let front = exporter.front.clone();
+    let front = exporter.input.clone();
     let sending = tokio::spawn(async move { front.consume(span("step")).await });
     let server = TestServer::over(listener.accept().await.unwrap().0, vec![taken()]);
     sending.await.unwrap().unwrap();
     assert_eq!(server.seen()[0].authority, "localhost");
 }
 
-/// Two members behind one name, as a headless service has them: both get requests.
+/// Both members of a headless service get requests.
 #[tokio::test]
-async fn requests_are_spread_over_the_addresses_of_a_name() {
+async fn requests_are_balanced_over_the_addresses_of_a_name() {
     let first = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = first.local_addr().unwrap().port();
     let found: Vec<_> = tokio::net::lookup_host(("localhost", port)).await.unwrap().collect();
@@ -307,20 +307,20 @@ async fn requests_are_spread_over_the_addresses_of_a_name() {
     let settings = settings(&servers[0], "").replace("127.0.0.1", "localhost");
     let exporter = Started::by(&FACTORY, &settings).await;
     for _ in 0..4 {
-        exporter.front.consume(span("step")).await.unwrap();
+        exporter.input.consume(span("step")).await.unwrap();
     }
     assert_eq!(servers.map(|s| s.seen().len()), [2, 2]);
 }
 
 #[tokio::test]
-async fn an_authenticator_that_does_not_run_stops_the_start() {
+async fn a_missing_authenticator_fails_the_start() {
     let json = r#"{"endpoint": "h:1", "auth": {"authenticator": "ghost"}}"#;
     let error = start_error(&FACTORY, json).await;
     assert!(error.starts_with("failed to resolve authenticator \"ghost\": "), "{error}");
 }
 
 #[test]
-fn its_counts_name_the_server_as_the_collectors_do() {
+fn metrics_have_the_collectors_server_attributes() {
     for (endpoint, address, port) in [
         ("collector:4317", "collector", Some(4317)),
         ("[::1]:4317", "::1", Some(4317)),

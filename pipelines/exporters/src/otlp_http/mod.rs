@@ -1,10 +1,9 @@
 //! `otlp_http`: OTLP over HTTP.
 //!
-//! This file is its start; one request and what its answer means stand in `attempt`, the queue and the
-//! retries in [`queue`].
+//! `sender` makes one request, and [`queue`] provides the queue and the retries.
 
-mod attempt;
 mod config;
+mod sender;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +27,8 @@ use transport::tls::{ClientTls, ClientTlsConfig};
 
 pub use self::config::{CompressionParams, CookiesConfig, OtlpHttpConfig};
 
-use crate::wire::Signer;
-use attempt::Attempt;
+use crate::otlp::Signer;
+use sender::Sender;
 
 /// The row of this exporter.
 pub const FACTORY: ExporterFactory = ExporterFactory {
@@ -54,7 +53,7 @@ sending_queue:
 pub enum Encoding {
     /// Protobuf.
     Proto,
-    /// OTLP's JSON.
+    /// OTLP JSON.
     Json,
 }
 
@@ -67,15 +66,15 @@ impl Encoding {
     }
 }
 
-/// What it runs by.
+/// An exporter that has not started.
 struct OtlpHttp {
     id: ComponentId,
-    /// Where each signal goes, in the order of [`Signal::ALL`].
+    /// The URI of each signal, in the order of [`Signal::ALL`].
     uris: [Option<Uri>; Signal::ALL.len()],
     encoding: Encoding,
     compression: Compression,
     level: Level,
-    /// All headers of a request.
+    /// The headers of every request.
     headers: HeaderMap,
     timeout: Duration,
     connections: Connections,
@@ -85,7 +84,7 @@ struct OtlpHttp {
     stages: Stages,
 }
 
-/// How connections are kept.
+/// The settings of connections.
 struct Connections {
     idle_max: usize,
     idle: Option<Duration>,
@@ -124,11 +123,11 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
 }
 
 fn connections(config: &OtlpHttpConfig) -> Connections {
-    /// Go's default for the answer to a question of HTTP/2.
+    /// Go's default timeout of an HTTP/2 ping.
     const PING_TIMEOUT: Duration = Duration::from_secs(15);
     let set = |duration: GoDuration| Some(*duration).filter(|d| !d.is_zero());
     let number = |n: i64| usize::try_from(n).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
-    let ask = set(config.http2_read_idle_timeout).map(|interval| KeepAlive {
+    let keep_alive = set(config.http2_read_idle_timeout).map(|interval| KeepAlive {
         interval,
         timeout: set(config.http2_ping_timeout).unwrap_or(PING_TIMEOUT),
         while_idle: true,
@@ -138,7 +137,7 @@ fn connections(config: &OtlpHttpConfig) -> Connections {
         idle: set(config.idle_conn_timeout),
         close: config.disable_keep_alives,
         tries_http2: config.force_attempt_http2,
-        keep_alive: ask,
+        keep_alive,
     }
 }
 
@@ -154,8 +153,8 @@ impl Exporter for OtlpHttp {
             let metrics = ExporterMetrics::with_servers(&host, &self.id, servers);
             let signer = Signer::find(self.authenticator.as_ref(), &host)?;
             let (id, stages) = (self.id.clone(), self.stages.clone());
-            let attempt = Attempt::new(*self, signer, metrics.clone())?;
-            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(attempt), &metrics, &stop).await
+            let sender = Sender::new(*self, signer, metrics.clone())?;
+            queue::stack(&host, &id, FACTORY.signals, &stages, Arc::new(sender), &metrics, &stop).await
         })
     }
 }
@@ -166,7 +165,7 @@ fn server(uri: &Uri) -> Server {
 }
 
 impl OtlpHttp {
-    /// Connections that open with the first request, and again whenever they have to.
+    /// Returns the client, whose connections open with the first request.
     fn client(&self) -> StartResult<HttpClient> {
         let protocols: &[&str] =
             if self.connections.tries_http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };

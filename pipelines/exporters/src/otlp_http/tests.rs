@@ -1,4 +1,4 @@
-//! What goes over the wire and what comes of the answers. Settings are the user's own, in JSON.
+//! Requests on the wire and the handling of responses, with settings in JSON.
 
 use pdata::Payload;
 
@@ -9,15 +9,15 @@ use transport::compress::{Compression, Level};
 
 use super::FACTORY;
 use crate::testing::{
-    Answer, Started, TestServer, certificate, from_tenant, nobody, problems, signing, span, start_error,
-    traces,
+    Answer, Started, TestServer, certificate, free_address, from_tenant, problems, signing, span,
+    start_error, traces,
 };
 
 fn taken() -> Answer {
     Answer::http(200, &[("content-type", "application/x-protobuf")], b"")
 }
 
-/// Settings without a queue, so that the outcome comes back, and with retries that do not wait.
+/// Returns settings without a queue, so that the outcome is returned, and with retries that do not wait.
 fn settings(server: &TestServer, more: &str) -> String {
     format!(
         r#"{{"endpoint": "http://{}", "sending_queue": {{"enabled": false}},
@@ -27,7 +27,7 @@ fn settings(server: &TestServer, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
+async fn a_batch_arrives_unchanged_in_every_encoding_and_compression() {
     for (encoding, content_type) in [("proto", "application/x-protobuf"), ("json", "application/json")] {
         for compression in Compression::ALL.into_iter().chain([Compression::None]) {
             let server = TestServer::answering(vec![taken()]).await;
@@ -36,7 +36,7 @@ async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
                 compression.name()
             );
             let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
-            exporter.front.consume(span("step")).await.unwrap();
+            exporter.input.consume(span("step")).await.unwrap();
             let [seen] = &server.seen()[..] else { panic!("one request") };
             assert_eq!(seen.path, "/v1/traces");
             assert_eq!(seen.header("content-type"), content_type);
@@ -54,14 +54,14 @@ async fn a_batch_arrives_as_it_was_in_either_encoding_and_compression() {
 }
 
 #[tokio::test]
-async fn every_signal_has_its_path_or_the_endpoint_that_is_set_for_it() {
+async fn every_signal_has_its_path_or_its_own_endpoint() {
     let server = TestServer::answering(vec![taken(), taken(), taken(), taken()]).await;
     let own = format!(r#", "metrics_endpoint": "http://{}/push""#, server.address);
     let exporter = Started::by(&FACTORY, &settings(&server, &own)).await;
-    exporter.front.consume(span("step")).await.unwrap();
-    exporter.front.consume(Data::Metrics(Payload::default())).await.unwrap();
-    exporter.front.consume(Data::Logs(Payload::default())).await.unwrap();
-    exporter.front.consume(Data::Profiles(Payload::default())).await.unwrap();
+    exporter.input.consume(span("step")).await.unwrap();
+    exporter.input.consume(Data::Metrics(Payload::default())).await.unwrap();
+    exporter.input.consume(Data::Logs(Payload::default())).await.unwrap();
+    exporter.input.consume(Data::Profiles(Payload::default())).await.unwrap();
     let paths: Vec<String> = server.seen().into_iter().map(|s| s.path).collect();
     assert_eq!(paths, ["/v1/traces", "/push", "/v1/logs", "/v1development/profiles"]);
 
@@ -69,12 +69,12 @@ async fn every_signal_has_its_path_or_the_endpoint_that_is_set_for_it() {
         format!(r#"{{"traces_endpoint": "http://{}/t", "sending_queue": null}}"#, server.address)
             .replace("null", r#"{"enabled": false}"#);
     let exporter = Started::by(&FACTORY, &only_traces).await;
-    let refused = exporter.front.consume(Data::Logs(Payload::default())).await.unwrap_err();
+    let refused = exporter.input.consume(Data::Logs(Payload::default())).await.unwrap_err();
     assert_eq!(refused, Refused::permanent("neither endpoint nor logs_endpoint is configured"));
 }
 
 #[tokio::test]
-async fn what_is_refused_for_now_is_sent_again_until_it_is_taken() {
+async fn retryable_refusals_are_retried_until_accepted() {
     let server = TestServer::answering(vec![
         Answer::http(503, &[], b""),
         Answer::http(429, &[("retry-after", "0")], b"slow"),
@@ -84,12 +84,12 @@ async fn what_is_refused_for_now_is_sent_again_until_it_is_taken() {
     ])
     .await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    exporter.front.consume(span("step")).await.unwrap();
+    exporter.input.consume(span("step")).await.unwrap();
     assert_eq!(server.seen().len(), 5);
 }
 
 #[tokio::test]
-async fn what_is_refused_for_good_is_sent_once_and_says_why() {
+async fn permanent_refusals_are_sent_once_and_have_a_reason() {
     let json = [("content-type", "application/json")];
     let proto = [("content-type", "application/x-protobuf")];
     for (status, headers, body, why) in [
@@ -100,7 +100,7 @@ async fn what_is_refused_for_good_is_sent_once_and_says_why() {
     ] {
         let server = TestServer::answering(vec![Answer::http(status, headers, &body), taken()]).await;
         let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-        let refused = exporter.front.consume(span("step")).await.unwrap_err();
+        let refused = exporter.input.consume(span("step")).await.unwrap_err();
         let address = server.address;
         let want = format!("request to http://{address}/v1/traces responded with HTTP status {why}");
         assert_eq!(refused, Refused::new(Code::from_http(status), want));
@@ -110,7 +110,7 @@ async fn what_is_refused_for_good_is_sent_once_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_success_is_a_success_unless_its_answer_is_nonsense() {
+async fn a_success_with_an_invalid_response_is_an_error() {
     let partial = br#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too old"}}"#;
     let huge = vec![0x0a; 70 * 1024];
     for (content_type, body, is_taken) in [
@@ -123,16 +123,16 @@ async fn a_success_is_a_success_unless_its_answer_is_nonsense() {
         let server =
             TestServer::answering(vec![Answer::http(202, &[("content-type", content_type)], &body)]).await;
         let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-        let outcome = exporter.front.consume(span("step")).await;
+        let outcome = exporter.input.consume(span("step")).await;
         assert_eq!(outcome.is_ok(), is_taken, "{content_type} {outcome:?}");
         assert!(outcome.is_ok() || !outcome.unwrap_err().is_retryable(), "never sent again");
     }
 }
 
 #[tokio::test]
-async fn silence_and_nobody_there_are_refusals_for_now() {
+async fn timeouts_and_refused_connections_are_retryable() {
     let silent = TestServer::answering(vec![]).await;
-    let gone = nobody();
+    let gone = free_address();
     for (address, why, code) in
         [(silent.address, "within 50ms", Code::DeadlineExceeded), (gone, "refused", Code::Unavailable)]
     {
@@ -141,14 +141,14 @@ async fn silence_and_nobody_there_are_refusals_for_now() {
                 "retry_on_failure": {{"enabled": false}}}}"#
         );
         let exporter = Started::by(&FACTORY, &settings).await;
-        let refused = exporter.front.consume(span("step")).await.unwrap_err();
+        let refused = exporter.input.consume(span("step")).await.unwrap_err();
         assert_eq!((refused.code, refused.is_retryable()), (code, true));
         assert!(refused.to_string().contains(why), "{refused}");
     }
 }
 
 #[tokio::test]
-async fn https_checks_who_is_there() {
+async fn https_verifies_the_server() {
     let (pem, config) = certificate();
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.pem");
@@ -165,13 +165,13 @@ async fn https_checks_who_is_there() {
             server.address
         );
         let exporter = Started::by(&FACTORY, &settings).await;
-        let outcome = exporter.front.consume(span("step")).await;
+        let outcome = exporter.input.consume(span("step")).await;
         assert_eq!(outcome.is_ok(), is_taken, "{tls}: {outcome:?}");
     }
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     assert!(FACTORY.answers_to("otlp_http") && FACTORY.answers_to("otlphttp"));
     for (json, want) in [
         (r#"{"endpoint": "http://h"}"#, vec![]),
@@ -211,7 +211,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_the_other_side_speaks_it_over_tls_unless_switched_off() {
+async fn http_2_is_negotiated_over_tls_unless_disabled() {
     let (pem, config) = certificate();
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.pem");
@@ -224,22 +224,22 @@ async fn http_2_is_spoken_where_the_other_side_speaks_it_over_tls_unless_switche
             server.address
         );
         let exporter = Started::by(&FACTORY, &settings).await;
-        exporter.front.consume(span("step")).await.unwrap();
+        exporter.input.consume(span("step")).await.unwrap();
         // HTTP/2 has a pseudo-header in place of this one.
         assert_eq!(server.seen()[0].headers.contains_key("host"), !tries);
     }
 }
 
 #[tokio::test]
-async fn an_answer_may_be_compressed() {
+async fn a_response_may_be_compressed() {
     let partial = br#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too old"}}"#;
     let gzipped = Compression::Gzip.compress(Level::default(), partial);
     let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
     let broken = Answer::http(200, &headers, partial);
     let server = TestServer::answering(vec![Answer::http(200, &headers, &gzipped), broken]).await;
     let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
-    exporter.front.consume(span("step")).await.unwrap();
-    assert!(!exporter.front.consume(span("step")).await.unwrap_err().is_retryable());
+    exporter.input.consume(span("step")).await.unwrap();
+    assert!(!exporter.input.consume(span("step")).await.unwrap_err().is_retryable());
     assert_eq!(server.seen()[0].header("accept-encoding"), "gzip");
 }
 
@@ -248,7 +248,7 @@ async fn an_extension_signs_requests() {
     let server = TestServer::answering(vec![taken()]).await;
     let settings = settings(&server, r#", "auth": {"authenticator": "signer"}"#);
     let exporter = Started::within(&signing(), &FACTORY, &settings).await;
-    let sent = component::context::scope(from_tenant("acme"), exporter.front.consume(span("step")));
+    let sent = component::context::scope(from_tenant("acme"), exporter.input.consume(span("step")));
     sent.await.unwrap();
     assert_eq!(server.seen()[0].header("authorization"), "Bearer acme");
     let error =

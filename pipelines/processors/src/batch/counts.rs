@@ -1,6 +1,4 @@
-//! What a `batch` processor counts: for whoever holds it, and for the collector's own metrics.
-
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//! The collector's own metrics of a `batch` processor.
 
 use component::{ComponentId, Host, metrics};
 use opentelemetry::KeyValue;
@@ -9,37 +7,6 @@ use semconv::own_metric;
 
 use super::holder::Trigger;
 use crate::telemetry;
-
-/// What a `batch` processor has done.
-#[derive(Debug, Default)]
-pub struct Counts {
-    pub(super) size_triggered: AtomicU64,
-    pub(super) timeout_triggered: AtomicU64,
-    pub(super) dropped_items: AtomicU64,
-    pub(super) failing: AtomicBool,
-}
-
-/// The counts at one moment.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct CountsSnapshot {
-    /// Batches that were handed on because they were large enough.
-    pub size_triggered: u64,
-    /// Batches that were handed on because time was up, or the processor stopped.
-    pub timeout_triggered: u64,
-    /// Items of batches that the next component refused.
-    pub dropped_items: u64,
-}
-
-impl Counts {
-    /// The counts now.
-    pub fn snapshot(&self) -> CountsSnapshot {
-        CountsSnapshot {
-            size_triggered: self.size_triggered.load(Ordering::Relaxed),
-            timeout_triggered: self.timeout_triggered.load(Ordering::Relaxed),
-            dropped_items: self.dropped_items.load(Ordering::Relaxed),
-        }
-    }
-}
 
 /// The metrics of one processor. The size in bytes is not among them: it would have to be worked out for every
 /// batch.

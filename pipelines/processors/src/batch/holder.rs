@@ -1,10 +1,11 @@
 //! The task that holds what arrives until it is enough, or old enough.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use component::context::{self, Context};
+use component::health::{Change, Health};
 use component::{BoxFuture, ComponentId, Consumer, Refused};
 use pdata::{Data, Unit};
 use tokio::sync::mpsc;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::counts::{Counts, Instruments};
+use super::counts::Instruments;
 use super::{Batch, WAITING_MAX};
 
 /// The way into a holder.
@@ -56,7 +57,9 @@ pub(super) enum Trigger {
 /// What all holders of a processor share.
 pub(super) struct Settings {
     id: ComponentId,
-    counts: Arc<Counts>,
+    health: Health,
+    /// Items dropped since the start, for the log.
+    dropped: AtomicU64,
     instruments: Instruments,
     next: Arc<dyn Consumer>,
     /// None where nothing is ever held.
@@ -71,7 +74,8 @@ impl Settings {
         let holds = !config.timeout.is_zero() && config.send_batch_size > 0;
         Settings {
             id: batch.id.clone(),
-            counts: batch.counts.clone(),
+            health: Health::default(),
+            dropped: AtomicU64::default(),
             instruments,
             next,
             timeout: holds.then_some(*config.timeout),
@@ -167,21 +171,16 @@ impl Holder {
 impl Settings {
     fn sent(&self, trigger: Trigger, items: usize) {
         self.instruments.sent(trigger, items);
-        let count = match trigger {
-            Trigger::Size => &self.counts.size_triggered,
-            Trigger::Timeout => &self.counts.timeout_triggered,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-        if self.counts.failing.swap(false, Ordering::Relaxed) {
-            let dropped_so_far = self.counts.dropped_items.load(Ordering::Relaxed);
-            tracing::info!(processor = %self.id, dropped_so_far, "batches are taken again");
+        if self.health.record(true) == Some(Change::Recovered) {
+            let dropped_so_far = self.dropped.load(Ordering::Relaxed);
+            tracing::info!(processor = %self.id, dropped_so_far, "batches are accepted again");
         }
     }
 
     fn dropped(&self, items: usize, refused: &Refused) {
         self.instruments.dropped(items);
-        self.counts.dropped_items.fetch_add(items as u64, Ordering::Relaxed);
-        if !self.counts.failing.swap(true, Ordering::Relaxed) {
+        self.dropped.fetch_add(items as u64, Ordering::Relaxed);
+        if self.health.record(false) == Some(Change::Failed) {
             tracing::warn!(processor = %self.id, dropped_items = items, error = %refused, "a batch was refused, dropping it");
         }
     }

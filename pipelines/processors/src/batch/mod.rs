@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use counts::Instruments;
-pub use counts::{Counts, CountsSnapshot};
 use holder::{Front, Settings};
 use shards::Shards;
 
@@ -93,18 +92,12 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Process
 pub struct Batch {
     id: ComponentId,
     config: BatchConfig,
-    counts: Arc<Counts>,
 }
 
 impl Batch {
     /// A processor by a configuration that was checked.
     pub fn new(id: ComponentId, config: BatchConfig) -> Self {
-        Batch { id, config, counts: Arc::default() }
-    }
-
-    /// What it has done, to be looked at while it runs.
-    pub fn counts(&self) -> Arc<Counts> {
-        self.counts.clone()
+        Batch { id, config }
     }
 }
 

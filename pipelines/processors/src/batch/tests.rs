@@ -1,14 +1,18 @@
 //! When what is held is handed on, and in what pieces. Time is tokio's paused clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use component::context::{self, Context, Metadata};
 use component::{Processor, Refused};
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics};
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use pdata::{Data, Signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Batch, BatchConfig, CountsSnapshot, FACTORY};
+use super::{Batch, BatchConfig, FACTORY};
 use crate::testing::{Sink, Started, problems};
 
 /// A batch of spans of these names.
@@ -20,6 +24,20 @@ fn spans(names: std::ops::Range<usize>) -> Data {
 
 fn sizes(got: &[Data]) -> Vec<usize> {
     got.iter().map(Data::items).collect()
+}
+
+/// Adds up the points of a counter of the processor.
+fn counter(collected: &[ResourceMetrics], name: &str) -> u64 {
+    let name = format!("otelcol_processor_batch_{name}");
+    let scopes = collected.iter().flat_map(ResourceMetrics::scope_metrics);
+    let metrics = scopes.flat_map(|scope| scope.metrics()).filter(|metric| metric.name() == name);
+    let points = |data: &AggregatedMetrics| -> u64 {
+        match data {
+            AggregatedMetrics::U64(MetricData::Sum(sum)) => sum.data_points().map(|p| p.value()).sum(),
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    metrics.map(|metric| points(metric.data())).sum::<u64>()
 }
 
 /// The names of all spans, in order.
@@ -132,10 +150,12 @@ async fn stopping_hands_on_all_that_is_held_and_takes_no_more() {
 async fn a_batch_that_is_refused_is_dropped_and_counted() {
     let config = BatchConfig { send_batch_size: 2, ..BatchConfig::default() };
     let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
-    let (counts, sink) = (processor.counts(), Sink::new());
+    let exporter = InMemoryMetricExporter::default();
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let host = component::Host::new(provider.meter("test"), Arc::default());
+    let sink = Sink::new();
     *sink.answer.lock().unwrap() = Err(Refused::retryable("sending queue is full"));
-    let (front, _running) =
-        Box::new(processor).start(sink.clone(), &component::Host::detached(), Default::default());
+    let (front, _running) = Box::new(processor).start(sink.clone(), &host, Default::default());
     front.consume(spans(0..3)).await.unwrap();
     settle().await;
     *sink.answer.lock().unwrap() = Ok(());
@@ -143,8 +163,10 @@ async fn a_batch_that_is_refused_is_dropped_and_counted() {
     front.consume(spans(5..6)).await.unwrap();
     wait(200 * MS).await;
     assert_eq!(names(&sink.take()), [3, 4, 5]);
-    let want = CountsSnapshot { size_triggered: 1, timeout_triggered: 1, dropped_items: 3 };
-    assert_eq!(counts.snapshot(), want);
+    provider.force_flush().unwrap();
+    let collected = exporter.get_finished_metrics().unwrap();
+    let counters = ["batch_size_trigger_send", "timeout_trigger_send", "dropped_items"];
+    assert_eq!(counters.map(|name| counter(&collected, name)), [1, 1, 3]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,11 +188,8 @@ async fn a_slow_exporter_is_felt_upstream() {
     }
     let config = BatchConfig { send_batch_size: 1, ..BatchConfig::default() };
     let processor = Batch::new(component::ComponentId::parse("batch").unwrap(), config);
-    let (front, _running) = Box::new(processor).start(
-        std::sync::Arc::new(Stuck),
-        &component::Host::detached(),
-        Default::default(),
-    );
+    let (front, _running) =
+        Box::new(processor).start(Arc::new(Stuck), &component::Host::detached(), Default::default());
     let begin = Instant::now();
     let mut taken = 0;
     while tokio::time::timeout(60 * MS, front.consume(spans(0..1))).await.is_ok() {
@@ -197,7 +216,7 @@ impl component::Consumer for Tenants {
 #[tokio::test(start_paused = true)]
 async fn what_came_with_other_metadata_is_held_apart_and_handed_on_with_it() {
     let settings = r#"{"metadata_keys": ["Tenant"], "metadata_cardinality_limit": 3}"#;
-    let (sink, stop) = (std::sync::Arc::new(Tenants::default()), CancellationToken::new());
+    let (sink, stop) = (Arc::new(Tenants::default()), CancellationToken::new());
     let processor = crate::testing::build(&FACTORY, settings).unwrap();
     let (front, running) = processor.start(sink.clone(), &component::Host::detached(), stop.clone());
     let send = async |tenants: &[&str], count: usize| {

@@ -141,7 +141,7 @@ async fn receiver(stop: CancellationToken) -> (String, String, UnboundedReceiver
     let node: Node = serde_json::from_str(settings).unwrap();
     let config = Section::new("receivers::otlp", &node).decode().unwrap();
     let ((bound, mut told), (sink, taken)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let receiver = OtlpReceiver::new(ComponentId::parse("otlp").unwrap(), config).telling(bound);
+    let receiver = OtlpReceiver::new(ComponentId::parse("otlp").unwrap(), config).with_bound_addresses(bound);
     let next: Vec<(Signal, Arc<dyn Consumer>)> =
         Signal::ALL.iter().map(|signal| (*signal, Arc::new(Sink(sink.clone())) as _)).collect();
     let running = Box::new(receiver).start(next, &Host::detached(), stop).await.unwrap();

@@ -1,5 +1,4 @@
-//! Requests from pages of other sites: what a browser is told it may send and look at (the Fetch standard,
-//! CORS protocol), by the Collector's section `cors`.
+//! Cross-origin requests (the CORS protocol of the Fetch standard), by the Collector's section `cors`.
 
 use bytes::Bytes;
 use http::header::{
@@ -15,10 +14,10 @@ use transport::keys::CorsConfig;
 /// The methods that a page may use.
 const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::HEAD];
 
-/// The headers that a page may set where none are configured.
+/// The headers that a page may set by default.
 const HEADERS: [&str; 3] = ["accept", "content-type", "x-requested-with"];
 
-/// Who may do what.
+/// The rules for cross-origin requests.
 #[derive(Clone, Debug)]
 pub(super) struct Cors {
     origins: Vec<String>,
@@ -28,7 +27,7 @@ pub(super) struct Cors {
 }
 
 impl Cors {
-    /// None where no origin is allowed: then a server knows nothing of all this.
+    /// Returns the rules, or `None` if no origin is allowed, which disables CORS.
     pub(super) fn new(config: &CorsConfig) -> Option<Self> {
         let lower = |texts: &[String]| texts.iter().map(|t| t.to_ascii_lowercase()).collect::<Vec<_>>();
         let mut headers = lower(&config.allowed_headers);
@@ -37,7 +36,7 @@ impl Cors {
         }
         let max_age = match config.max_age {
             0 => None,
-            // Less than nothing: a browser that has remembered is to forget.
+            // A negative age disables caching.
             seconds => Some(HeaderValue::from(seconds.max(0))),
         };
         let cors = Cors {
@@ -49,7 +48,7 @@ impl Cors {
         Some(cors).filter(|cors| !cors.origins.is_empty())
     }
 
-    /// The answer to a browser that asks before it sends; none to any other request.
+    /// Returns the response to a preflight request, or `None` for other requests.
     pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
         let asked = headers.get(ACCESS_CONTROL_REQUEST_METHOD).filter(|_| method == Method::OPTIONS)?;
         let mut response = Response::new(Full::default());
@@ -78,7 +77,7 @@ impl Cors {
         allowed.then(|| present(pairs))
     }
 
-    /// The headers of the answer to a request that is more than a question.
+    /// Returns the headers of the response to a request that is not a preflight.
     pub(super) fn headers(&self, headers: &HeaderMap) -> HeaderMap {
         let vary = (VARY, Some(HeaderValue::from_static("Origin")));
         match self.origin(headers) {
@@ -92,7 +91,7 @@ impl Cors {
         }
     }
 
-    /// What to say of the request's origin where it is allowed.
+    /// Returns the value of `Access-Control-Allow-Origin` if the request's origin is allowed.
     fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         if self.origins.iter().any(|allowed| allowed == "*") {
@@ -115,7 +114,7 @@ fn present<const N: usize>(pairs: [(HeaderName, Option<HeaderValue>); N]) -> Hea
     pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// True where a pattern with at most one `*`, which stands for any text, is the origin.
+/// Returns true if the origin matches a pattern with at most one `*` for any text.
 fn matches(pattern: &str, origin: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == origin,
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_granted_for_an_origin_a_method_and_headers_that_are_allowed() {
+    fn a_preflight_is_granted_for_allowed_requests_only() {
         let cors = |headers| cors(&["https://a.example", "https://*.b.example"], headers).unwrap();
         for (origin, method, wanted, headers, granted) in [
             ("https://a.example", "POST", "", &[][..], true),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_question_is_answered_without_the_receiver() {
+    fn only_a_preflight_is_answered_without_the_receiver() {
         let cors = cors(&["*"], &[]).unwrap();
         assert!(cors.preflight(&Method::POST, &asked("https://a", "POST", "")).is_none());
         assert!(cors.preflight(&Method::OPTIONS, &asked("https://a", "", "")).is_none());

@@ -1,7 +1,7 @@
-//! OTLP over HTTP: a POST per batch, in protobuf or in JSON, answered in the same.
+//! OTLP over HTTP: a POST per batch in protobuf or JSON, with a response in the same encoding.
 
-mod answer;
 mod cors;
+mod response;
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,14 +17,15 @@ use hyper::body::Incoming;
 use pdata::{Data, Signal};
 use transport::auth::metadata;
 use transport::compress::{Compression, DecompressError};
+use transport::query::parameters;
 use transport::serve::{Handler, ServerSettings};
 
 use crate::config::HttpConfig;
 use crate::sink::Sink;
-use answer::{No, taken, text};
 use cors::Cors;
+use response::{HttpError, success, text};
 
-/// What connections are served by.
+/// Returns the settings of the server.
 pub(crate) fn settings(name: String, config: &HttpConfig) -> ServerSettings {
     ServerSettings {
         head_max: set(config.read_header_timeout).or(set(config.read_timeout)),
@@ -38,7 +39,7 @@ fn set(duration: GoDuration) -> Option<Duration> {
     Some(*duration).filter(|d| !d.is_zero())
 }
 
-/// Answers requests.
+/// The HTTP service.
 #[derive(Clone)]
 pub(crate) struct Service(Arc<Inner>);
 
@@ -119,14 +120,14 @@ impl Inner {
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let signal = Signal::ALL.into_iter().find(|s| self.paths[*s as usize] == request.uri().path());
-        let Some(signal) = signal.filter(|s| self.sink.wants(*s)) else {
+        let Some(signal) = signal.filter(|s| self.sink.accepts(*s)) else {
             return text(StatusCode::NOT_FOUND, "404 page not found");
         };
         let encoding = Encoding::of(request.headers());
         let (parts, body) = request.into_parts();
-        let context = match self.admit(&parts.uri, &parts.headers) {
+        let context = match self.authenticate(&parts.uri, &parts.headers) {
             Ok(context) => context,
-            Err(no) => return no.response(encoding.unwrap_or(Encoding::Json)),
+            Err(error) => return error.response(encoding.unwrap_or(Encoding::Json)),
         };
         if parts.method != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]");
@@ -136,26 +137,26 @@ impl Inner {
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
         };
         let outcome = self.export(signal, encoding, &parts.headers, body, context).await;
-        outcome.map_or_else(|no| no.response(encoding), |()| taken(encoding))
+        outcome.map_or_else(|error| error.response(encoding), |()| success(encoding))
     }
 
-    fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Context, No> {
-        let all = || {
-            let mut all = Metadata::default();
-            // What is found in the query wins over a header of that name.
-            let of_query: Vec<_> =
-                query(uri).filter(|(name, _)| self.request_params.iter().any(|p| p == name)).collect();
-            for (name, value) in &of_query {
-                all.add(name, *value);
+    fn authenticate(&self, uri: &Uri, headers: &HeaderMap) -> Result<Context, HttpError> {
+        let attributes = || {
+            let mut attributes = Metadata::default();
+            // A parameter of the query overrides the header of its name.
+            let query = parameters(uri.query().unwrap_or_default());
+            let query: Vec<_> = query.filter(|(name, _)| self.request_params.contains(name)).collect();
+            for (name, value) in &query {
+                attributes.add(name, value.as_str());
             }
             for (name, values) in metadata(headers).iter() {
-                if !of_query.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(name)) {
-                    values.iter().for_each(|value| all.add(name, value));
+                if !query.iter().any(|(overridden, _)| overridden.eq_ignore_ascii_case(name)) {
+                    values.iter().for_each(|value| attributes.add(name, value));
                 }
             }
-            all
+            attributes
         };
-        self.sink.admit(all).map_err(No::unauthenticated)
+        self.sink.authenticate(attributes).map_err(HttpError::unauthenticated)
     }
 
     async fn export(
@@ -165,47 +166,45 @@ impl Inner {
         headers: &HeaderMap,
         body: Incoming,
         context: Context,
-    ) -> Result<(), No> {
+    ) -> Result<(), HttpError> {
         let compression = self.compression(headers)?;
         let body = match self.read_max {
             None => self.body(body).await,
-            Some(max) => tokio::time::timeout(max, self.body(body))
-                .await
-                .unwrap_or_else(|_| Err(No::bad(format!("the body did not arrive within {max:?}")))),
+            Some(max) => tokio::time::timeout(max, self.body(body)).await.unwrap_or_else(|_| {
+                Err(HttpError::bad_request(format!("the body did not arrive within {max:?}")))
+            }),
         }?;
         let body = match compression {
             Compression::None => body,
-            compression => compression.decompress(&body, self.body_bytes_max).map_err(No::decompress)?.into(),
+            compression => {
+                compression.decompress(&body, self.body_bytes_max).map_err(HttpError::decompress)?.into()
+            }
         };
         let data = encoding.decode(signal, body)?;
-        self.sink.take(context, data).await.map_err(No::refused)
+        self.sink.consume(context, data).await.map_err(HttpError::refused)
     }
 
-    fn compression(&self, headers: &HeaderMap) -> Result<Compression, No> {
+    fn compression(&self, headers: &HeaderMap) -> Result<Compression, HttpError> {
         let name = headers.get(header::CONTENT_ENCODING).map_or(Ok(""), HeaderValue::to_str).unwrap_or("?");
         let known = Compression::by_name(name).filter(|c| self.compressions.contains(c));
         known.ok_or_else(|| {
             let names: Vec<_> = self.compressions.iter().map(|c| c.name()).collect();
-            No::bad(format!("unsupported \"Content-Encoding\": {name}: expected one of {names:?}"))
+            HttpError::bad_request(format!(
+                "unsupported \"Content-Encoding\": {name}: expected one of {names:?}"
+            ))
         })
     }
 
-    async fn body(&self, body: Incoming) -> Result<Bytes, No> {
+    async fn body(&self, body: Incoming) -> Result<Bytes, HttpError> {
         let body = Limited::new(body, self.body_bytes_max).collect().await;
         body.map(|body| body.to_bytes()).map_err(|e| match e.downcast_ref::<LengthLimitError>() {
-            Some(_) => No::too_large(format!("the body is larger than {} bytes", self.body_bytes_max)),
-            None => No::bad(format!("cannot read the body: {e}")),
+            Some(_) => HttpError::too_large(format!("the body is larger than {} bytes", self.body_bytes_max)),
+            None => HttpError::bad_request(format!("cannot read the body: {e}")),
         })
     }
 }
 
-/// The parameters in the query of a URI, as they stand there.
-fn query(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = uri.query().unwrap_or_default().split('&');
-    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).filter(|(name, _)| !name.is_empty())
-}
-
-/// How a request is written, and its answer.
+/// The encoding of a request and its response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Encoding {
     Proto,
@@ -226,22 +225,24 @@ impl Encoding {
         }
     }
 
-    fn decode(self, signal: Signal, body: Bytes) -> Result<Data, No> {
+    fn decode(self, signal: Signal, body: Bytes) -> Result<Data, HttpError> {
         let name = signal.name();
         match self {
-            Encoding::Json => pdata::json::decode(signal, &body)
-                .map_err(|e| No::bad(format!("the body is no OTLP JSON of {name}: {e}"))),
-            Encoding::Proto => Data::decode(signal, body)
-                .map_err(|e| No::bad(format!("the body is no OTLP protobuf of {name}: {e}"))),
+            Encoding::Json => pdata::json::decode(signal, &body).map_err(|e| {
+                HttpError::bad_request(format!("the body is not valid OTLP JSON of {name}: {e}"))
+            }),
+            Encoding::Proto => Data::decode(signal, body).map_err(|e| {
+                HttpError::bad_request(format!("the body is not valid OTLP protobuf of {name}: {e}"))
+            }),
         }
     }
 }
 
-impl No {
+impl HttpError {
     fn decompress(error: DecompressError) -> Self {
         match error {
-            DecompressError::TooLarge { .. } => No::too_large(error.to_string()),
-            DecompressError::Broken { .. } => No::bad(error.to_string()),
+            DecompressError::TooLarge { .. } => HttpError::too_large(error.to_string()),
+            DecompressError::Broken { .. } => HttpError::bad_request(error.to_string()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What requests and answers of OTLP share whatever carries them.
+//! The parts of OTLP requests and responses that gRPC and HTTP share.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use pdata::Signal;
 use prost::Message;
 use queue::SignalMetrics;
 
-/// The largest request that OTLP lets a client send, in bytes before compression.
+/// Largest request that OTLP allows a client to send, in bytes before compression.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Refuses a request that is larger than OTLP allows.
@@ -17,17 +17,19 @@ pub(crate) fn check_size(bytes: usize) -> Result<(), Refused> {
     if bytes <= REQUEST_BYTES_MAX {
         return Ok(());
     }
-    Err(Refused::permanent(format!("request of {bytes} bytes is larger than OTLP's {REQUEST_BYTES_MAX}")))
+    Err(Refused::permanent(format!(
+        "request of {bytes} bytes is larger than OTLP's limit of {REQUEST_BYTES_MAX}"
+    )))
 }
 
-/// The answer to an export request: the same bytes for each signal.
+/// The response to an export request, whose bytes are the same for each signal.
 #[derive(Clone, Eq, Message, PartialEq)]
 pub(crate) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) partial_success: Option<PartialSuccess>,
 }
 
-/// What the other side did not take of a request that it took.
+/// The items of an accepted request that the destination rejected.
 #[derive(Clone, Eq, Message, PartialEq)]
 pub(crate) struct PartialSuccess {
     #[prost(int64, tag = "1")]
@@ -36,8 +38,8 @@ pub(crate) struct PartialSuccess {
     pub(crate) message: String,
 }
 
-/// Tells and counts what the other side rejected of a request that it took. It must not be sent again.
-pub(crate) fn note_partial_success(
+/// Logs and counts the items that a partial success rejected. They must not be sent again.
+pub(crate) fn record_partial_success(
     id: &ComponentId,
     metrics: &SignalMetrics,
     signal: Signal,
@@ -54,12 +56,12 @@ pub(crate) fn note_partial_success(
     );
 }
 
-/// What signs requests, where an extension is told to.
+/// The extension that signs requests, if one is configured.
 #[derive(Clone, Default)]
 pub(crate) struct Signer(Option<Arc<dyn ClientAuth>>);
 
 impl Signer {
-    /// The extension of this id, which has to run.
+    /// Returns the extension with this id, which must be running.
     pub(crate) fn find(id: Option<&ComponentId>, host: &Host) -> StartResult<Self> {
         let Some(id) = id else { return Ok(Signer(None)) };
         let found = host.client_auth(id);
@@ -68,7 +70,7 @@ impl Signer {
             .map_err(|e| format!("failed to resolve authenticator \"{id}\": {e}").into())
     }
 
-    /// Adds what the extension says to the headers of a request; it wins over what is configured.
+    /// Adds the headers of the extension to a request. They override configured headers.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) -> Result<(), Refused> {
         let Some(auth) = &self.0 else { return Ok(()) };
         let signed = auth.headers(&context::current()).map_err(Refused::retryable)?;

@@ -1,4 +1,4 @@
-//! One POST, and what its answer means for the data.
+//! One POST, and the refusal for its response.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use component::{BoxFuture, Code, Consumer, Refused, StartResult};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
@@ -16,33 +15,33 @@ use pdata::{Data, Signal};
 use prost::Message as _;
 use queue::ExporterMetrics;
 use transport::Parts;
-use transport::client::HttpClient;
+use transport::client::{HttpClient, read_body};
 use transport::compress::Compression;
 
 use super::{Encoding, OtlpHttp};
-use crate::wire::{self, ExportResponse, PartialSuccess, Signer};
+use crate::otlp::{self, ExportResponse, PartialSuccess, Signer};
 
-/// The statuses whose `Retry-After` counts.
+/// The statuses whose `Retry-After` is used.
 const THROTTLING: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
-/// How much of an answer is read.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Largest response, in bytes.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// Posts to the other side once.
-pub(super) struct Attempt {
+/// Posts each request once.
+pub(super) struct Sender {
     exporter: OtlpHttp,
     client: HttpClient,
     signer: Signer,
     metrics: Arc<ExporterMetrics>,
 }
 
-impl Attempt {
+impl Sender {
     pub(super) fn new(
         exporter: OtlpHttp,
         signer: Signer,
         metrics: Arc<ExporterMetrics>,
     ) -> StartResult<Self> {
-        Ok(Attempt { client: exporter.client()?, exporter, signer, metrics })
+        Ok(Sender { client: exporter.client()?, exporter, signer, metrics })
     }
 
     async fn export(&self, data: Data) -> Result<(), Refused> {
@@ -55,18 +54,18 @@ impl Attempt {
         let response = match self.exporter.timeout {
             Duration::ZERO => posted.await,
             timeout => tokio::time::timeout(timeout, posted).await.unwrap_or_else(|_| {
-                let reason = format!("no answer from {uri} within {timeout:?}");
+                let reason = format!("no response from {uri} within {timeout:?}");
                 Err(Refused::new(Code::DeadlineExceeded, reason))
             }),
         }?;
-        wire::note_partial_success(&self.exporter.id, self.metrics.of(signal), signal, &response);
+        otlp::record_partial_success(&self.exporter.id, self.metrics.of(signal), signal, &response);
         Ok(())
     }
 
     async fn post(&self, uri: &Uri, signal: Signal, data: &Data) -> Result<ExportResponse, Refused> {
         let mut request = Request::post(uri.clone())
             .body(self.body(data)?)
-            .map_err(|e| Refused::permanent(format!("no request can be made for {uri}: {e}")))?;
+            .map_err(|e| Refused::permanent(format!("cannot create a request for {uri}: {e}")))?;
         *request.headers_mut() = self.exporter.headers.clone();
         self.signer.sign(request.headers_mut())?;
         let response = self.client.request(request).await.map_err(|e| {
@@ -74,12 +73,13 @@ impl Attempt {
         })?;
         let (status, headers) = (response.status(), response.headers().clone());
         let encoding = encoding_of(&headers);
-        let answer = read(response).await;
+        let body = read(response).await;
         if status.is_success() {
-            let answer = answer.and_then(|bytes| decode(encoding, signal, &bytes));
-            return answer.map_err(|e| Refused::permanent(format!("{uri} answered {status}, but {e}")));
+            let decoded = body.and_then(|bytes| decode(encoding, signal, &bytes));
+            return decoded
+                .map_err(|e| Refused::permanent(format!("{uri} responded with {status}, but {e}")));
         }
-        let message = answer.ok().and_then(|bytes| message(encoding, &bytes)).unwrap_or_default();
+        let message = body.ok().and_then(|bytes| message(encoding, &bytes)).unwrap_or_default();
         Err(refused(uri, status, &headers, &message))
     }
 
@@ -91,7 +91,7 @@ impl Attempt {
             }
             Encoding::Proto => (data.to_parts(), data.encoded_len()),
         };
-        wire::check_size(bytes)?;
+        otlp::check_size(bytes)?;
         Ok(match self.exporter.compression {
             Compression::None => parts.into(),
             compression => Bytes::from(compression.compress(self.exporter.level, &parts.concat())).into(),
@@ -99,7 +99,7 @@ impl Attempt {
     }
 }
 
-impl Consumer for Attempt {
+impl Consumer for Sender {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         Box::pin(self.export(data))
     }
@@ -114,35 +114,34 @@ fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
     let name = response.headers().get(header::CONTENT_ENCODING).map_or(Ok(""), HeaderValue::to_str);
     let compression = name.ok().and_then(Compression::by_name);
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|e| format!("its answer could not be read: {e}"))?.to_bytes();
+    let body = read_body(response, RESPONSE_BYTES_MAX).await?;
     match compression {
         Some(Compression::None) => Ok(body),
         Some(compression) => {
-            compression.decompress(&body, ANSWER_BYTES_MAX).map(Bytes::from).map_err(|e| e.to_string())
+            compression.decompress(&body, RESPONSE_BYTES_MAX).map(Bytes::from).map_err(|e| e.to_string())
         }
-        None => Err("its answer is compressed in an unknown way".to_owned()),
+        None => Err("the compression of the response is unknown".to_owned()),
     }
 }
 
-/// The answer to a request that was taken. One in an unknown encoding says nothing, as in the Collector.
+/// Decodes the response of a success. As in the Collector, a response in an unknown encoding is ignored.
 fn decode(encoding: Option<Encoding>, signal: Signal, bytes: &[u8]) -> Result<ExportResponse, String> {
     match encoding {
         _ if bytes.is_empty() => Ok(ExportResponse::default()),
         None => Ok(ExportResponse::default()),
         Some(Encoding::Proto) => {
-            ExportResponse::decode(bytes).map_err(|e| format!("its answer is no protobuf of OTLP: {e}"))
+            ExportResponse::decode(bytes).map_err(|e| format!("the response is not valid OTLP protobuf: {e}"))
         }
         Some(Encoding::Json) => {
             let partial_success = partial_success(signal, bytes);
             let partial_success =
-                partial_success.map_err(|e| format!("its answer is no JSON of OTLP: {e}"))?;
+                partial_success.map_err(|e| format!("the response is not valid OTLP JSON: {e}"))?;
             Ok(ExportResponse { partial_success })
         }
     }
 }
 
-/// In JSON every signal counts what it rejects under a name of its own.
+/// Decodes a partial success from JSON, where each signal has another name for the rejected items.
 fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>, pdata::json::JsonError> {
     let counts = match signal {
         Signal::Logs => pdata::json::from_slice::<ExportLogsServiceResponse>(json)?
@@ -161,7 +160,7 @@ fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>
     Ok(counts.map(|(rejected, message)| PartialSuccess { rejected, message }))
 }
 
-/// Why a request was refused, in the words of the other side.
+/// Returns the message of the status in an error response.
 fn message(encoding: Option<Encoding>, bytes: &[u8]) -> Option<String> {
     let message = match encoding? {
         Encoding::Proto => tonic_types::pb::Status::decode(bytes).ok()?.message,
@@ -181,7 +180,7 @@ fn refused(uri: &Uri, status: StatusCode, headers: &HeaderMap, message: &str) ->
     Refused { code: Code::from_http(status.as_u16()), reason, retry_after }
 }
 
-/// `Retry-After`: seconds, or a date, which may have passed.
+/// Parses `Retry-After`: seconds, or a date, which may be in the past.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_retry_after_is_seconds_or_a_date() {
+    fn retry_after_is_seconds_or_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         for (value, want) in [
             ("120", Some(120)),
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_in_the_encoding_that_it_names() {
+    fn a_response_is_decoded_by_its_content_type() {
         let rejected = |encoding, bytes: &[u8]| {
             decode(encoding, Signal::Logs, bytes).map(|r| r.partial_success.map(|p| (p.rejected, p.message)))
         };

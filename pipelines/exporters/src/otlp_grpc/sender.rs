@@ -1,4 +1,4 @@
-//! One export call, and what its status means for the data.
+//! One export call, and the refusal for its status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use transport::client::{CallError, HttpClient};
 use transport::{Parts, grpc};
 
 use super::OtlpGrpc;
-use super::lanes::Lanes;
-use crate::wire::{self, ExportResponse, Signer};
+use super::balancer::Balancer;
+use crate::otlp::{self, ExportResponse, Signer};
 
-/// The method to call for a signal.
+/// Returns the method of a signal.
 pub(super) fn path(signal: Signal) -> &'static str {
     match signal {
         Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
@@ -27,24 +27,24 @@ pub(super) fn path(signal: Signal) -> &'static str {
     }
 }
 
-/// How much of an answer is read, in bytes; what is longer is refused for good, as OTLP asks.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Largest response, in bytes; a longer one is a permanent error, as OTLP requires.
+const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How long a request that waits for a connection waits between two tries, at first and at most.
+/// Shortest and longest delay between attempts of a request that waits for a connection.
 const READY_WAIT_MIN: Duration = Duration::from_millis(50);
 const READY_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Calls the other side once.
-pub(super) struct Attempt {
+/// Sends each request once.
+pub(super) struct Sender {
     exporter: OtlpGrpc,
-    lanes: Lanes,
-    /// Where each signal goes, in the order of [`Signal::ALL`].
+    balancer: Balancer,
+    /// The URI of each signal, in the order of [`Signal::ALL`].
     uris: Vec<Uri>,
     signer: Signer,
     metrics: Arc<ExporterMetrics>,
 }
 
-impl Attempt {
+impl Sender {
     pub(super) fn new(
         mut exporter: OtlpGrpc,
         signer: Signer,
@@ -54,12 +54,12 @@ impl Attempt {
             exporter.headers.insert("grpc-timeout", HeaderValue::try_from(grpc::timeout(exporter.timeout))?);
         }
         let uris = Signal::ALL.into_iter().map(|signal| exporter.uri(signal)).collect::<Result<_, _>>()?;
-        Ok(Attempt { lanes: exporter.lanes()?, exporter, uris, signer, metrics })
+        Ok(Sender { balancer: exporter.balancer()?, exporter, uris, signer, metrics })
     }
 
     async fn export(&self, data: Data) -> Result<(), Refused> {
         let bytes = data.encoded_len();
-        wire::check_size(bytes)?;
+        otlp::check_size(bytes)?;
         let signal = data.signal();
         let mut headers = self.exporter.headers.clone();
         self.signer.sign(&mut headers)?;
@@ -68,10 +68,12 @@ impl Attempt {
         let called = self.call(signal, headers, message);
         let response = match self.exporter.timeout {
             Duration::ZERO => called.await,
-            timeout => tokio::time::timeout(timeout, called).await.unwrap_or_else(|_| Err(late(timeout))),
+            timeout => {
+                tokio::time::timeout(timeout, called).await.unwrap_or_else(|_| Err(timed_out(timeout)))
+            }
         };
         let response = response.map_err(|status| refused(&status))?;
-        wire::note_partial_success(&self.exporter.id, self.metrics.of(signal), signal, &response);
+        otlp::record_partial_success(&self.exporter.id, self.metrics.of(signal), signal, &response);
         Ok(())
     }
 
@@ -91,11 +93,11 @@ impl Attempt {
         };
         let mut wait = READY_WAIT_MIN;
         loop {
-            let client = self.lanes.next().await;
-            match answer(&client, request()).await {
+            let client = self.balancer.next().await;
+            match send(&client, request()).await {
                 Ok(outcome) => return outcome,
                 Err(e) => {
-                    self.lanes.failed();
+                    self.balancer.connection_failed();
                     if !(e.is_connect && self.exporter.waits_for_ready) {
                         return Err(Status::unavailable(e.reason));
                     }
@@ -107,38 +109,38 @@ impl Attempt {
     }
 }
 
-impl Consumer for Attempt {
+impl Consumer for Sender {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         Box::pin(self.export(data))
     }
 }
 
-/// Sends a request. The outer error says that there was no answer.
-async fn answer(
+/// Sends a request. The outer error means that there was no response.
+async fn send(
     client: &HttpClient,
     request: Request<Parts>,
 ) -> Result<Result<ExportResponse, Status>, CallError> {
     let (parts, body) = client.request(request).await?.into_parts();
-    let is_whole = parts.status != StatusCode::OK || parts.headers.contains_key(Status::GRPC_STATUS);
-    if is_whole {
+    let is_trailers_only = parts.status != StatusCode::OK || parts.headers.contains_key(Status::GRPC_STATUS);
+    if is_trailers_only {
         let status = grpc::status(parts.status, &parts.headers, &HeaderMap::new());
-        return Ok(taken(&status, b""));
+        return Ok(result(&status, b""));
     }
-    Ok(match grpc::read(&parts.headers, body, ANSWER_BYTES_MAX).await {
+    Ok(match grpc::read(&parts.headers, body, RESPONSE_BYTES_MAX).await {
         Err(status) => Err(status),
-        Ok((message, trailers)) => taken(&grpc::status(parts.status, &parts.headers, &trailers), &message),
+        Ok((message, trailers)) => result(&grpc::status(parts.status, &parts.headers, &trailers), &message),
     })
 }
 
-fn taken(status: &Status, message: &[u8]) -> Result<ExportResponse, Status> {
+fn result(status: &Status, message: &[u8]) -> Result<ExportResponse, Status> {
     if status.code() != Code::Ok {
         return Err(status.clone());
     }
     let response = ExportResponse::decode(message);
-    response.map_err(|e| Status::internal(format!("the answer is no export response: {e}")))
+    response.map_err(|e| Status::internal(format!("the response is not a valid export response: {e}")))
 }
 
-fn late(timeout: Duration) -> Status {
+fn timed_out(timeout: Duration) -> Status {
     Status::deadline_exceeded(format!("no answer within {timeout:?}"))
 }
 
@@ -157,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_signal_has_its_method() {
+    fn every_signal_has_a_method() {
         for signal in Signal::ALL {
             let name = signal.name().trim_end_matches('s');
             assert!(path(signal).contains(&format!(".{name}")), "{signal:?}");

@@ -1,4 +1,4 @@
-//! Answers over HTTP: an empty message, or why not, as a `google.rpc.Status` in the encoding of the request.
+//! HTTP responses: an empty message, or an error as a `google.rpc.Status`, in the encoding of the request.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use prost::Message as _;
 
 use super::Encoding;
 
-/// Why a request is refused.
+/// An error response.
 #[derive(Clone, Debug)]
-pub(super) struct No {
+pub(super) struct HttpError {
     status: StatusCode,
     code: Code,
     message: String,
     after: Option<Duration>,
 }
 
-impl No {
+impl HttpError {
     fn new(status: StatusCode, code: Code, message: String) -> Self {
-        No { status, code, message, after: None }
+        HttpError { status, code, message, after: None }
     }
 
-    pub(super) fn bad(message: String) -> Self {
-        No::new(StatusCode::BAD_REQUEST, Code::InvalidArgument, message)
+    pub(super) fn bad_request(message: String) -> Self {
+        HttpError::new(StatusCode::BAD_REQUEST, Code::InvalidArgument, message)
     }
 
     pub(super) fn too_large(message: String) -> Self {
-        No::new(StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted, message)
+        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted, message)
     }
 
-    pub(super) fn unauthenticated(why: Unauthenticated) -> Self {
-        No::new(StatusCode::UNAUTHORIZED, Code::Unauthenticated, why.to_string())
+    pub(super) fn unauthenticated(error: Unauthenticated) -> Self {
+        HttpError::new(StatusCode::UNAUTHORIZED, Code::Unauthenticated, error.to_string())
     }
 
     pub(super) fn refused(refused: Refused) -> Self {
@@ -43,7 +43,7 @@ impl No {
         let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // A zero delay leaves the choice to the sender.
         let after = retry_after.filter(|delay| is_retryable && !delay.is_zero());
-        No { status, code, message: reason, after }
+        HttpError { status, code, message: reason, after }
     }
 
     pub(super) fn response(self, encoding: Encoding) -> Response<Full<Bytes>> {
@@ -67,8 +67,8 @@ fn status_body(encoding: Encoding, code: i32, message: String) -> Bytes {
     }
 }
 
-/// The answer of a full success: a message with nothing set.
-pub(super) fn taken(encoding: Encoding) -> Response<Full<Bytes>> {
+/// Returns the response of a full success: a message without fields.
+pub(super) fn success(encoding: Encoding) -> Response<Full<Bytes>> {
     let body = if encoding == Encoding::Json { "{}" } else { "" };
     respond(StatusCode::OK, encoding.media_type(), Bytes::from_static(body.as_bytes()))
 }
