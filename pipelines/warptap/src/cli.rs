@@ -1,4 +1,4 @@
-//! The command line: the Collector's own flags and commands, and those that only a node agent has.
+//! The command line: the flags and commands of the OpenTelemetry Collector, and those of a node agent.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,64 +11,67 @@ use crate::commands::demo::scenario::Scenario;
 use crate::config::Sources;
 use crate::config::gates::Gates;
 
-/// A collector for GPU nodes: shows which step was slow, in which phase, and what on the host caused it.
+/// An OpenTelemetry collector for GPU nodes: reports which step was slow, in which phase, and what on the host caused it
 #[derive(Debug, Parser)]
 #[command(name = "warptap", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do; without it, the collector runs.
+    /// The command; without one, the collector runs.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// Which configuration to run.
+    /// The configuration to run.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
 
-/// What to do instead of running.
+/// A command other than running the collector.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say whether this machine has what the gpu receiver needs, and what to do about what is missing
+    /// Check that this machine can run the gpu receiver, and print what to do if it cannot
     Check,
-    /// List the components of this binary, as YAML
+    /// List the components of this binary as YAML
     Components,
     /// Show a slow step of a simulated inference server from probe to telemetry; needs neither root nor a GPU
     Demo(DemoArgs),
-    /// List the feature gates, or show one
+    /// List the feature gates, or show one of them
     Featuregate(FeaturegateArgs),
     /// Run the simulator's player, the workload of the demo
     #[command(hide = true)]
     Player(PlayerArgs),
-    /// Print the configuration that the sources come to, without its secrets
+    /// Print the merged configuration with secrets redacted
     #[command(alias = "print-initial-config")]
     PrintConfig(PrintConfigArgs),
     /// Record what the probes see to a file
     Record(RecordArgs),
     /// Analyse recordings and PyTorch profiler traces, plain or gzip, without root or a GPU
     Replay(ReplayArgs),
-    /// Check a configuration without running it; says nothing where it is right
+    /// Check a configuration without running it; prints nothing if it is valid
     Validate(ConfigArgs),
 }
 
-/// Where the configuration is.
+/// Locations of the configuration.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConfigArgs {
-    /// A file, or a location such as file:PATH, env:NAME, yaml:TEXT or https://HOST/PATH; given more than once,
-    /// later ones lie on top of earlier ones
+    /// A file, or a location such as file:PATH, env:NAME, yaml:TEXT or https://HOST/PATH; may be repeated, later
+    /// ones override earlier ones
     #[arg(long = "config", value_name = "LOCATION")]
     pub locations: Vec<String>,
-    /// Feature gates to turn on, such as a,b; or off, such as -c
+    /// Feature gates to enable, such as a,b, or to disable, such as -c
     #[arg(long = "feature-gates", value_name = "LIST", allow_hyphen_values = true)]
     pub gates: Vec<String>,
-    /// Set one value on top of all locations, such as processors.batch.timeout=2s
+    /// Override one value of all locations, such as processors.batch.timeout=2s
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
 
 impl ConfigArgs {
-    /// All locations, in the order they are merged, and the gates. At least one location must have been given.
+    /// Returns the locations in the order of merging, and the gates.
+    ///
+    /// # Errors
+    /// There is no location, or an argument cannot be parsed.
     pub fn all(&self) -> anyhow::Result<Sources> {
         let gates = Gates::parse(&self.gates).map_err(anyhow::Error::msg)?;
         if self.locations.is_empty() && self.sets.is_empty() {
-            bail!("at least one config flag must be provided");
+            bail!("at least one config flag must be provided: {NEXT_STEPS}");
         }
         let sets = self.sets.iter().map(|set| location_of_set(set));
         let locations = self.locations.iter().cloned().map(Ok).chain(sets).collect::<anyhow::Result<_>>()?;
@@ -76,7 +79,13 @@ impl ConfigArgs {
     }
 }
 
-/// `a.b=c` as `yaml:a::b: c`.
+/// What to try without a configuration.
+const NEXT_STEPS: &str = "\n  warptap demo             shows slow steps of a simulated inference server\n  \
+    warptap check            checks that this machine can run the gpu receiver\n  \
+    warptap --config FILE    runs a configuration; config-examples/quick-start.yaml is a small one\n  \
+    warptap --help           lists all commands";
+
+/// Converts the argument `a.b=c` to the location `yaml:a::b: c`.
 fn location_of_set(set: &str) -> anyhow::Result<String> {
     let (key, value) = set
         .split_once('=')
@@ -84,45 +93,45 @@ fn location_of_set(set: &str) -> anyhow::Result<String> {
     Ok(format!("yaml:{}: {}", key.replace('.', "::").trim(), value.trim()))
 }
 
-/// Which gates to show.
+/// Arguments of `featuregate`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FeaturegateArgs {
-    /// The only one
+    /// Show only this gate
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Gates that are turned on or off.
+    /// Gates that are enabled or disabled.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
 
-/// What to print, and how.
+/// Arguments of `print-config`.
 #[derive(Args, Clone, Debug)]
 pub struct PrintConfigArgs {
-    /// Which configuration.
+    /// The configuration to print.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Whether secrets are printed
+    /// Redact or show secrets
     #[arg(long, value_enum, default_value_t)]
     pub mode: PrintMode,
-    /// As what it is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     pub format: PrintFormat,
-    /// Whether a configuration that is not valid is refused
+    /// Fail on an invalid configuration
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub validate: bool,
 }
 
-/// Whether secrets are printed.
+/// How `print-config` prints secrets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum PrintMode {
-    /// [REDACTED] in place of them
+    /// Print [REDACTED] in place of secrets
     #[default]
     Redacted,
-    /// As they are
+    /// Print secrets
     Unredacted,
 }
 
-/// As what a configuration is printed.
+/// Output format of `print-config`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum PrintFormat {
     /// YAML
@@ -154,40 +163,41 @@ pub struct PlayerArgs {
     pub arguments: Vec<OsString>,
 }
 
-/// What to record.
+/// Arguments of `record`.
 #[derive(Args, Clone, Debug)]
 pub struct RecordArgs {
     /// The file to write; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// How long to record; without it, until interrupted
+    /// Seconds to record; by default until interrupted
     #[arg(long, value_name = "N", value_parser = seconds)]
     pub seconds: Option<Duration>,
-    /// Record this process alone; several by repeating it
+    /// Record only this process; may be repeated
     #[arg(long = "pid", value_name = "P")]
     pub pids: Vec<u32>,
 }
 
-/// What to replay.
+/// Arguments of `replay`.
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
-    /// Recordings and traces
+    /// Recordings and PyTorch profiler traces
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Where to write the telemetry, as OTLP JSON lines
+    /// Write the telemetry to this file as OTLP JSON lines
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Where to write every step, as JSON lines, to compare with a program's own log
+    /// Write every step to this file as JSON lines
     #[arg(long, value_name = "FILE")]
     pub steps: Option<PathBuf>,
-    /// Send the telemetry through the pipelines of a configuration, without its receivers.
+    /// A configuration whose pipelines process the telemetry; its receivers are not started.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
 
-/// A positive number of seconds, with a fraction if need be.
+/// Parses a positive number of seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no number of seconds: expected one above 0, such as 20 or 0.5");
+    let wrong =
+        || format!("{text:?} is not a number of seconds: expected a number above 0, such as 20 or 0.5");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
 }
@@ -203,21 +213,28 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_holds_together() {
+    fn definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn without_a_command_it_runs_a_configuration() {
+    fn arguments_without_a_command_run_a_configuration() {
         let cli = parse("warptap --config a.yaml --set=a.b=c --config=b.yaml").unwrap();
         assert!(cli.command.is_none());
         assert_eq!(cli.config.all().unwrap().locations, ["a.yaml", "b.yaml", "yaml:a::b: c"]);
-        let told = parse("warptap").unwrap().config.all().unwrap_err().to_string();
-        assert_eq!(told, "at least one config flag must be provided");
     }
 
     #[test]
-    fn a_set_needs_an_equal_sign() {
+    fn missing_configuration_names_the_next_steps() {
+        let error = parse("warptap").unwrap().config.all().unwrap_err().to_string();
+        assert!(error.starts_with("at least one config flag must be provided"), "{error}");
+        for command in ["demo", "check", "--config", "--help"] {
+            assert!(error.contains(&format!("warptap {command}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn set_needs_an_equal_sign() {
         for (set, want) in [
             ("a=b", Ok("yaml:a: b")),
             (" a.b = x=y ", Ok("yaml:a::b: x=y")),
@@ -233,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_take_their_arguments() {
+    fn commands_accept_their_arguments() {
         for line in [
             "warptap check",
             "warptap components",
@@ -254,20 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_are_told_with_the_nearest_word() {
+    fn mistakes_are_reported_with_the_nearest_word() {
         for (line, want) in [
             ("warptap demo slow-decoed", "slow-decode"),
-            ("warptap demo --seconds 0", "no number of seconds"),
+            ("warptap demo --seconds 0", "not a number of seconds"),
             ("warptap demo --seconds -1", "unexpected argument"),
-            ("warptap demo --seconds nan", "no number of seconds"),
+            ("warptap demo --seconds nan", "not a number of seconds"),
             ("warptap print-config --mode x", "unredacted"),
             ("warptap record", "--out"),
             ("warptap replay", "<FILE>"),
             ("warptap valdate", "validate"),
             ("warptap --conifg x", "--config"),
         ] {
-            let told = parse(line).unwrap_err();
-            assert!(told.contains(want), "{line}: {told}");
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(want), "{line}: {error}");
         }
     }
 }
