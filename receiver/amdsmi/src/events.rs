@@ -1,4 +1,4 @@
-//! What the driver tells by itself: which devices are watched, and the next that it tells.
+//! Notifications of the driver: which devices are watched, and waiting for the next one.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -11,8 +11,8 @@ use semconv::{attribute, event};
 
 use crate::library::{Handle, Notification, Smi};
 
-/// The kinds that are watched: their numbers, which further kinds changed from version to version, how grave they are,
-/// what they say, and what they are counted as.
+/// The watched kinds: number, severity, text, and the `error.type` they are counted as. The numbers of other kinds differ
+/// between versions.
 const KINDS: [(u64, Kind, Severity, &str, Option<&str>); 4] = [
     (1, Kind::VmFault, Severity::Warn, "reports a memory fault of a program", Some("vm_fault")),
     (2, Kind::ThermalThrottle, Severity::Warn, "slows down because it is too hot", None),
@@ -20,18 +20,18 @@ const KINDS: [(u64, Kind, Severity, &str, Option<&str>); 4] = [
     (4, Kind::ResetEnd, Severity::Info, "was reset", None),
 ];
 
-/// A bit of each kind that is watched.
+/// Mask with one bit per watched kind.
 const MASK: u64 = 0b1111;
 
-/// Who is watched.
+/// The watched devices.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// Those that answered when they were asked to tell, and whether they do.
+    /// Devices for which watching was requested, and whether it succeeded.
     of: BTreeMap<Handle, bool>,
 }
 
 impl Events {
-    /// The next event of these devices, waited for. A device that refuses is not asked again while it is there.
+    /// Waits for the next event of these devices. A device that cannot be watched is not tried again while it is listed.
     pub(crate) fn next(
         &mut self,
         smi: &Smi,
@@ -44,8 +44,8 @@ impl Events {
             return None;
         }
         match smi.next(at_most) {
-            Ok(told) => incident(ids.get(&told.device)?.clone(), &told),
-            // There was nothing, after the time that it was waited.
+            Ok(notification) => incident(ids.get(&notification.device)?.clone(), &notification),
+            // No event within the time.
             Err(Fault::Failed("no_data" | "timeout")) => None,
             Err(_) => {
                 thread::park_timeout(at_most);
@@ -56,8 +56,8 @@ impl Events {
 
     fn watch(&mut self, smi: &Smi, ids: &BTreeMap<Handle, String>) {
         for (device, _) in self.of.extract_if(.., |device, _| !ids.contains_key(device)) {
-            // A device that is gone may refuse: it tells nothing either way.
-            let _ = smi.forget(device);
+            // This may fail for a removed device, which sends no events anyway.
+            let _ = smi.unwatch(device);
         }
         for device in ids.keys() {
             self.of.entry(*device).or_insert_with(|| smi.watch(*device, MASK).is_ok());
@@ -65,10 +65,11 @@ impl Events {
     }
 }
 
-/// None for a kind that nobody asked for.
-fn incident(device: String, told: &Notification) -> Option<Incident> {
-    let (_, kind, severity, text, error) = KINDS.iter().find(|(number, ..)| *number == told.event)?;
-    let message = if told.message.is_empty() { String::new() } else { format!(": {}", told.message) };
+/// Converts a notification; returns `None` for a kind that is not watched.
+fn incident(device: String, notification: &Notification) -> Option<Incident> {
+    let (_, kind, severity, text, error) = KINDS.iter().find(|(number, ..)| *number == notification.event)?;
+    let message =
+        if notification.message.is_empty() { String::new() } else { format!(": {}", notification.message) };
     Some(Incident {
         device,
         event: event::GPU_HARDWARE_NOTIFICATION,

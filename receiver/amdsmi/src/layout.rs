@@ -1,48 +1,47 @@
-//! Where the library puts what it answers: offsets in the structs of amdsmi.h.
+//! Offsets of members in the structs of amdsmi.h.
 //!
-//! The one idea: structs grew from version to version, mostly at their ends, so none of them is declared here. The
-//! library writes into a [`Buffer`] that is larger than any of them, and a [`Field`] says since which version of the
-//! library it stands where. [`FIELDS`] lists them for a test that holds them against AMD's own Python wrappers, which
-//! have every struct of a version.
+//! Structs grew from version to version, mostly at their ends, so none is declared here. The library writes into a
+//! [`Buffer`] that is larger than any of them, and a [`Field`] has the offset of a member by library version. [`FIELDS`]
+//! lists them for a test that compares them with AMD's own Python wrappers, which declare every struct of a version.
 //!
-//! Numbers are read as little-endian machines have them: others have no such GPUs.
+//! Numbers are little-endian, as on every machine with such GPUs.
 
-/// Bytes of a buffer: the largest struct known has fewer than 5000.
+/// Size of a buffer in bytes: the largest known struct has fewer than 5000.
 const BYTES: usize = 1 << 16;
 
-/// Major versions of the library that are known: of ROCm 6.4, of ROCm 7, and of what came after.
+/// Known major versions of the library: of ROCm 6.4, ROCm 7, and its successor.
 pub const VERSIONS: [u32; 3] = [25, 26, 27];
 
 /// A member of a struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The struct.
+    /// Name of the struct.
     pub of: &'static str,
-    /// The member.
+    /// Name of the member.
     pub name: &'static str,
-    /// Where it stands.
+    /// Offsets by version.
     pub places: &'static [Place],
 }
 
-/// Where a member stands in a struct.
+/// The location of a member in a struct.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// Since this major version of the library.
+    /// First major version of the library with this location.
     pub since: u32,
-    /// Bytes from the beginning of the struct.
+    /// Offset in bytes.
     pub at: usize,
-    /// Bytes of the member.
+    /// Size in bytes.
     pub size: usize,
 }
 
 impl Field {
-    /// Where it stands in a version of the library; none where that has it not, or nobody reads it there.
+    /// Returns the location in a version of the library, or `None` if that version does not have it or it is not read.
     pub fn place(&self, version: u32) -> Option<Place> {
         self.places.iter().rev().find(|place| place.since <= version).copied()
     }
 }
 
-/// Makes a constant of each field, and the list of them.
+/// Defines a constant for each field, and the list of all.
 macro_rules! fields {
     ($($of:literal {
         $($field:ident = $name:literal at $at:literal size $size:literal
@@ -59,7 +58,7 @@ macro_rules! fields {
             };
         )*)*
 
-        /// Every field that is read.
+        /// All fields.
         pub const FIELDS: &[Field] = &[$($($field),*),*];
     };
 }
@@ -125,12 +124,12 @@ fields! {
     }
 }
 
-/// Bytes from one element of a list of `amdsmi_proc_info_t` to the next.
+/// Size of `amdsmi_proc_info_t` in bytes.
 pub(crate) const PROCESS_STRIDE: usize = 704;
-/// Where in [`PROCESS_MEMORY`] the GPU's own stands.
+/// Offset of the device memory in [`PROCESS_MEMORY`].
 const PROCESS_VRAM: usize = 16;
 
-/// What a library of some version writes into: aligned for any struct.
+/// Memory that the library writes a struct into, aligned for any struct.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     version: u32,
@@ -138,29 +137,29 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// One that holds any struct.
+    /// Returns a buffer for any struct.
     pub(crate) fn new(version: u32) -> Buffer {
         Buffer { version, words: vec![0; BYTES / 8] }
     }
 
-    /// One that holds so many processes.
+    /// Returns a buffer for `count` processes.
     pub(crate) fn of_processes(version: u32, count: usize) -> Buffer {
         Buffer { version, words: vec![0; count * PROCESS_STRIDE / 8] }
     }
 
-    /// Zero again, for the library to write into.
+    /// Zeroes the buffer and returns a pointer to it.
     pub(crate) fn clear(&mut self) -> *mut u64 {
         self.words.fill(0);
         self.words.as_mut_ptr()
     }
 
-    /// A number; none where the library says by all ones that there is none.
+    /// Returns a number, or `None` if all its bits are set, which the library uses for missing values.
     pub(crate) fn number(&self, field: Field) -> Option<u64> {
         let Place { at, size, .. } = field.place(self.version)?;
         self.unsigned(at, size)
     }
 
-    /// The elements of a list of numbers of so many bytes each, in the same way.
+    /// Returns the elements of a list of numbers of `size` bytes, with `None` for missing values.
     pub(crate) fn numbers(&self, field: Field, size: usize) -> impl Iterator<Item = Option<u64>> {
         let place = field.place(self.version);
         let places =
@@ -168,20 +167,20 @@ impl Buffer {
         places.map(move |at| self.unsigned(at, size))
     }
 
-    /// A text up to its NUL.
+    /// Returns a text up to its NUL.
     pub(crate) fn text(&self, field: Field) -> String {
         let places = field.place(self.version).into_iter().flat_map(|place| place.at..place.at + place.size);
         let bytes: Vec<u8> = places.map(|at| self.bytes(at, 1) as u8).take_while(|byte| *byte != 0).collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 
-    /// The first number of the library's version, before that is known: the year of a library before ROCm 7, and the
-    /// major version since, the same 25 and 26.
+    /// Returns the first number of the library's version: the year before ROCm 7, the major version since; both were 25
+    /// and 26.
     pub(crate) fn first(&self) -> u32 {
         self.bytes(0, 4) as u32
     }
 
-    /// Pid, and bytes of the GPU's own, of a process of a list.
+    /// Returns pid and bytes of device memory of a process in a list.
     pub(crate) fn process(&self, index: usize) -> Option<(u32, u64)> {
         let (pid, memory) = (PID.place(self.version)?, PROCESS_MEMORY.place(self.version)?);
         let base = index * PROCESS_STRIDE;
@@ -194,7 +193,7 @@ impl Buffer {
         (value != u64::MAX >> (64 - 8 * size)).then_some(value)
     }
 
-    /// A number stands where its size divides its offset, so never in two words.
+    /// Reads a number; its size divides its offset, so that it is never in two words.
     fn bytes(&self, at: usize, size: usize) -> u64 {
         let word = self.words.get(at / 8).copied().unwrap_or(0) >> (at % 8 * 8);
         word & u64::MAX >> (64 - 8 * size)
@@ -206,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_within_a_buffer_and_numbers_within_a_word() {
+    fn fields_are_within_a_buffer_and_numbers_in_one_word() {
         for (field, place) in FIELDS.iter().flat_map(|field| field.places.iter().map(move |p| (field, p))) {
             assert!(place.at + place.size <= BYTES, "{field:?}");
             assert!(place.size > 8 || place.at % place.size == 0, "{field:?}");
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ones_are_no_number_and_a_text_ends_at_its_nul() {
+    fn all_ones_are_missing_and_text_ends_at_nul() {
         let mut buffer = Buffer::new(26);
         buffer.words[0] = u64::from_le_bytes(*b"MI\0xxx\xff\xff");
         assert_eq!(buffer.text(MARKET_NAME), "MI");

@@ -1,12 +1,12 @@
-//! The `amdsmi` receiver: what the driver of AMD's GPUs says of them, as OpenTelemetry's hardware metrics and events.
+//! The `amdsmi` receiver: OpenTelemetry's hardware metrics and events of AMD GPUs.
 //!
-//! The one idea: only the library's functions, layouts and numbers stand here. What becomes of the answers is the same
-//! for every vendor, and stands in `hardware`.
+//! This crate contains only the functions, layouts and numbers of AMD's library. The conversion to telemetry is the same
+//! for every vendor and is in `hardware`.
 
-mod ask;
 mod events;
 mod layout;
 mod library;
+mod query;
 mod session;
 mod status;
 mod throttle;
@@ -20,7 +20,7 @@ use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use layout::{FIELDS, Field, Place, VERSIONS};
 pub use session::Library;
 
-/// Whose GPUs these are.
+/// The vendor.
 pub const VENDOR: Vendor = Vendor {
     name: "AMD",
     receiver: "amdsmi",
@@ -35,13 +35,13 @@ pub const VENDOR: Vendor = Vendor {
     ],
 };
 
-/// The row of the receivers' table.
+/// The factory of the receiver.
 pub const FACTORY: ReceiverFactory = ReceiverFactory {
     kind: VENDOR.receiver,
     aliases: &[],
     signals: &[Signal::Logs, Signal::Metrics],
     stability: Stability::Alpha,
-    about: "Asks the driver of AMD GPUs for their load, memory, heat, power, clocks, throttling, links and errors.",
+    about: "Polls AMD's library for utilization, memory, temperature, power, clocks, throttling, links and errors of its GPUs.",
     example: "\
 collection_interval: 10s
 ",

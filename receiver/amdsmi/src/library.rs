@@ -1,8 +1,8 @@
-//! libamd_smi, loaded where it is found: the functions of amdsmi.h that are called, with their prototypes.
+//! libamd_smi, loaded at run time: the functions of amdsmi.h that are called, with their prototypes.
 //!
-//! The one idea: only what has had the same prototype since ROCm 6.0 is called, and the rest of the package never sees
-//! a pointer. The functions that fill a struct get a [`Buffer`] that holds any, whatever its version. A function that the
-//! library has not is a question that it does not support.
+//! Only functions whose prototype is unchanged since ROCm 6.0 are called, and the rest of the crate never sees a pointer.
+//! Functions that fill a struct get a [`Buffer`] that is large enough for any version. A query whose function the
+//! library does not have is unsupported.
 
 #![allow(unsafe_code, reason = "a C library is loaded and called; each block says what must hold")]
 
@@ -16,23 +16,23 @@ use hardware::Fault;
 use crate::layout::{Buffer, EVENT, EVENT_DEVICE, EVENT_MESSAGE, VERSIONS};
 use crate::status::{OUT_OF_RESOURCES, checked};
 
-/// `AMDSMI_INIT_AMD_GPUS`.
+/// Initialisation flag for GPUs, `AMDSMI_INIT_AMD_GPUS`.
 const GPUS: u64 = 2;
-/// `AMDSMI_PROCESSOR_TYPE_AMD_GPU`.
+/// Processor type of GPUs, `AMDSMI_PROCESSOR_TYPE_AMD_GPU`.
 const GPU: u32 = 1;
-/// Sockets, and devices of each, that are listed at most.
+/// Maximum number of sockets, and of devices per socket.
 const HANDLES_MAX: usize = 256;
-/// Processes of a device that are listed at most.
+/// Maximum number of processes per device.
 const PROCESSES_MAX: usize = 256;
-/// Bytes of a UUID that are taken at most.
+/// Maximum length of a UUID in bytes.
 const UUID_BYTES: usize = 256;
 
-/// A device, or a socket that devices stand on: a pointer of the library's own.
+/// A device or socket: an opaque pointer of the library.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(transparent)]
 pub(crate) struct Handle(usize);
 
-/// A library that is initialised.
+/// An initialised library.
 #[derive(Debug)]
 pub(crate) struct Smi {
     library: libloading::Library,
@@ -40,50 +40,53 @@ pub(crate) struct Smi {
     version: u32,
 }
 
-/// How many of this process have each library open, by its path. Older libraries do not count themselves who
-/// initialised it: whoever shut it down took it from the others.
+/// Number of users of each library in this process, by path. Older libraries do not count their users, so that one
+/// shutdown would end the library for all.
 static OPENED: Mutex<BTreeMap<OsString, usize>> = Mutex::new(BTreeMap::new());
 
-/// Held while a library is initialised or shut down. A count is right whoever panicked.
+/// Locks the counts, during initialisation and shutdown. They are valid also after a panic.
 fn opened() -> MutexGuard<'static, BTreeMap<OsString, usize>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What fills a struct of a device.
+/// Prototype of functions that fill a struct for a device.
 type Fill = unsafe extern "C" fn(Handle, *mut c_void) -> u32;
-/// What lists sockets.
+/// Prototype of the function that lists sockets.
 type Sockets = unsafe extern "C" fn(*mut u32, *mut Handle) -> u32;
-/// What lists what stands on one.
+/// Prototype of the function that lists the processors of a socket.
 type Processors = unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> u32;
-/// What a device is.
+/// Prototype of the function that returns the type of a processor.
 type Type = unsafe extern "C" fn(Handle, *mut u32) -> u32;
-/// What gives one number of a device's, of several kinds.
+/// Prototype of functions that return a number of a device, by kind.
 type Number = unsafe extern "C" fn(Handle, u32, *mut u64) -> u32;
-/// The energy, its unit in microjoules, and when it was.
+/// Prototype of the function that returns the energy counter, its unit in microjoules, and its time.
 type Energy = unsafe extern "C" fn(Handle, *mut u64, *mut f32, *mut u64) -> u32;
-/// The UUID of a device.
+/// Prototype of the function that returns the UUID of a device.
 type Uuid = unsafe extern "C" fn(Handle, *mut u32, *mut c_char) -> u32;
-/// The processes on a device.
+/// Prototype of the function that lists the processes on a device.
 type Processes = unsafe extern "C" fn(Handle, *mut u32, *mut c_void) -> u32;
-/// Which events of a device are wanted.
+/// Prototype of the function that selects the events of a device.
 type Mask = unsafe extern "C" fn(Handle, u64) -> u32;
-/// The next events of any device.
+/// Prototype of the function that waits for events of any device.
 type Next = unsafe extern "C" fn(c_int, *mut u32, *mut c_void) -> u32;
 
-/// What the driver told of a device.
+/// A notification of the driver about a device.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Notification {
     pub(crate) device: Handle,
-    /// Its number.
+    /// Number of its kind.
     pub(crate) event: u64,
     pub(crate) message: String,
 }
 
 impl Smi {
-    /// The first of these libraries that is there, initialised, if it is of a version that is known.
+    /// Loads and initialises the first library that exists.
+    ///
+    /// # Errors
+    /// There is none, it cannot be initialised, or its version is unknown.
     pub(crate) fn open(paths: &[OsString]) -> Result<Smi, Fault> {
         let load = |path: &OsString| {
-            // SAFETY: what a library runs when it is loaded is for whoever configured its path to answer for.
+            // SAFETY: the library's initialisers run; the operator who configured its path trusts it.
             unsafe { libloading::Library::new(path) }.ok().map(|library| (library, path.clone()))
         };
         let (library, path) = paths.iter().find_map(load).ok_or(Fault::Failed("library_not_found"))?;
@@ -102,7 +105,7 @@ impl Smi {
         Ok(smi)
     }
 
-    /// One that a struct of this library can be put into.
+    /// Returns a buffer for the structs of this library.
     pub(crate) fn buffer(&self) -> Buffer {
         Buffer::new(self.version)
     }
@@ -120,11 +123,11 @@ impl Smi {
         }
     }
 
-    /// The GPUs that the library found when it was initialised.
+    /// Returns the GPUs that the library found at initialisation.
     pub(crate) fn gpus(&self) -> Result<Vec<Handle>, Fault> {
         let sockets = self.list(|count, into| {
             call(&self.library, b"amdsmi_get_socket_handles\0", |get: Sockets| {
-                // SAFETY: the prototype, and room for as many handles as the count says.
+                // SAFETY: the prototype, and space for as many handles as the count says.
                 unsafe { get(count, into) }
             })
         })?;
@@ -132,7 +135,7 @@ impl Smi {
         for socket in sockets {
             let on = self.list(|count, into| {
                 call(&self.library, b"amdsmi_get_processor_handles\0", |get: Processors| {
-                    // SAFETY: the prototype, a handle of the library's, and room for as many as the count says.
+                    // SAFETY: the prototype, a handle of the library's, and space for as many as the count says.
                     unsafe { get(socket, count, into) }
                 })
             });
@@ -141,7 +144,7 @@ impl Smi {
         Ok(gpus)
     }
 
-    /// What a function lists into room for [`HANDLES_MAX`].
+    /// Calls a function that lists at most [`HANDLES_MAX`] handles.
     fn list(
         &self,
         get: impl FnOnce(*mut u32, *mut Handle) -> Result<(), Fault>,
@@ -162,7 +165,7 @@ impl Smi {
         asked.is_ok() && kind == GPU
     }
 
-    /// Lets a function fill a struct. Its prototype has to be [`Fill`]'s.
+    /// Calls a function that fills a struct; its prototype must be [`Fill`].
     pub(crate) fn fill(&self, name: &'static [u8], device: Handle, into: &mut Buffer) -> Result<(), Fault> {
         let into: *mut c_void = into.clear().cast();
         call(&self.library, name, |fill: Fill| {
@@ -171,7 +174,7 @@ impl Smi {
         })
     }
 
-    /// One number of a device's, of a kind. The function's prototype has to be [`Number`]'s.
+    /// Calls a function that returns a number of a device; its prototype must be [`Number`].
     pub(crate) fn number(&self, name: &'static [u8], device: Handle, kind: u32) -> Result<u64, Fault> {
         let mut number = 0;
         call(&self.library, name, |get: Number| {
@@ -181,7 +184,7 @@ impl Smi {
         Ok(number)
     }
 
-    /// Energy since the driver was loaded, microjoules.
+    /// Returns the energy since the driver was loaded, in microjoules.
     pub(crate) fn energy_uj(&self, device: Handle) -> Result<f64, Fault> {
         let (mut count, mut unit_uj, mut at_ns) = (0, 0.0, 0);
         call(&self.library, b"amdsmi_get_energy_count\0", |get: Energy| {
@@ -191,34 +194,34 @@ impl Smi {
         Ok(count as f64 * f64::from(unit_uj))
     }
 
-    /// Who a device is.
+    /// Returns the UUID of a device.
     pub(crate) fn uuid(&self, device: Handle) -> Result<String, Fault> {
         let mut bytes: [c_char; UUID_BYTES] = [0; UUID_BYTES];
         let mut length = UUID_BYTES as u32;
         call(&self.library, b"amdsmi_get_gpu_device_uuid\0", |get: Uuid| {
-            // SAFETY: the prototype of amdsmi_get_gpu_device_uuid, and room for as many bytes as the length says.
+            // SAFETY: the prototype of amdsmi_get_gpu_device_uuid, and space for as many bytes as the length says.
             unsafe { get(device, &raw mut length, bytes.as_mut_ptr()) }
         })?;
         let text = bytes.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char).collect();
         Ok(text)
     }
 
-    /// Pids of the processes on a device, and bytes that each has of it; as many as there is room for.
+    /// Returns the pids of at most [`PROCESSES_MAX`] processes on a device, and the bytes that each uses.
     pub(crate) fn processes(&self, device: Handle) -> Result<Vec<(u32, u64)>, Fault> {
         let mut buffer = Buffer::of_processes(self.version, PROCESSES_MAX);
         let (mut count, into) = (PROCESSES_MAX as u32, buffer.clear().cast());
-        let told = status(&self.library, b"amdsmi_get_gpu_process_list\0", |get: Processes| {
-            // SAFETY: the prototype of amdsmi_get_gpu_process_list, and room for as many as the count says.
+        let listed = status(&self.library, b"amdsmi_get_gpu_process_list\0", |get: Processes| {
+            // SAFETY: the prototype of amdsmi_get_gpu_process_list, and space for as many as the count says.
             unsafe { get(device, &raw mut count, into) }
         });
-        match told? {
+        match listed? {
             OUT_OF_RESOURCES => {}
             status => checked(status)?,
         }
         Ok((0..PROCESSES_MAX.min(count as usize)).filter_map(|index| buffer.process(index)).collect())
     }
 
-    /// From now on a device's events with these bits are told.
+    /// Starts notifications of a device for the kinds in `mask`.
     pub(crate) fn watch(&self, device: Handle, mask: u64) -> Result<(), Fault> {
         self.of_device(b"amdsmi_init_gpu_event_notification\0", device)?;
         call(&self.library, b"amdsmi_set_gpu_event_notification_mask\0", |set: Mask| {
@@ -227,8 +230,8 @@ impl Smi {
         })
     }
 
-    /// A device's events are told no more.
-    pub(crate) fn forget(&self, device: Handle) -> Result<(), Fault> {
+    /// Stops the notifications of a device.
+    pub(crate) fn unwatch(&self, device: Handle) -> Result<(), Fault> {
         self.of_device(b"amdsmi_stop_gpu_event_notification\0", device)
     }
 
@@ -239,13 +242,13 @@ impl Smi {
         })
     }
 
-    /// The next event, waited for.
+    /// Waits for the next notification.
     pub(crate) fn next(&self, at_most: Duration) -> Result<Notification, Fault> {
         let mut buffer = self.buffer();
         let (mut count, into) = (1, buffer.clear().cast());
         let timeout_ms = c_int::try_from(at_most.as_millis()).unwrap_or(c_int::MAX);
         call(&self.library, b"amdsmi_get_gpu_event_notification\0", |next: Next| {
-            // SAFETY: the prototype of amdsmi_get_gpu_event_notification, and room for the one that is asked for.
+            // SAFETY: the prototype of amdsmi_get_gpu_event_notification, and space for one notification.
             unsafe { next(timeout_ms, &raw mut count, into) }
         })?;
         if count == 0 {
@@ -268,15 +271,15 @@ impl Drop for Smi {
             return;
         }
         opened.remove(&self.path);
-        // What it says to that changes nothing.
+        // Its status changes nothing here.
         let _ = call(&self.library, b"amdsmi_shut_down\0", |end: unsafe extern "C" fn() -> u32| {
-            // SAFETY: the prototype of amdsmi_shut_down; nobody has it open any more.
+            // SAFETY: the prototype of amdsmi_shut_down; no other user of this process is left.
             unsafe { end() }
         });
     }
 }
 
-/// Calls a function by its name, which ends with a NUL. The closure has to call it as what it is.
+/// Looks up a function by its NUL-terminated name and calls it; the closure must use its prototype.
 fn call<F: Copy>(
     library: &libloading::Library,
     name: &'static [u8],
@@ -285,13 +288,13 @@ fn call<F: Copy>(
     checked(status(library, name, call)?)
 }
 
-/// The same, for a status that is to be looked at.
+/// Looks up and calls a function, and returns its status unchecked.
 fn status<F: Copy>(
     library: &libloading::Library,
     name: &'static [u8],
     call: impl FnOnce(F) -> u32,
 ) -> Result<u32, Fault> {
-    // SAFETY: whoever names a function takes it with its prototype of amdsmi.h, and says so where it calls it.
+    // SAFETY: each caller names a function together with its prototype of amdsmi.h, and says so at the call.
     let function = unsafe { library.get::<F>(name) }.map_err(|_| Fault::Unsupported)?;
     Ok(call(*function))
 }

@@ -1,14 +1,14 @@
-//! The real driver, through libamd_smi: which devices there are, who they are, and which of them are lost.
+//! The driver through libamd_smi: its devices, their identities, and which of them are lost.
 //!
-//! The one idea: the library lists devices once, when it is initialised, and one that is lost stays listed and answers
-//! nothing. A device that does not even say who it is cannot be asked anything else.
+//! The library lists devices once, when it is initialised; a lost device stays listed and answers no query. A device
+//! whose identity cannot be read is lost.
 //!
-//! | asked | since |
+//! | query | since |
 //! |---|---|
 //! | all | ROCm 6.4, library 25 |
 //! | time by throttle reason | the same, and only of an MI300 or newer |
 //!
-//! Library 26 is of ROCm 7, 27 of what came after. Another is not asked: what it answers may stand elsewhere.
+//! Library 26 belongs to ROCm 7, 27 to its successor. Other versions are refused, since their layouts are unknown.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use hardware::{Driver, Fault, Identity, Incident, Process, Reading, Roster, Session};
 
-use crate::ask::{ask, glance, identity, pci};
 use crate::events::Events;
 use crate::library::{Handle, Smi};
+use crate::query::{identity, pci, read, read_clocks};
 use crate::throttle::Residency;
 
-/// Where the library is looked for, in this order: ROCm's own folder is not always one of the loader's.
+/// Names and paths that are tried in this order; ROCm's own folder is not always known to the loader.
 const PATHS: [&str; 5] = [
     "libamd_smi.so.27",
     "libamd_smi.so.26",
@@ -30,10 +30,10 @@ const PATHS: [&str; 5] = [
     "/opt/rocm/lib/libamd_smi.so",
 ];
 
-/// The library of the machine's driver.
+/// AMD's library.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// File names that the loader finds, or paths; the first that is there is taken.
+    /// File names for the loader, or paths; the first that exists is used.
     pub paths: Vec<OsString>,
 }
 
@@ -44,7 +44,7 @@ impl Default for Library {
 }
 
 impl Library {
-    /// One in this place alone.
+    /// Returns the library at `path` only.
     pub fn at(path: impl Into<OsString>) -> Library {
         Library { paths: vec![path.into()] }
     }
@@ -62,12 +62,12 @@ impl Driver for Library {
 struct Open {
     smi: Smi,
     devices: Roster,
-    /// By what each device was held down.
+    /// Throttle counters of each device.
     held: BTreeMap<Handle, Residency>,
     events: Events,
 }
 
-/// A device that is listed, and who it says that it is.
+/// A listed device and its reported id.
 struct Gpu {
     handle: Handle,
     id: Result<String, Fault>,
@@ -81,21 +81,21 @@ impl Session for Open {
         let of = |(index, Gpu { handle, id })| match id {
             Ok(id) => {
                 let identity = devices.identify(index, id, || identity(smi, handle));
-                ask(smi, handle, identity, held.entry(handle).or_default())
+                read(smi, handle, identity, held.entry(handle).or_default())
             }
             Err(why) => Reading::silent(devices.silence(index), Fault::Lost(why.name())),
         };
         Ok((0..).zip(gpus).map(of).collect())
     }
 
-    fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault> {
+    fn read_clocks(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault> {
         let gpus = self.gpus()?;
         let Open { smi, devices, held, .. } = self;
         let of = |(index, Gpu { handle, id })| match id {
             Ok(id) => {
                 let pci = if with_processes { pci(smi, handle) } else { String::new() };
                 let identity = Identity { id, pci, ..Identity::default() };
-                let mut reading = glance(smi, handle, identity, held.entry(handle).or_default());
+                let mut reading = read_clocks(smi, handle, identity, held.entry(handle).or_default());
                 if with_processes {
                     let of = |(pid, _)| Process { pid, ..Process::default() };
                     reading.processes =
@@ -118,8 +118,8 @@ impl Session for Open {
 }
 
 impl Open {
-    /// The devices and who they are. Parts of one device may all have its id: those behind the first have their place
-    /// in the list as well.
+    /// Returns the devices with their ids. Partitions of one device may share its id; those after the first get their
+    /// position in the list appended.
     fn gpus(&self) -> Result<Vec<Gpu>, Fault> {
         let mut seen = BTreeMap::<String, u32>::new();
         let mut own = |id: String| {

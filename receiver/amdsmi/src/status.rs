@@ -1,11 +1,11 @@
-//! What the library says of itself, in the words of `error.type`.
+//! Values of `error.type` for the library's status codes.
 
 use hardware::Fault;
 
-/// `AMDSMI_STATUS_OUT_OF_RESOURCES`: a list has no room for all.
+/// Status of a list that is too short for all elements, `AMDSMI_STATUS_OUT_OF_RESOURCES`.
 pub(crate) const OUT_OF_RESOURCES: u32 = 15;
 
-/// What a status says. Numbers of amdsmi.h, which never moved but those that are not here.
+/// Converts a status. The numbers of amdsmi.h in this list never changed.
 pub(crate) fn checked(status: u32) -> Result<(), Fault> {
     Err(match status {
         0 => return Ok(()),

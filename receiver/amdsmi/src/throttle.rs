@@ -1,9 +1,8 @@
-//! What holds clocks down, and for how long: cycles that the firmware counts, or bits that it sets.
+//! Throttle reasons and times, from the firmware's cycle counters or status bits.
 //!
-//! The one idea: the firmware of an MI300 and its successors counts its own cycles, and those in which it held the chip
-//! down for a reason. So between two readings the share of cycles is the share of time, which is how AMD's own tool tells
-//! it; times add up from the first reading. A reason is there where its cycles grew since the reading before. Older chips
-//! count nothing and set bits.
+//! The firmware of an MI300 and later chips counts its cycles, and those in which it throttled for each reason. Between
+//! two readings the share of cycles is the share of time, as in AMD's own tool; times add up from the first reading. A
+//! reason is active if its counter grew since the previous reading. Older chips have status bits only.
 
 use hardware::Reasons;
 use semconv::value::GpuHardwareThrottleReason as Reason;
@@ -13,10 +12,10 @@ use crate::layout::{
     THROTTLE,
 };
 
-/// How many reasons are counted.
+/// Number of counted reasons.
 const COUNTED: usize = 5;
 
-/// Reasons whose cycles are counted, and where.
+/// Counted reasons, and the field of each counter.
 const HELD: [(Reason, Field); COUNTED] = [
     (Reason::HwSlowdown, HELD_PROCHOT),
     (Reason::HwThermal, HELD_SOCKET),
@@ -25,8 +24,8 @@ const HELD: [(Reason, Field); COUNTED] = [
     (Reason::VrThermal, HELD_REGULATORS),
 ];
 
-/// Bits that are the same of every chip, from the first to the last of a kind: `SMU_THROTTLER_*_BIT` of the kernel's
-/// amdgpu_smu.h. A bit that is not here is a reason of the hardware's.
+/// Ranges of chip-independent bits, `SMU_THROTTLER_*_BIT` of the kernel's amdgpu_smu.h. Any other bit is a hardware
+/// reason.
 const BITS: [(Reason, u32, u32); 8] = [
     // Package power: PPT, SPL, FPPT, SPPT.
     (Reason::SwPowerCap, 0, 7),
@@ -42,7 +41,7 @@ const BITS: [(Reason, u32, u32); 8] = [
     (Reason::HwSlowdown, 46, 47),
 ];
 
-/// What one device was held down by, over time.
+/// The throttle counters of one device over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Residency {
     last: Option<Cycles>,
@@ -50,7 +49,7 @@ pub(crate) struct Residency {
     reasons: Reasons,
 }
 
-/// What is counted at one reading.
+/// The counters of one reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Cycles {
     at_ns: u64,
@@ -59,11 +58,11 @@ struct Cycles {
 }
 
 impl Residency {
-    /// Takes the metrics of a device. True where they count cycles.
+    /// Updates the counters from the metrics of a device. Returns false if the chip does not count cycles.
     pub(crate) fn take(&mut self, metrics: &Buffer) -> bool {
         let Some(now) = cycles(metrics) else { return false };
         match self.last {
-            // The firmware has not counted on: what it said holds.
+            // The firmware has not updated its counters.
             Some(last) if last.all == now.all => return true,
             Some(last) => self.pass(last, now),
             None => self.reasons = Reasons::default(),
@@ -72,19 +71,19 @@ impl Residency {
         true
     }
 
-    /// Time by reason since the first reading, ns.
+    /// Returns the throttled time by reason since the first reading, ns.
     pub(crate) fn times_ns(&self) -> impl Iterator<Item = (Reason, u64)> {
         HELD.iter().zip(self.total_ns).map(|((reason, _), ns)| (*reason, ns))
     }
 
-    /// What held it down since the reading before.
+    /// Returns the reasons active since the previous reading.
     pub(crate) fn reasons(&self) -> Reasons {
         self.reasons
     }
 
     fn pass(&mut self, last: Cycles, now: Cycles) {
         let (passed_ns, all) = (now.at_ns.saturating_sub(last.at_ns), now.all.saturating_sub(last.all));
-        // Counts that began again say nothing of the time between.
+        // Restarted counters carry no information about the time in between.
         let grown = |at: usize| now.held[at].saturating_sub(last.held[at]).min(all);
         for (at, total_ns) in self.total_ns.iter_mut().enumerate().filter(|_| all > 0) {
             *total_ns += (u128::from(passed_ns) * u128::from(grown(at)) / u128::from(all)) as u64;
@@ -94,14 +93,14 @@ impl Residency {
     }
 }
 
-/// None where the chip does not count cycles, or not when.
+/// Returns the counters, or `None` if the chip does not count cycles or has no time for them.
 fn cycles(metrics: &Buffer) -> Option<Cycles> {
     let all = metrics.number(CYCLES).filter(|all| *all > 0)?;
     let at_ns = metrics.number(CLOCK_NS)?;
     Some(Cycles { at_ns, all, held: HELD.map(|(_, field)| metrics.number(field).unwrap_or(0)) })
 }
 
-/// What the bits say, where there are any.
+/// Returns the reasons of the status bits, if there are any.
 pub(crate) fn bits(metrics: &Buffer) -> Option<Reasons> {
     metrics.number(THROTTLE).map(reasons)
 }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_is_its_reason_and_a_current_limit_is_the_hardwares() {
+    fn each_bit_is_its_reason_and_current_limits_are_hardware() {
         assert_eq!(active(reasons(0)), [""; 0]);
         assert_eq!(active(reasons(1 << 7)), ["sw_power_cap"]);
         assert_eq!(active(reasons(1 << 16)), ["hw"]);
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_cycles_is_the_share_of_time_and_counts_that_began_again_are_not_believed() {
+    fn share_of_cycles_is_share_of_time_and_restarts_are_ignored() {
         let mut residency = Residency::default();
         residency.pass(at(0, 1000, 10), at(1000, 2000, 260));
         assert_eq!((residency.total_ns[3], active(residency.reasons())), (250_000_000, vec!["sw_power_cap"]));

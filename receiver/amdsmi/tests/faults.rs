@@ -1,4 +1,4 @@
-//! What drivers do wrong: each fault is told once, its end is told, nothing of it stops the rest.
+//! Faults of drivers: each is logged once, and so is its end; the other devices and queries continue.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -12,60 +12,60 @@ fn check(lines: &str, want: &[&[(&str, &str)]]) {
 }
 
 #[test]
-fn a_lost_device_is_told_once_and_so_is_its_return() {
+fn lost_device_and_its_recovery_are_logged_once() {
     check(
         "10s gpu0 * IO\n40s gpu0 * answers",
         &[
             &[],
-            &[("lost", "GPU 0 does not answer any more: io")],
+            &[("device.lost", "GPU 0 is lost: io")],
             &[],
             &[],
-            &[("recovered", "GPU 0 answers again")],
+            &[("device.recovered", "GPU 0 answers again")],
             &[],
         ],
     );
 }
 
 #[test]
-fn a_question_that_fails_is_told_once_and_so_is_its_next_answer() {
+fn failing_query_and_its_recovery_are_logged_once() {
     check(
         "10s gpu0 energy BUSY\n20s gpu0 energy TIMEOUT\n30s gpu0 energy 1000000",
         &[
             &[],
-            &[("unanswered", "GPU 0 does not answer now: energy: busy")],
+            &[("query.failed", "GPU 0: query energy failed: busy")],
             &[],
-            &[("answered", "GPU 0 answers again: energy")],
+            &[("query.recovered", "GPU 0: query energy works again")],
         ],
     );
 }
 
 #[test]
-fn metrics_that_fail_leave_what_other_functions_answer() {
+fn failing_metrics_leave_the_other_queries() {
     let script = format!("{WHOLE}10s gpu0 metrics FILE_ERROR\n");
-    let found = points(&machine_of(&script).passes([0, 10])[1]);
+    let found = points(&machine_of(&script).polls([0, 10])[1]);
     assert!(found.keys().all(|key| !key.starts_with("hw.power") && !key.contains("throttle")), "{found:#?}");
     assert!(found.keys().any(|key| key.starts_with("hw.gpu.memory.usage")));
     assert!(found["gpu.hardware.query.failures{error.type=file} {query}"] > 10.0);
 }
 
 #[test]
-fn what_is_not_supported_is_told_with_the_device_and_never_again() {
+fn unsupported_queries_are_logged_with_the_discovery_only() {
     let bare = "0s gpu0 uuid a1\n0s gpu0 name Radeon\n0s gpu0 temperature.hotspot 40\n10s gpu0 temperature.hotspot 41\n";
     let found = machine_of(bare).story([0, 10, 20]);
     assert_eq!(found[0].len(), 1);
     let body = &found[0][0].1;
-    assert!(body.starts_with("GPU 0 is Radeon; it does not tell clock.graphics, "), "{body}");
-    // What only others' devices can be asked is not told to be missing.
+    assert!(body.starts_with("GPU 0 is Radeon; unsupported queries: clock.graphics, "), "{body}");
+    // Queries of other vendors only are not listed as unsupported.
     assert!(!body.contains("nvlink") && !body.contains("hw_power_brake"), "{body}");
     assert_eq!(found[1..], [vec![], vec![]]);
 }
 
 #[test]
-fn what_the_driver_tells_by_itself_is_told_and_errors_are_counted() {
+fn notifications_are_logged_and_errors_are_counted() {
     let lines = "10s gpu0 notification 1\n20s gpu0 notification 2\n29s gpu0 notification 3\n30s gpu0 notification 4\n35s gpu0 notification 9\n";
     let message = "event of the stub";
     let body = |text: &str| format!("GPU 0 {text}: {message}");
-    let told = [
+    let found = [
         body("reports a memory fault of a program"),
         body("slows down because it is too hot"),
         body("is about to be reset"),
@@ -75,13 +75,13 @@ fn what_the_driver_tells_by_itself_is_told_and_errors_are_counted() {
         lines,
         &[
             &[],
-            &[("notification", &told[0])],
-            &[("notification", &told[1])],
-            &[("notification", &told[2]), ("notification", &told[3])],
+            &[("notification", &found[0])],
+            &[("notification", &found[1])],
+            &[("notification", &found[2]), ("notification", &found[3])],
             &[],
         ],
     );
-    let found = points(machine_of(&format!("{WHOLE}{lines}")).passes([0, 10, 20, 30, 40]).last().unwrap());
+    let found = points(machine_of(&format!("{WHOLE}{lines}")).polls([0, 10, 20, 30, 40]).last().unwrap());
     let count = |kind: &str| {
         let of = |(key, _): &(&String, &f64)| key.contains(&format!("error.type={kind},"));
         found.iter().filter(of).map(|(_, count)| *count).sum::<f64>()
@@ -90,10 +90,10 @@ fn what_the_driver_tells_by_itself_is_told_and_errors_are_counted() {
 }
 
 #[test]
-fn time_that_the_firmware_counts_begins_again_with_it_and_leaves_nothing_out() {
-    // Loaded anew at 20 s, its counts begin again; from there on it holds power down all the time.
+fn restarted_firmware_time_starts_a_series_without_loss() {
+    // Reloaded at 20 s, its counters restart; from then on it throttles for power all the time.
     let lines = "20s gpu0 accumulation 1 +1000/s\n20s gpu0 held.ppt 1 +1000/s\n";
-    let outputs = machine_of(&format!("{WHOLE}{lines}")).passes([0, 10, 20, 30]);
+    let outputs = machine_of(&format!("{WHOLE}{lines}")).polls([0, 10, 20, 30]);
     let capped = |output: &Output| {
         let points = points(output);
         let mut capped =
@@ -104,7 +104,7 @@ fn time_that_the_firmware_counts_begins_again_with_it_and_leaves_nothing_out() {
 }
 
 #[test]
-fn a_driver_that_is_not_there_refuses_or_is_of_another_version_says_why() {
+fn absent_failing_or_unknown_driver_returns_its_fault() {
     let mut nowhere = amdsmi::Library::at("/no/such/library.so");
     assert_eq!(nowhere.open(&mut |_| {}), Err(Fault::Failed("library_not_found")));
     for (line, why) in [
@@ -114,7 +114,7 @@ fn a_driver_that_is_not_there_refuses_or_is_of_another_version_says_why() {
     ] {
         let machine = machine_of(line);
         assert_eq!(machine.library().open(&mut |_| {}), Err(Fault::Failed(why)), "{line}");
-        // Whoever is refused has closed what it opened.
+        // A refused library has been closed.
         assert!(machine.control.set_script(WHOLE));
         assert_eq!(machine.library().open(&mut |_| {}), Ok(()));
     }
@@ -125,20 +125,20 @@ fn a_driver_that_is_not_there_refuses_or_is_of_another_version_says_why() {
 }
 
 #[test]
-fn processes_of_a_glance_are_the_scripts_and_nothing_else_is_asked() {
+fn reading_clocks_runs_no_other_queries() {
     let machine = machine_of(WHOLE);
     machine.control.set_now(0);
     let opened = machine.library().open(&mut |session| {
-        let reading = session.glance(true).unwrap().remove(0);
+        let reading = session.read_clocks(true).unwrap().remove(0);
         assert_eq!(reading.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [4_194_303]);
         assert_eq!(reading.identity.pci, "0000:c1:00.0");
-        assert_eq!(reading.answer(hardware::Question::Energy), Err(Fault::Unasked));
+        assert_eq!(reading.value(hardware::Query::Energy), Err(Fault::NotQueried));
     });
     opened.unwrap();
 }
 
 #[test]
-fn whoever_closes_the_library_leaves_it_to_others_of_the_process() {
+fn closing_the_library_leaves_it_open_for_other_users() {
     let machine = machine_of(WHOLE);
     let mut count = 0;
     let opened = machine.library().open(&mut |session| {

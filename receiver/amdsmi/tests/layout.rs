@@ -1,7 +1,7 @@
 //! AMD's own Python wrappers, from the Python package index, which declare every struct and prototype of a version.
 //!
-//! The one real thing within reach of a machine without such a GPU: the offsets that are read, and the prototypes that
-//! are called, are held against each version's. Skipped, and said, where there is no Python or no package index.
+//! The offsets that are read and the prototypes that are called are compared with those of each version. Skipped with a
+//! message without Python or a package index.
 
 #![allow(clippy::print_stdout, reason = "what is skipped is said")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Versions of ROCm, and the major version of the library in each.
 const VERSIONS: [(&str, u32); 4] = [("6.4.0", 25), ("6.4.4", 25), ("7.0.0", 26), ("7.0.2", 26)];
 
-/// Prints the place of each member that is asked for, and the parameters of each function, as the wrapper has them.
+/// Prints the offset of each requested member and the parameters of each function in the wrapper.
 const PROGRAM: &str = r#"
 import ctypes, json, os, pathlib, sys, types
 class Function: pass
@@ -46,7 +46,7 @@ functions = {
 print(json.dumps({"members": members, "functions": functions}))
 "#;
 
-/// Parameters of what is called.
+/// Parameters of the called functions.
 const CALLED: [(&str, &[&str]); 23] = [
     ("amdsmi_get_energy_count", &["pointer", "pointer", "pointer", "pointer"]),
     ("amdsmi_get_gpu_asic_info", &["pointer", "pointer"]),
@@ -73,7 +73,7 @@ const CALLED: [(&str, &[&str]); 23] = [
     ("amdsmi_stop_gpu_event_notification", &["pointer"]),
 ];
 
-/// The wrapper of a version, kept beside the test's own build; `None`, said, where it cannot be had.
+/// Downloads the wrapper of a version into the target folder; prints why and returns `None` if it cannot.
 fn wrapper(version: &str) -> Option<PathBuf> {
     let dir = std::env::current_exe().unwrap().parent()?.join("wheels").join(format!("amdsmi-{version}"));
     let file = dir.join("amdsmi/amdsmi_wrapper.py");
@@ -99,7 +99,7 @@ fn described(wrapper: &Path) -> Value {
 }
 
 #[test]
-fn members_stand_and_functions_are_called_as_amds_own_wrappers_of_each_version_have_them() {
+fn layouts_and_prototypes_equal_amds_wrappers() {
     for (version, major) in VERSIONS {
         let Some(wrapper) = wrapper(version) else { return };
         let described = described(&wrapper);
@@ -120,10 +120,10 @@ fn members_stand_and_functions_are_called_as_amds_own_wrappers_of_each_version_h
     }
 }
 
-/// Where a machine with ROCm's development files has AMD's header.
+/// Include folder of ROCm's development files.
 const INCLUDES: [&str; 2] = ["/usr/include", "/opt/rocm/include"];
 
-/// A program that prints the major version of a header, and the place in it of every field.
+/// Returns a program that prints the major version of a header and the offset of every field.
 fn program() -> String {
     let mut text = "#include <stddef.h>\n#include <stdio.h>\n#include <amd_smi/amdsmi.h>\nint main(void) {\n\
                     printf(\"%d\\n\", AMDSMI_LIB_VERSION_MAJOR);\n"
@@ -136,19 +136,19 @@ fn program() -> String {
 }
 
 #[test]
-fn members_stand_as_the_header_of_this_machine_has_them() {
+fn layouts_equal_the_installed_header() {
     let include = INCLUDES.iter().find(|dir| Path::new(dir).join("amd_smi/amdsmi.h").exists());
     let Some(include) = include else { return println!("skipped: no amdsmi.h here") };
     let dir = tempfile::tempdir().unwrap();
     let [source, built] = ["places.c", "places"].map(|name| dir.path().join(name));
     std::fs::write(&source, program()).unwrap();
-    let Ok(told) = Command::new("cc").arg("-I").arg(include).arg(&source).arg("-o").arg(&built).output()
+    let Ok(output) = Command::new("cc").arg("-I").arg(include).arg(&source).arg("-o").arg(&built).output()
     else {
         return println!("skipped: no cc here");
     };
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let told = String::from_utf8(Command::new(&built).output().unwrap().stdout).unwrap();
-    let mut lines = told.lines();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(Command::new(&built).output().unwrap().stdout).unwrap();
+    let mut lines = output.lines();
     let version = lines.next().unwrap().parse().unwrap();
     if !amdsmi::VERSIONS.contains(&version) {
         return println!("skipped: amdsmi.h is of version {version}, which the receiver does not ask");

@@ -1,8 +1,8 @@
-//! The machine's own libamd_smi, where there is one: what it reads of the kernel is what the receiver says, and where
-//! there is no GPU the receiver goes on.
+//! The libamd_smi of this machine, if installed: the receiver emits what the library reads from the kernel, and works
+//! without a GPU.
 //!
-//! The kernel is played by a folder that lies over `/sys` for one child: the files that the library reads of an MI300X,
-//! and a table of metrics as the kernel's driver lays it out (`gpu_metrics_v1_6` of kgd_pp_interface.h).
+//! A folder that is mounted over `/sys` for one child simulates the kernel: the files that the library reads of an
+//! MI300X, and a table of metrics in the layout of the kernel's driver (`gpu_metrics_v1_6` of kgd_pp_interface.h).
 
 #![allow(clippy::print_stdout, reason = "what was seen or skipped is said")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
@@ -14,15 +14,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use amdsmi::Library;
-use hardware::{Driver as _, Fault, Question};
+use hardware::{Driver as _, Fault, Query};
 
-/// Where the child finds the folder.
+/// Variable with the path of the folder, for the child.
 const TREE: &str = "WARPTAP_TEST_AMDSMI_SYS";
-/// The device in it.
+/// PCI address of the simulated device.
 const DEVICE: &str = "devices/pci0/0000:c1:00.0";
 
 #[test]
-fn the_machines_own_library_answers_or_says_why_not_and_does_so_again() {
+fn installed_library_answers_or_fails_repeatably() {
     for _ in 0..3 {
         let mut ids = Vec::new();
         let opened = Library::default().open(&mut |session| {
@@ -40,7 +40,7 @@ fn the_machines_own_library_answers_or_says_why_not_and_does_so_again() {
 }
 
 #[test]
-fn what_the_library_reads_of_the_kernels_table_is_what_is_said() {
+fn values_of_the_kernel_table_are_emitted() {
     if Library::default().open(&mut |_| {}) == Err(Fault::Failed("library_not_found")) {
         return println!("skipped: no libamd_smi here");
     }
@@ -49,12 +49,14 @@ fn what_the_library_reads_of_the_kernels_table_is_what_is_said() {
     let script = r#"mount --make-rprivate / && mount --bind "$1" /sys && exec "$0" child --exact --nocapture --ignored"#;
     let mut child = Command::new("unshare");
     child.args(["-m", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).arg(tree.path());
-    let Ok(told) = child.env(TREE, tree.path()).output() else { return println!("skipped: no unshare here") };
-    let [out, err] = [&told.stdout, &told.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    if !told.status.success() && !out.contains("running 1 test") {
+    let Ok(output) = child.env(TREE, tree.path()).output() else {
+        return println!("skipped: no unshare here");
+    };
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    if !output.status.success() && !out.contains("running 1 test") {
         return println!("skipped: nothing can be mounted over /sys here: {err}");
     }
-    assert!(told.status.success(), "{out}{err}");
+    assert!(output.status.success(), "{out}{err}");
 }
 
 #[test]
@@ -72,8 +74,8 @@ fn child() {
     assert_eq!((opened, readings.len()), (Ok(()), 1));
     let reading = &readings[0];
     assert_eq!(reading.identity.pci, "0000:c1:00.0");
-    let said = |question| reading.answer(question).map_err(Fault::name);
-    use Question::*;
+    let said = |query| reading.value(query).map_err(Fault::name);
+    use Query::*;
     let expected = [
         (ClockGraphics, Ok(2100)),
         (ClockMemory, Ok(1300)),
@@ -98,10 +100,10 @@ fn child() {
         (XgmiReceived, Ok(2000 * 1024)),
         (XgmiTransmitted, Ok(4000 * 1024)),
     ];
-    assert_eq!(expected.map(|(question, _)| (question, said(question))), expected);
+    assert_eq!(expected.map(|(query, _)| (query, said(query))), expected);
 }
 
-/// A machine of one CPU and one GPU, as its kernel shows it.
+/// Creates the `/sys` of a machine with one CPU and one GPU.
 fn build(tree: &Path) {
     let put = |path: String, text: &str| {
         let path = tree.join(path);
@@ -161,8 +163,8 @@ fn build(tree: &Path) {
     fs::write(tree.join(DEVICE).join("gpu_metrics"), table(0)).unwrap();
 }
 
-/// The kernel's table at a time: the firmware counts a cycle a millisecond, and in one of four holds the chip at its
-/// power limit, in one of a hundred at its heat.
+/// Returns the kernel's table at a time: the firmware counts one cycle per millisecond; in one of four it throttles for
+/// the power limit, in one of a hundred for temperature.
 fn table(at_ms: u64) -> Vec<u8> {
     const SIZE: u16 = 1664;
     let mut bytes = Vec::new();
@@ -170,16 +172,16 @@ fn table(at_ms: u64) -> Vec<u8> {
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()[..size]));
     };
     put(2, &[SIZE.into(), 0x0601]);
-    // Heat of the hottest spot, the memory, the regulators; power; load of the graphics engine and the memory.
+    // Temperature of the hottest spot, memory, regulators; power; utilization of the graphics engine and the memory.
     put(2, &[71, 63, 52, 612, 93, 20]);
     // Energy and time.
     put(8, &[2_000_000 + at_ms, 15_000_000_000 + at_ms * 1_000_000]);
-    // All cycles, and those held by PROCHOT, power, heat, regulators, memory; locks.
+    // All cycles, and those throttled by PROCHOT, power, temperature, regulators, memory; locks.
     put(4, &[1_000_000 + at_ms, 10, 7000 + at_ms / 4, 40 + at_ms / 100, 5, 6, 0]);
-    // Links' widths and speeds; loads added up, and what aligns the rest.
+    // Link widths and speeds; accumulated utilization, and padding.
     put(2, &[16, 320, 16, 32]);
     put(4, &[7, 8, 0]);
-    // PCIe: bandwidths, recoveries, replays, their overflows; refused by this side and the other.
+    // PCIe: bandwidths, recoveries, replays, their overflows; rejected by this side and the other.
     put(8, &[11, 12, 6, 7, 0]);
     put(4, &[5, 4]);
     // XGMI, read and written; the firmware's time.

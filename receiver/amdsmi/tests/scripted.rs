@@ -1,4 +1,4 @@
-//! What a driver answers by its script is what is emitted: every metric, unit, attribute and time.
+//! Emitted metrics equal the driver's script: every metric, unit, attribute and time.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -7,7 +7,7 @@ mod common;
 use common::registry::{Seen, is_of_hardware};
 use common::*;
 
-/// Every point of the device at ten seconds, by hand from the script.
+/// Every point of the device at ten seconds, derived from the script by hand.
 const EXPECTED: &[(&str, f64)] = &[
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=graphics,<ID>} Hz", 2.1e9),
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=memory,<ID>} Hz", 1.3e9),
@@ -53,7 +53,7 @@ const EXPECTED: &[(&str, f64)] = &[
     ("4194303 gpu.hardware.process.memory.usage{hw.id=<UUID>} By", 1_048_576.0),
 ];
 
-/// What the short forms stand for.
+/// Abbreviations and their meaning.
 const LONG: [(&str, &str); 6] = [
     ("<COUNTED>", "gpu.hardware.throttle.origin=counted,gpu.hardware.throttle.reason"),
     ("<HEAD>", "hw.driver_version=6.14.14,hw.firmware_version=022.040.003.042"),
@@ -67,23 +67,23 @@ const LONG: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn every_metric_unit_attribute_and_value_is_the_scripts() {
-    let outputs = machine_of(WHOLE).passes([0, 10]);
+fn every_metric_unit_attribute_and_value_equals_the_script() {
+    let outputs = machine_of(WHOLE).polls([0, 10]);
     check_points(&outputs[1], EXPECTED, &LONG);
 }
 
 #[test]
-fn older_and_newer_libraries_have_their_structs_otherwise_and_give_the_same() {
+fn older_and_newer_libraries_give_equal_points() {
     let [found, older, newer] = ["26.0.2", "25.3.0", "27.1.0"]
-        .map(|version| points(&machine_of(&WHOLE.replace("26.0.2", version)).passes([0, 10])[1]));
+        .map(|version| points(&machine_of(&WHOLE.replace("26.0.2", version)).polls([0, 10])[1]));
     assert_eq!(older, found);
     assert_eq!(newer, found);
 }
 
 #[test]
-fn a_chip_that_counts_no_cycles_is_held_down_by_its_bits() {
+fn chip_without_cycle_counters_is_read_by_its_bits() {
     let script = format!("{BITS}20s gpu0 throttle 0\n");
-    let outputs = machine_of(&script).passes([0, 10, 20, 30]);
+    let outputs = machine_of(&script).polls([0, 10, 20, 30]);
     let found = points(&outputs[1]);
     let active = |reason: &str| {
         found[&format!(
@@ -99,10 +99,10 @@ fn a_chip_that_counts_no_cycles_is_held_down_by_its_bits() {
 }
 
 #[test]
-fn parts_of_a_device_that_have_its_id_are_told_apart() {
+fn partitions_with_one_id_are_distinguished() {
     let script =
         format!("{WHOLE}0s gpu0/part1 uuid 2cff74a1-0000-1000-80f1-000000000000\n0s gpu0/part1 power 5\n");
-    let found = points(&machine_of(&script).passes([0])[0]);
+    let found = points(&machine_of(&script).polls([0])[0]);
     let powers: Vec<(&String, &f64)> = found.iter().filter(|(key, _)| key.starts_with("hw.power")).collect();
     let ids: Vec<bool> = powers.iter().map(|(key, _)| key.contains("000000000000/1,hw.name=GPU 1")).collect();
     assert_eq!(
@@ -111,7 +111,7 @@ fn parts_of_a_device_that_have_its_id_are_told_apart() {
     );
 }
 
-/// A machine on which everything happens that is told of.
+/// A machine on which every logged event happens.
 const EVENTFUL: &str = "
     10s gpu0 notification 1
     20s gpu0 ecc.uncorrected 2
@@ -123,13 +123,13 @@ const EVENTFUL: &str = "
     70s gpu1 present no
 ";
 
-/// What only the drivers of others tell.
+/// Signals that only drivers of other vendors emit.
 const OF_OTHERS: [&str; 2] = ["gpu.hardware.xid", "gpu.xid"];
 
 #[test]
-fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
+fn exactly_the_declared_hardware_signals_are_emitted() {
     let mut seen = Seen::default();
-    for output in machine_of(&format!("{WHOLE}{EVENTFUL}")).passes((0..=8).map(|n| n * 10)) {
+    for output in machine_of(&format!("{WHOLE}{EVENTFUL}")).polls((0..=8).map(|n| n * 10)) {
         seen.check(&output);
     }
     let ours = |name: &&str| is_of_hardware(name) && !OF_OTHERS.contains(name);

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use event::{Clocks, Device, Event, ProcessId, ThrottleReason, ThrottleTime};
-use hardware::{Driver, Fault, Reading, Reasons, Session, counted_by};
+use hardware::{Driver, Fault, Reading, Reasons, Session, duration_query};
 use probe_abi::detail::Detail;
 
 use crate::source::{AnySource, SourceError};
@@ -175,7 +175,7 @@ impl Watch {
             if with_processes {
                 processes_at = begun + PROCESSES_EVERY;
             }
-            match session.glance(with_processes) {
+            match session.read_clocks(with_processes) {
                 Ok(readings) => {
                     let events = looks.take((self.now_ns)(), &readings, with_processes);
                     if events.into_iter().any(|event| self.sender.send(event).is_err()) {
@@ -261,8 +261,8 @@ fn is_new(before: &Device, now: &Device) -> bool {
 }
 
 fn counted(reading: &Reading) -> [Option<u64>; ThrottleReason::ALL.len()] {
-    let ns = |question| reading.answer(question).ok();
-    ThrottleReason::ALL.map(|reason| counted_by(reason).and_then(ns))
+    let ns = |query| reading.value(query).ok();
+    ThrottleReason::ALL.map(|reason| duration_query(reason).and_then(ns))
 }
 
 /// What held the clocks down between two looks.

@@ -1,22 +1,22 @@
-//! The section of the configuration, which the receivers of all vendors share.
+//! The configuration section that the receivers of all vendors share.
 
 use config::{ConfigError, GoDuration, Section};
 use serde::Deserialize;
 
 use crate::monitor::Settings;
 
-/// Passes that follow each other faster than this cost more than they tell.
+/// Minimum interval between polls: a driver call may take tens of milliseconds.
 const INTERVAL_MIN_MS: u128 = 100;
 
-/// What the user writes.
+/// Configuration of a hardware receiver.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Config {
-    /// How often devices are asked.
+    /// Interval between polls of the driver.
     pub collection_interval: GoDuration,
-    /// The driver's library: a name that the loader finds, or a path. None is the vendor's own.
+    /// Name or path of the driver's library; by default that of the vendor.
     pub library: Option<String>,
-    /// Processes that have series at a time; those that use most device memory come first.
+    /// Maximum number of processes with series; those that use most device memory first.
     pub processes_max: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads and checks a section.
+    /// Decodes and validates a section.
     pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
         let config: Config = section.decode()?;
         let mut problems = section.problems();
@@ -47,7 +47,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How telemetry is made.
+    /// Returns the settings of the monitor.
     pub(crate) fn settings(&self) -> Settings {
         Settings { processes_max: self.processes_max, ..Settings::default() }
     }
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_is_the_default() {
+    fn empty_section_is_the_default() {
         assert_eq!(read("null"), Ok(Config::default()));
         assert_eq!(read("{}"), Ok(Config::default()));
     }
 
     #[test]
-    fn what_is_written_is_what_runs() {
+    fn values_reach_the_settings() {
         let config =
             read(r#"{"collection_interval": "2s", "library": "/x.so", "processes_max": 0}"#).unwrap();
         assert_eq!(config.collection_interval, GoDuration::from_secs(2));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_value_is_told_with_its_place() {
+    fn every_wrong_value_is_reported_with_its_position() {
         for (json, want) in [
             (r#"{"collection_intervall": "2s"}"#, "collection_interval"),
             (
@@ -89,8 +89,8 @@ mod tests {
             (r#"{"library": ""}"#, "library: \"\": expected the name or path of a library"),
             (r#"{"processes_max": -1}"#, "processes_max"),
         ] {
-            let told = read(json).unwrap_err();
-            assert!(told.contains(want), "{told}");
+            let error = read(json).unwrap_err();
+            assert!(error.contains(want), "{error}");
         }
     }
 }

@@ -1,92 +1,91 @@
-//! What a driver of GPUs can be asked, and how its answers are kept.
+//! The interface of a GPU driver, and the values that it returns.
 //!
-//! The one idea: every question has an answer at every pass, and "not supported", "lost" and "failed" are answers too.
-//! So nothing that a driver does, or leaves undone, stops a pass. What the answers mean is for [`crate::Monitor`] to
-//! say; who asks is behind [`Driver`] and [`Session`], which every vendor's package has of its own.
+//! Every query has a result at every poll; "not supported", "lost" and "failed" are results, too, so that no fault of a
+//! driver ends a poll. Each vendor's crate implements [`Driver`] and [`Session`]; [`crate::Monitor`] interprets values.
 
 use std::time::Duration;
 
 use opentelemetry::logs::Severity;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-use crate::questions::{QUESTIONS, Question};
+use crate::queries::{QUERY_COUNT, Query};
 use crate::throttle::Reasons;
 
-/// Whose GPUs a driver is of.
+/// A vendor of GPUs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Vendor {
     /// The value of `hw.vendor`.
     pub name: &'static str,
-    /// The receiver's kind, by which its thread and what it tells are known.
+    /// Component type of the receiver, which also names its thread.
     pub receiver: &'static str,
-    /// The name of the scope of everything that the receiver emits.
+    /// Name of the instrumentation scope.
     pub scope: &'static str,
-    /// What it can say that holds clocks down.
+    /// Throttle reasons that the driver reports.
     pub reasons: &'static [Reason],
 }
 
-/// Why a question has no answer.
+/// Why a query has no value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
-    /// It was not asked: it is no question to this driver, or not this time.
-    #[error("not asked")]
-    Unasked,
-    /// The device, or its driver, does not know the question.
+    /// The query does not exist for this driver, or was not part of this poll.
+    #[error("not queried")]
+    NotQueried,
+    /// The device or its driver does not support the query.
     #[error("not supported")]
     Unsupported,
-    /// The device does not answer at all any more.
+    /// The device is lost; holds the value of `error.type`.
     #[error("{0}")]
     Lost(&'static str),
-    /// It did not work this time.
+    /// The query failed this time; holds the value of `error.type`.
     #[error("{0}")]
     Failed(&'static str),
 }
 
 impl Fault {
-    /// The value of `error.type`.
+    /// Returns the value of `error.type`.
     pub fn name(self) -> &'static str {
         match self {
-            Fault::Unasked => "not_asked",
+            Fault::NotQueried => "not_queried",
             Fault::Unsupported => "not_supported",
             Fault::Lost(name) | Fault::Failed(name) => name,
         }
     }
 }
 
-/// What stays the same of a device for as long as it is there. Empty where it is not known.
+/// The identity of a device. Unknown members are empty.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Identity {
-    /// As its vendor writes it: `GPU-<uuid>` or `MIG-<uuid>` of NVIDIA's.
+    /// The vendor's unique id, such as NVIDIA's `GPU-<uuid>` or `MIG-<uuid>`.
     pub id: String,
-    /// By which it is spoken of on its machine: `GPU 0`.
+    /// Name on its machine, such as `GPU 0`.
     pub name: String,
-    /// What it is.
+    /// Model name.
     pub model: String,
-    /// Of its board.
+    /// Serial number of the board.
     pub serial: String,
-    /// Of its firmware.
+    /// Firmware version.
     pub firmware: String,
-    /// Of its driver.
+    /// Driver version.
     pub driver: String,
-    /// Where it stands on the PCI bus.
+    /// PCI address.
     pub pci: String,
-    /// The id of the device that it is a part of.
+    /// Id of the device that this one is a partition of.
     pub parent: String,
 }
 
 /// A process that uses a device.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Process {
-    /// Its pid.
+    /// Process id.
     pub pid: u32,
-    /// What it runs; empty where that cannot be read.
+    /// File name of the executable; empty if it cannot be read.
     pub executable: String,
-    /// Device memory that it uses; none where the driver does not say.
+    /// Bytes of device memory in use, if the driver reports them.
     pub bytes: Option<u64>,
 }
 
 impl Process {
-    /// A process, and what it runs.
+    /// Returns a process with the name of its executable, read from `/proc`.
     pub fn named(pid: u32) -> Process {
         let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -94,86 +93,95 @@ impl Process {
     }
 }
 
-/// What one device answered at one pass.
+/// The values of one device at one poll.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Which device.
+    /// The device.
     pub identity: Identity,
-    /// An answer to each question, in the order of [`Question::ALL`].
-    pub answers: [Result<u64, Fault>; QUESTIONS],
-    /// Percent of full speed, of each fan.
+    /// The result of each query, in the order of [`Query::ALL`].
+    pub values: [Result<u64, Fault>; QUERY_COUNT],
+    /// Speed of each fan in percent of its maximum.
     pub fans: Vec<u64>,
-    /// Processes that compute on it.
+    /// Processes that compute on the device.
     pub processes: Vec<Process>,
 }
 
 impl Reading {
-    /// A device that was asked nothing yet.
+    /// Returns a reading without any query.
     pub fn blank(identity: Identity) -> Reading {
-        Reading::silent(identity, Fault::Unasked)
+        Reading::silent(identity, Fault::NotQueried)
     }
 
-    /// A device that answers nothing, for this reason.
+    /// Returns a reading whose queries all failed with `why`.
     pub fn silent(identity: Identity, why: Fault) -> Reading {
-        Reading { identity, answers: [Err(why); QUESTIONS], fans: Vec::new(), processes: Vec::new() }
+        Reading { identity, values: [Err(why); QUERY_COUNT], fans: Vec::new(), processes: Vec::new() }
     }
 
-    /// Keeps the answer to a question.
-    pub fn set(&mut self, question: Question, answer: Result<u64, Fault>) {
-        self.answers[question as usize] = answer;
+    /// Sets the result of a query.
+    pub fn set(&mut self, query: Query, value: Result<u64, Fault>) {
+        self.values[query as usize] = value;
     }
 
-    /// What holds its clocks down, where it says that.
+    /// Returns the active throttle reasons, if the device reports them.
     pub fn reasons(&self) -> Option<Reasons> {
-        self.answer(Question::Throttle).ok().map(Reasons::from_answer)
+        self.value(Query::Throttle).ok().map(Reasons::from_bits)
     }
 
-    /// The answer to one question.
-    pub fn answer(&self, question: Question) -> Result<u64, Fault> {
-        self.answers[question as usize]
+    /// Returns the result of a query.
+    pub fn value(&self, query: Query) -> Result<u64, Fault> {
+        self.values[query as usize]
     }
 
-    /// Why it does not answer at all, where it does not.
+    /// Returns the `error.type` of a lost device.
     pub fn lost(&self) -> Option<&'static str> {
-        self.answers.iter().find_map(|answer| match answer {
+        self.values.iter().find_map(|value| match value {
             Err(Fault::Lost(why)) => Some(*why),
             _ => None,
         })
     }
 }
 
-/// Something that a device reported by itself.
+/// An event that a device reported by itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Incident {
-    /// The id of the device.
+    /// Id of the device.
     pub device: String,
-    /// The event of the registry that it is.
+    /// Event name in the registry.
     pub event: &'static str,
-    /// How grave it is.
+    /// Severity of the log record.
     pub severity: Severity,
-    /// What it says, behind the device's name.
+    /// Text that follows the device's name in the log record.
     pub text: String,
-    /// By what it differs from others of its event: an attribute and its value.
+    /// Attribute, and its value, that distinguishes incidents of one event.
     pub which: (&'static str, String),
-    /// The `error.type` that it is counted as; none where it is no error.
+    /// The `error.type` under which the incident is counted, if it is an error.
     pub error: Option<&'static str>,
 }
 
-/// A driver that may be there.
+/// A driver that may be absent.
 pub trait Driver: Send {
-    /// Opens it, hands what answers to `work`, and closes it when that returns.
+    /// Opens the driver, runs `work` with a session, and closes the driver.
+    ///
+    /// # Errors
+    /// The driver is absent or cannot be opened.
     fn open(&mut self, work: &mut dyn FnMut(&mut dyn Session)) -> Result<(), Fault>;
 }
 
-/// A driver that is open.
+/// An open driver.
 pub trait Session {
-    /// Asks every device every question. The error is the driver's as a whole.
+    /// Runs every query on every device.
+    ///
+    /// # Errors
+    /// The driver failed as a whole.
     fn read(&mut self) -> Result<Vec<Reading>, Fault>;
 
-    /// Asks every device, in the order of their numbers, what holds its clocks down, and, where `with_processes`, who
-    /// computes on it; their executables stay unread. Nothing else is asked.
-    fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault>;
+    /// Reads the throttle state of every device in the order of their numbers, and nothing else but, with
+    /// `with_processes`, the pids that compute on it. Executables are not read.
+    ///
+    /// # Errors
+    /// The driver failed as a whole.
+    fn read_clocks(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault>;
 
-    /// Waits for what a device reports by itself, at most for this long.
+    /// Waits for an event of a device, at most for `at_most`.
     fn wait(&mut self, at_most: Duration) -> Option<Incident>;
 }

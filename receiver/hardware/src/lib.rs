@@ -1,32 +1,31 @@
-//! What a vendor's driver says of its GPUs, as OpenTelemetry's hardware metrics and events: all but the asking.
+//! OpenTelemetry's hardware metrics and events of GPUs, for the driver of any vendor.
 //!
-//! The one idea: a [`Monitor`] that knows no clock, no thread and no driver, beside a thread that asks a [`Driver`] every
-//! question once per interval and waits for its events meanwhile. Nothing that a driver does stops anything: what is
-//! not supported, fails, is lost or never answers is told once, and told again when it is over.
+//! A [`Monitor`] without clock, thread or driver turns polls into telemetry. A thread polls a [`Driver`] once per interval
+//! and waits for its events in between. A fault of a driver never stops the receiver: a query that is unsupported or
+//! fails, and a device that is lost or hangs, is logged once, and again when it recovers.
 //!
-//! Names are values of `semconv`; a vendor's library, numbers and masks stay in its own package, and what a step of a
-//! process made of a GPU is for `gpu` to say.
+//! Names are values of `semconv`. A vendor's library, numbers and masks are in the vendor's crate.
 
 mod config;
-mod device;
+mod device_points;
+mod device_state;
 mod driver;
-mod known;
+mod log_events;
 mod monitor;
 mod points;
-mod questions;
+mod poller;
+mod queries;
 mod receiver;
 mod roster;
-mod tell;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod throttle;
 mod users;
-mod watch;
 
 pub use self::config::Config;
 pub use driver::{Driver, Fault, Identity, Incident, Process, Reading, Session, Vendor};
-pub use monitor::{Monitor, Pass, Settings};
-pub use questions::{QUESTIONS, Question, counted_by};
+pub use monitor::{DriverPoll, Monitor, Settings};
+pub use queries::{QUERY_COUNT, Query, duration_query};
 pub use receiver::receiver;
 pub use roster::Roster;
 pub use throttle::Reasons;

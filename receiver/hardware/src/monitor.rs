@@ -1,10 +1,9 @@
-//! Passes in, telemetry out: what devices answered, as metrics, and what happened to them, as log records.
+//! Conversion of polls to telemetry: values to metrics, state changes to log records.
 //!
-//! The one idea: no clock, no thread, no driver. A pass says when it was and what was answered, and the same passes
-//! give the same bytes; a day of them is a loop.
+//! The monitor has no clock, thread or driver. A poll carries its time and values, and the same polls give the same bytes.
 //!
-//! Bounded: devices that were seen ([`DEVICES_MAX`], those that are gone make room), kinds of what each reports, processes
-//! ([`Settings::processes_max`], those that use most come first, the others are counted).
+//! Bounds: devices ([`DEVICES_MAX`]; removed ones are evicted first), error kinds per device, and processes
+//! ([`Settings::processes_max`]; those that use most memory first, the others are counted).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,22 +14,22 @@ use opentelemetry_proto::tonic::metrics::v1::ResourceMetrics;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use semconv::{attribute, metric};
 
-use crate::device::device;
+use crate::device_points::device_points;
+use crate::device_state::{DeviceEvent, DeviceState};
 use crate::driver::{Fault, Identity, Incident, Reading, Vendor};
-use crate::known::{Known, Told};
+use crate::log_events;
 use crate::points::Points;
-use crate::tell;
 use crate::users::{self, User, users};
 
-/// Devices that are remembered, parts of devices included.
+/// Maximum number of devices, including partitions.
 const DEVICES_MAX: usize = 256;
 
-/// How a monitor works.
+/// Settings of a monitor.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is said of the machine on every resource.
+    /// Resource attributes of the machine.
     pub host: Vec<(String, String)>,
-    /// Processes that have series.
+    /// Maximum number of processes with series.
     pub processes_max: usize,
 }
 
@@ -40,18 +39,18 @@ impl Default for Settings {
     }
 }
 
-/// One pass.
+/// One poll of a driver.
 #[derive(Clone, Debug)]
-pub struct Pass {
-    /// When it was, ns since 1970.
+pub struct DriverPoll {
+    /// Time of the poll, ns since 1970.
     pub at_unix_ns: u64,
-    /// How long it took.
+    /// Duration of the poll.
     pub took: Duration,
-    /// What each device answered.
+    /// The reading of each device.
     pub readings: Vec<Reading>,
 }
 
-/// Everything that is known of the devices of a machine.
+/// The state of the devices of a machine.
 #[derive(Debug)]
 pub struct Monitor {
     vendor: Vendor,
@@ -59,13 +58,13 @@ pub struct Monitor {
     scope: InstrumentationScope,
     resource: Resource,
     records: Records,
-    devices: BTreeMap<String, Known>,
+    devices: BTreeMap<String, DeviceState>,
     failures: BTreeMap<&'static str, u64>,
     since: Option<u64>,
 }
 
 impl Monitor {
-    /// Nothing is known yet.
+    /// Returns a monitor without devices.
     pub fn new(vendor: Vendor, settings: Settings) -> Monitor {
         let scope = instrumentation::scope(vendor.scope);
         Monitor {
@@ -80,69 +79,69 @@ impl Monitor {
         }
     }
 
-    /// Takes a pass; what it gives goes to `sink`.
-    pub fn pass(&mut self, pass: &Pass, sink: Sink<'_>) {
-        self.since.get_or_insert(pass.at_unix_ns);
-        for reading in &pass.readings {
-            self.take(reading, pass.at_unix_ns);
+    /// Sends the metrics and log records of a poll to `sink`.
+    pub fn take_poll(&mut self, poll: &DriverPoll, sink: Sink<'_>) {
+        self.since.get_or_insert(poll.at_unix_ns);
+        for reading in &poll.readings {
+            self.take(reading, poll.at_unix_ns);
         }
-        self.miss(pass);
+        self.miss(poll);
         take_records(&self.resource, &self.records, sink);
-        let mut all = vec![self.of_devices(pass)];
-        all.extend(self.of_processes(pass));
+        let mut all = vec![self.of_devices(poll)];
+        all.extend(self.of_processes(poll));
         all.retain(|one| one.scope_metrics.iter().any(|scope| !scope.metrics.is_empty()));
         sink(metrics(all, true));
     }
 
-    /// Takes what a device reported by itself.
+    /// Sends the log record of an incident to `sink` and counts it.
     pub fn incident(&mut self, at_unix_ns: u64, incident: &Incident, sink: Sink<'_>) {
         let identity = Identity { id: incident.device.clone(), ..Identity::default() };
         if let Some(known) = self.known(&identity, at_unix_ns) {
-            let told = known.report(incident);
+            let event = known.report(incident);
             let identity = known.identity.clone();
-            self.tell(&identity, &told, at_unix_ns);
+            self.log(&identity, &event, at_unix_ns);
         }
         take_records(&self.resource, &self.records, sink);
     }
 
-    fn tell(&self, device: &Identity, told: &Told, at: u64) {
-        tell::tell(self.vendor, device, told, at, &self.records);
+    fn log(&self, device: &Identity, event: &DeviceEvent, at: u64) {
+        log_events::emit(self.vendor, device, event, at, &self.records);
     }
 
     fn take(&mut self, reading: &Reading, at: u64) {
         self.fail(reading);
         let Some(known) = self.known(&reading.identity, at) else { return };
-        let told = known.take(reading, at);
+        let events = known.take(reading, at);
         let identity = known.identity.clone();
-        told.iter().for_each(|told| self.tell(&identity, told, at));
+        events.iter().for_each(|event| self.log(&identity, event, at));
     }
 
-    /// The device, begun where it is new; none where there are too many.
-    fn known(&mut self, identity: &Identity, at: u64) -> Option<&mut Known> {
+    /// Returns the state of a device, new if it was unknown, or `None` if the limit is reached.
+    fn known(&mut self, identity: &Identity, at: u64) -> Option<&mut DeviceState> {
         let is_known = self.devices.contains_key(&identity.id);
         if !is_known && self.devices.len() >= DEVICES_MAX {
             let gone = self.devices.iter().filter(|(_, known)| known.is_gone);
             let oldest = gone.min_by_key(|(_, known)| known.at).map(|(id, _)| id.clone())?;
             self.devices.remove(&oldest);
         }
-        let new = || Known::new(identity.clone(), at);
+        let new = || DeviceState::new(identity.clone(), at);
         Some(self.devices.entry(identity.id.clone()).or_insert_with(new))
     }
 
-    /// Devices that are not listed any more.
-    fn miss(&mut self, pass: &Pass) {
+    /// Marks the devices that the driver no longer lists.
+    fn miss(&mut self, poll: &DriverPoll) {
         for (id, known) in &mut self.devices {
-            if pass.readings.iter().all(|reading| reading.identity.id != *id)
-                && let Some(told) = known.leave()
+            if poll.readings.iter().all(|reading| reading.identity.id != *id)
+                && let Some(event) = known.leave()
             {
-                tell::tell(self.vendor, &known.identity, &told, pass.at_unix_ns, &self.records);
+                log_events::emit(self.vendor, &known.identity, &event, poll.at_unix_ns, &self.records);
             }
         }
     }
 
-    /// A device that is lost fails once, another as often as it has no answer though it can.
+    /// Counts failed queries; a lost device counts once per poll.
     fn fail(&mut self, reading: &Reading) {
-        let failed = reading.answers.iter().filter_map(|answer| match answer {
+        let failed = reading.values.iter().filter_map(|value| match value {
             Err(Fault::Failed(why)) => Some(*why),
             _ => None,
         });
@@ -152,41 +151,41 @@ impl Monitor {
         }
     }
 
-    fn of_devices(&self, pass: &Pass) -> ResourceMetrics {
-        let parts: usize = pass.readings.iter().map(|reading| 1 + reading.fans.len()).sum();
+    fn of_devices(&self, poll: &DriverPoll) -> ResourceMetrics {
+        let parts: usize = poll.readings.iter().map(|reading| 1 + reading.fans.len()).sum();
         let mut points = Points::of(parts, self.vendor, self.scope.clone());
-        for reading in &pass.readings {
+        for reading in &poll.readings {
             if let Some(known) = self.devices.get(&reading.identity.id) {
-                device(known, reading, &mut points);
+                device_points(known, reading, &mut points);
             }
         }
-        self.about_itself(pass, &mut points);
-        resource_metrics(&self.scope, self.resource.clone(), points.collect(pass.at_unix_ns))
+        self.about_itself(poll, &mut points);
+        resource_metrics(&self.scope, self.resource.clone(), points.collect(poll.at_unix_ns))
     }
 
-    fn about_itself(&self, pass: &Pass, points: &mut Points) {
-        let start = self.since.unwrap_or(pass.at_unix_ns);
+    fn about_itself(&self, poll: &DriverPoll, points: &mut Points) {
+        let start = self.since.unwrap_or(poll.at_unix_ns);
         for (why, count) in &self.failures {
             let attributes = [opentelemetry::KeyValue::new(attribute::ERROR_TYPE, *why)];
             points.count(metric::GPU_HARDWARE_QUERY_FAILURES, &attributes, *count, start);
         }
-        let omitted = users(pass).len().saturating_sub(self.settings.processes_max);
+        let omitted = users(poll).len().saturating_sub(self.settings.processes_max);
         points.gauge(metric::GPU_HARDWARE_PROCESS_UNREPORTED, &[], omitted as f64);
-        points.gauge(metric::GPU_HARDWARE_POLL_DURATION, &[], pass.took.as_secs_f64());
+        points.gauge(metric::GPU_HARDWARE_POLL_DURATION, &[], poll.took.as_secs_f64());
     }
 
-    /// A resource of each process.
-    fn of_processes(&self, pass: &Pass) -> Vec<ResourceMetrics> {
-        let users = users(pass).into_iter().take(self.settings.processes_max);
+    /// Returns the metrics of each process, with its own resource.
+    fn of_processes(&self, poll: &DriverPoll) -> Vec<ResourceMetrics> {
+        let users = users(poll).into_iter().take(self.settings.processes_max);
         let of_user = |user: User<'_>| {
             let mut points = Points::of(user.devices.len(), self.vendor, self.scope.clone());
             for (id, bytes) in &user.devices {
                 let attributes = [opentelemetry::KeyValue::new(attribute::HW_ID, (*id).to_owned())];
-                let start = self.devices.get(*id).map_or(pass.at_unix_ns, |known| known.since);
+                let start = self.devices.get(*id).map_or(poll.at_unix_ns, |known| known.since);
                 points.balance(metric::GPU_HARDWARE_PROCESS_MEMORY_USAGE, &attributes, *bytes, start);
             }
             let resource = instrumentation::encoded(&users::resource(user.process, &self.settings.host));
-            resource_metrics(&self.scope, resource, points.collect(pass.at_unix_ns))
+            resource_metrics(&self.scope, resource, points.collect(poll.at_unix_ns))
         };
         users.map(of_user).collect()
     }

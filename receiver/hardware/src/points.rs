@@ -1,8 +1,7 @@
-//! One pass as OTLP, through instruments of the OpenTelemetry SDK that live as long as the pass.
+//! Points of one poll, through instruments of the OpenTelemetry SDK that exist for that poll only.
 //!
-//! The one idea: what was not measured is not said. An instrument that outlived the pass would repeat its last value
-//! of a device that is lost; these begin with nothing and are read once. The driver's sums are absolute, so nothing is
-//! to be carried over but since when they add up.
+//! An instrument that outlived the poll would repeat the last value of a lost device. The driver's sums are absolute, so
+//! that only their start times are carried over.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +14,12 @@ use semconv::attribute;
 
 use crate::driver::{Identity, Vendor};
 
-/// Values of `error.type` on one device: those of [`crate::questions`], and what it reports.
+/// Expected number of values of `error.type` on one device, from queries and reported errors.
 const ERRORS_EXPECTED: usize = 32;
 /// The value of `hw.type`.
 const TYPE: &str = "gpu";
 
-/// The points of one pass over so many devices.
+/// The points of one poll.
 pub(crate) struct Points {
     vendor: Vendor,
     instruments: Instruments,
@@ -31,11 +30,11 @@ pub(crate) struct Points {
     starts: BTreeMap<Series, u64>,
 }
 
-/// A metric and attributes, sorted.
+/// A metric name and sorted attributes.
 type Series = (String, Vec<(String, String)>);
 
 impl Points {
-    /// None yet.
+    /// Returns an empty set of points for `devices` devices.
     pub(crate) fn of(devices: usize, vendor: Vendor, scope: InstrumentationScope) -> Points {
         let expected = move |key: &str| match key {
             attribute::HW_ID => devices.max(1),
@@ -57,12 +56,12 @@ impl Points {
         }
     }
 
-    /// Whose devices these are.
+    /// Returns the vendor of the devices.
     pub(crate) fn vendor(&self) -> Vendor {
         self.vendor
     }
 
-    /// See [`attributes`].
+    /// Returns the attributes of a device for a metric, see [`attributes`].
     pub(crate) fn attributes(
         &self,
         uses: &[semconv::Use],
@@ -72,13 +71,13 @@ impl Points {
         attributes(self.vendor, uses, device, others)
     }
 
-    /// A value now.
+    /// Records a gauge.
     pub(crate) fn gauge(&mut self, metric: semconv::Gauge, attributes: &[KeyValue], value: f64) {
         let make = || self.instruments.f64_gauge(metric);
         self.gauges.entry(metric.name()).or_insert_with(make).record(value, attributes);
     }
 
-    /// A sum of a quantity since `start`.
+    /// Records a floating-point sum since `start`.
     pub(crate) fn amount(
         &mut self,
         metric: semconv::Counter,
@@ -91,7 +90,7 @@ impl Points {
         self.amounts.entry(metric.name()).or_insert_with(make).add(value, attributes);
     }
 
-    /// A sum of whole things since `start`.
+    /// Records an integer sum since `start`.
     pub(crate) fn count(
         &mut self,
         metric: semconv::Counter,
@@ -104,7 +103,7 @@ impl Points {
         self.counts.entry(metric.name()).or_insert_with(make).add(value, attributes);
     }
 
-    /// A sum that goes up and down, since `start`.
+    /// Records an up-down sum since `start`.
     pub(crate) fn balance(
         &mut self,
         metric: semconv::UpDownCounter,
@@ -118,7 +117,7 @@ impl Points {
         self.balances.entry(metric.name()).or_insert_with(make).add(value, attributes);
     }
 
-    /// All of them, at `time`.
+    /// Collects the points with the end time `time`.
     pub(crate) fn collect(mut self, time: u64) -> Vec<Metric> {
         let mut metrics = self.instruments.collect();
         let starts = self.starts;
@@ -145,7 +144,7 @@ fn pair(attribute: &Encoded) -> (String, String) {
     (attribute.key.clone(), text)
 }
 
-/// What a metric or event says of a device, by the registry's row of it, and what else it says.
+/// Returns the attributes that the registry declares for a metric or event: those of the device, and `others`.
 pub(crate) fn attributes(
     vendor: Vendor,
     uses: &[semconv::Use],

@@ -1,4 +1,4 @@
-//! The component: the thread that asks, the task that hands on, and an eye on a driver that hangs.
+//! The receiver component: the thread that polls, the task that delivers, and the detection of a driver that hangs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::driver::{Driver, Vendor};
 use crate::monitor::{Monitor, Settings};
-use crate::watch::{Pulse, Watch};
+use crate::poller::{Heartbeat, Poller};
 
-/// A driver that has not answered for so long hangs, if that is more than [`SLOW_INTERVALS`].
+/// Time without an answer after which a driver counts as hanging; at least [`SLOW_INTERVALS`] intervals.
 const SLOW: Duration = Duration::from_secs(10);
-/// The same in intervals.
+/// Minimum number of intervals before a driver counts as hanging.
 const SLOW_INTERVALS: u32 = 3;
-/// How often that is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long a stop waits for a driver that hangs.
+/// Interval of the check for a hanging driver.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time that a stop waits for a hanging driver.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// A receiver that asks a vendor's driver as often as the configuration says.
+/// Returns a receiver that polls a vendor's driver at the configured interval.
 pub fn receiver(vendor: Vendor, config: &Config, driver: Box<dyn Driver>) -> Box<dyn Receiver> {
     let (settings, interval) = (config.settings(), *config.collection_interval);
     Box::new(HardwareReceiver { vendor, settings, interval, driver })
@@ -48,13 +48,13 @@ impl Receiver for HardwareReceiver {
             let HardwareReceiver { vendor, mut settings, interval, driver } = *self;
             settings.host.extend(instrumentation::host());
             let (sender, delivery) = instrumentation::channel(Backpressure::DropOldest, next);
-            let pulse = Arc::new(Pulse::new());
-            let watch = Watch {
+            let heartbeat = Arc::new(Heartbeat::new());
+            let watch = Poller {
                 vendor,
                 interval,
                 monitor: Monitor::new(vendor, settings),
                 sender,
-                pulse: Arc::clone(&pulse),
+                heartbeat: Arc::clone(&heartbeat),
                 host: host.clone(),
                 absent: None,
             };
@@ -65,8 +65,8 @@ impl Receiver for HardwareReceiver {
             let running: Running = Box::pin(async move {
                 tokio::select! {
                     () = delivered => {}
-                    () = give_up(vendor, &pulse, slow, &host, stop) => {
-                        tracing::warn!(vendor = vendor.name, "the GPU driver still does not answer: it is not waited for");
+                    () = watch_heartbeat(vendor, &heartbeat, slow, &host, stop) => {
+                        tracing::warn!(vendor = vendor.name, "the GPU driver still does not answer; stopping without it");
                     }
                 }
             });
@@ -75,12 +75,18 @@ impl Receiver for HardwareReceiver {
     }
 }
 
-/// Tells of a driver that hangs, once, and when it answers again. Ends a while after the stop: a call into a driver
-/// cannot be taken back.
-async fn give_up(vendor: Vendor, pulse: &Pulse, slow: Duration, host: &Host, stop: CancellationToken) {
+/// Logs once when the driver hangs and once when it answers again. Ends some time after the stop, since a call into a
+/// driver cannot be cancelled.
+async fn watch_heartbeat(
+    vendor: Vendor,
+    heartbeat: &Heartbeat,
+    slow: Duration,
+    host: &Host,
+    stop: CancellationToken,
+) {
     let mut is_slow = false;
-    while tokio::time::timeout(LOOK, stop.cancelled()).await.is_err() {
-        let silent = pulse.silent_for();
+    while tokio::time::timeout(CHECK_INTERVAL, stop.cancelled()).await.is_err() {
+        let silent = heartbeat.silent_for();
         if is_slow != (silent > slow) {
             is_slow = !is_slow;
             if is_slow {
@@ -95,7 +101,7 @@ async fn give_up(vendor: Vendor, pulse: &Pulse, slow: Duration, host: &Host, sto
             }
         }
     }
-    while pulse.silent_for() < STOP_MAX {
+    while heartbeat.silent_for() < STOP_MAX {
         tokio::time::sleep(STOP_MAX).await;
     }
 }

@@ -1,23 +1,23 @@
 //! The devices of a machine by their numbers.
 //!
-//! The one idea: a device that is lost does not say who it is. Its number does, as long as the driver lists as many
-//! devices as before.
+//! A lost device does not report its identity. Its number identifies it as long as the driver lists as many devices as
+//! before.
 
 use std::collections::BTreeMap;
 
 use crate::driver::Identity;
 
-/// How the id of a device begins that never said who it is.
+/// Prefix of the id of a device whose identity was never read.
 const UNKNOWN: &str = "GPU-unknown";
 
-/// Who answers to which number.
+/// Identities by device number.
 #[derive(Debug, Default)]
 pub struct Roster {
     driver: String,
     devices: BTreeMap<u32, Listed>,
 }
 
-/// A device by its number.
+/// A listed device.
 #[derive(Debug)]
 struct Listed {
     identity: Identity,
@@ -25,41 +25,41 @@ struct Listed {
 }
 
 impl Roster {
-    /// Nobody, of a driver of this version; empty where each device says that.
+    /// Returns an empty roster. `driver` is the driver version, or empty if each device reports its own.
     pub fn new(driver: String) -> Roster {
         Roster { driver, devices: BTreeMap::new() }
     }
 
-    /// So many devices are listed. Where that is new, numbers may be other devices' now: one that does not answer must
-    /// not pass for another.
+    /// Records the number of listed devices. If it changed, all identities are dropped, since numbers may have been
+    /// reassigned.
     pub fn list(&mut self, count: usize) {
         if count != self.devices.len() {
             self.devices.clear();
         }
     }
 
-    /// Who answers to this number, by what the device says of itself, asked where the id is a new one: all but its
-    /// number, and its driver where there is one of all devices.
-    pub fn identify(&mut self, index: u32, id: String, ask: impl FnOnce() -> Identity) -> Identity {
+    /// Returns the identity of device `index` with the unique id `id`. A new id is looked up with `read`; the name, and
+    /// the driver version if there is one for all devices, are added.
+    pub fn identify(&mut self, index: u32, id: String, read: impl FnOnce() -> Identity) -> Identity {
         let listed = self.devices.remove(&index).filter(|listed| listed.identity.id == id);
-        let asked = || {
-            let asked = ask();
-            let driver = if self.driver.is_empty() { asked.driver } else { self.driver.clone() };
-            Identity { id, name: name(index), driver, ..asked }
+        let new = || {
+            let new = read();
+            let driver = if self.driver.is_empty() { new.driver } else { self.driver.clone() };
+            Identity { id, name: name(index), driver, ..new }
         };
-        let identity = listed.map_or_else(asked, |listed| listed.identity);
+        let identity = listed.map_or_else(new, |listed| listed.identity);
         self.devices.insert(index, Listed { identity: identity.clone(), is_silent: false });
         identity
     }
 
-    /// Who it was that does not say so now.
+    /// Marks device `index` as silent and returns its last known identity.
     pub fn silence(&mut self, index: u32) -> Identity {
         let identity = self.remembered(index);
         self.devices.insert(index, Listed { identity: identity.clone(), is_silent: true });
         identity
     }
 
-    /// Who answered to this number.
+    /// Returns the last known identity of device `index`.
     pub fn remembered(&self, index: u32) -> Identity {
         let unknown = || Identity {
             id: format!("{UNKNOWN}-{index}"),
@@ -70,13 +70,13 @@ impl Roster {
         self.devices.get(&index).map_or_else(unknown, |listed| listed.identity.clone())
     }
 
-    /// The ids of those that answer, by number.
+    /// Returns the ids of the devices that answer, by number.
     pub fn answering(&self) -> BTreeMap<u32, String> {
         let all = self.devices.iter().filter(|(_, listed)| !listed.is_silent);
         all.map(|(index, listed)| (*index, listed.identity.id.clone())).collect()
     }
 
-    /// The id of the only one of whom this is so; where there is none, or are several, one that nobody has.
+    /// Returns the id of the only device for which `is_so` holds, or the unknown id if there is none or several.
     pub fn only(&self, is_so: impl Fn(u32) -> bool) -> String {
         let mut all = self.devices.iter().filter(|(index, _)| is_so(**index));
         match (all.next(), all.next()) {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_device_is_who_it_was_until_the_list_is_another() {
+    fn silent_device_keeps_its_identity_until_the_list_changes() {
         let mut roster = Roster::new("7".to_owned());
         let first = known(&mut roster, 0, "a");
         assert_eq!((first.name.as_str(), first.model.as_str(), first.driver.as_str()), ("GPU 0", "M", "7"));

@@ -1,4 +1,4 @@
-//! For tests: a driver that answers by a script, passed over at the times of the script, and what that gave.
+//! Test support: polls of a scripted driver at the times of its script, and their output.
 
 mod bench;
 mod hours;
@@ -13,15 +13,16 @@ pub use bench::Bench;
 pub use hours::{DEVICES, Hours, INCIDENTS, sum};
 pub use machine::{Machine, check_points};
 
-use crate::{Driver, Monitor, Pass, Session, Settings, Vendor};
+use crate::{Driver, DriverPoll, Monitor, Session, Settings, Vendor};
 
-/// Nanoseconds.
+/// One second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
-/// When scripts begin, ns since 1970.
+/// Start of scripts, ns since 1970.
 pub const UNIX: u64 = 1_700_000_000 * SECOND;
 
-/// Passes over a driver at these seconds of its script, which `set_now` is told in nanoseconds; each output in turn.
-pub fn each_pass(
+/// Polls a driver at these seconds of its script, whose time `set_now` sets in nanoseconds, and passes each output to
+/// `take`.
+pub fn each_poll(
     vendor: Vendor,
     driver: &mut dyn Driver,
     set_now: &dyn Fn(u64),
@@ -34,30 +35,30 @@ pub fn each_pass(
     let opened = driver.open(&mut |session| {
         for second in seconds.by_ref() {
             set_now(second * SECOND);
-            take(pass(session, &mut monitor, UNIX + second * SECOND));
+            take(poll(session, &mut monitor, UNIX + second * SECOND));
         }
     });
     opened.expect("the driver is there");
 }
 
-fn pass(session: &mut dyn Session, monitor: &mut Monitor, at_unix_ns: u64) -> Output {
+fn poll(session: &mut dyn Session, monitor: &mut Monitor, at_unix_ns: u64) -> Output {
     let mut output = Output::default();
     let readings = session.read().expect("devices are listed");
-    let pass = Pass { at_unix_ns, took: Duration::from_millis(3), readings };
-    monitor.pass(&pass, &mut |batch| output.batches.push(batch));
+    let poll = DriverPoll { at_unix_ns, took: Duration::from_millis(3), readings };
+    monitor.take_poll(&poll, &mut |batch| output.batches.push(batch));
     while let Some(incident) = session.wait(Duration::ZERO) {
         monitor.incident(at_unix_ns, &incident, &mut |batch| output.batches.push(batch));
     }
     output
 }
 
-/// A machine that nothing is said of but four attributes.
+/// Returns settings for a machine with four attributes.
 pub fn settings() -> Settings {
     let host = ["host.arch", "host.id", "host.name", "os.type"].map(|key| (key.to_owned(), "x".to_owned()));
     Settings { host: host.to_vec(), ..Settings::default() }
 }
 
-/// Points, written `name{key=value,...} unit`, those of a process behind its pid, and their values.
+/// Returns the values of points by `name{key=value,...} unit`, those of a process prefixed by its pid.
 pub fn points(output: &Output) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
     for resource in output.collections() {
@@ -71,8 +72,8 @@ pub fn points(output: &Output) -> BTreeMap<String, f64> {
     all
 }
 
-/// The records of one pass: event name, and the body.
-pub fn told(output: &Output) -> Vec<(String, String)> {
+/// Returns the event name and body of each log record of a poll.
+pub fn log_records(output: &Output) -> Vec<(String, String)> {
     let of = |row: &semconv::Event| -> Vec<(String, String)> {
         output.logs(row.name).iter().map(|(_, log)| (row.name.to_owned(), show(log.body.as_ref()))).collect()
     };

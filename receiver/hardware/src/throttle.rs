@@ -1,25 +1,25 @@
-//! Why clocks are held down: all that holds at once, as one number.
+//! Sets of throttle reasons.
 
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-/// Reasons that hold clocks down at once: a bit each, at its place among the registry's values.
+/// The throttle reasons that are active at one time: one bit each, in the order of the registry's values.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Reasons(u64);
 
-const _: () = assert!(Reason::ALL.len() <= 64, "a bit each");
+const _: () = assert!(Reason::ALL.len() <= 64, "one bit per reason");
 
 impl Reasons {
-    /// As [`crate::Question::Throttle`] is answered.
-    pub const fn from_answer(answer: u64) -> Reasons {
-        Reasons(answer)
+    /// Returns the set of a value of [`crate::Query::Throttle`].
+    pub const fn from_bits(bits: u64) -> Reasons {
+        Reasons(bits)
     }
 
-    /// The answer to [`crate::Question::Throttle`].
-    pub const fn answer(self) -> u64 {
+    /// Returns the value of [`crate::Query::Throttle`].
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whether this one is among them.
+    /// Returns true if the set contains `reason`.
     pub const fn has(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u64 != 0
     }
@@ -36,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_there_and_nothing_else() {
+    fn set_contains_exactly_its_reasons() {
         for reason in Reason::ALL {
-            let alone = Reasons::from_answer(Reasons::from_iter([reason]).answer());
+            let alone = Reasons::from_bits(Reasons::from_iter([reason]).bits());
             let found: Vec<Reason> = Reason::ALL.into_iter().filter(|other| alone.has(*other)).collect();
             assert_eq!(found, [reason]);
         }
-        assert_eq!(Reasons::from_iter(Reason::ALL).answer().count_ones() as usize, Reason::ALL.len());
+        assert_eq!(Reasons::from_iter(Reason::ALL).bits().count_ones() as usize, Reason::ALL.len());
     }
 }

@@ -1,27 +1,28 @@
-//! Who uses the devices of a pass: each process once, those that use most first.
+//! The processes that use the devices of a poll, each once, those that use most memory first.
 
 use std::collections::BTreeMap;
 
 use semconv::attribute;
 
 use crate::driver::{Process, Reading};
-use crate::monitor::Pass;
+use crate::monitor::DriverPoll;
 
-/// A process and what it uses of each device.
+/// A process and its memory on each device.
 pub(crate) struct User<'a> {
     pub(crate) process: &'a Process,
-    /// Ids, and bytes of each.
+    /// Device ids, and bytes on each device.
     pub(crate) devices: Vec<(&'a str, u64)>,
 }
 
-/// Those that use most come first. A process on a part of a device is not on the whole of it as well.
-pub(crate) fn users(pass: &Pass) -> Vec<User<'_>> {
+/// Returns the processes, those that use most memory first. A process on a partition of a device is not counted on the
+/// device itself.
+pub(crate) fn users(poll: &DriverPoll) -> Vec<User<'_>> {
     let is_in_part = |whole: &Reading, pid: u32| {
-        let mut parts = pass.readings.iter().filter(|part| part.identity.parent == whole.identity.id);
+        let mut parts = poll.readings.iter().filter(|part| part.identity.parent == whole.identity.id);
         parts.any(|part| part.processes.iter().any(|process| process.pid == pid))
     };
     let mut users: BTreeMap<u32, User<'_>> = BTreeMap::new();
-    for reading in &pass.readings {
+    for reading in &poll.readings {
         for process in reading.processes.iter().filter(|process| !is_in_part(reading, process.pid)) {
             let Some(bytes) = process.bytes else { continue };
             let user = users.entry(process.pid).or_insert(User { process, devices: Vec::new() });
@@ -33,7 +34,7 @@ pub(crate) fn users(pass: &Pass) -> Vec<User<'_>> {
     users
 }
 
-/// The resource of a process: pids are no attributes of points.
+/// Returns the resource of a process; its pid is not an attribute of points.
 pub(crate) fn resource(process: &Process, host: &[(String, String)]) -> opentelemetry_sdk::Resource {
     let mut all = instrumentation::common(host);
     all.insert(attribute::PROCESS_PID.to_owned(), i64::from(process.pid).into());

@@ -1,7 +1,7 @@
-//! XIDs: which devices tell of them, and waiting for the next.
+//! XID events: registration of devices, and waiting for the next event.
 //!
-//! The one idea: all devices are in one set, which is made anew when they are others. A device that refuses takes the
-//! set with it, so it is left out of the next.
+//! All devices are in one event set, which is recreated when the devices change. A device that cannot be registered
+//! invalidates the set, so it is left out of the next one.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -16,25 +16,25 @@ use nvml_wrapper::{Device, EventSet};
 use crate::session::Open;
 use crate::xid::incident;
 
-/// Where XIDs come from.
+/// The source of XID events.
 #[derive(Default)]
 pub(crate) struct Events<'nvml> {
     set: Option<EventSet<'nvml>>,
-    /// The devices that were asked to tell, by their numbers; those that refuse among them.
+    /// Devices of the set by their numbers, including those that could not be registered.
     of: BTreeMap<u32, String>,
-    /// Nothing came but errors: it is asked again behind the next pass.
+    /// The set only returned errors; it is created again after the next poll.
     is_broken: bool,
 }
 
 impl Events<'_> {
-    /// A pass is over: what did not work may work now.
+    /// Allows a failed set to be created again; called after each poll.
     pub(crate) fn retry(&mut self) {
         self.is_broken = false;
     }
 }
 
 impl<'nvml> Open<'nvml> {
-    /// The next event, waited for, of all devices that answer now.
+    /// Waits for the next event of the devices that answer.
     pub(crate) fn next_event(&mut self, at_most: Duration) -> Option<Incident> {
         let answering = self.devices.answering();
         let is_stale = self.events.of != answering && !self.events.is_broken;
@@ -48,7 +48,7 @@ impl<'nvml> Open<'nvml> {
         None
     }
 
-    /// The next event of the set, waited for.
+    /// Waits for the next event of the set.
     fn next(&mut self, at_most: Duration) -> Option<Incident> {
         let Some(set) = &self.events.set else {
             thread::park_timeout(at_most);
@@ -57,7 +57,7 @@ impl<'nvml> Open<'nvml> {
         match set.wait(u32::try_from(at_most.as_millis()).unwrap_or(u32::MAX)) {
             Ok(event) => {
                 let Some(XidError::Value(number)) = event.event_data else { return None };
-                Some(incident(self.whose(&event.device), number))
+                Some(incident(self.device_id(&event.device), number))
             }
             Err(NvmlError::Timeout) => None,
             Err(_) => {
@@ -67,16 +67,16 @@ impl<'nvml> Open<'nvml> {
         }
     }
 
-    /// A device that fell off the bus reports that, and then does not say who it is: of those that do not answer now,
-    /// it is the one.
-    fn whose(&self, device: &Device<'_>) -> String {
+    /// Returns the id of the device of an event. A device that fell off the bus reports the event without an identity: it
+    /// is the only one that does not answer.
+    fn device_id(&self, device: &Device<'_>) -> String {
         device.uuid().unwrap_or_else(|_| {
             let is_silent = |index| self.nvml.device_by_index(index).and_then(|d| d.uuid()).is_err();
             self.devices.only(is_silent)
         })
     }
 
-    /// A set of the events of all devices that tell of any. A device that refuses takes the set with it.
+    /// Creates the event set of these devices, leaving out those that cannot be registered.
     fn register(&mut self, of: BTreeMap<u32, String>) {
         let mut telling: Vec<u32> = of.keys().copied().collect();
         let mut set = None;
@@ -90,7 +90,10 @@ impl<'nvml> Open<'nvml> {
         self.events = Events { set, of, is_broken: false };
     }
 
-    /// The error is the device that refuses, or none where there are no events at all.
+    /// Creates an event set.
+    ///
+    /// # Errors
+    /// The device that cannot be registered, or `None` if events are not supported.
     fn set_of(&self, indices: &[u32]) -> Result<EventSet<'nvml>, Option<u32>> {
         let mut set = self.nvml.create_event_set().map_err(|_| None)?;
         for index in indices {

@@ -1,14 +1,14 @@
-//! What the library says of itself, in the words of `error.type`.
+//! Values of `error.type` for the library's errors.
 
 use hardware::Fault;
 use nvml_wrapper::error::NvmlError;
 
-/// A device that does not even say who it is cannot be asked anything else.
+/// Returns the fault of a device whose identity cannot be read: it is lost.
 pub(crate) fn lost(error: NvmlError) -> Fault {
     Fault::Lost(fault(error).name())
 }
 
-/// Why a call failed.
+/// Converts an error of the library.
 pub(crate) fn fault(error: NvmlError) -> Fault {
     match error {
         NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => {

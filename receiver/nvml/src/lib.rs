@@ -1,11 +1,11 @@
-//! The `nvml` receiver: what the driver of NVIDIA's GPUs says of them, as OpenTelemetry's hardware metrics and events.
+//! The `nvml` receiver: OpenTelemetry's hardware metrics and events of NVIDIA GPUs.
 //!
-//! The one idea: only the library's questions, numbers and masks stand here. What becomes of the answers is the same for
-//! every vendor, and stands in `hardware`.
+//! This crate contains only the calls, numbers and masks of NVIDIA's library. The conversion to telemetry is the same
+//! for every vendor and is in `hardware`.
 
-mod ask;
 mod events;
 mod fault;
+mod query;
 mod session;
 mod throttle;
 mod xid;
@@ -17,7 +17,7 @@ use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use session::Library;
 
-/// Whose GPUs these are.
+/// The vendor.
 pub const VENDOR: Vendor = Vendor {
     name: "NVIDIA",
     receiver: "nvml",
@@ -35,13 +35,13 @@ pub const VENDOR: Vendor = Vendor {
     ],
 };
 
-/// The row of the receivers' table.
+/// The factory of the receiver.
 pub const FACTORY: ReceiverFactory = ReceiverFactory {
     kind: VENDOR.receiver,
     aliases: &[],
     signals: &[Signal::Logs, Signal::Metrics],
     stability: Stability::Alpha,
-    about: "Asks the driver of NVIDIA GPUs for their load, memory, heat, power, clocks, throttling and errors.",
+    about: "Polls NVIDIA's driver for utilization, memory, temperature, power, clocks, throttling and errors of its GPUs.",
     example: "\
 collection_interval: 10s
 ",

@@ -1,9 +1,8 @@
-//! The real driver, through libnvidia-ml: one call a question, and one for all that are fields.
+//! The driver through libnvidia-ml.
 //!
-//! The one idea: what a call returns is kept as it is, a fault where it failed. A question that the library has no
-//! function for, because it is older than this code, is one that it does not support.
+//! A query without a function in the library, because the library is older, is unsupported.
 //!
-//! | asked | since driver |
+//! | query | since driver |
 //! |---|---|
 //! | most | 450 |
 //! | memory in use without the driver's own | 510 |
@@ -15,14 +14,14 @@ use std::time::Duration;
 use hardware::{Driver, Fault, Identity, Incident, Reading, Roster, Session};
 use nvml_wrapper::{Device, Nvml};
 
-use crate::ask::{ask, glance, instances};
 use crate::events::Events;
 use crate::fault::{fault, lost};
+use crate::query::{instances, read, read_clocks};
 
-/// The library of the machine's driver.
+/// NVIDIA's library.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// A file name that the loader finds, or a path.
+    /// File name for the loader, or a path.
     pub path: OsString,
 }
 
@@ -60,13 +59,13 @@ impl Session for Open<'_> {
         Ok(readings)
     }
 
-    fn glance(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault> {
+    fn read_clocks(&mut self, with_processes: bool) -> Result<Vec<Reading>, Fault> {
         let count = self.nvml.device_count().map_err(fault)?;
         let of = |index| {
             let device = self.nvml.device_by_index(index).and_then(|device| Ok((device.uuid()?, device)));
             device.map_or_else(
                 |error| Reading::silent(self.devices.remembered(index), lost(error)),
-                |(id, device)| glance(Identity { id, ..Identity::default() }, &device, with_processes),
+                |(id, device)| read_clocks(Identity { id, ..Identity::default() }, &device, with_processes),
             )
         };
         Ok((0..count).map(of).collect())
@@ -78,7 +77,7 @@ impl Session for Open<'_> {
 }
 
 impl Open<'_> {
-    /// One device and the instances that it is divided into.
+    /// Reads a device and its MIG instances.
     fn device(&mut self, index: u32, into: &mut Vec<Reading>) {
         let found = self.nvml.device_by_index(index).and_then(|device| Ok((device.uuid()?, device)));
         let (id, device) = match found {
@@ -86,14 +85,14 @@ impl Open<'_> {
             Err(error) => return into.push(Reading::silent(self.devices.silence(index), lost(error))),
         };
         let identity = self.devices.identify(index, id, || identity(&device));
-        into.push(ask(identity.clone(), &device));
+        into.push(read(identity.clone(), &device));
         if device.mig_mode().is_ok_and(|mode| mode.current == 1) {
             instances(&identity, &device, into);
         }
     }
 }
 
-/// What a device says that it is.
+/// Reads the identity of a device.
 fn identity(device: &Device<'_>) -> Identity {
     Identity {
         model: device.name().unwrap_or_default(),

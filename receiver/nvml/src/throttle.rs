@@ -1,15 +1,15 @@
-//! Why clocks are held down: NVML's mask, in the registry's words.
+//! Conversion of NVML's throttle reasons to those of the registry.
 //!
-//! Bits of `nvmlClocksEventReasons`. Bit 0, idle, is no reason: an idle device's clocks are low because nobody needs
-//! them. A bit that is not known here is a reason of the hardware's.
+//! The bits are those of `nvmlClocksEventReasons`. Bit 0, idle, is not a reason, since an idle device needs no higher
+//! clocks. An unknown bit is a hardware reason.
 
 use hardware::Reasons;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-/// Nothing runs.
+/// The bit for an idle device.
 const IDLE: u64 = 0x1;
 
-/// Reasons and their bits.
+/// Throttle reasons and their bits.
 const BITS: [(Reason, u64); 8] = [
     (Reason::ApplicationsClocks, 0x2),
     (Reason::DisplayClock, 0x100),
@@ -21,7 +21,7 @@ const BITS: [(Reason, u64); 8] = [
     (Reason::SyncBoost, 0x10),
 ];
 
-/// What a mask says that holds clocks down.
+/// Converts a mask to throttle reasons.
 pub(crate) fn reasons(mask: u64) -> Reasons {
     let known = BITS.iter().fold(IDLE, |all, (_, bit)| all | bit);
     let named = BITS.iter().filter(|(_, bit)| mask & bit != 0).map(|(reason, _)| *reason);
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_is_its_reason_and_idle_is_none() {
+    fn each_bit_is_its_reason_and_idle_is_not() {
         assert_eq!(active(0), [""; 0]);
         assert_eq!(active(0x1), [""; 0]);
         assert_eq!(active(0x2), ["applications_clocks"]);

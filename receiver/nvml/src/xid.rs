@@ -1,18 +1,17 @@
-//! XIDs by their numbers: what NVIDIA's catalogue says of those that matter most.
+//! Meaning of the most important XID numbers, from NVIDIA's catalogue.
 //!
-//! Source: <https://docs.nvidia.com/deploy/xid-errors/index.html>. The numbers of a catalogue that grows are not all
-//! here; one that is not is told by its number alone.
+//! Source: <https://docs.nvidia.com/deploy/xid-errors/index.html>. Other numbers are reported without a meaning.
 
 use hardware::Incident;
 use opentelemetry::logs::Severity;
 use semconv::{attribute, event};
 
-/// Whose fault it is likely to be.
+/// The likely origin of an XID.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Blame {
-    /// The program's.
+    /// The program.
     Program,
-    /// The device's, its memory's, its links', its driver's.
+    /// The device, its memory, its links or its driver.
     Device,
 }
 
@@ -35,13 +34,13 @@ const KNOWN: [(u64, Blame, &str); 22] = [
     (92, Blame::Device, "many single-bit ECC errors"),
     (94, Blame::Device, "contained memory error"),
     (95, Blame::Device, "uncontained memory error"),
-    (119, Blame::Device, "the GPU's system processor did not answer"),
-    (120, Blame::Device, "error of the GPU's system processor"),
+    (119, Blame::Device, "the GPU system processor did not answer"),
+    (120, Blame::Device, "error of the GPU system processor"),
     (121, Blame::Device, "link to the CPU has errors"),
     (140, Blame::Device, "unrecovered ECC error"),
 ];
 
-/// An XID that a device reported.
+/// Returns the incident of an XID.
 pub(crate) fn incident(device: String, number: u64) -> Incident {
     let (blame, meaning) = meaning(number);
     let meaning = meaning.map(|text| format!(": {text}")).unwrap_or_default();
@@ -58,7 +57,7 @@ pub(crate) fn incident(device: String, number: u64) -> Incident {
     }
 }
 
-/// Whose fault it is likely to be, and what it means where that is known.
+/// Returns the likely origin of an XID, and its meaning if known.
 fn meaning(number: u64) -> (Blame, Option<&'static str>) {
     match KNOWN.iter().find(|(known, ..)| *known == number) {
         Some((_, blame, meaning)) => (*blame, Some(meaning)),
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_sorted_and_one_that_is_not_there_is_the_devices() {
+    fn numbers_are_sorted_and_unknown_ones_blame_the_device() {
         assert!(KNOWN.windows(2).all(|w| w[0].0 < w[1].0));
         assert_eq!(meaning(79), (Blame::Device, Some("the GPU has fallen off the bus")));
         assert_eq!(meaning(9999), (Blame::Device, None));

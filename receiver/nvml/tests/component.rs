@@ -1,4 +1,4 @@
-//! The component: a real thread and a real library, whether the driver answers, is missing or hangs.
+//! The component with a real thread and a real library: a driver that answers, is missing or hangs.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -11,7 +11,7 @@ use component::status::Status;
 use pdata::Signal;
 
 #[tokio::test]
-async fn devices_are_asked_and_told_until_the_stop() {
+async fn devices_are_polled_until_the_stop() {
     let machine = machine_of(&format!("{WHOLE}200ms gpu0 xid 48\n"));
     let mut bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
     let points = bench.points().await;
@@ -21,14 +21,14 @@ async fn devices_are_asked_and_told_until_the_stop() {
     while !bodies.iter().any(|body: &String| body.contains("XID 48: double-bit ECC error")) {
         let data = bench.next(Signal::Logs).await;
         let output = Output { batches: vec![instrumentation::Batch { data, is_repeated: false }] };
-        bodies.extend(told(&output).into_iter().map(|(_, body)| body));
+        bodies.extend(log_records(&output).into_iter().map(|(_, body)| body));
     }
     bench.stop.cancel();
     bench.running.await;
 }
 
 #[tokio::test]
-async fn a_driver_that_comes_later_is_found() {
+async fn driver_installed_later_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libnvidia-ml.so.1");
     let mut bench = Bench::start(&nvml::FACTORY, path.to_str().unwrap()).await;
@@ -45,7 +45,7 @@ async fn a_driver_that_comes_later_is_found() {
 }
 
 #[tokio::test]
-async fn a_driver_that_never_answers_does_not_keep_the_receiver_from_stopping() {
+async fn hanging_driver_does_not_block_the_stop() {
     let machine = machine_of("0s gpu0 uuid slow 9h GPU-1");
     let bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
     while machine.control.calls() == 0 {
@@ -53,6 +53,6 @@ async fn a_driver_that_never_answers_does_not_keep_the_receiver_from_stopping() 
     }
     bench.stop.cancel();
     bench.running.await;
-    // The call goes on in the library: neither may be unloaded while it does.
+    // The call continues in the library, which must not be unloaded meanwhile.
     std::mem::forget(machine);
 }

@@ -1,4 +1,4 @@
-//! A day of two GPUs and everything that befalls them, in seconds: flat memory, nothing missed.
+//! A simulated day of two GPUs with every fault, in seconds: memory is flat and no event is missed.
 
 mod common;
 
@@ -10,12 +10,12 @@ const DAY: Hours = Hours {
         WHOLE.replace("gpu0", &format!("gpu{number}")).replace("GPU-5a", &format!("GPU-{number}"))
     },
     lost: "GPU_IS_LOST",
-    question: "power",
+    query: "power",
     incident: ("xid", |number| format!("xid {}", 60 + number)),
 };
 
 #[test]
-fn a_day_with_faults_misses_nothing_and_takes_no_more_memory_than_its_first_hours() {
+fn day_with_faults_misses_nothing_and_memory_is_flat() {
     let last = DAY.check(&machine_of(&DAY.script()));
     assert_eq!(sum(&last, "error.type=xid"), (DAY.count * DEVICES * INCIDENTS) as f64);
 }

@@ -1,4 +1,4 @@
-//! What drivers do wrong: each fault is told once, its end is told, nothing of it stops the rest, and nothing is lost.
+//! Faults of drivers: each is logged once, and so is its end; the other devices and queries continue.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -14,67 +14,71 @@ fn check(lines: &str, want: &[&[(&str, &str)]]) {
 }
 
 #[test]
-fn a_lost_device_is_told_once_and_so_is_its_return() {
+fn lost_device_and_its_recovery_are_logged_once() {
     check(
         "10s gpu0 * GPU_IS_LOST\n40s gpu0 * answers",
         &[
             &[],
-            &[("lost", "GPU 0 does not answer any more: gpu_is_lost")],
+            &[("device.lost", "GPU 0 is lost: gpu_is_lost")],
             &[],
             &[],
-            &[("recovered", "GPU 0 answers again")],
+            &[("device.recovered", "GPU 0 answers again")],
             &[],
         ],
     );
 }
 
 #[test]
-fn a_device_that_leaves_the_list_is_told_and_so_is_its_return() {
+fn removed_device_and_its_return_are_logged() {
     check(
         "10s gpu0 present no\n30s gpu0 present yes",
         &[
             &[],
-            &[("gone", "GPU 0 is no longer listed by its driver")],
+            &[("device.removed", "GPU 0 is no longer listed by its driver")],
             &[],
-            &[("recovered", "GPU 0 answers again")],
+            &[("device.recovered", "GPU 0 answers again")],
         ],
     );
 }
 
 #[test]
-fn a_question_that_fails_is_told_once_and_so_is_its_next_answer() {
+fn failing_query_and_its_recovery_are_logged_once() {
     check(
         "10s gpu0 power TIMEOUT\n20s gpu0 power UNKNOWN\n30s gpu0 power 1\n40s gpu0 fan0 UNKNOWN",
         &[
             &[],
-            &[("unanswered", "GPU 0 does not answer now: power: timeout")],
+            &[("query.failed", "GPU 0: query power failed: timeout")],
             &[],
-            &[("answered", "GPU 0 answers again: power")],
+            &[("query.recovered", "GPU 0: query power works again")],
             &[],
         ],
     );
 }
 
 #[test]
-fn what_is_not_supported_is_told_with_the_device_and_never_again() {
+fn unsupported_queries_are_logged_with_the_discovery_only() {
     let bare = "0s gpu0 uuid GPU-1\n0s gpu0 name T4\n0s gpu0 temperature 40\n10s gpu0 temperature 41\n";
     let found = machine_of(bare).story([0, 10, 20]);
     assert_eq!(found[0].len(), 1);
-    assert!(found[0][0].1.starts_with("GPU 0 is T4; it does not tell clock.graphics, "), "{}", found[0][0].1);
+    assert!(
+        found[0][0].1.starts_with("GPU 0 is T4; unsupported queries: clock.graphics, "),
+        "{}",
+        found[0][0].1
+    );
     assert_eq!(found[1..], [vec![], vec![]]);
-    let points = points(&machine_of(bare).passes([10])[0]);
+    let points = points(&machine_of(bare).polls([10])[0]);
     assert_eq!(points["hw.temperature{hw.id=GPU-1,hw.name=GPU 0,hw.sensor_location=gpu} Cel"], 41.0);
     assert!(points.keys().all(|key| !key.starts_with("hw.power")));
 }
 
 #[test]
-fn errors_and_xids_are_told_when_they_come_with_how_many_and_what_they_are() {
+fn errors_and_xids_are_logged_with_count_and_meaning() {
     check(
         "10s gpu0 ecc.corrected 7\n20s gpu0 ecc.uncorrected 2\n29s gpu0 xid 79\n30s gpu0 xid 31\n40s gpu0 xid 9999",
         &[
             &[],
-            &[("errors", "GPU 0 has counted 4 more errors: corrected")],
-            &[("errors", "GPU 0 has counted 1 more errors: uncorrected")],
+            &[("errors", "GPU 0 counted 4 more errors: corrected")],
+            &[("errors", "GPU 0 counted 1 more errors: uncorrected")],
             &[
                 ("xid", "GPU 0 reports XID 79: the GPU has fallen off the bus"),
                 ("xid", "GPU 0 reports XID 31: memory page fault"),
@@ -85,9 +89,9 @@ fn errors_and_xids_are_told_when_they_come_with_how_many_and_what_they_are() {
 }
 
 #[test]
-fn nothing_is_said_of_a_lost_device_but_that_it_is_lost_and_the_others_are_told() {
+fn lost_device_has_only_its_status_and_others_are_complete() {
     let script = format!("{WHOLE}0s gpu1 uuid GPU-6b\n0s gpu1 power 7000\n10s gpu0 * GPU_IS_LOST\n");
-    let output = &machine_of(&script).passes([0, 10])[1];
+    let output = &machine_of(&script).polls([0, 10])[1];
     let points = points(output);
     let of_lost: Vec<(&String, f64)> =
         points.iter().filter(|(key, _)| key.contains("GPU-5a")).map(|(k, v)| (k, *v)).collect();
@@ -102,7 +106,7 @@ fn nothing_is_said_of_a_lost_device_but_that_it_is_lost_and_the_others_are_told(
 }
 
 #[test]
-fn an_xid_of_a_device_that_falls_off_the_bus_with_it_is_told_of_that_device() {
+fn xid_of_a_device_off_the_bus_names_that_device() {
     let script = format!(
         "{WHOLE}0s gpu1 uuid GPU-6b\n0s gpu1 events yes\n15s gpu1 xid 79\n15s gpu1 * GPU_IS_LOST\n25s gpu0 xid 13\n"
     );
@@ -114,7 +118,7 @@ fn an_xid_of_a_device_that_falls_off_the_bus_with_it_is_told_of_that_device() {
     assert_eq!(found[3], [last]);
 }
 
-/// When a series of the device adds up from and what it has come to, seconds.
+/// Returns the start time of a series and its value, in seconds.
 fn series(output: &Output, metric: &str, with: &str) -> (u64, f64) {
     let resource = output.collections()[0];
     let point =
@@ -124,32 +128,29 @@ fn series(output: &Output, metric: &str, with: &str) -> (u64, f64) {
 }
 
 #[test]
-fn a_count_that_begins_again_begins_a_series_and_leaves_nothing_out() {
+fn restarted_counter_starts_a_series_without_loss() {
     let script = format!("{WHOLE}20s gpu0 ecc.corrected 2\n30s gpu0 ecc.corrected 9\n");
-    let outputs = machine_of(&script).passes([0, 10, 20, 30]);
+    let outputs = machine_of(&script).polls([0, 10, 20, 30]);
     let found: Vec<(u64, f64)> =
         outputs.iter().map(|o| series(o, "hw.errors", "error.type=corrected")).collect();
-    // Loaded anew between 10 s and 20 s, the driver has counted 2 since: the series begins where the old one ended.
+    // Loaded anew between 10 s and 20 s, the driver counted 2 since: the series begins where the old one ended.
     assert_eq!(found, [(0, 3.0), (0, 3.0), (10, 2.0), (10, 9.0)]);
     let others: Vec<(u64, f64)> =
         outputs.iter().map(|o| series(o, "hw.errors", "error.type=pcie_replay")).collect();
     assert_eq!(others, [(0, 8.0); 4]);
-    let told: Vec<String> =
-        outputs.iter().flat_map(told).map(|(_, body)| body).filter(|b| b.contains("errors")).collect();
-    assert_eq!(
-        told,
-        ["GPU 0 has counted 2 more errors: corrected", "GPU 0 has counted 7 more errors: corrected"]
-    );
+    let found: Vec<String> =
+        outputs.iter().flat_map(log_records).map(|(_, body)| body).filter(|b| b.contains("errors")).collect();
+    assert_eq!(found, ["GPU 0 counted 2 more errors: corrected", "GPU 0 counted 7 more errors: corrected"]);
 }
 
 #[test]
-fn time_under_a_reason_that_the_driver_does_not_count_is_added_up_from_passes() {
-    // Bits: 0x8 hardware slowdown, 0x1 idle, 0x400 one that nobody knows.
+fn throttled_time_that_the_driver_does_not_count_is_sampled() {
+    // Bits: 0x8 hardware slowdown, 0x1 idle, 0x400 an unknown bit.
     let script = "0s gpu0 uuid GPU-1\n0s gpu0 throttle 8\n20s gpu0 throttle 1025\n30s gpu0 throttle 0\n300s gpu0 throttle 8";
-    let outputs = machine_of(script).passes([0, 10, 20, 30, 40, 300, 900]);
+    let outputs = machine_of(script).polls([0, 10, 20, 30, 40, 300, 900]);
     let slow: Vec<f64> =
         outputs.iter().map(|o| series(o, "gpu.hardware.throttle.duration", "reason=hw_slowdown").1).collect();
-    // Of the ten minutes without a pass one is held to have been as the pass before it saw it.
+    // Of the ten minutes without a poll, one counts with the state of the poll before.
     assert_eq!(slow, [0.0, 10.0, 20.0, 20.0, 20.0, 20.0, 80.0]);
     let other: Vec<f64> =
         outputs.iter().map(|o| series(o, "gpu.hardware.throttle.duration", "reason=hw,").1).collect();
@@ -157,9 +158,9 @@ fn time_under_a_reason_that_the_driver_does_not_count_is_added_up_from_passes() 
 }
 
 #[test]
-fn xids_beyond_the_bound_are_counted_together() {
+fn xids_above_the_limit_are_counted_together() {
     let lines: String = (1..=20).map(|n| format!("{n}s gpu0 xid {}\n", 1000 + n)).collect();
-    let outputs = machine_of(&format!("{WHOLE}{lines}")).passes([0, 30, 40]);
+    let outputs = machine_of(&format!("{WHOLE}{lines}")).polls([0, 30, 40]);
     let points = points(&outputs[2]);
     let xids: BTreeMap<&String, f64> =
         points.iter().filter(|(key, _)| key.contains("error.type=xid")).map(|(k, v)| (k, *v)).collect();
@@ -168,7 +169,7 @@ fn xids_beyond_the_bound_are_counted_together() {
 }
 
 #[test]
-fn a_driver_that_is_not_there_or_refuses_says_why() {
+fn absent_or_failing_driver_returns_its_fault() {
     let mut nowhere = nvml::Library { path: "/no/such/library.so".into() };
     assert_eq!(nowhere.open(&mut |_| {}), Err(Fault::Failed("library_not_found")));
     let machine = machine_of("0s driver init DRIVER_NOT_LOADED");

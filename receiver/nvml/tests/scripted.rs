@@ -1,4 +1,4 @@
-//! What a driver answers by its script is what is emitted: every metric, unit, attribute and time.
+//! Emitted metrics equal the driver's script: every metric, unit, attribute and time.
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
@@ -7,7 +7,7 @@ mod common;
 use common::registry::{Seen, is_of_hardware};
 use common::*;
 
-/// Every point of the device at ten seconds, by hand from the script.
+/// Every point of the device at ten seconds, derived from the script by hand.
 const EXPECTED: &[(&str, f64)] = &[
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=graphics,<ID>} Hz", 1.98e9),
     ("gpu.hardware.clock.frequency{gpu.hardware.clock.domain=memory,<ID>} Hz", 2.619e9),
@@ -61,7 +61,7 @@ const EXPECTED: &[(&str, f64)] = &[
     ("4194303 gpu.hardware.process.memory.usage{hw.id=GPU-5a} By", 1_048_576.0),
 ];
 
-/// What the short forms stand for.
+/// Abbreviations and their meaning.
 const LONG: [(&str, &str); 5] = [
     ("<COUNTED>", "gpu.hardware.throttle.origin=counted,gpu.hardware.throttle.reason"),
     ("<HEAD>", "hw.driver_version=550.54.15,hw.firmware_version=96.00"),
@@ -74,22 +74,22 @@ const LONG: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn every_metric_unit_attribute_and_value_is_the_scripts() {
-    let outputs = machine_of(WHOLE).passes([0, 10]);
+fn every_metric_unit_attribute_and_value_equals_the_script() {
+    let outputs = machine_of(WHOLE).polls([0, 10]);
     check_points(&outputs[1], EXPECTED, &LONG);
 }
 
 #[test]
-fn a_newer_driver_has_its_fields_elsewhere_and_gives_the_same() {
-    let older = points(&machine_of(WHOLE).passes([10])[0]);
+fn newer_driver_with_other_fields_gives_equal_points() {
+    let older = points(&machine_of(WHOLE).polls([10])[0]);
     let newer = WHOLE.replace("550.54.15", "580.95.05");
-    let newer = points(&machine_of(&newer).passes([10])[0]);
+    let newer = points(&machine_of(&newer).polls([10])[0]);
     let newer: Vec<(String, f64)> =
         newer.into_iter().map(|(key, value)| (key.replace("580.95.05", "550.54.15"), value)).collect();
     assert_eq!(newer, older.into_iter().collect::<Vec<_>>());
 }
 
-/// A machine on which everything happens that is told of.
+/// A machine on which every logged event happens.
 const EVENTFUL: &str = "
     10s gpu0 xid 79
     20s gpu0 ecc.uncorrected 2
@@ -105,13 +105,13 @@ const EVENTFUL: &str = "
     0s gpu0/mig0 memory.used 250
 ";
 
-/// What only the drivers of others tell.
+/// Signals that only drivers of other vendors emit.
 const OF_OTHERS: [&str; 2] = ["gpu.hardware.link", "gpu.hardware.notification"];
 
 #[test]
-fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
+fn exactly_the_declared_hardware_signals_are_emitted() {
     let mut seen = Seen::default();
-    for output in machine_of(&format!("{WHOLE}{EVENTFUL}")).passes((0..=8).map(|n| n * 10)) {
+    for output in machine_of(&format!("{WHOLE}{EVENTFUL}")).polls((0..=8).map(|n| n * 10)) {
         seen.check(&output);
     }
     let ours = |name: &&str| is_of_hardware(name) && !OF_OTHERS.contains(name);
@@ -121,7 +121,7 @@ fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
     assert_eq!(seen.events.iter().collect::<Vec<_>>(), events);
     let metrics = semconv::METRICS.iter().map(|m| (m.name(), m.attributes()));
     let events = semconv::EVENTS.iter().map(|e| (e.name, e.attributes));
-    // A part of a device has memory and nothing else of its own: what is said of the rest has no parent here.
+    // A partition has only memory of its own, so that no other signal has a parent here.
     let has_parent = ["hw.fan.speed_ratio", "hw.gpu.memory.limit", "hw.gpu.memory.usage", "hw.status"];
     let has_parent = |name: &str| has_parent.contains(&name) || name == "gpu.hardware.device.discovered";
     for (signal, uses) in metrics.chain(events).filter(|(name, _)| ours(name)) {
@@ -134,9 +134,9 @@ fn everything_declared_of_hardware_is_emitted_and_nothing_else() {
 }
 
 #[test]
-fn a_part_of_a_device_is_told_with_its_parent_and_its_processes_once() {
+fn partition_has_its_parent_and_its_processes_once() {
     let script = format!("{WHOLE}{EVENTFUL}\n0s gpu0/mig0 processes 4194303:1048576");
-    let found = points(&machine_of(&script).passes([1])[0]);
+    let found = points(&machine_of(&script).polls([1])[0]);
     let of_part: Vec<&String> = found.keys().filter(|key| key.contains("hw.id=MIG-1")).collect();
     assert!(of_part.iter().all(|key| key.contains("hw.parent=GPU-5a") || key.starts_with("4194303 ")));
     let used = found.iter().find(|(key, _)| key.starts_with("hw.gpu.memory.usage") && key.contains("MIG-1"));
@@ -146,11 +146,11 @@ fn a_part_of_a_device_is_told_with_its_parent_and_its_processes_once() {
 }
 
 #[test]
-fn processes_beyond_the_bound_are_counted_and_those_that_use_most_are_told() {
+fn largest_processes_have_series_and_the_others_are_counted() {
     let list: Vec<String> = (1..=80).map(|n| format!("{}:{}", 4_000_000 + n, n * 1000)).collect();
     let script = format!("{WHOLE}1s gpu0 processes {}\n", list.join(" "));
-    let found = points(&machine_of(&script).passes([2])[0]);
-    let told: Vec<&String> = found.keys().filter(|key| key.contains("process.memory")).collect();
-    assert_eq!((told.len(), found["gpu.hardware.process.unreported{} {process}"]), (64, 16.0));
-    assert!(told[0].starts_with("4000017 "), "{}", told[0]);
+    let found = points(&machine_of(&script).polls([2])[0]);
+    let processes: Vec<&String> = found.keys().filter(|key| key.contains("process.memory")).collect();
+    assert_eq!((processes.len(), found["gpu.hardware.process.unreported{} {process}"]), (64, 16.0));
+    assert!(processes[0].starts_with("4000017 "), "{}", processes[0]);
 }

@@ -64,7 +64,7 @@ fn nvml() -> Check {
 fn amdsmi() -> Option<Check> {
     let mut count = 0;
     let opened = amdsmi::Library::default().open(&mut |session| {
-        count = session.glance(false).unwrap_or_default().len();
+        count = session.read_clocks(false).unwrap_or_default().len();
     });
     let check = |readiness, found, advice| Some(Check { name: "AMD SMI", readiness, found, advice });
     match opened {

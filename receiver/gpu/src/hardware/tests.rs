@@ -25,7 +25,7 @@ fn looked(script: &str, times: &[u64]) -> Vec<Event> {
     let opened = library.open(&mut |session| {
         for (at, time) in times.iter().enumerate() {
             control.set_now(time * MS);
-            let readings = session.glance(at % 2 == 0).unwrap();
+            let readings = session.read_clocks(at % 2 == 0).unwrap();
             events.extend(looks.take(time * MS, &readings, at % 2 == 0));
         }
     });
@@ -106,7 +106,7 @@ fn where_there_is_no_driver_of_nvidias_amds_is_looked_at_and_its_counts_are_time
     let opened = driver.open(&mut |session| {
         for (at, time) in [0, 100, 200].into_iter().enumerate() {
             control.set_now(time * MS);
-            let readings = session.glance(at == 0).unwrap();
+            let readings = session.read_clocks(at == 0).unwrap();
             events.extend(looks.take(time * MS, &readings, at == 0));
         }
     });

@@ -1,4 +1,4 @@
-//! A vendor's receiver as a pipeline sees it: started, asked for its next batch, stopped.
+//! A running receiver of a vendor, with a pipeline that collects its batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Takes everything and shows it.
+/// A consumer that accepts everything and passes it to the test.
 struct Pipeline(mpsc::UnboundedSender<Data>);
 
 impl Consumer for Pipeline {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        // A test that has seen enough does not look any more.
+        // The test may have ended.
         let _ = self.0.send(data);
         Box::pin(async { Ok(()) })
     }
@@ -29,14 +29,14 @@ pub struct Bench {
     kind: &'static str,
     taken: mpsc::UnboundedReceiver<Data>,
     state: Arc<State>,
-    /// Stops it.
+    /// Stops the receiver.
     pub stop: CancellationToken,
-    /// Ready once it has stopped.
+    /// Completes when the receiver has stopped.
     pub running: Running,
 }
 
 impl Bench {
-    /// Starts the receiver of this row with a library by its path, asked ten times a second.
+    /// Starts the receiver of `factory` with the library at a path, polled ten times per second.
     pub async fn start(factory: &ReceiverFactory, library: &str) -> Bench {
         let (sender, taken) = mpsc::unbounded_channel();
         let settings = serde_json::json!({"library": library, "collection_interval": "100ms"});
@@ -51,11 +51,11 @@ impl Bench {
         Bench { kind: factory.kind, taken, state, stop, running }
     }
 
-    /// The next batch of a signal.
+    /// Returns the next batch of a signal.
     pub async fn next(&mut self, signal: Signal) -> Data {
         loop {
             tokio::select! {
-                data = self.taken.recv() => match data.expect("somebody sends") {
+                data = self.taken.recv() => match data.expect("the receiver is running") {
                     data if data.signal() == signal => return data,
                     _ => {}
                 },
@@ -64,13 +64,13 @@ impl Bench {
         }
     }
 
-    /// The points of the next batch of metrics, as [`super::points`] writes them.
+    /// Returns the points of the next batch of metrics, formatted as by [`super::points`].
     pub async fn points(&mut self) -> BTreeMap<String, f64> {
         let data = self.next(Signal::Metrics).await;
         super::points(&Output { batches: vec![instrumentation::Batch { data, is_repeated: true }] })
     }
 
-    /// What it says of itself.
+    /// Returns the status that the receiver reported.
     pub fn status(&self) -> Option<Status> {
         self.state.components().remove(self.kind)
     }

@@ -1,4 +1,4 @@
-//! A machine whose driver answers by a script: what is read of it, and when.
+//! A machine whose driver answers by a script.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,20 +6,20 @@ use std::path::Path;
 use instrumentation::testing::Output;
 use simulator::DriverControl;
 
-use super::{each_pass, points, told};
+use super::{each_poll, log_records, points};
 use crate::{Driver, Vendor};
 
-/// A driver of its own, in a folder of its own.
+/// A machine with its own stub library in its own folder.
 pub struct Machine<D> {
     _folder: tempfile::TempDir,
     vendor: Vendor,
     library: fn(&Path) -> D,
-    /// The stub that answers.
+    /// Control of the stub library.
     pub control: DriverControl,
 }
 
 impl<D: Driver> Machine<D> {
-    /// A machine with this vendor's stub, which `load` puts into a folder and `library` opens there.
+    /// Returns a machine with the vendor's stub, which `load` installs in a folder and `library` opens there.
     pub fn of(
         vendor: Vendor,
         load: fn(&Path) -> std::io::Result<DriverControl>,
@@ -32,34 +32,37 @@ impl<D: Driver> Machine<D> {
         Machine { _folder: folder, vendor, library, control }
     }
 
-    /// The vendor's own way to its library.
+    /// Returns the vendor's driver for the stub library.
     pub fn library(&self) -> D {
         (self.library)(self.control.path())
     }
 
-    /// Passes at these seconds of the script, and everything that they gave.
-    pub fn passes(&self, seconds: impl IntoIterator<Item = u64>) -> Vec<Output> {
+    /// Returns the output of a poll at each of these seconds of the script.
+    pub fn polls(&self, seconds: impl IntoIterator<Item = u64>) -> Vec<Output> {
         let mut outputs = Vec::new();
-        self.each_pass(seconds, &mut |output| outputs.push(output));
+        self.each_poll(seconds, &mut |output| outputs.push(output));
         outputs
     }
 
-    /// The same, one output after the other.
-    pub fn each_pass(&self, seconds: impl IntoIterator<Item = u64>, take: &mut dyn FnMut(Output)) {
-        each_pass(self.vendor, &mut self.library(), &|at_ns| self.control.set_now(at_ns), seconds, take);
+    /// Polls at each of these seconds of the script and passes each output to `take`.
+    pub fn each_poll(&self, seconds: impl IntoIterator<Item = u64>, take: &mut dyn FnMut(Output)) {
+        each_poll(self.vendor, &mut self.library(), &|at_ns| self.control.set_now(at_ns), seconds, take);
     }
 
-    /// What is told at each pass: the event's name without its beginning, and the body.
+    /// Returns the log records of each poll: the event name without its prefix, and the body.
     pub fn story(&self, seconds: impl IntoIterator<Item = u64>) -> Vec<Vec<(String, String)>> {
         let short = |(name, body): (String, String)| (name.replace("gpu.hardware.", ""), body);
-        self.passes(seconds).iter().map(|output| told(output).into_iter().map(short).collect()).collect()
+        self.polls(seconds)
+            .iter()
+            .map(|output| log_records(output).into_iter().map(short).collect())
+            .collect()
     }
 
-    /// Holds what is told every ten seconds against this; at first the devices are seen.
+    /// Compares the log records of a poll every ten seconds with `want`; the first poll discovers the devices.
     #[track_caller]
     pub fn check_story(&self, want: &[&[(&str, &str)]]) {
         let found = self.story((0..want.len() as u64).map(|n| n * 10));
-        assert!(found[0].iter().any(|(name, _)| name == "seen"), "{:?}", found[0]);
+        assert!(found[0].iter().any(|(name, _)| name == "device.discovered"), "{:?}", found[0]);
         for (at, (found, want)) in found.iter().zip(want).enumerate().skip(1) {
             let want: Vec<(String, String)> =
                 want.iter().map(|(name, body)| ((*name).to_owned(), (*body).to_owned())).collect();
@@ -68,8 +71,7 @@ impl<D: Driver> Machine<D> {
     }
 }
 
-/// Holds all points of an output against what is written of them, with abbreviations for what is long; there are no
-/// others.
+/// Compares all points of an output with `expected`, in which abbreviations are replaced first.
 #[track_caller]
 pub fn check_points(output: &Output, expected: &[(&str, f64)], abbreviations: &[(&str, &str)]) {
     let whole = |written: &str| {
@@ -83,5 +85,5 @@ pub fn check_points(output: &Output, expected: &[(&str, f64)], abbreviations: &[
     }
     let wanted: BTreeSet<String> = expected.iter().map(|(written, _)| whole(written)).collect();
     let more: Vec<&String> = found.keys().filter(|key| !wanted.contains(*key)).collect();
-    assert_eq!(more, [""; 0], "points that nobody expected");
+    assert_eq!(more, [""; 0], "unexpected points");
 }

@@ -1,6 +1,6 @@
-//! How each question is put to a device: a row each, most of them fields of one call's answer.
+//! The source of each query, a row each; most are fields of the metrics that one call returns.
 
-use hardware::{Fault, Identity, Process, Question, Reading, counted_by};
+use hardware::{Fault, Identity, Process, Query, Reading, duration_query};
 
 use crate::layout::{
     ACTIVITY, BDF, Buffer, CLOCK_GRAPHICS, CLOCK_MEMORY, CLOCK_SOC, CLOCK_VIDEO, CLOCKS_GRAPHICS, CLOCKS_SOC,
@@ -11,28 +11,28 @@ use crate::layout::{
 use crate::library::{Handle, Smi};
 use crate::throttle::{Residency, bits};
 
-/// The largest speed of a fan, `AMDSMI_MAX_FAN_SPEED`.
+/// Maximum speed of a fan, `AMDSMI_MAX_FAN_SPEED`.
 const FAN_SPEED_MAX: u64 = 255;
-/// The unit of the links' counts: kilobytes, as the kernel counts them.
+/// Bytes per unit of the link counters: the kernel counts kilobytes.
 const KILOBYTE: u64 = 1024;
-/// `AMDSMI_MEM_TYPE_VRAM`.
+/// Memory type of device memory, `AMDSMI_MEM_TYPE_VRAM`.
 const VRAM: u32 = 0;
 
-/// How a question is answered by the metrics.
-enum Ask {
-    /// By this one, or by the first that there is in a list of 16 bits each.
+/// The fields of the metrics that hold the value of a query.
+enum Source {
+    /// A field, or else the first valid element of a list of 16-bit numbers.
     Clock(Field, Field),
-    /// By the first of these that there is, times so many.
+    /// The first valid field, times a factor.
     First(&'static [Field], u64),
-    /// By the sum of what there is of numbers of 64 bits, times so many.
+    /// The sum of the valid elements of a list of 64-bit numbers, times a factor.
     Sum(Field, u64),
 }
 
-/// How each question is answered by the metrics. Newer chips have a clock of each of their parts, of which the first is
-/// told, and their power now; older ones have one clock, and an average.
-const METRICS: [(Question, Ask); 15] = {
-    use Ask::{Clock, First, Sum};
-    use Question::*;
+/// The source of each query. Newer chips report the clock of each part, of which the first is used, and their current
+/// power; older chips report one clock and the average power.
+const METRICS: [(Query, Source); 15] = {
+    use Query::*;
+    use Source::{Clock, First, Sum};
     [
         (ClockGraphics, Clock(CLOCK_GRAPHICS, CLOCKS_GRAPHICS)),
         (ClockMemory, First(&[CLOCK_MEMORY], 1)),
@@ -52,7 +52,7 @@ const METRICS: [(Question, Ask); 15] = {
     ]
 };
 
-/// What a device says that it is.
+/// Reads the identity of a device.
 pub(crate) fn identity(smi: &Smi, device: Handle) -> Identity {
     Identity {
         model: text(smi, b"amdsmi_get_gpu_asic_info\0", device, MARKET_NAME),
@@ -72,7 +72,7 @@ fn text(smi: &Smi, function: &'static [u8], device: Handle, field: Field) -> Str
     }
 }
 
-/// Where a device stands on the PCI bus, as the kernel writes it.
+/// Returns the PCI address of a device in the kernel's format.
 pub(crate) fn pci(smi: &Smi, device: Handle) -> String {
     let mut buffer = smi.buffer();
     let bdf = smi.fill(b"amdsmi_get_gpu_device_bdf\0", device, &mut buffer);
@@ -83,15 +83,15 @@ pub(crate) fn pci(smi: &Smi, device: Handle) -> String {
     })
 }
 
-/// Puts every question.
-pub(crate) fn ask(smi: &Smi, device: Handle, identity: Identity, residency: &mut Residency) -> Reading {
-    let mut reading = glance(smi, device, identity, residency);
-    let kinds: [(Question, &[u8]); 2] = [
-        (Question::MemoryTotal, b"amdsmi_get_gpu_memory_total\0"),
-        (Question::MemoryUsed, b"amdsmi_get_gpu_memory_usage\0"),
+/// Runs every query on a device.
+pub(crate) fn read(smi: &Smi, device: Handle, identity: Identity, residency: &mut Residency) -> Reading {
+    let mut reading = read_clocks(smi, device, identity, residency);
+    let kinds: [(Query, &[u8]); 2] = [
+        (Query::MemoryTotal, b"amdsmi_get_gpu_memory_total\0"),
+        (Query::MemoryUsed, b"amdsmi_get_gpu_memory_usage\0"),
     ];
-    kinds.into_iter().for_each(|(question, name)| reading.set(question, smi.number(name, device, VRAM)));
-    reading.set(Question::Energy, smi.energy_uj(device).map(|uj| (uj / 1e3) as u64));
+    kinds.into_iter().for_each(|(query, name)| reading.set(query, smi.number(name, device, VRAM)));
+    reading.set(Query::Energy, smi.energy_uj(device).map(|uj| (uj / 1e3) as u64));
     errors(smi, device, &mut reading);
     let fan = smi.number(b"amdsmi_get_gpu_fan_speed\0", device, 0);
     reading.fans = fan.map(|speed| speed * 100 / FAN_SPEED_MAX).into_iter().collect();
@@ -100,54 +100,61 @@ pub(crate) fn ask(smi: &Smi, device: Handle, identity: Identity, residency: &mut
     reading
 }
 
-/// Puts the questions that the metrics answer, in one call.
-pub(crate) fn glance(smi: &Smi, device: Handle, identity: Identity, residency: &mut Residency) -> Reading {
+/// Runs the queries that are fields of the metrics, in one call.
+pub(crate) fn read_clocks(
+    smi: &Smi,
+    device: Handle,
+    identity: Identity,
+    residency: &mut Residency,
+) -> Reading {
     let mut reading = Reading::blank(identity);
     let mut metrics = smi.buffer();
-    let asked = smi.fill(b"amdsmi_get_gpu_metrics_info\0", device, &mut metrics);
-    for (question, ask) in &METRICS {
-        reading.set(*question, asked.and_then(|()| answer(&metrics, ask).ok_or(Fault::Unsupported)));
+    let filled = smi.fill(b"amdsmi_get_gpu_metrics_info\0", device, &mut metrics);
+    for (query, source) in &METRICS {
+        reading.set(*query, filled.and_then(|()| value(&metrics, source).ok_or(Fault::Unsupported)));
     }
-    throttle(asked, &metrics, residency, &mut reading);
+    throttle(filled, &metrics, residency, &mut reading);
     reading
 }
 
-fn answer(metrics: &Buffer, ask: &Ask) -> Option<u64> {
-    match ask {
-        Ask::Clock(one, list) => metrics.number(*one).or_else(|| metrics.numbers(*list, 2).flatten().next()),
-        Ask::First(fields, unit) => {
-            let mut there = fields.iter().filter_map(|field| metrics.number(*field));
-            there.next().map(|number| number * unit)
+fn value(metrics: &Buffer, source: &Source) -> Option<u64> {
+    match source {
+        Source::Clock(one, list) => {
+            metrics.number(*one).or_else(|| metrics.numbers(*list, 2).flatten().next())
         }
-        Ask::Sum(field, unit) => {
-            let there = metrics.numbers(*field, 8).flatten();
-            there.map(|number| number.saturating_mul(*unit)).reduce(u64::saturating_add)
+        Source::First(fields, unit) => {
+            let mut numbers = fields.iter().filter_map(|field| metrics.number(*field));
+            numbers.next().map(|number| number * unit)
+        }
+        Source::Sum(field, unit) => {
+            let numbers = metrics.numbers(*field, 8).flatten();
+            numbers.map(|number| number.saturating_mul(*unit)).reduce(u64::saturating_add)
         }
     }
 }
 
-/// State and times: of what counts cycles from these, of what sets bits from those, and its times are not counted.
-fn throttle(asked: Result<(), Fault>, metrics: &Buffer, residency: &mut Residency, reading: &mut Reading) {
-    let is_counted = asked.is_ok() && residency.take(metrics);
+/// Reads the throttle state: from cycle counters with their times, or from status bits without times.
+fn throttle(filled: Result<(), Fault>, metrics: &Buffer, residency: &mut Residency, reading: &mut Reading) {
+    let is_counted = filled.is_ok() && residency.take(metrics);
     let reasons = if is_counted { Some(residency.reasons()) } else { bits(metrics) };
-    let reasons = asked.and_then(|()| reasons.ok_or(Fault::Unsupported));
-    reading.set(Question::Throttle, reasons.map(|reasons| reasons.answer()));
+    let reasons = filled.and_then(|()| reasons.ok_or(Fault::Unsupported));
+    reading.set(Query::Throttle, reasons.map(|reasons| reasons.bits()));
     for (reason, ns) in residency.times_ns() {
-        if let Some(question) = counted_by(reason) {
+        if let Some(query) = duration_query(reason) {
             let ns = if is_counted { Ok(ns) } else { Err(Fault::Unsupported) };
-            reading.set(question, asked.and(ns));
+            reading.set(query, filled.and(ns));
         }
     }
 }
 
 fn errors(smi: &Smi, device: Handle, reading: &mut Reading) {
     let mut counts = smi.buffer();
-    let asked = smi.fill(b"amdsmi_get_gpu_total_ecc_count\0", device, &mut counts);
-    for (question, field) in [
-        (Question::EccCorrected, CORRECTABLE),
-        (Question::EccDeferred, DEFERRED),
-        (Question::EccUncorrected, UNCORRECTABLE),
+    let filled = smi.fill(b"amdsmi_get_gpu_total_ecc_count\0", device, &mut counts);
+    for (query, field) in [
+        (Query::EccCorrected, CORRECTABLE),
+        (Query::EccDeferred, DEFERRED),
+        (Query::EccUncorrected, UNCORRECTABLE),
     ] {
-        reading.set(question, asked.and_then(|()| counts.number(field).ok_or(Fault::Unsupported)));
+        reading.set(query, filled.and_then(|()| counts.number(field).ok_or(Fault::Unsupported)));
     }
 }

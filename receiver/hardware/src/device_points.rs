@@ -1,18 +1,18 @@
-//! Everything that is said of one device at one pass, as points.
+//! Metric points of one device at one poll.
 
 use semconv::value::{GpuHardwareThrottleOrigin as Origin, GpuHardwareThrottleReason as Reason};
 use semconv::{attribute, metric};
 
+use crate::device_state::DeviceState;
 use crate::driver::{Fault, Identity, Reading};
-use crate::known::Known;
 use crate::points::Points;
-use crate::questions::{Becomes, Question, counted_by};
+use crate::queries::{Mapping, Query, duration_query};
 
-/// Everything that is said of one device.
-pub(crate) fn device(known: &Known, reading: &Reading, points: &mut Points) {
+/// Adds all points of a device.
+pub(crate) fn device_points(known: &DeviceState, reading: &Reading, points: &mut Points) {
     status(known, reading, points);
-    for question in Question::ALL {
-        answer(known, reading, question, points);
+    for query in Query::ALL {
+        value(known, reading, query, points);
     }
     memory_share(known, reading, points);
     throttle(known, reading, points);
@@ -33,15 +33,15 @@ pub(crate) fn device(known: &Known, reading: &Reading, points: &mut Points) {
     }
 }
 
-/// The states of OpenTelemetry's conventions that a GPU can be in.
+/// Values of `hw.state` that a GPU can have, by the semantic conventions.
 const STATES: [&str; 4] = ["degraded", "failed", "ok", "predicted_failure"];
 
-fn status(known: &Known, reading: &Reading, points: &mut Points) {
-    let is_set = |question| reading.answer(question).is_ok_and(|answer| answer > 0);
+fn status(known: &DeviceState, reading: &Reading, points: &mut Points) {
+    let is_set = |query| reading.value(query).is_ok_and(|value| value > 0);
     let now = match () {
         () if reading.lost().is_some() => "failed",
-        () if is_set(Question::RemappedFailure) => "predicted_failure",
-        () if is_set(Question::RemappedPending) => "degraded",
+        () if is_set(Query::RemappedFailure) => "predicted_failure",
+        () if is_set(Query::RemappedPending) => "degraded",
         () => "ok",
     };
     for state in STATES {
@@ -51,23 +51,23 @@ fn status(known: &Known, reading: &Reading, points: &mut Points) {
     }
 }
 
-fn answer(known: &Known, reading: &Reading, question: Question, points: &mut Points) {
-    let Ok(value) = reading.answer(question) else { return };
-    let row = question.row();
+fn value(known: &DeviceState, reading: &Reading, query: Query, points: &mut Points) {
+    let Ok(value) = reading.value(query) else { return };
+    let row = query.row();
     let others = &row.attributes;
     let of = |metric: &semconv::Metric| points.attributes(metric.attributes(), &known.identity, others);
-    let start = known.sums[question as usize].map_or(known.since, |sum| sum.start);
-    match row.becomes {
-        Becomes::Gauge(metric, scale) => points.gauge(metric, &of(&metric), scale.of(value)),
-        Becomes::Amount(metric, scale) => points.amount(metric, &of(&metric), scale.of(value), start),
-        Becomes::Count(metric) => points.count(metric, &of(&metric), value, start),
-        Becomes::Balance(metric) => points.balance(metric, &of(&metric), value, known.since),
-        Becomes::Held(_) | Becomes::Part => {}
+    let start = known.sums[query as usize].map_or(known.since, |sum| sum.start);
+    match row.mapping {
+        Mapping::Gauge(metric, scale) => points.gauge(metric, &of(&metric), scale.of(value)),
+        Mapping::Amount(metric, scale) => points.amount(metric, &of(&metric), scale.of(value), start),
+        Mapping::Count(metric) => points.count(metric, &of(&metric), value, start),
+        Mapping::Balance(metric) => points.balance(metric, &of(&metric), value, known.since),
+        Mapping::Throttled(_) | Mapping::Part => {}
     }
 }
 
-fn memory_share(known: &Known, reading: &Reading, points: &mut Points) {
-    let (total, used) = (reading.answer(Question::MemoryTotal), reading.answer(Question::MemoryUsed));
+fn memory_share(known: &DeviceState, reading: &Reading, points: &mut Points) {
+    let (total, used) = (reading.value(Query::MemoryTotal), reading.value(Query::MemoryUsed));
     if let (Ok(total @ 1..), Ok(used)) = (total, used) {
         let metric = metric::HW_GPU_MEMORY_UTILIZATION;
         let attributes = points.attributes(metric.attributes(), &known.identity, &[]);
@@ -75,24 +75,24 @@ fn memory_share(known: &Known, reading: &Reading, points: &mut Points) {
     }
 }
 
-fn throttle(known: &Known, reading: &Reading, points: &mut Points) {
+fn throttle(known: &DeviceState, reading: &Reading, points: &mut Points) {
     let reasons = reading.reasons();
     let known_to = points.vendor().reasons;
-    let all = Reason::ALL.into_iter().zip(known.held_ns).filter(|(reason, _)| known_to.contains(reason));
-    for (reason, held_ns) in all {
+    let all = Reason::ALL.into_iter().zip(known.throttled_ns).filter(|(reason, _)| known_to.contains(reason));
+    for (reason, throttled_ns) in all {
         let others = [(attribute::GPU_HARDWARE_THROTTLE_REASON, reason.as_str())];
         if let Some(reasons) = reasons {
             let metric = metric::GPU_HARDWARE_THROTTLE_ACTIVE;
             let attributes = points.attributes(metric.attributes(), &known.identity, &others);
             points.gauge(metric, &attributes, f64::from(u8::from(reasons.has(reason))));
         }
-        let counted = counted_by(reason).map(|question| (question, reading.answer(question)));
+        let counted = duration_query(reason).map(|query| (query, reading.value(query)));
         let (origin, ns, start) = match counted {
-            Some((question, Ok(ns))) => {
-                (Origin::Counted, ns, known.sums[question as usize].map_or(known.since, |sum| sum.start))
+            Some((query, Ok(ns))) => {
+                (Origin::Counted, ns, known.sums[query as usize].map_or(known.since, |sum| sum.start))
             }
-            None | Some((_, Err(Fault::Unasked | Fault::Unsupported))) if reasons.is_some() => {
-                (Origin::Sampled, held_ns, known.since)
+            None | Some((_, Err(Fault::NotQueried | Fault::Unsupported))) if reasons.is_some() => {
+                (Origin::Sampled, throttled_ns, known.since)
             }
             _ => continue,
         };

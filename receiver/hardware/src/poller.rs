@@ -1,7 +1,7 @@
-//! The thread that asks: opens the driver, passes over its devices once per interval, waits for events between.
+//! The polling thread: opens the driver, polls its devices once per interval, and waits for events in between.
 //!
-//! The one idea: a driver may be absent, may come, may go and may hang. Absent, it is looked for again every interval.
-//! Hanging, it holds up this thread and nothing else; [`Pulse`] lets others see that.
+//! A driver may be absent, appear, disappear or hang. An absent driver is opened again every interval. A hanging one
+//! blocks only this thread; [`Heartbeat`] shows it to others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,82 +12,82 @@ use component::status::Status;
 use instrumentation::BatchSender;
 
 use crate::driver::{Driver, Fault, Session, Vendor};
-use crate::monitor::{Monitor, Pass};
+use crate::monitor::{DriverPoll, Monitor};
 
-/// The longest wait in which a stop is not seen.
+/// Maximum duration of one wait for events, after which a stop is noticed.
 const WAIT: Duration = Duration::from_millis(250);
 
-/// Since when the driver has been asked something that it has not answered.
+/// The start of the driver call in progress.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     begun: Instant,
-    /// Milliseconds behind `begun`, and 1; 0 while nothing is asked.
-    asking: AtomicU64,
+    /// Milliseconds from `begun` to the start of the call, plus 1; 0 without a call.
+    calling: AtomicU64,
 }
 
-impl Pulse {
-    pub(crate) fn new() -> Pulse {
-        Pulse { begun: Instant::now(), asking: AtomicU64::new(0) }
+impl Heartbeat {
+    pub(crate) fn new() -> Heartbeat {
+        Heartbeat { begun: Instant::now(), calling: AtomicU64::new(0) }
     }
 
-    /// How long the driver has not answered.
+    /// Returns the duration of the driver call in progress.
     pub(crate) fn silent_for(&self) -> Duration {
-        match self.asking.load(Ordering::Relaxed) {
+        match self.calling.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => self.begun.elapsed().saturating_sub(Duration::from_millis(since - 1)),
         }
     }
 
-    fn ask(&self) {
+    fn call_started(&self) {
         let since = self.begun.elapsed().as_millis();
-        self.asking.store(u64::try_from(since).unwrap_or(u64::MAX - 1) + 1, Ordering::Relaxed);
+        self.calling.store(u64::try_from(since).unwrap_or(u64::MAX - 1) + 1, Ordering::Relaxed);
     }
 
-    fn answered(&self) {
-        self.asking.store(0, Ordering::Relaxed);
+    fn call_ended(&self) {
+        self.calling.store(0, Ordering::Relaxed);
     }
 }
 
-/// The thread's own.
-pub(crate) struct Watch {
+/// State of the polling thread.
+pub(crate) struct Poller {
     pub(crate) vendor: Vendor,
     pub(crate) interval: Duration,
     pub(crate) monitor: Monitor,
     pub(crate) sender: BatchSender,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) host: Host,
-    /// Why there is no driver, as it was told last.
+    /// Why there is no driver, as last logged.
     pub(crate) absent: Option<Fault>,
 }
 
-impl Watch {
-    /// Runs until it is told to stop.
+impl Poller {
+    /// Runs until the sender is stopped.
     pub(crate) fn run(mut self, mut driver: Box<dyn Driver>) {
         while !self.sender.is_stopping() {
-            self.pulse.ask();
+            self.heartbeat.call_started();
             if let Err(fault) = driver.open(&mut |session| self.attend(session)) {
                 self.miss(fault);
             }
-            self.pulse.answered();
+            self.heartbeat.call_ended();
             self.rest();
         }
         self.sender.close();
     }
 
-    /// As long as the driver is there.
+    /// Polls until the driver fails or the sender is stopped.
     fn attend(&mut self, session: &mut dyn Session) {
         let mut due = Instant::now();
         while !self.sender.is_stopping() {
             let began = Instant::now();
-            self.pulse.ask();
+            self.heartbeat.call_started();
             let readings = session.read();
-            self.pulse.answered();
+            self.heartbeat.call_ended();
             match readings {
                 Ok(readings) => {
                     self.find();
-                    let pass = Pass { at_unix_ns: now(), took: began.elapsed(), readings };
-                    let Watch { monitor, sender, .. } = self;
-                    monitor.pass(&pass, &mut |batch| sender.push(batch));
+                    let pass = DriverPoll { at_unix_ns: now(), took: began.elapsed(), readings };
+                    let Poller { monitor, sender, .. } = self;
+                    monitor.take_poll(&pass, &mut |batch| sender.push(batch));
                 }
                 Err(fault) => return self.miss(fault),
             }
@@ -103,10 +103,10 @@ impl Watch {
             if left.is_zero() || self.sender.is_stopping() {
                 return;
             }
-            let Watch { monitor, sender, pulse, .. } = self;
-            pulse.ask();
+            let Poller { monitor, sender, heartbeat, .. } = self;
+            heartbeat.call_started();
             let incident = session.wait(left.min(WAIT));
-            pulse.answered();
+            heartbeat.call_ended();
             if let Some(incident) = incident {
                 monitor.incident(now(), &incident, &mut |batch| sender.push(batch));
             }
@@ -114,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// Until the driver is looked for again.
+    /// Waits until the driver is to be opened again.
     fn rest(&mut self) {
         let due = Instant::now() + self.interval;
         while !self.sender.is_stopping() && Instant::now() < due {
@@ -132,7 +132,7 @@ impl Watch {
     fn miss(&mut self, fault: Fault) {
         if self.absent.replace(fault) != Some(fault) {
             let (vendor, reason) = (self.vendor.name, fault.name());
-            tracing::warn!(vendor, reason, "no GPU driver: it is looked for again every interval");
+            tracing::warn!(vendor, reason, "no GPU driver; retrying every interval");
         }
         self.host.report(Status::RecoverableError(format!("no GPU driver: {}", fault.name())));
     }

@@ -1,16 +1,16 @@
-//! What happens to devices, as log records: each once, when it happens.
+//! Log records of device events.
 
 use instrumentation::{Records, instant};
 use opentelemetry::KeyValue;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use semconv::{attribute, event};
 
+use crate::device_state::DeviceEvent;
 use crate::driver::{Identity, Incident, Vendor};
-use crate::known::Told;
 use crate::points::attributes;
 
-/// What a record says.
-struct Said {
+/// Content of a log record.
+struct LogEvent {
     event: &'static str,
     severity: Severity,
     body: String,
@@ -18,9 +18,9 @@ struct Said {
     more: Vec<(&'static str, AnyValue)>,
 }
 
-/// Emits the record.
-pub(crate) fn tell(vendor: Vendor, device: &Identity, told: &Told, at: u64, records: &Records) {
-    let Said { event, severity, body, others, more } = said(device, told);
+/// Emits the log record of an event.
+pub(crate) fn emit(vendor: Vendor, device: &Identity, event: &DeviceEvent, at: u64, records: &Records) {
+    let LogEvent { event, severity, body, others, more } = log_event(device, event);
     let row = semconv::EVENTS.iter().find(|row| row.name == event);
     let others: Vec<(&'static str, &str)> =
         others.iter().map(|(key, value)| (*key, value.as_str())).collect();
@@ -38,63 +38,68 @@ pub(crate) fn tell(vendor: Vendor, device: &Identity, told: &Told, at: u64, reco
     });
 }
 
-fn said(device: &Identity, told: &Told) -> Said {
+fn log_event(device: &Identity, event: &DeviceEvent) -> LogEvent {
     let name = &device.name;
-    let plain = |event, severity, body| Said { event, severity, body, others: Vec::new(), more: Vec::new() };
-    match told {
-        Told::Answered(question) => {
-            let body = format!("{name} answers again: {}", question.name());
-            let others = vec![(attribute::GPU_HARDWARE_QUERY_NAME, question.name().to_owned())];
-            Said { others, ..plain(event::GPU_HARDWARE_QUERY_RECOVERED, Severity::Info, body) }
+    let plain =
+        |event, severity, body| LogEvent { event, severity, body, others: Vec::new(), more: Vec::new() };
+    match event {
+        DeviceEvent::QueryRecovered(query) => {
+            let body = format!("{name}: query {} works again", query.name());
+            let others = vec![(attribute::GPU_HARDWARE_QUERY_NAME, query.name().to_owned())];
+            LogEvent { others, ..plain(event::GPU_HARDWARE_QUERY_RECOVERED, Severity::Info, body) }
         }
-        Told::Errors { kind, count } => {
-            let body = format!("{name} has counted {count} more errors: {kind}");
+        DeviceEvent::Errors { kind, count } => {
+            let body = format!("{name} counted {count} more errors: {kind}");
             let others = vec![(attribute::ERROR_TYPE, (*kind).to_owned())];
             let more = vec![(attribute::GPU_HARDWARE_ERRORS, whole(*count))];
             let severity = if *kind == "uncorrected" { Severity::Error } else { Severity::Warn };
-            Said { others, more, ..plain(event::GPU_HARDWARE_ERRORS, severity, body) }
+            LogEvent { others, more, ..plain(event::GPU_HARDWARE_ERRORS, severity, body) }
         }
-        Told::Gone => plain(
+        DeviceEvent::Removed => plain(
             event::GPU_HARDWARE_DEVICE_REMOVED,
             Severity::Warn,
             format!("{name} is no longer listed by its driver"),
         ),
-        Told::Incident(Incident { event, severity, text, which: (key, value), .. }) => {
+        DeviceEvent::Incident(Incident { event, severity, text, which: (key, value), .. }) => {
             let others = vec![(*key, value.clone())];
-            Said { others, ..plain(*event, *severity, format!("{name} {text}")) }
+            LogEvent { others, ..plain(*event, *severity, format!("{name} {text}")) }
         }
-        Told::Lost(why) => {
+        DeviceEvent::Lost(why) => {
             let others = vec![(attribute::ERROR_TYPE, (*why).to_owned())];
-            let body = format!("{name} does not answer any more: {why}");
-            Said { others, ..plain(event::GPU_HARDWARE_DEVICE_LOST, Severity::Error, body) }
+            let body = format!("{name} is lost: {why}");
+            LogEvent { others, ..plain(event::GPU_HARDWARE_DEVICE_LOST, Severity::Error, body) }
         }
-        Told::Recovered => {
+        DeviceEvent::Recovered => {
             plain(event::GPU_HARDWARE_DEVICE_RECOVERED, Severity::Info, format!("{name} answers again"))
         }
-        Told::Seen { unsupported } => {
+        DeviceEvent::Discovered { unsupported } => {
             let texts = unsupported.iter().map(|text| AnyValue::from(*text)).collect();
             let more = vec![(attribute::GPU_HARDWARE_QUERY_UNSUPPORTED, AnyValue::ListAny(Box::new(texts)))];
-            Said {
+            LogEvent {
                 more,
-                ..plain(event::GPU_HARDWARE_DEVICE_DISCOVERED, Severity::Info, seen(device, unsupported))
+                ..plain(
+                    event::GPU_HARDWARE_DEVICE_DISCOVERED,
+                    Severity::Info,
+                    discovered(device, unsupported),
+                )
             }
         }
-        Told::Unanswered(question, why) => {
-            let body = format!("{name} does not answer now: {}: {why}", question.name());
+        DeviceEvent::QueryFailed(query, why) => {
+            let body = format!("{name}: query {} failed: {why}", query.name());
             let others = vec![
                 (attribute::ERROR_TYPE, (*why).to_owned()),
-                (attribute::GPU_HARDWARE_QUERY_NAME, question.name().to_owned()),
+                (attribute::GPU_HARDWARE_QUERY_NAME, query.name().to_owned()),
             ];
-            Said { others, ..plain(event::GPU_HARDWARE_QUERY_FAILED, Severity::Warn, body) }
+            LogEvent { others, ..plain(event::GPU_HARDWARE_QUERY_FAILED, Severity::Warn, body) }
         }
     }
 }
 
-fn seen(device: &Identity, unsupported: &[&str]) -> String {
+fn discovered(device: &Identity, unsupported: &[&str]) -> String {
     let (name, model) = (&device.name, &device.model);
     match unsupported {
         [] => format!("{name} is {model}"),
-        unsupported => format!("{name} is {model}; it does not tell {}", unsupported.join(", ")),
+        unsupported => format!("{name} is {model}; unsupported queries: {}", unsupported.join(", ")),
     }
 }
 

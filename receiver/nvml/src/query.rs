@@ -1,8 +1,6 @@
-//! How each question is put to a device: a row each.
-//!
-//! The one idea: one call a question, and one for all that are fields.
+//! The library call of each query, a row each: one call per query, and one for all field values.
 
-use hardware::{Fault, Identity, Process, Question, Reading, counted_by};
+use hardware::{Fault, Identity, Process, Query, Reading, duration_query};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
@@ -14,20 +12,20 @@ use semconv::value::GpuHardwareThrottleReason as Reason;
 use crate::fault::fault;
 use crate::throttle::reasons;
 
-/// How a question is put.
-enum Ask {
+/// The library call of a query.
+enum Source {
     Call(fn(&Device<'_>) -> Result<u64, NvmlError>),
     Field(u32),
-    /// The same, where a count of 32 bits would pass its end between two passes.
+    /// A field that is used only where it has 64 bits: a counter of 32 bits could wrap between two polls.
     WideField(u32),
-    /// Asked with others, see [`memory`].
+    /// Part of one call for several queries, see [`memory`].
     Memory,
 }
 
-/// How each question is put.
-const ASKED: [(Question, Ask); 30] = {
-    use Ask::*;
-    use Question::*;
+/// The library call of each query.
+const SOURCES: [(Query, Source); 30] = {
+    use Query::*;
+    use Source::*;
     [
         (ClockGraphics, Call(|d| d.clock_info(Clock::Graphics).map(u64::from))),
         (ClockMemory, Call(|d| d.clock_info(Clock::Memory).map(u64::from))),
@@ -62,21 +60,21 @@ const ASKED: [(Question, Ask); 30] = {
     ]
 };
 
-/// The reasons of the mask, with bits that the crate does not know.
+/// Returns the throttle reasons, including bits that the wrapper crate does not know.
 fn throttle(device: &Device<'_>) -> Result<u64, NvmlError> {
     match device.current_throttle_reasons_strict() {
-        Ok(mask) => Ok(reasons(mask.bits()).answer()),
-        Err(NvmlError::IncorrectBits(Bits::U64(bits))) => Ok(reasons(bits).answer()),
+        Ok(mask) => Ok(reasons(mask.bits()).bits()),
+        Err(NvmlError::IncorrectBits(Bits::U64(bits))) => Ok(reasons(bits).bits()),
         Err(error) => Err(error),
     }
 }
 
-/// Puts every question.
-pub(crate) fn ask(identity: Identity, device: &Device<'_>) -> Reading {
+/// Runs every query on a device.
+pub(crate) fn read(identity: Identity, device: &Device<'_>) -> Reading {
     let mut reading = unsupported(identity);
-    for (question, ask) in &ASKED {
-        if let Ask::Call(call) = ask {
-            reading.set(*question, call(device).map_err(fault));
+    for (query, source) in &SOURCES {
+        if let Source::Call(call) = source {
+            reading.set(*query, call(device).map_err(fault));
         }
     }
     memory(device, &mut reading);
@@ -85,21 +83,21 @@ pub(crate) fn ask(identity: Identity, device: &Device<'_>) -> Reading {
     reading
 }
 
-/// A device that knows none of the questions.
+/// Returns a reading in which every query is unsupported.
 fn unsupported(identity: Identity) -> Reading {
     let mut reading = Reading::blank(identity);
-    ASKED.iter().for_each(|(question, _)| reading.set(*question, Err(Fault::Unsupported)));
+    SOURCES.iter().for_each(|(query, _)| reading.set(*query, Err(Fault::Unsupported)));
     reading
 }
 
-/// Puts the questions about clocks that are held down.
-pub(crate) fn glance(mut identity: Identity, device: &Device<'_>, with_processes: bool) -> Reading {
+/// Runs the queries for the throttle state of a device, and lists its processes with `with_processes`.
+pub(crate) fn read_clocks(mut identity: Identity, device: &Device<'_>, with_processes: bool) -> Reading {
     identity.pci = match with_processes {
         true => device.pci_info().map(|pci| pci.bus_id).unwrap_or_default(),
         false => String::new(),
     };
     let mut reading = Reading::blank(identity);
-    reading.set(Question::Throttle, throttle(device).map_err(fault));
+    reading.set(Query::Throttle, throttle(device).map_err(fault));
     fields(device, &mut reading, is_time_by_reason);
     if with_processes {
         let processes = device.running_compute_processes().unwrap_or_default();
@@ -109,11 +107,11 @@ pub(crate) fn glance(mut identity: Identity, device: &Device<'_>, with_processes
     reading
 }
 
-fn is_time_by_reason(question: Question) -> bool {
-    Reason::ALL.into_iter().any(|reason| counted_by(reason) == Some(question))
+fn is_time_by_reason(query: Query) -> bool {
+    Reason::ALL.into_iter().any(|reason| duration_query(reason) == Some(query))
 }
 
-/// The parts of a device that is divided: of each what it has of its own, memory and processes.
+/// Adds the MIG instances of a device with their memory and processes.
 pub(crate) fn instances(parent: &Identity, device: &Device<'_>, into: &mut Vec<Reading>) {
     for index in 0..device.mig_device_count().unwrap_or(0) {
         let Ok(instance) = device.mig_device_by_index(index) else { continue };
@@ -140,8 +138,8 @@ fn memory(device: &Device<'_>, reading: &mut Reading) {
             (Err(why), Err(why))
         }
     };
-    reading.set(Question::MemoryTotal, total);
-    reading.set(Question::MemoryUsed, used);
+    reading.set(Query::MemoryTotal, total);
+    reading.set(Query::MemoryUsed, used);
     let processes = device.running_compute_processes().unwrap_or_default();
     reading.processes = processes.into_iter().map(|p| process(p.pid, &p.used_gpu_memory)).collect();
 }
@@ -154,25 +152,25 @@ fn process(pid: u32, memory: &UsedGpuMemory) -> Process {
     Process { bytes, ..Process::named(pid) }
 }
 
-/// Those questions that are fields and are meant, in one call.
-fn fields(device: &Device<'_>, reading: &mut Reading, is_meant: impl Fn(Question) -> bool) {
-    let asked = ASKED.iter().filter(|(question, _)| is_meant(*question));
-    let asked = asked.filter_map(|(question, ask)| match ask {
-        Ask::Field(id) => Some((*question, *id, false)),
-        Ask::WideField(id) => Some((*question, *id, true)),
-        Ask::Call(_) | Ask::Memory => None,
+/// Runs the queries that are fields and for which `is_wanted` holds, in one call.
+fn fields(device: &Device<'_>, reading: &mut Reading, is_wanted: impl Fn(Query) -> bool) {
+    let sources = SOURCES.iter().filter(|(query, _)| is_wanted(*query));
+    let sources = sources.filter_map(|(query, source)| match source {
+        Source::Field(id) => Some((*query, *id, false)),
+        Source::WideField(id) => Some((*query, *id, true)),
+        Source::Call(_) | Source::Memory => None,
     });
-    let asked: Vec<(Question, u32, bool)> = asked.collect();
-    let ids: Vec<FieldId> = asked.iter().map(|(_, id, _)| FieldId(*id)).collect();
+    let sources: Vec<(Query, u32, bool)> = sources.collect();
+    let ids: Vec<FieldId> = sources.iter().map(|(_, id, _)| FieldId(*id)).collect();
     match device.field_values_for(&ids) {
         Ok(samples) => {
-            for ((question, _, is_wide), sample) in asked.into_iter().zip(samples) {
-                reading.set(question, field(sample.and_then(|sample| sample.value), is_wide));
+            for ((query, _, is_wide), sample) in sources.into_iter().zip(samples) {
+                reading.set(query, field(sample.and_then(|sample| sample.value), is_wide));
             }
         }
         Err(error) => {
             let why = fault(error);
-            asked.into_iter().for_each(|(question, ..)| reading.set(question, Err(why)));
+            sources.into_iter().for_each(|(query, ..)| reading.set(query, Err(why)));
         }
     }
 }
