@@ -70,10 +70,6 @@ impl Aligner {
         (0..slots).map(shift).collect()
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.spans.iter().map(|s| s.capacity() * size_of::<Span>() + size_of::<VecDeque<Span>>()).sum()
-    }
-
     fn only_shift(&self, a: usize, b: usize) -> Option<i64> {
         let (a, b) = (self.spans.get(a)?, self.spans.get(b)?);
         let base = a.front()?.seq.cast_signed() - b.front()?.seq.cast_signed();

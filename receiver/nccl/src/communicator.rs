@@ -172,14 +172,4 @@ impl Communicator {
         *side += 1;
         Some(*side - 1)
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
-            + self.slots.iter().filter(|s| s.end.is_some()).count() * size_of::<(Who, End)>()
-            + self.rounds.heap_bytes()
-            + self.straggler.heap_bytes()
-            + self.splits.heap_bytes()
-            + self.pairs.len() * size_of::<((u32, u32), Pair)>()
-            + self.aligner.as_ref().map_or(0, |a| a.heap_bytes())
-    }
 }

@@ -130,12 +130,6 @@ impl Groups {
         threads.iter().filter_map(|key| self.threads.remove(key)).map(|t| t.held.len() as u64).sum()
     }
 
-    /// Bytes held, about.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let of = |t: &Thread| size_of::<((ProcessId, u32), Thread)>() + t.held.capacity() * size_of::<Held>();
-        self.threads.values().map(of).sum()
-    }
-
     fn thread(&mut self, process: ProcessId, tid: u32) -> &mut Thread {
         self.tick += 1;
         let key = (process, tid);

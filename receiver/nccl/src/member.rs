@@ -133,10 +133,6 @@ impl Member {
         }
         self.recent.push_back(op);
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.recent.capacity() * size_of::<Op>()
-    }
 }
 
 /// A rank that is about to be.

@@ -261,10 +261,6 @@ pub enum StreamAction {
     SyncUntil(StreamKey, u64),
     /// Waited for all streams of the process (`cudaDeviceSynchronize`): a closer.
     DeviceSync,
-    /// Asked, and was told that all work of the stream is done (`cudaStreamQuery`).
-    PolledStream(StreamKey),
-    /// Asked, and was told that the event has happened (`cudaEventQuery`).
-    PolledEvent(u64),
     /// `cudaEventRecord`: event, stream.
     Record(u64, StreamKey),
     /// `cudaStreamWaitEvent`: stream, event.

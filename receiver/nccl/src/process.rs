@@ -63,8 +63,4 @@ impl Process {
     pub(crate) fn waits_since(&self, after_ns: u64) -> Option<u64> {
         self.under_way.filter(|u| u.at_ns >= after_ns).map(|u| u.entry_ns)
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.streams.heap_bytes() + self.steps.capacity() * size_of::<StepNote>()
-    }
 }

@@ -218,16 +218,6 @@ impl Registry {
         }
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.members.heap_bytes()
-            + self.members.iter().map(Member::heap_bytes).sum::<usize>()
-            + self.communicators.heap_bytes()
-            + self.communicators.iter().map(Communicator::heap_bytes).sum::<usize>()
-            + self.by_handle.len() * size_of::<((ProcessId, u64), Key<Member>)>()
-            + self.by_name.len() * size_of::<(u64, Key<Communicator>)>()
-            + self.unwritten.capacity() * size_of::<Unwritten>()
-    }
-
     /// The communicator of this name; another one of the same name where this very rank is in it already.
     fn home(&mut self, who: &Who) -> Key<Communicator> {
         let name = who.communicator.hash;

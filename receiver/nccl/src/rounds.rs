@@ -168,13 +168,6 @@ impl Rounds {
         self.open.len()
     }
 
-    /// Bytes held beside the struct itself.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let of = |r: &Round| size_of::<Round>() + r.arrivals.capacity() * size_of::<Arrival>();
-        self.open.iter().chain(&self.spare).map(of).sum::<usize>()
-            + (self.open.capacity() - self.open.len()) * size_of::<Round>()
-    }
-
     fn push(&mut self) {
         let seq = self.next.saturating_add(self.open.len() as u64);
         let round = self.spare.pop().unwrap_or_default();

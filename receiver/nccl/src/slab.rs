@@ -76,11 +76,6 @@ impl<T> Slab<T> {
         };
         self.places.iter().enumerate().filter_map(key)
     }
-
-    /// Bytes held for places.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place<T>>() + self.free.capacity() * size_of::<u32>()
-    }
 }
 
 // By hand: derives would ask the same of `T`.

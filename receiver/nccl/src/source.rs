@@ -8,7 +8,7 @@
 //! | [`StreamAction::Sync`], [`StreamAction::SyncUntil`], [`StreamAction::DeviceSync`] | step records: here |
 //! | [`StreamAction::Record`], [`StreamAction::WaitEvent`] | a record each of `cudaEventRecord`, `cudaStreamWaitEvent` and their twins, of processes that use NCCL: handle and stream. Without them a wait for the compute stream covers nothing of PyTorch's NCCL stream |
 //! | [`StreamAction::BeginCapture`], [`StreamAction::EndCapture`] | a record each |
-//! | [`StreamAction::PolledEvent`], [`StreamAction::PolledStream`] | may be left out: a query that is answered "done" closes the work of its stream, and its step record is a wait from the first "not yet" on |
+//! | queries | no records are needed: a query that is answered "done" closes the work of its stream, and its step record is a wait from the first "not yet" on |
 //! | [`StreamAction::DestroyStream`], [`StreamAction::DestroyEvent`] | a record each |
 //! | [`crate::observe::UnderWay`] | the kernel's map of threads, read about once a second |
 

@@ -70,11 +70,6 @@ impl Splits {
         }
         split.parts.iter().filter_map(|part| Some((part.child?, split.place(part)?))).collect()
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let of = |s: &Split| size_of::<Split>() + s.parts.capacity() * size_of::<Part>();
-        self.0.iter().map(of).sum()
-    }
 }
 
 impl Split {
@@ -130,6 +125,5 @@ mod tests {
         let mut splits = Splits::default();
         (0..10_000).for_each(|ordinal| splits.add(ordinal, 0, 0, 0));
         assert_eq!(splits.0.len(), SPLITS_MAX);
-        assert!(splits.heap_bytes() < 4096);
     }
 }

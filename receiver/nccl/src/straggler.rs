@@ -135,13 +135,6 @@ impl Straggler {
         self.ranks.get(slot).is_some_and(|r| r.is_late)
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.ranks.capacity() * size_of::<Rank>()
-            + self.rows.capacity() * size_of::<Row>()
-            + self.cells.capacity() * size_of::<Cell>()
-            + self.scratch.capacity() * size_of::<u64>()
-    }
-
     fn fill(&mut self, at: usize, round: &Round) {
         let width = self.ranks.len();
         for slot in 0..width {

@@ -242,15 +242,6 @@ impl Streams {
         self.streams.values().flat_map(|s| &s.pending)
     }
 
-    /// Bytes held, about.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let of =
-            |s: &Stream| s.pending.capacity() * size_of::<Pending>() + s.edges.capacity() * size_of::<Edge>();
-        self.streams.values().map(of).sum::<usize>()
-            + self.streams.len() * size_of::<(StreamKey, Stream)>()
-            + self.events.len() * size_of::<(u64, Recorded)>()
-    }
-
     fn stream(&mut self, key: StreamKey, lost: &mut Vec<Pending>) -> &mut Stream {
         self.tick += 1;
         if !self.streams.contains_key(&key) && self.streams.len() >= self.bounds.streams.max(1) {

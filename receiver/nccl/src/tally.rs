@@ -3,13 +3,11 @@
 /// Sums since the beginning.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
-    /// Operations that were enqueued: collectives, sends and receives. `operations = completed + polled + ended +
+    /// Operations that were enqueued: collectives, sends and receives. `operations = completed + ended +
     /// expired + forgotten + outstanding`, always.
     pub operations: u64,
     /// Of those, a closer covered.
     pub completed: u64,
-    /// Of those, found done by a query: nobody waited.
-    pub polled: u64,
     /// Of those, pending when their rank, stream or process ended.
     pub ended: u64,
     /// Of those, pending for too long.

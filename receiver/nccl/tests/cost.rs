@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use nccl::{Engine, Settings};
-use sim::{Job, MS, S, Watch};
+use sim::{Job, MS, S, Watch, allocated_bytes};
 
 /// Collectives per second on a node, for which a share of a core is given.
 const RATE: f64 = 20_000.0;
@@ -33,10 +33,12 @@ fn measure(count: usize, rounds: usize, late_ms: u64) -> String {
     });
     let ns = start.elapsed().as_nanos() as f64 / (rounds * count) as f64;
     assert!(findings > 0);
+    let held = allocated_bytes();
+    drop(engine);
     format!(
         "{count} ranks, one late by {late_ms} ms: {ns:.0} ns a collective and its wait, {:.2} % of a core at {RATE} a second; {} bytes held",
         ns * RATE / 1e7,
-        engine.size_bytes()
+        held - allocated_bytes()
     )
 }
 

@@ -149,15 +149,6 @@ fn each_thread_s_own_default_stream_is_a_stream_of_its_own() {
 }
 
 #[test]
-fn what_a_query_finds_done_was_waited_for_by_nobody() {
-    let (mut watch, rank) = alone();
-    watch.see(rank.all_reduce(at(0), 10 * US));
-    watch.see(rank.stream(at(100), US, StreamAction::PolledStream(rank.key())));
-    check(&watch, &[]);
-    assert_eq!((watch.engine.tally().polled, watch.engine.outstanding()), (1, 0));
-}
-
-#[test]
 fn a_group_s_work_begins_at_its_outermost_end() {
     let (mut watch, rank) = alone();
     watch.see(rank.call(at(0), US, Function::GroupStart));

@@ -15,15 +15,6 @@ use crate::slab::Key;
 use crate::streams::Pending;
 use crate::trace::{Chosen, TraceIds, is_chosen, message_trace_id, trace_id};
 
-/// How a wait ended.
-#[derive(Clone, Copy)]
-enum How<'a> {
-    /// A thread waited.
-    Waited(&'a StreamCall),
-    /// Somebody asked.
-    Polled(&'a StreamCall),
-}
-
 impl Engine {
     /// A call that waits for streams or orders them. Processes that never used NCCL are none of our business.
     pub(super) fn stream(&mut self, call: &StreamCall, out: Take<'_>) {
@@ -33,11 +24,9 @@ impl Engine {
         let mut taken = std::mem::take(&mut self.pending);
         let mut crowded = Vec::new();
         match call.action {
-            StreamAction::Sync(stream) | StreamAction::PolledStream(stream) => {
-                streams.close(stream, entry_ns, &mut taken);
-            }
+            StreamAction::Sync(stream) => streams.close(stream, entry_ns, &mut taken),
             StreamAction::SyncUntil(stream, until_ns) => streams.close(stream, until_ns, &mut taken),
-            StreamAction::EventSync(event) | StreamAction::PolledEvent(event) => {
+            StreamAction::EventSync(event) => {
                 let is_known = streams.close_event(event, entry_ns, &mut taken);
                 self.tally.events_unknown += u64::from(!is_known);
             }
@@ -57,35 +46,23 @@ impl Engine {
             StreamAction::DestroyEvent(event) => streams.destroy_event(event),
         }
         self.give_up(&mut crowded);
-        match call.action {
-            StreamAction::PolledStream(_) | StreamAction::PolledEvent(_) => {
-                self.close(How::Polled(call), &taken, out);
-            }
-            _ => self.close(How::Waited(call), &taken, out),
-        }
+        self.close(call, &taken, out);
         taken.clear();
         self.pending = taken;
     }
 
-    /// A closer covers these.
-    fn close(&mut self, how: How<'_>, taken: &[Pending], out: Take<'_>) {
-        let (How::Waited(call) | How::Polled(call)) = how;
-        let is_wait = matches!(how, How::Waited(_)) && is_closer(call.action);
+    /// Completes the operations that a sync call waited for.
+    fn close(&mut self, call: &StreamCall, taken: &[Pending], out: Take<'_>) {
         if let Some(process) = self.processes.get_mut(&call.process) {
-            if is_wait {
+            if is_closer(call.action) {
                 process.wait(call);
             }
             process.is_changed |= !taken.is_empty();
         }
         for pending in taken {
             self.release(pending, call.exit_ns());
-            match is_wait {
-                true => {
-                    self.own_wait(call, pending.member);
-                    self.complete(call, pending, out);
-                }
-                false => self.tally.polled += 1,
-            }
+            self.own_wait(call, pending.member);
+            self.complete(call, pending, out);
             self.done(pending, call.exit_ns());
         }
     }

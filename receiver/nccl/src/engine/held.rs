@@ -38,11 +38,6 @@ impl Held {
         let at = self.all.iter().position(is_it)?;
         self.all.remove(at)
     }
-
-    /// Bytes held beside the struct itself.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.all.capacity() * size_of::<Waiting>()
-    }
 }
 
 impl Engine {

@@ -41,16 +41,6 @@ impl Engine {
         (self.registry.communicators.len(), self.processes.len())
     }
 
-    /// Bytes held, about.
-    pub fn size_bytes(&self) -> usize {
-        let process = |p: &Process| size_of::<(ProcessId, Process)>() + p.heap_bytes();
-        size_of::<Engine>()
-            + self.registry.heap_bytes()
-            + self.groups.heap_bytes()
-            + self.held.heap_bytes()
-            + self.processes.values().map(process).sum::<usize>()
-    }
-
     /// The processes about which something is to be written to the flight recorder since this was last asked.
     pub fn take_changed(&mut self) -> Vec<ProcessId> {
         let changed = |(id, p): (&ProcessId, &mut Process)| std::mem::take(&mut p.is_changed).then_some(*id);

@@ -4,12 +4,18 @@
 //! What really happened is known, so what the engine says can be compared with it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+#[path = "../../../steps/src/testing/heap.rs"]
+mod heap;
+
 use event::ProcessId;
 use nccl::hash::UniqueId;
 use nccl::observe::{Arguments, Call, Function, Observation, Out, StreamAction, StreamCall};
 use nccl::{Engine, Finding, Operation, Settings};
 use probe_abi::fold::mix;
 use probe_abi::record::StreamKey;
+
+#[allow(unused_imports, reason = "each test file uses its own part")]
+pub(crate) use heap::allocated_bytes;
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -151,7 +157,7 @@ impl Watch {
     #[track_caller]
     pub fn check_balance(&self) {
         let t = self.engine.tally();
-        let over = t.completed + t.polled + t.ended + t.expired + t.forgotten;
+        let over = t.completed + t.ended + t.expired + t.forgotten;
         assert_eq!(t.operations, over + self.engine.outstanding(), "{t:?}");
     }
 }
