@@ -127,7 +127,7 @@ fn a_brake_is_told_of_the_step_on_its_gpu_and_of_no_other() {
         assert!(off_ms < 100.0, "{told} s of {braked_ns} ns");
         assert!((said.number::<f64>("gpu.step.throttle.share") - share).abs() < 0.05, "{share}: {said:?}");
     }
-    assert!(record.body.contains("hw_power_brake held the GPU's clocks down"), "{}", record.body);
+    assert!(record.body.contains("hw_power_brake throttled the GPU's clocks"), "{}", record.body);
     let (_, span, record) = slow(dir.path(), "free", &inbox);
     for said in [&span, &record] {
         assert_eq!((said.text("hw.id"), said.text("gpu.step.gpu.certainty")), ("GPU-1a", "listed"));

@@ -53,7 +53,7 @@ fn a_brake_of_its_gpu_is_on_the_span_the_record_and_the_counter() {
     }
     let body = show(record.body.as_ref());
     assert!(
-        body.ends_with("hw_power_brake held the GPU's clocks down for 300.00 ms, usually 0.00 ms"),
+        body.ends_with("hw_power_brake throttled the GPU's clocks for 300.00 ms, usually 0.00 ms"),
         "{body}"
     );
     let outliers = values(output.last_of(100), "gpu.step.outliers");

@@ -232,9 +232,9 @@ mod tests {
             }
             assert_eq!(profiles.evicted(), 1_001 - most as u64);
             assert_eq!(profiles.of(of(0)).baseline.level().map(|level| level.count), Some(1_000));
-            let held = allocated_bytes();
+            let before = allocated_bytes();
             drop(profiles);
-            let bytes = held - allocated_bytes();
+            let bytes = before - allocated_bytes();
             assert!(bytes <= most * (Baseline::BYTES_MAX + 256), "{bytes}");
         }
     }

@@ -121,7 +121,7 @@ fn throttling_of_whole_samples_is_exact() {
     assert!(
         step.causes[0]
             .evidence
-            .starts_with("hw_thermal held the GPU's clocks down for 300.00 ms, usually 0.00 ms")
+            .starts_with("hw_thermal throttled the GPU's clocks for 300.00 ms, usually 0.00 ms")
     );
 }
 
@@ -285,7 +285,7 @@ fn only_unusual_throttling_is_a_cause() {
     let (step, _) = found(all([steps(0, 400 * MS), [vec![device(0, &[PID])], both.collect()].concat()]));
     assert_eq!(step.throttled[0].reason, ThrottleReason::SwPowerCap, "longest");
     assert_eq!(step.cause(), CauseKind::Throttle);
-    assert!(step.causes[0].evidence.starts_with("hw_power_brake held"), "{:?}", step.causes);
+    assert!(step.causes[0].evidence.starts_with("hw_power_brake throttled"), "{:?}", step.causes);
 }
 
 /// Samples of any length, in any order, with any throttled time.

@@ -178,16 +178,16 @@ fn results_graphs_and_much_work_do_not_begin_a_step() {
 fn a_copy_awaited_by_another_thread_joins_its_step() {
     let mut bench = Bench::new(Mode::Serving);
     bench.push(&[at(10)]);
-    let beside = |kernels: u64, wait_ns: u64| {
+    let trails = |kernels: u64, wait_ns: u64| {
         let mut copy = Seg { stream: 3, enqueues: 1, wait_ns, ..at(8) }.segment();
         copy.record.work[Counter::Launches as usize] = kernels;
         copy.record.work[Counter::Copies as usize] = 1;
         bench.assembler.trails(&copy).is_some()
     };
-    assert!(beside(0, 7 * MS + 10 * US));
-    assert!(!beside(1, 7 * MS + 10 * US), "more than a copy");
-    assert!(!beside(0, 7 * MS + 30 * US), "the thread waited longer");
-    assert!(!beside(0, 6 * MS), "it ended before");
+    assert!(trails(0, 7 * MS + 10 * US));
+    assert!(!trails(1, 7 * MS + 10 * US), "more than a copy");
+    assert!(!trails(0, 7 * MS + 30 * US), "the thread waited longer");
+    assert!(!trails(0, 6 * MS), "it ended before");
 }
 
 #[test]

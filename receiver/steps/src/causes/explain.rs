@@ -77,17 +77,17 @@ const ROWS: &[Row] = &[
     },
     Row {
         kind: CauseKind::Collective,
-        advice: "look at the rank that comes last to the collectives: its host, its share of the work",
+        advice: "check the rank that arrives last at collectives: its host and its share of the work",
         attribute: peer_wait,
     },
     Row {
         kind: CauseKind::Throttle,
-        advice: "see what limits the GPU: power limit and supply, cooling, clocks that were set; move its work meanwhile",
+        advice: "check what limits the GPU: power limit and supply, cooling, configured clocks; move its work meanwhile",
         attribute: throttling,
     },
     Row {
         kind: CauseKind::Memory,
-        advice: "look for cache or weight transfers in the step; pin host memory and overlap copies",
+        advice: "check the step for cache or weight transfers; pin host memory and overlap copies",
         attribute: copies,
     },
     Row {
@@ -161,7 +161,7 @@ fn throttling(c: &mut Comparison<'_>) -> Option<Attributed> {
     };
     let (throttled, usual) = (ns / MS, usual_ns / MS);
     let evidence =
-        format!("{reason} held the GPU's clocks down for {throttled:.2} ms{bounds}, usually {usual:.2} ms");
+        format!("{reason} throttled the GPU's clocks for {throttled:.2} ms{bounds}, usually {usual:.2} ms");
     Some((c.take_wait(ns - usual_ns), evidence))
 }
 

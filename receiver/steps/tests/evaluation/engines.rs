@@ -141,7 +141,11 @@ impl Engine {
             let requests = turn.answers + turn.prompts;
             let mut work = small.sampling_of(requests);
             work.add(&copies(Counter::BytesFromDevice, 1, requests));
-            program.close(&[Segment { stream, closer: "cudaStreamSynchronize", ..Segment::of(work, None) }]);
+            program.close(&[Segment {
+                stream,
+                sync_call: "cudaStreamSynchronize",
+                ..Segment::of(work, None)
+            }]);
         }
     }
 

@@ -23,7 +23,7 @@ pub struct Segment {
     pub stream: u64,
     pub work: StepWork,
     pub truth: Truth,
-    pub closer: &'static str,
+    pub sync_call: &'static str,
     pub wait_us: u64,
     /// Calls that enqueued in the process since the previous sync call; `None` for the number of closed ones.
     pub process_enqueued_since_sync: Option<u64>,
@@ -32,8 +32,8 @@ pub struct Segment {
 impl Segment {
     /// Returns work that a sync call waits for.
     pub fn of(work: StepWork, truth: Truth) -> Segment {
-        let closer = "cudaEventSynchronize";
-        Segment { stream: 0x5000, work, truth, closer, wait_us: 1_000, process_enqueued_since_sync: None }
+        let sync_call = "cudaEventSynchronize";
+        Segment { stream: 0x5000, work, truth, sync_call, wait_us: 1_000, process_enqueued_since_sync: None }
     }
 }
 
@@ -128,7 +128,7 @@ impl Program {
             OF_CAPTURES.iter().for_each(|counter| record.work[*counter as usize] = 0);
         }
         let header = &mut record.header;
-        header.row = PROBES.iter().find(|p| p.symbol == segment.closer).expect("a probed function").id;
+        header.row = PROBES.iter().find(|p| p.symbol == segment.sync_call).expect("a probed function").id;
         (header.pid, header.tid) = (self.process.pid, self.process.pid);
         header.process_start_ns = self.process.start_ns;
         (header.entry_ns, header.duration_ns) = (entry_ns, duration_ns);

@@ -69,8 +69,8 @@ impl Loop {
     }
 
     fn segment(&self, work: StepWork) -> Segment {
-        let closer = if self.has_collectives { "cudaDeviceSynchronize" } else { "cudaStreamSynchronize" };
-        Segment { stream: MAIN, closer, wait_us: 20_000, ..Segment::of(work, Some(Phase::Train)) }
+        let sync_call = if self.has_collectives { "cudaDeviceSynchronize" } else { "cudaStreamSynchronize" };
+        Segment { stream: MAIN, sync_call, wait_us: 20_000, ..Segment::of(work, Some(Phase::Train)) }
     }
 
     fn batches(&self, read: u64, rng: &mut Rng) -> StepWork {
@@ -139,7 +139,7 @@ pub fn recommendation(iterations: u64, rng: &mut Rng, program: &mut Program) {
             let segment = Segment::of(work, Some(Phase::Train));
             program.close(&[Segment {
                 process_enqueued_since_sync,
-                closer: "cudaStreamSynchronize",
+                sync_call: "cudaStreamSynchronize",
                 ..segment
             }]);
         }

@@ -211,6 +211,6 @@ fn throttling_evidence_gives_the_bounds_of_its_time() {
     let evidence = &explain(&slow, &usual())[0].evidence;
     assert_eq!(
         evidence,
-        "hw_power_brake held the GPU's clocks down for 31.00 ms (between 20.00 and 40.00 ms), usually 0.00 ms"
+        "hw_power_brake throttled the GPU's clocks for 31.00 ms (between 20.00 and 40.00 ms), usually 0.00 ms"
     );
 }
