@@ -24,6 +24,7 @@ use probe_abi::record::{
 use probe_abi::{ArgPos, Cookie, PointeeKind};
 
 use crate::emit;
+use crate::frames;
 use crate::maps::{self, CALLERS, RING};
 use crate::process;
 use crate::regs::{Regs, read_user_into};
@@ -69,15 +70,14 @@ fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
         Some(calls) => calls,
         None => calls_of(task.pid, task.tid, cookie.id())?,
     };
-    forget_left(calls, regs.entry_sp());
+    frames::unwind(&mut calls.depth, &calls.frames, regs.entry_sp());
     let depth = calls.depth as usize;
     if depth > 0 && cookie.is_operation() && Cookie(frame_at(calls, depth - 1).cookie).is_operation() {
-        maps::counters()?.suppressed.fetch_add(1, Relaxed);
-        return None;
+        return maps::count_suppressed();
     }
     process::count_hit(&task, cookie.id());
     if depth >= FRAMES {
-        return count_drop(DropReason::TooDeep);
+        return maps::count_drop(DropReason::TooDeep);
     }
     calls.depth += 1;
     let start_ns = calls.start_ns;
@@ -90,13 +90,6 @@ fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
         told.header.entry_ns = now_ns();
     }
     Some(())
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn count_drop(reason: DropReason) -> Option<()> {
-    maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
-    None
 }
 
 /// The calls of a thread without a slot of its own, which may be its first; `None`, counted, where it is not traced
@@ -113,7 +106,7 @@ fn calls_of(pid: u32, tid: u32, row: u16) -> Option<&'static mut Calls> {
     let calls = maps::new_calls(pid, tid, process.start_ns.load(Relaxed));
     if calls.is_none() {
         process::count_hit(&task, row);
-        let _ = count_drop(DropReason::ThreadsFull);
+        let _ = maps::count_drop(DropReason::ThreadsFull);
     }
     calls
 }
@@ -121,19 +114,6 @@ fn calls_of(pid: u32, tid: u32, row: u16) -> Option<&'static mut Calls> {
 #[inline(always)]
 fn frame_at(calls: &Calls, at: usize) -> &ArgsFrame {
     &calls.frames[at & (FRAMES - 1)]
-}
-
-/// The stack grows down: a caller's frame lies above. One at or below was left without a return.
-#[inline(always)]
-fn forget_left(calls: &mut Calls, sp: u64) {
-    for _ in 0..FRAMES {
-        let depth = calls.depth as usize;
-        if depth == 0 || depth > FRAMES || frame_at(calls, depth - 1).sp > sp {
-            break;
-        }
-        calls.depth -= 1;
-        let _ = count_drop(DropReason::Abandoned);
-    }
 }
 
 #[inline(always)]
@@ -227,7 +207,8 @@ fn leave_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
             None => return count_unseen(task.pid, task.tid),
         },
     };
-    let Some(at) = pop(calls, cookie, regs.entry_sp_of_return()) else {
+    let at = frames::pop(&mut calls.depth, &calls.frames, cookie, regs.entry_sp_of_return());
+    let Some(at) = at else {
         // An operation within another has no frame.
         let is_suppressed = cookie.is_operation() && calls.depth != 0;
         return if is_suppressed { count_return() } else { count_unseen(task.pid, task.tid) };
@@ -264,7 +245,7 @@ fn tell(told: &ArgsRecord) -> Option<()> {
 #[inline(never)]
 fn count_full() -> Option<()> {
     let _ = count_return();
-    count_drop(DropReason::RingFull)
+    maps::count_drop(DropReason::RingFull)
 }
 
 #[unsafe(no_mangle)]
@@ -281,29 +262,6 @@ fn count_unseen(pid: u32, tid: u32) -> Option<()> {
     let _ = count_return();
     process::find(&Task { pid, tid })?;
     maps::counters()?.unmatched.fetch_add(1, Relaxed);
-    None
-}
-
-/// Takes the call's frame off the stack, and with it those left above it without a return. Where it was; it stays
-/// there until the thread's next call.
-#[inline(always)]
-fn pop(calls: &mut Calls, cookie: Cookie, sp: u64) -> Option<usize> {
-    for _ in 0..FRAMES {
-        let depth = calls.depth as usize;
-        if depth == 0 || depth > FRAMES {
-            return None;
-        }
-        let top = frame_at(calls, depth - 1);
-        let (is_above, is_it) = (top.sp > sp, top.sp == sp && top.cookie == cookie.0);
-        if is_above {
-            return None;
-        }
-        calls.depth -= 1;
-        if is_it {
-            return Some(depth - 1);
-        }
-        let _ = count_drop(DropReason::Abandoned);
-    }
     None
 }
 

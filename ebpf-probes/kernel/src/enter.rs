@@ -4,17 +4,19 @@
 use probe_abi::atomic::{AtomicU64, Relaxed};
 
 use aya_ebpf::EbpfContext as _;
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
 use probe_abi::counters::DropReason;
 use probe_abi::fold::{Enqueue, Snapshot, StreamFold};
 use probe_abi::frontier::Frontier;
 use probe_abi::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
-use probe_abi::{Action, ArgPos, Cookie, Grid, cookie};
+use probe_abi::{Action, ArgPos, Cookie, Enter, cookie};
 
+use crate::frames;
 use crate::frontier;
 use crate::graph;
-use crate::launch::begin_step;
+use crate::launch::{self, begin_step};
 use crate::maps;
 use crate::process;
 use crate::regs::{Args, Regs, read_user};
@@ -32,12 +34,11 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     let regs = Regs::new(ctx.regs);
     if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
-        maps::counters()?.suppressed.fetch_add(1, Relaxed);
-        return None;
+        return maps::count_suppressed();
     }
     process::count_hit(&task, cookie.id());
     let args = Args::read(&regs, needs_stack(cookie));
-    let call = Call { cookie, task, args };
+    let call = Call { cookie, task, args, raw: ctx.regs };
     call.push(regs.entry_sp())
 }
 
@@ -46,22 +47,17 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
 fn needs_stack(cookie: Cookie) -> bool {
     Args::is_on_stack(cookie.stream())
         || (!cookie.is_direction_fixed() && Args::is_on_stack(ArgPos(cookie.direction_arg() as u8)))
-        || cookie.has_grid(Grid::Words)
 }
 
 struct Call {
     cookie: Cookie,
     task: Task,
     args: Args,
+    /// The registers, for launches.
+    raw: *mut pt_regs,
 }
 
 impl Call {
-    #[inline(always)]
-    fn count_drop(&self, reason: DropReason) -> Option<()> {
-        maps::counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
-        Some(())
-    }
-
     #[inline(always)]
     fn stream(&self) -> u64 {
         match self.cookie.stream() {
@@ -99,7 +95,7 @@ impl Call {
     #[inline(always)]
     fn capture(&self, capturing: &StreamFold) {
         if self.cookie.is(Action::Launch) {
-            capturing.capture_launch(self.task.tid, &self.kernel());
+            capturing.capture_launch(self.task.tid, &launch::enqueue(self.cookie, self.raw));
         } else if self.cookie.is(Action::GraphLaunch) {
             graph::capture_launch(self.task.pid, self.args.at(ArgPos(1)), capturing);
         } else {
@@ -108,15 +104,10 @@ impl Call {
     }
 
     #[inline(always)]
-    fn kernel(&self) -> Enqueue {
-        Enqueue { threads: self.threads(), identity: self.args.at(self.function()), bytes: 0 }
-    }
-
-    #[inline(always)]
     fn fold(&self, fold: &StreamFold) {
         let tid = self.task.tid;
         if self.cookie.is(Action::Launch) {
-            fold.launch(tid, &self.kernel());
+            fold.launch(tid, &launch::enqueue(self.cookie, self.raw));
         } else if self.cookie.is(Action::GraphLaunch) {
             graph::launch_graph(self.task.pid, tid, self.args.at(ArgPos(1)), fold);
         } else {
@@ -131,33 +122,6 @@ impl Call {
     #[inline(always)]
     fn direction(&self) -> probe_abi::Direction {
         self.cookie.direction(self.args.at(ArgPos(self.cookie.direction_arg() as u8)))
-    }
-
-    /// The launched function stands first, but behind the configuration where there is one.
-    #[inline(always)]
-    fn function(&self) -> ArgPos {
-        ArgPos(1 + u8::from(self.cookie.has_grid(Grid::Config)))
-    }
-
-    #[inline(always)]
-    fn threads(&self) -> u64 {
-        let a = |position| self.args.at(ArgPos(position)) & 0xffff_ffff;
-        let pair = |position| a(position).wrapping_mul(self.args.at(ArgPos(position)) >> 32);
-        match self.cookie.grid() {
-            g if g == Grid::Dim3 as u8 => pair(2).wrapping_mul(a(3)).wrapping_mul(pair(4)).wrapping_mul(a(5)),
-            g if g == Grid::Words as u8 => a(2)
-                .wrapping_mul(a(3))
-                .wrapping_mul(a(4))
-                .wrapping_mul(a(5))
-                .wrapping_mul(a(6))
-                .wrapping_mul(a(7)),
-            g if g == Grid::Threads as u8 => a(2).wrapping_mul(a(3)).wrapping_mul(a(4)),
-            g if g == Grid::Config as u8 => match read_user::<[u32; 6]>(self.args.at(ArgPos(1))) {
-                Ok(w) => product(&w),
-                Err(_) => 0,
-            },
-            _ => 0,
-        }
     }
 
     #[inline(always)]
@@ -183,29 +147,21 @@ impl Call {
     fn push(&self, sp: u64) -> Option<()> {
         let stream = self.stream();
         if self.cookie.enqueues() && self.enqueue(stream).is_none() {
-            return self.count_drop(DropReason::StreamsFull);
+            return maps::count_drop(DropReason::StreamsFull);
         }
         let Some(thread) = maps::thread(self.task.tid) else {
-            return self.count_drop(DropReason::ThreadsFull);
+            return maps::count_drop(DropReason::ThreadsFull);
         };
-        for _ in 0..FRAMES {
-            let depth = thread.depth as usize;
-            // The stack grows down: a caller's frame lies above. One at or below was left without a return.
-            if depth == 0 || depth > FRAMES || thread.frames[(depth - 1) & (FRAMES - 1)].sp > sp {
-                break;
-            }
-            thread.depth -= 1;
-            self.count_drop(DropReason::Abandoned);
-        }
+        frames::unwind(&mut thread.depth, &thread.frames, sp);
         let depth = thread.depth as usize;
         if depth >= FRAMES {
-            return self.count_drop(DropReason::TooDeep);
+            return maps::count_drop(DropReason::TooDeep);
         }
         let ThreadFold { frames, frontier, frontier_sp, scratch, .. } = thread;
         let frame = &mut frames[depth & (FRAMES - 1)];
         self.fill(frame, sp, stream);
         self.prepare(frame, frontier, scratch);
-        if frame.closing == 1 {
+        if frame.closing == Frame::CLOSES_FRONTIER {
             *frontier_sp = sp;
         }
         frame.entry_ns = now_ns();
@@ -228,34 +184,29 @@ impl Call {
     /// How far a wait reaches is taken before the call: what another thread enqueues while this one waits is not in it.
     #[inline(always)]
     fn prepare(&self, frame: &mut Frame, frontier: &Frontier, scratch: &Snapshot) {
-        let (cookie, pid) = (self.cookie, self.task.pid);
-        let copies_back = cookie.is(Action::Copy)
-            && cookie.is_blocking()
-            && self.direction() as u8 == probe_abi::Direction::DeviceToHost as u8;
-        let asks_stream = cookie.is(Action::Query) && cookie.stream().0 != 0;
-        if cookie.is(Action::StreamDestroy) {
-            frame.closing = u64::from(frontier::take_last(&self.key(frame.stream), frontier, scratch));
-        } else if cookie.is(Action::StreamSync) || copies_back || asks_stream {
-            frontier::take(&self.key(frame.stream), 0, frontier, scratch);
-            frame.closing = u64::from(frontier::enter(pid, frontier));
-        } else if cookie.is(Action::EventSync) || cookie.is(Action::Query) {
-            self.prepare_event_wait(frame, frontier);
-        } else if cookie.is(Action::DeviceSync) {
-            self.prepare_device_sync(frame);
-        } else if cookie.is(Action::EventRecord) {
-            frontier::record(&self.key(frame.stream), frame.handle, frontier, scratch);
-        } else if cookie.is(Action::StreamWait) {
-            if let Some(event) = frontier::event(pid, frame.handle) {
-                frontier::wait(&self.key(frame.stream), event);
+        let pid = self.task.pid;
+        match self.cookie.on_enter(|| self.direction()) {
+            Enter::Nothing => {}
+            Enter::EndStream => {
+                frame.closing = u64::from(frontier::take_last(&self.key(frame.stream), frontier, scratch));
             }
-        } else if cookie.is(Action::EventDestroy) {
-            // Before the call: behind it another thread may have made an event at the same address.
-            frontier::forget_event(pid, frame.handle);
-        } else if cookie.is(Action::GraphDestroy) {
-            // Likewise.
-            graph::forget(pid, frame.handle, frame.graph);
-        } else if cookie.is(Action::GraphChange) {
-            graph::change_graph(pid, frame.graph);
+            Enter::AwaitStream => {
+                frontier::take(&self.key(frame.stream), 0, frontier, scratch);
+                frame.closing = u64::from(frontier::enter(pid, frontier));
+            }
+            Enter::AwaitEvent => self.prepare_event_wait(frame, frontier),
+            Enter::AwaitDevice => self.prepare_device_sync(frame),
+            Enter::RecordEvent => {
+                frontier::record(&self.key(frame.stream), frame.handle, frontier, scratch);
+            }
+            Enter::JoinEvent => {
+                if let Some(event) = frontier::event(pid, frame.handle) {
+                    frontier::wait(&self.key(frame.stream), event);
+                }
+            }
+            Enter::RemoveEvent => frontier::forget_event(pid, frame.handle),
+            Enter::RemoveGraph => graph::forget(pid, frame.handle, frame.graph),
+            Enter::ChangeGraph => graph::change_graph(pid, frame.graph),
         }
         if frame.closing != 0 {
             self.note_process(frame);
@@ -293,7 +244,7 @@ impl Call {
                 enter_active(self.task.pid, device, slot, &frame.slots, at as u64);
             }
         }
-        frame.closing = if frame.slots.load(Relaxed) == 0 { 0 } else { 2 };
+        frame.closing = if frame.slots.load(Relaxed) == 0 { 0 } else { Frame::CLOSES_SLOTS };
     }
 }
 
@@ -314,13 +265,4 @@ fn enter_active(pid: u32, device: u64, slot: &ActiveStream, slots: &AtomicU64, a
 #[inline(always)]
 pub fn active_key(pid: u32, slot: &ActiveStream) -> StreamKey {
     StreamKey { pid, tid: slot.tid.load(Relaxed) as u32, stream: slot.stream.load(Relaxed) }
-}
-
-#[inline(always)]
-fn product(words: &[u32; 6]) -> u64 {
-    let mut all = 1u64;
-    for word in words {
-        all = all.wrapping_mul(u64::from(*word));
-    }
-    all
 }

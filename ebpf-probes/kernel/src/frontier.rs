@@ -29,7 +29,7 @@ pub fn take(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
             return stream.snapshot_capture(&into.own);
         }
         stream.snapshot(ns, &into.own);
-        into.waited.copy(stream.waited());
+        into.waited.copy(&stream.waited);
         is_blocking = stream.is_blocking();
     } else {
         into.own.clear(key);
@@ -145,9 +145,9 @@ pub fn wait(key: &StreamKey, event: &Frontier) {
     if event.own.born_ns.load(Relaxed) == Snapshot::CAPTURED {
         return stream.join_capture(&event.own);
     }
-    add(key, stream.waited(), &event.own);
+    add(key, &stream.waited, &event.own);
     for snapshot in &event.waited.0 {
-        add(key, stream.waited(), snapshot);
+        add(key, &stream.waited, snapshot);
     }
 }
 

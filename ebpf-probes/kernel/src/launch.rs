@@ -37,7 +37,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     let Some(process) = process::hot(task.pid) else { return ask_folds(cookie, ctx.regs) };
     // Each launch through the runtime is one of the driver's too: this is as frequent as what follows.
     if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
-        return count_suppressed();
+        return maps::count_suppressed();
     }
     match add(cookie, &task, process, ctx.regs) {
         Some(()) => Some(()),
@@ -67,7 +67,7 @@ fn add(cookie: Cookie, task: &Task, process: &HotProcess, raw: *mut pt_regs) -> 
 
 /// What the launch adds.
 #[inline(always)]
-fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
+pub fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
     Enqueue { threads: threads(cookie, raw), identity: function(cookie, &Regs::new(raw)), bytes: 0 }
 }
 
@@ -147,7 +147,7 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
         return None;
     }
     if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, raw) {
-        return count_suppressed();
+        return maps::count_suppressed();
     }
     process::count_hit(&task, cookie.id());
     let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
@@ -156,7 +156,7 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     if key.stream == 0 {
         key.stream = process::default_stream(task.tid);
     }
-    let Some(fold) = maps::stream(&key) else { return count_dropped() };
+    let Some(fold) = maps::stream(&key) else { return maps::count_drop(DropReason::StreamsFull) };
     if is_capturing(&key, fold) {
         fold.capture();
         if let Some(capturing) = graph::capturing(&key, fold) {
@@ -200,18 +200,4 @@ pub fn begin_step(tid: u32, fold: &StreamFold, key: &StreamKey) {
             process.blocking.store(1, Relaxed);
         }
     }
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn count_suppressed() -> Option<()> {
-    maps::counters()?.suppressed.fetch_add(1, Relaxed);
-    None
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn count_dropped() -> Option<()> {
-    maps::counters()?.dropped[DropReason::StreamsFull as usize].fetch_add(1, Relaxed);
-    None
 }

@@ -5,18 +5,19 @@ use probe_abi::atomic::Relaxed;
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
-use probe_abi::counters::{Counters, DropReason};
+use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
 use probe_abi::fold::{Snapshot, Stamp};
 use probe_abi::frontier::Frontier;
 use probe_abi::record::{
-    ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, StreamKey, ThreadFold, flag,
+    ActiveStream, FRAMES, Frame, NOT_SEEN, OperationKey, ProcessFold, Query, StreamKey, ThreadFold, flag,
 };
-use probe_abi::{Action, Cookie, NON_BLOCKING, WRONG_THREAD};
+use probe_abi::{Action, Cookie, Leave, NON_BLOCKING};
 
 use crate::context;
 use crate::emit::{self, Returned};
 use crate::enter::active_key;
+use crate::frames;
 use crate::graph;
 use crate::maps::{self, STREAMS};
 use crate::process;
@@ -41,7 +42,8 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     };
     // SAFETY: only the thread itself changes its entry, and it runs this program now.
     let thread = unsafe { &mut *thread };
-    let Some(at) = pop(thread, cookie, regs.entry_sp_of_return(), counters) else {
+    let at = frames::pop(&mut thread.depth, &thread.frames, cookie, regs.entry_sp_of_return());
+    let Some(at) = at else {
         // A driver call within a runtime call was suppressed at its entry, and has no frame.
         let is_suppressed = cookie.is_driver() && thread.depth != 0;
         return if is_suppressed { None } else { count_unmatched(task.pid, task.tid) };
@@ -59,7 +61,7 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         None => count_duration(key.pid, key.row, duration_ns, failed),
     }
     let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::uses_collectives(&task));
-    let is_sum = !failed && frame.closing == 0 && !is_reported && !cookie.changes_state();
+    let is_sum = !failed && frame.closing == 0 && !is_reported && cookie.on_leave(result) == Leave::Nothing;
     // Not a query: whoever polls makes more of them than of all other calls, and they say nothing.
     let detail = if cookie.is(Action::Query) { Detail::NONE } else { process::detail(task.pid) };
     let weight = detail.weight(duration_ns, now_ns);
@@ -95,26 +97,23 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
 fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
     let ThreadFold { poll, frontier, frames, .. } = thread;
     let frame = &mut frames[at & (FRAMES - 1)];
-    if frame.closing != 1 {
+    if frame.closing != Frame::CLOSES_FRONTIER {
         poll.began_ns = 0;
         return;
     }
     let key = frontier.own.key(task.pid);
-    let handle = if frame.handle != 0 { frame.handle } else { frame.stream };
     let Some(stream) = found(&key) else { return };
-    let enqueued = stream.enqueued_by(task.tid);
-    if result != 0 {
-        poll.not_ready(handle, frame.entry_ns, now_ns(), enqueued);
-        frame.closing = 0;
-        return;
+    let query = Query {
+        handle: if frame.handle != 0 { frame.handle } else { frame.stream },
+        entry_ns: frame.entry_ns,
+        exit_ns: now_ns(),
+        enqueued: stream.enqueued_by(task.tid),
+    };
+    match poll.answer(&query, result == 0, stream.is_polled()) {
+        None => frame.closing = 0,
+        Some(began_ns) if began_ns == frame.entry_ns => {}
+        Some(began_ns) => (frame.entry_ns, frame.runq_ns) = (began_ns, NOT_SEEN),
     }
-    if poll.goes_on(handle, frame.entry_ns, enqueued) {
-        frame.entry_ns = poll.began_ns;
-        frame.runq_ns = NOT_SEEN;
-    } else if !stream.is_polled() {
-        frame.closing = 0;
-    }
-    poll.began_ns = 0;
 }
 
 /// The duration of an operation without a slot beside the map of durations.
@@ -137,29 +136,6 @@ fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
 fn count_unmatched(pid: u32, tid: u32) -> Option<()> {
     process::find(&Task { pid, tid })?;
     maps::counters()?.unmatched.fetch_add(1, Relaxed);
-    None
-}
-
-/// Takes the call's frame off the stack, and with it those left above it without a return. Where it was; it stays
-/// there until the thread's next call.
-#[inline(always)]
-fn pop(thread: &mut ThreadFold, cookie: Cookie, sp: u64, counters: &Counters) -> Option<usize> {
-    for _ in 0..FRAMES {
-        let depth = thread.depth as usize;
-        if depth == 0 || depth > FRAMES {
-            return None;
-        }
-        let at = (depth - 1) & (FRAMES - 1);
-        let top = &thread.frames[at];
-        if top.sp > sp {
-            return None;
-        }
-        thread.depth -= 1;
-        if top.sp == sp && top.cookie == cookie.0 {
-            return Some(at);
-        }
-        counters.dropped[DropReason::Abandoned as usize].fetch_add(1, Relaxed);
-    }
     None
 }
 
@@ -223,19 +199,15 @@ fn returned<'a>(r: &'a Return<'_>, process: &ProcessFold) -> Returned<'a> {
 
 #[inline(always)]
 fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
-    let destroys = r.cookie.is(Action::StreamDestroy);
-    let closed = if destroys && r.failed { Outcome::Folded } else { close(r, process, returned) };
-    if destroys && !r.failed {
-        forget_stream(r, process);
-    }
-    apply(r, process);
+    let closed = if r.cookie.ends_steps(r.result) { close(r, process, returned) } else { Outcome::Folded };
+    let handle = match r.cookie.writes_handle() && !r.failed {
+        true => read_user(r.frame.handle).unwrap_or(0),
+        false => r.frame.handle,
+    };
+    apply(r, process, handle);
     if !r.failed && !r.is_reported {
         return closed;
     }
-    let handle = match r.cookie.writes_handle() && !r.failed {
-        true => written(r),
-        false => r.frame.handle,
-    };
     match emit::call(returned, handle, r.result, 0) {
         true if closed != Outcome::RingFull => Outcome::Delivered,
         true => closed,
@@ -264,8 +236,8 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
     }
     context::tell(returned);
     match r.frame.closing {
-        1 if !close_frontier(r, returned) => return Outcome::Folded,
-        1 => {}
+        Frame::CLOSES_FRONTIER if !close_frontier(r, returned) => return Outcome::Folded,
+        Frame::CLOSES_FRONTIER => {}
         _ => close_all(process, returned),
     }
     process.seen.store(process::enqueued(process, r.task.pid), Relaxed);
@@ -281,11 +253,7 @@ fn close_frontier(r: &Return<'_>, returned: &Returned<'_>) -> bool {
     if r.frontier_sp != r.frame.sp {
         return false;
     }
-    let flags = match (r.cookie.is(Action::StreamDestroy), r.cookie.is(Action::Query)) {
-        (true, _) => flag::UNFINISHED,
-        (_, true) => flag::POLLED,
-        _ => 0,
-    };
+    let flags = r.cookie.step_flags();
     let mut closed = close_snapshot(returned, &r.frontier.own, flags);
     for snapshot in &r.frontier.waited.0 {
         closed |= close_snapshot(returned, snapshot, flags);
@@ -326,7 +294,7 @@ fn close_active(returned: &Returned<'_>, slot: &ActiveStream) {
         slot.taken.store(0, Relaxed);
         return;
     };
-    let snapshot = stream.pending();
+    let snapshot = &stream.pending;
     if stream.closes(snapshot) {
         emit::step(returned, &key, &stream, snapshot, 0);
         stream.set_polled(false);
@@ -360,8 +328,10 @@ fn drop_stream(process: &ProcessFold, key: &StreamKey) {
 
 /// A stream was made. What is known under its handle is of another, whose end was not seen.
 #[inline(always)]
-fn make_stream(r: &Return<'_>, process: &ProcessFold) {
-    let Ok(handle) = read_user(r.frame.handle) else { return };
+fn make_stream(r: &Return<'_>, process: &ProcessFold, handle: u64) {
+    if handle == 0 {
+        return;
+    }
     let key = StreamKey { pid: r.task.pid, tid: 0, stream: handle };
     drop_stream(process, &key);
     if r.frame.bytes & NON_BLOCKING == 0
@@ -372,38 +342,35 @@ fn make_stream(r: &Return<'_>, process: &ProcessFold) {
     }
 }
 
-/// What a call changes for the calls after it.
+/// Applies what the call changes for later calls. `handle` is the row's, as the library wrote it where it does.
 #[inline(always)]
-fn apply(r: &Return<'_>, process: &ProcessFold) {
+fn apply(r: &Return<'_>, process: &ProcessFold, handle: u64) {
     let key = process::stream_key(&r.task, r.frame.stream, r.cookie.is_twin());
-    if r.cookie.is(Action::SetDevice) && !r.failed {
-        set_device(r, process);
-    } else if r.cookie.is(Action::StreamCreate) && !r.failed {
-        make_stream(r, process);
-    } else if r.cookie.is(Action::CaptureBegin) && !r.failed {
-        graph::begin(process, &key, r.task.tid, r.frame.graph);
-        if let Some(stream) = found(&key) {
-            stream.disarm();
+    match r.cookie.on_leave(r.result) {
+        Leave::Nothing => {}
+        Leave::SetDevice => set_device(r, process),
+        Leave::AddStream => make_stream(r, process, handle),
+        Leave::RemoveStream => forget_stream(r, process),
+        Leave::BeginCapture => {
+            graph::begin(process, &key, r.task.tid, r.frame.graph);
+            if let Some(stream) = found(&key) {
+                stream.disarm();
+            }
         }
-    } else if r.cookie.is(Action::CaptureEnd) && r.result != WRONG_THREAD {
-        if !r.failed {
-            graph::end_graph(process, &key, written(r));
+        Leave::EndCapture => {
+            graph::end_graph(process, &key, handle);
+            end_capture(&key);
         }
-        // A capture that failed is over too.
-        if let Some(stream) = found(&key) {
-            stream.end_capture();
-        }
-    } else if r.cookie.is(Action::Instantiate) && !r.failed {
-        graph::follow_graph(r.task.pid, written(r), r.frame.graph);
-    } else if r.cookie.is(Action::GraphUpdate) && !r.failed {
-        graph::follow_graph(r.task.pid, r.frame.handle, r.frame.graph);
+        Leave::AbortCapture => end_capture(&key),
+        Leave::FollowGraph => graph::follow_graph(r.task.pid, handle, r.frame.graph),
     }
 }
 
-/// What the call wrote where its handle points.
 #[inline(always)]
-fn written(r: &Return<'_>) -> u64 {
-    read_user(r.frame.handle).unwrap_or(0)
+fn end_capture(key: &StreamKey) {
+    if let Some(stream) = found(key) {
+        stream.end_capture();
+    }
 }
 
 #[inline(always)]

@@ -14,6 +14,7 @@ mod call_args;
 mod context;
 mod emit;
 mod enter;
+mod frames;
 mod frontier;
 mod graph;
 mod launch;

@@ -7,7 +7,7 @@ use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use probe_abi::context::{VARIABLES as VARIABLES_MAX, Variable};
-use probe_abi::counters::Counters;
+use probe_abi::counters::{Counters, DropReason};
 use probe_abi::detail::DETAILS as DETAILS_MAX;
 use probe_abi::fold::StreamFold;
 use probe_abi::frontier::Frontier;
@@ -236,4 +236,21 @@ pub fn ordinal(of: Counted) -> Option<&'static Ordinals> {
 pub fn counters() -> Option<&'static Counters> {
     // SAFETY: a per-CPU array entry always exists; all its fields are atomic.
     COUNTERS.get_ptr(0).map(|c| unsafe { &*c })
+}
+
+/// Counts a call lost for this reason. Returns `None`, as the program that lost it does.
+// Out of line: it is rare, and the stack of what is not stays small (see `crate::launch`).
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub fn count_drop(reason: DropReason) -> Option<()> {
+    counters()?.dropped[reason as usize].fetch_add(1, Relaxed);
+    None
+}
+
+/// Counts a driver call that the runtime made. Returns `None`, as the program that left it out does.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub fn count_suppressed() -> Option<()> {
+    counters()?.suppressed.fetch_add(1, Relaxed);
+    None
 }

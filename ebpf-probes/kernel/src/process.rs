@@ -7,9 +7,10 @@ use probe_abi::Cookie;
 use probe_abi::counters::{Counters, DropReason};
 use probe_abi::detail::Detail;
 use probe_abi::hot::{HotDevice, HotProcess};
-use probe_abi::record::{ActiveStream, FRAMES, NOT_SEEN, ProcessFold, ROWS, RecordKind, StreamKey};
+use probe_abi::record::{ActiveStream, NOT_SEEN, ProcessFold, ROWS, RecordKind, StreamKey};
 
 use crate::enter::active_key;
+use crate::frames;
 use crate::maps::{DETAILS, FILTER, NEW_PROCESS, PROCESSES, RUNTIME};
 use crate::regs::Regs;
 use crate::stream::found;
@@ -186,12 +187,8 @@ fn is_within_runtime(task: &Task, sp: u64) -> bool {
     let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
     // SAFETY: only the thread itself changes its entry, and it runs this program now.
     let thread = unsafe { &*thread };
-    let depth = thread.depth as usize;
-    if depth == 0 || depth > FRAMES {
-        return false;
-    }
-    let top = &thread.frames[(depth - 1) & (FRAMES - 1)];
-    top.sp > sp && !Cookie(top.cookie).is_driver()
+    frames::top(thread.depth, &thread.frames)
+        .is_some_and(|frame| frame.sp > sp && !Cookie(frame.cookie).is_driver())
 }
 
 /// The thread's device plus one; 0 where it is not known.

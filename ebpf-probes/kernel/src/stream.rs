@@ -3,8 +3,9 @@
 //! Whatever reads the fold's counters absorbs those launches first; whatever gives the next launch more to say than a
 //! sum disarms the stream's slot *after* it did so, since a launch arms it first and then looks again.
 
+use core::ops::Deref;
+
 use probe_abi::fold::{Snapshot, Stamp, StreamFold};
-use probe_abi::frontier::WaitedStreams;
 use probe_abi::hot::HotStream;
 use probe_abi::record::{StepRecord, StreamKey};
 
@@ -20,6 +21,15 @@ pub struct Stream<'a> {
 #[inline(always)]
 pub fn found(key: &StreamKey) -> Option<Stream<'_>> {
     maps::fold(key).map(|fold| Stream { key, fold })
+}
+
+impl Deref for Stream<'_> {
+    type Target = StreamFold;
+
+    #[inline(always)]
+    fn deref(&self) -> &StreamFold {
+        self.fold
+    }
 }
 
 impl Stream<'_> {
@@ -51,12 +61,6 @@ impl Stream<'_> {
         is_capturing(self.key, self.fold)
     }
 
-    /// [`StreamFold::end_capture`].
-    #[inline(always)]
-    pub fn end_capture(&self) {
-        self.fold.end_capture();
-    }
-
     /// [`StreamFold::join_capture`].
     #[inline(always)]
     pub fn join_capture(&self, event: &Snapshot) {
@@ -85,36 +89,12 @@ impl Stream<'_> {
         self.fold.closes(&self.fold.pending)
     }
 
-    /// What the stream waited for.
-    #[inline(always)]
-    pub fn waited(&self) -> &'static WaitedStreams {
-        &self.fold.waited
-    }
-
-    /// What [`Stream::begin_close`] keeps.
-    #[inline(always)]
-    pub fn pending(&self) -> &'static Snapshot {
-        &self.fold.pending
-    }
-
     /// [`StreamFold::enter`]; false where the wait has nothing to close.
     #[inline(always)]
     pub fn enter(&self, snapshot: &Snapshot) -> bool {
         self.absorb();
         self.fold.enter(snapshot);
         self.fold.closes(snapshot)
-    }
-
-    /// [`StreamFold::closes`].
-    #[inline(always)]
-    pub fn closes(&self, snapshot: &Snapshot) -> bool {
-        self.fold.closes(snapshot)
-    }
-
-    /// True where the snapshot is of this stream, and not of one that had its handle.
-    #[inline(always)]
-    pub fn is_at(&self, snapshot: &Snapshot) -> bool {
-        self.fold.is_at(snapshot)
     }
 
     /// [`StreamFold::has_open_work`].
@@ -130,12 +110,6 @@ impl Stream<'_> {
         self.fold.is_blocking(self.key)
     }
 
-    /// [`StreamFold::is_on`].
-    #[inline(always)]
-    pub fn is_on(&self, device: u64) -> bool {
-        self.fold.is_on(device)
-    }
-
     /// [`StreamFold::legacy`].
     #[inline(always)]
     pub fn legacy(&self, first: u64) -> StreamKey {
@@ -147,18 +121,6 @@ impl Stream<'_> {
     pub fn enqueued_by(&self, tid: u32) -> u64 {
         self.absorb();
         self.fold.enqueued_by(tid)
-    }
-
-    /// [`StreamFold::is_polled`].
-    #[inline(always)]
-    pub fn is_polled(&self) -> bool {
-        self.fold.is_polled()
-    }
-
-    /// [`StreamFold::set_polled`].
-    #[inline(always)]
-    pub fn set_polled(&self, polled: bool) {
-        self.fold.set_polled(polled);
     }
 
     /// [`StreamFold::close`].

@@ -31,4 +31,4 @@ pub use probe::{
     Probe, Wiring,
 };
 pub use probes::{PROBES, attach_points, row};
-pub use rules::{NON_BLOCKING, NOT_READY, WRONG_THREAD};
+pub use rules::{Enter, Leave, NON_BLOCKING, NOT_READY, WRONG_THREAD};

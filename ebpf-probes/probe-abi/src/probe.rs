@@ -4,6 +4,8 @@
 //! (System V x86-64: 1-6 in registers, 7.. at `[rsp+8]`..; AArch64: 1-8 in registers, 9.. at `[sp]`..), and a
 //! `dim3` passed by value takes two positions on both, so a row holds no architecture.
 
+use crate::Cookie;
+
 /// The library that exports a function. Several file names may carry it (`libcudart.so.12`, a static copy).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Library {
@@ -303,5 +305,10 @@ impl Probe {
     /// True where the return is probed too. Launches are too many to time each.
     pub const fn is_timed(&self) -> bool {
         !matches!(self.action, Action::Launch)
+    }
+
+    /// Returns the row packed for its own symbol.
+    pub const fn cookie(&self) -> Cookie {
+        Cookie::pack(self, false, self.is_timed())
     }
 }

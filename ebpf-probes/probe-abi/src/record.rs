@@ -10,7 +10,7 @@ use crate::fold::COUNTERS;
 
 pub use key::{EventKey, OperationFold, OperationKey, StreamKey};
 pub use process::{ACTIVE, ActiveStream, ProcessFold, RANGES, RuntimeCode, Settings};
-pub use thread::{ArgsFrame, Caller, Calls, FRAMES, Frame, GROUP_ENDS_MAX, OUTS, Poll, ThreadFold};
+pub use thread::{ArgsFrame, Caller, Calls, FRAMES, Frame, GROUP_ENDS_MAX, OUTS, Poll, Query, ThreadFold};
 
 /// Rows a process can count: above every id in [`crate::PROBES`].
 pub const ROWS: usize = 256;

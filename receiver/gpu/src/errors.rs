@@ -9,7 +9,7 @@ const OTHER: &str = "_OTHER";
 
 /// The error's name in the header of the row's library; `None` where the call succeeded, or answered a query.
 pub(crate) fn error_type(row: &Probe, result: u32) -> Option<&'static str> {
-    row.action.has_failed(result).then(|| name(row.library, result))
+    row.cookie().has_failed(result).then(|| name(row.library, result))
 }
 
 fn name(library: Library, result: u32) -> &'static str {

@@ -4,7 +4,7 @@
 //! as the kernel programs do. The values that the wiring of a row reads from registers are named fields.
 
 use probe_abi::record::StreamKey;
-use probe_abi::{Action, Direction, Probe};
+use probe_abi::{Direction, Probe};
 
 use event::ProcessId;
 
@@ -76,25 +76,5 @@ impl Call {
     /// Returns the key of the stream.
     pub fn stream_key(&self) -> StreamKey {
         StreamKey::of(self.process.pid, self.tid, self.stream, self.is_twin)
-    }
-
-    /// Returns true if the call returned an error. "Not ready" of a query is not an error.
-    pub fn has_failed(&self, action: Action) -> bool {
-        action.has_failed(self.result)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use probe_abi::NOT_READY;
-
-    use super::*;
-
-    #[test]
-    fn not_ready_is_an_error_except_in_queries() {
-        let call = Call { result: NOT_READY, ..Call::default() };
-        assert!(!call.has_failed(Action::Query));
-        assert!(call.has_failed(Action::StreamSync));
-        assert!(Call { result: 1, ..call }.has_failed(Action::Query));
     }
 }

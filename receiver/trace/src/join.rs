@@ -236,7 +236,7 @@ impl Collector {
                 streams.infer(&call)
             }
         };
-        self.stats.unmatched_calls += u64::from(draft.probe.action.enqueues() && work.is_none());
+        self.stats.unmatched_calls += u64::from(draft.probe.cookie().enqueues() && work.is_none());
         call.bytes = draft.bytes.or(work.and_then(|w| w.bytes)).unwrap_or(0);
         call.direction = direction(draft, work);
         if let Some(work) = work {
@@ -325,7 +325,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Returns true for calls that need a stream.
 fn needs_stream(probe: &Probe) -> bool {
-    probe.action.enqueues()
+    probe.cookie().enqueues()
         || matches!(
             probe.action,
             Action::StreamSync

@@ -42,7 +42,7 @@ impl Streams {
     pub(super) fn resolve(&mut self, draft: &Draft, known: Option<(u32, u32)>) -> Option<u64> {
         let (device, stream) = known?;
         let handle = self.handle(draft, device, stream);
-        if draft.probe.action.enqueues() {
+        if draft.probe.cookie().enqueues() {
             self.of_thread.insert((draft.call.process.pid, draft.call.tid), handle);
         }
         Some(handle)

@@ -167,7 +167,7 @@ fn every_turn_of_a_training_loop_has_equal_waits() {
 fn enqueues_of_real_traces_are_in_exactly_one_step() {
     for name in REAL {
         let Some(trace) = real(name) else { return };
-        let enqueues = |c: &&Call| c.probe().unwrap().action.enqueues();
+        let enqueues = |c: &&Call| c.probe().unwrap().cookie().enqueues();
         let expected = trace.calls.iter().filter(enqueues).count() as u64;
         let calls = trace.calls.len() as u64;
         let events = events(trace);

@@ -28,42 +28,57 @@ pub struct ThreadFold {
     pub frames: [Frame; FRAMES],
 }
 
-/// An event or a stream that a thread asks for until it is done: its way to wait.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub struct Poll {
+/// A query that returned.
+#[derive(Clone, Copy, Debug)]
+pub struct Query {
     /// The event's handle, or the stream's.
     pub handle: u64,
-    /// When it was asked for first and not done; 0 where the thread does not wait so.
-    pub began_ns: u64,
-    /// When it was last asked for.
-    pub last_ns: u64,
-    /// What the thread had enqueued by then, see [`crate::fold::StreamFold::enqueued_by`].
+    /// When it was entered.
+    pub entry_ns: u64,
+    /// When it returned.
+    pub exit_ns: u64,
+    /// Value of [`enqueued_by`](crate::fold::StreamFold::enqueued_by) for the thread.
     pub enqueued: u64,
 }
 
+/// A thread's wait by polling: it queries one event or stream until that is done.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Poll {
+    handle: u64,
+    /// When it was first queried and not done; 0 where the thread does not poll.
+    pub began_ns: u64,
+    last_ns: u64,
+    enqueued: u64,
+}
+
 impl Poll {
-    /// A thread that asks so seldom does something else in between: PyTorch's watchdog of collectives asks every 100 ms.
+    /// Longest time between two queries of one wait. PyTorch's watchdog of collectives queries every 100 ms and does
+    /// not wait.
     pub const PAUSE_NS: u64 = 10_000_000;
 
-    /// True where the thread, asking for `handle` at `ns` with so much enqueued, goes on waiting for it.
     #[inline(always)]
-    pub fn goes_on(&self, handle: u64, ns: u64, enqueued: u64) -> bool {
+    fn continues(&self, query: &Query) -> bool {
         self.began_ns != 0
-            && self.handle == handle
-            && self.enqueued == enqueued
-            && ns.wrapping_sub(self.last_ns) <= Poll::PAUSE_NS
+            && self.handle == query.handle
+            && self.enqueued == query.enqueued
+            && query.entry_ns.wrapping_sub(self.last_ns) <= Poll::PAUSE_NS
     }
 
-    /// It was not done.
+    /// Takes the answer of a query. Returns when the wait began that it ends; `None` where it ends none: the work is not
+    /// done, or this is a single query of a stream whose steps do not end by polling (`is_polled`), as memory pools make
+    /// them.
     #[inline(always)]
-    pub fn not_ready(&mut self, handle: u64, entry_ns: u64, exit_ns: u64, enqueued: u64) {
-        if !self.goes_on(handle, entry_ns, enqueued) {
-            self.began_ns = entry_ns;
-            self.handle = handle;
-            self.enqueued = enqueued;
+    pub fn answer(&mut self, query: &Query, is_done: bool, is_polled: bool) -> Option<u64> {
+        let continues = self.continues(query);
+        let began_ns = if continues { self.began_ns } else { query.entry_ns };
+        if is_done {
+            self.began_ns = 0;
+            return if continues || is_polled { Some(began_ns) } else { None };
         }
-        self.last_ns = exit_ns;
+        (self.handle, self.began_ns) = (query.handle, began_ns);
+        (self.last_ns, self.enqueued) = (query.exit_ns, query.enqueued);
+        None
     }
 }
 
@@ -95,6 +110,13 @@ pub struct Frame {
     pub process_enqueued_since_sync: u64,
     /// 1 where a step's record found no room. Here, in a map, since the verifier follows both values of a variable.
     pub lost: AtomicU64,
+}
+
+impl Frame {
+    /// Value of [`Frame::closing`]: the return ends the steps within [`ThreadFold::frontier`].
+    pub const CLOSES_FRONTIER: u64 = 1;
+    /// Value of [`Frame::closing`]: the return ends the steps of the streams in [`Frame::slots`].
+    pub const CLOSES_SLOTS: u64 = 2;
 }
 
 /// A thread that makes calls which are told. Its calls are here, or beside ([`crate::hot::HOT_CALLS`]).
@@ -149,22 +171,30 @@ pub struct ArgsFrame {
 mod tests {
     use super::*;
 
+    /// Two queries of one event that is not done, then one that is: when the wait began that it ends.
+    fn polled(handle: u64, entry_ns: u64, enqueued: u64, is_polled: bool) -> Option<u64> {
+        let (mut poll, query) =
+            (Poll::default(), Query { handle: 7, entry_ns: 100, exit_ns: 110, enqueued: 3 });
+        assert_eq!(poll.answer(&query, false, false), None);
+        assert_eq!(poll.answer(&Query { entry_ns: 200, exit_ns: 210, ..query }, false, false), None);
+        let last = Query { handle, entry_ns, exit_ns: entry_ns + 10, enqueued };
+        let began_ns = poll.answer(&last, true, is_polled);
+        assert_eq!(poll.answer(&last, true, false), None, "the wait is over");
+        began_ns
+    }
+
     #[test]
-    fn a_thread_waits_by_polling_while_it_asks_for_the_same_often_and_enqueues_nothing() {
-        let asked = |handle, entry_ns, enqueued| {
-            let mut poll = Poll::default();
-            assert!(!poll.goes_on(7, 100, 3), "it never asked");
-            poll.not_ready(7, 100, 110, 3);
-            poll.not_ready(7, 200, 210, 3);
-            assert_eq!(poll.began_ns, 100);
-            let goes_on = poll.goes_on(handle, entry_ns, enqueued);
-            poll.not_ready(handle, entry_ns, entry_ns + 10, enqueued);
-            assert_eq!(poll.began_ns, if goes_on { 100 } else { entry_ns });
-            goes_on
-        };
-        assert!(asked(7, 300, 3));
-        assert!(!asked(8, 300, 3), "another event");
-        assert!(!asked(7, 300, 4), "work in between");
-        assert!(asked(7, 210 + Poll::PAUSE_NS, 3) && !asked(7, 211 + Poll::PAUSE_NS, 3));
+    fn queries_of_one_event_without_work_between_are_one_wait() {
+        assert_eq!(polled(7, 300, 3, false), Some(100));
+        assert_eq!(polled(8, 300, 3, false), None, "another event");
+        assert_eq!(polled(7, 300, 4, false), None, "work in between");
+        assert_eq!(polled(7, 210 + Poll::PAUSE_NS, 3, false), Some(100));
+        assert_eq!(polled(7, 211 + Poll::PAUSE_NS, 3, false), None, "too long a pause");
+    }
+
+    #[test]
+    fn single_queries_end_steps_of_polled_streams_only() {
+        assert_eq!(polled(8, 300, 3, true), Some(300));
+        assert_eq!(polled(8, 300, 3, false), None);
     }
 }

@@ -6,7 +6,7 @@ use probe_abi::counters::DropReason;
 use probe_abi::fold::{Enqueue, Snapshot, Stamp, StreamFold};
 use probe_abi::graph::GraphKey;
 use probe_abi::record::{FRAMES, NOT_SEEN, StreamKey};
-use probe_abi::{Action, Api, ArgPos, Direction, Probe};
+use probe_abi::{Action, Api, Enter, Probe};
 
 use super::Folder;
 use super::graphs::exec_key;
@@ -30,7 +30,7 @@ impl Folder {
         if let Some(process) = self.processes.get_mut(&call.process.pid) {
             process.hit(call.row);
         }
-        if probe.action.enqueues() && !self.enqueue(call, probe) {
+        if probe.cookie().enqueues() && !self.enqueue(call, probe) {
             return self.count_drop(DropReason::StreamsFull);
         }
         let has_thread = self.note_runtime(call, probe);
@@ -138,28 +138,21 @@ impl Folder {
     /// waits is not in it. Returns what its return closes.
     fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<Snapshot> {
         let key = self.stream_key(call);
-        match probe.action {
-            Action::StreamSync => self.enter_stream(&key),
-            Action::Copy if probe.wiring.blocking && call.direction == Direction::DeviceToHost => {
-                self.enter_stream(&key)
+        let change: fn(&mut Folder, &Call) = match probe.cookie().on_enter(|| call.direction) {
+            Enter::Nothing => |_, _| {},
+            Enter::AwaitStream => return self.enter_stream(&key),
+            Enter::EndStream => {
+                return self.enter_snapshot(key.pid, &self.take_frontier(&key, 0).own).into_iter().collect();
             }
-            Action::Query if probe.wiring.stream != ArgPos::NONE => self.enter_stream(&key),
-            Action::StreamDestroy => {
-                self.enter_snapshot(key.pid, &self.take_frontier(&key, 0).own).into_iter().collect()
-            }
-            Action::DeviceSync => self.enter_device(call),
-            Action::EventSync | Action::Query => self.enter_event(call, probe),
-            Action::EventRecord => self.nothing_of(|folder| folder.record_event(call)),
-            Action::StreamWait => self.nothing_of(|folder| folder.wait_for_event(call)),
-            Action::EventDestroy => self.nothing_of(|folder| folder.forget_event(call)),
-            Action::GraphDestroy => self.nothing_of(|folder| folder.forget_graph(call)),
-            Action::GraphChange => self.nothing_of(|folder| folder.change_graph(call)),
-            _ => Vec::new(),
-        }
-    }
-
-    fn nothing_of(&mut self, change: impl FnOnce(&mut Folder)) -> Vec<Snapshot> {
-        change(self);
+            Enter::AwaitEvent => return self.enter_event(call, probe),
+            Enter::AwaitDevice => return self.enter_device(call),
+            Enter::RecordEvent => Folder::record_event,
+            Enter::JoinEvent => Folder::wait_for_event,
+            Enter::RemoveEvent => Folder::forget_event,
+            Enter::RemoveGraph => Folder::forget_graph,
+            Enter::ChangeGraph => Folder::change_graph,
+        };
+        change(self, call);
         Vec::new()
     }
 

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use probe_abi::fold::{Snapshot, Stamp};
-use probe_abi::record::{CallRecord, Header, NOT_SEEN, RecordKind, StepRecord, StreamKey, flag};
-use probe_abi::{Action, NON_BLOCKING, Probe, WRONG_THREAD};
+use probe_abi::record::{CallRecord, Header, NOT_SEEN, Query, RecordKind, StepRecord, StreamKey, flag};
+use probe_abi::{Action, Leave, NON_BLOCKING, Probe};
 
 use super::Folder;
 use super::enter::entry_stamp;
@@ -39,15 +39,18 @@ impl Folder {
         let before = out.len();
         self.account.runs += 1;
         self.last_exit_ns = self.last_exit_ns.max(frame.call.exit_ns());
-        let failed = frame.call.has_failed(frame.probe.action);
+        let cookie = frame.probe.cookie();
+        let failed = cookie.has_failed(frame.call.result);
         self.time(&frame, failed);
         let device = self.leave_thread(&frame);
-        if frame.probe.action == Action::Query {
+        if cookie.is(Action::Query) {
             self.answered(&mut frame);
         }
-        self.close(&frame, device, failed, out);
-        self.apply(&frame, failed);
-        if failed || frame.probe.action.is_reported() {
+        if cookie.ends_steps(frame.call.result) {
+            self.close(&frame, device, out);
+        }
+        self.apply(&frame.call, cookie.on_leave(frame.call.result));
+        if failed || cookie.is_reported() {
             out.push(Event::Call(report(&frame.call, device)));
         }
         let records = (out.len() - before) as u64;
@@ -88,24 +91,20 @@ impl Folder {
             thread.poll.began_ns = 0;
             return;
         };
-        let handle = call.handle.unwrap_or(call.stream);
-        let enqueued = stream.fold.enqueued_by(call.tid);
-        if call.result != 0 {
-            thread.poll.not_ready(handle, call.entry_ns, call.exit_ns(), enqueued);
-            frame.closes.clear();
-            return;
+        let query = Query {
+            handle: call.handle.unwrap_or(call.stream),
+            entry_ns: call.entry_ns,
+            exit_ns: call.exit_ns(),
+            enqueued: stream.fold.enqueued_by(call.tid),
+        };
+        match thread.poll.answer(&query, call.result == 0, stream.fold.is_polled()) {
+            Some(began_ns) => frame.began_ns = began_ns,
+            None => frame.closes.clear(),
         }
-        if thread.poll.goes_on(handle, call.entry_ns, enqueued) {
-            frame.began_ns = thread.poll.began_ns;
-        } else if !stream.fold.is_polled() {
-            frame.closes.clear();
-        }
-        thread.poll.began_ns = 0;
     }
 
-    fn close(&mut self, frame: &Frame, device: i32, failed: bool, out: &mut Vec<Event>) {
-        let destroys = frame.probe.action == Action::StreamDestroy;
-        if frame.closes.is_empty() || (destroys && failed) {
+    fn close(&mut self, frame: &Frame, device: i32, out: &mut Vec<Event>) {
+        if frame.closes.is_empty() {
             return;
         }
         let before = out.len();
@@ -138,26 +137,26 @@ impl Folder {
     }
 
     /// What a call changes for the calls after it.
-    fn apply(&mut self, frame: &Frame, failed: bool) {
-        let call = &frame.call;
+    fn apply(&mut self, call: &Call, change: Leave) {
         let key = self.stream_key(call);
-        match (frame.probe.action, call.handle) {
-            // A capture that failed is over too.
-            (Action::CaptureEnd, _) if call.result != WRONG_THREAD => {
-                if !failed {
-                    self.end_capture(&key, call.handle.unwrap_or(0));
-                }
-                if let Some(stream) = self.streams.get(&key) {
-                    stream.fold.end_capture();
-                }
+        match (change, call.handle) {
+            (Leave::EndCapture, graph) => {
+                self.end_capture(&key, graph.unwrap_or(0));
+                self.stop_capture(&key);
             }
-            _ if failed => {}
-            (Action::SetDevice, Some(device)) => self.set_device(call, device),
-            (Action::StreamCreate, Some(handle)) => self.make_stream(call, handle),
-            (Action::CaptureBegin, _) => self.begin_capture(call),
-            (Action::Instantiate | Action::GraphUpdate, Some(exec)) => self.follow_graph(call, exec),
-            (Action::StreamDestroy, _) => self.forget_stream(&key),
-            _ => {}
+            (Leave::AbortCapture, _) => self.stop_capture(&key),
+            (Leave::SetDevice, Some(device)) => self.set_device(call, device),
+            (Leave::AddStream, Some(handle)) => self.make_stream(call, handle),
+            (Leave::BeginCapture, _) => self.begin_capture(call),
+            (Leave::FollowGraph, Some(exec)) => self.follow_graph(call, exec),
+            (Leave::RemoveStream, _) => self.forget_stream(&key),
+            (Leave::Nothing | Leave::SetDevice | Leave::AddStream | Leave::FollowGraph, _) => {}
+        }
+    }
+
+    fn stop_capture(&self, key: &StreamKey) {
+        if let Some(stream) = self.streams.get(key) {
+            stream.fold.end_capture();
         }
     }
 
@@ -243,11 +242,7 @@ impl Folder {
 
 fn sync_call(frame: &Frame, device: i32) -> SyncCall {
     let mut header = header(RecordKind::Step, &frame.call);
-    header.flags = match frame.probe.action {
-        Action::StreamDestroy => flag::UNFINISHED,
-        Action::Query => flag::POLLED,
-        _ => 0,
-    };
+    header.flags = frame.probe.cookie().step_flags();
     header.entry_ns = frame.began_ns;
     header.duration_ns = frame.call.exit_ns().saturating_sub(frame.began_ns);
     let enter = Stamp { ns: frame.began_ns, ..entry_stamp(&frame.call) };
