@@ -1,12 +1,12 @@
-//! A call that is told whole: one record with its arguments and what stood behind them, and nothing is folded.
+//! Calls recorded with their arguments and the memory that these point to. They are not folded.
 //!
-//! The row says how many arguments there are, behind which of them how much is read, and when; which functions these
-//! are the programs do not know. They share nothing with `enter` and `leave` but the processes and the account, so that
-//! calls which the library makes of others are seen there as before.
+//! The row has the number of arguments, and which memory is read through which of them and when; the programs do not
+//! know the functions. They share only processes and self-counters with `enter` and `leave`, so that calls which the
+//! library makes of other libraries are seen there as usual.
 //!
-//! Cost of a call that moves data: the record is written at the entry where it waits for the return, and copied to the
-//! ring as it lies. Two pids, two clocks, a read of the stack and the ring: no look-up ([`probe_abi::hot`]). As in
-//! [`crate::launch`], user space puts the cookie in as a constant where it can.
+//! Cost of a call that moves data: the record is written at the entry, in the frame, and copied to the ring at the
+//! return. Two pids, two clocks, a read of the stack and the ring; no look-up ([`probe_abi::hot`]). As in
+//! [`crate::launch`], user space makes the cookie a constant of the program where it can.
 
 use probe_abi::atomic::Relaxed;
 
@@ -30,7 +30,7 @@ use crate::process;
 use crate::regs::{Regs, read_user_into};
 use crate::task::{Task, now_ns};
 
-/// The entry program.
+/// Runs at the entry of a function.
 #[inline(always)]
 pub fn enter(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
@@ -49,19 +49,19 @@ pub fn enter(ctx: &ProbeContext) -> Option<()> {
     enter_any(cookie, ctx.regs)
 }
 
-/// What is known of the call when it begins; its beginning last.
+/// Fills the frame with what is known at the entry; the time last.
 #[inline(always)]
 fn fill(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, frame: &mut ArgsFrame) {
     (frame.cookie, frame.sp) = (cookie.0, regs.entry_sp());
-    let told = &mut frame.record;
-    regs.read_args(cookie, &mut told.arguments);
-    (told.out, told.ordinal, told.entry_bytes, told.exit_bytes) = (0, NOT_SEEN, 0, 0);
-    emit::fill_header(&mut told.header, RecordKind::Args, cookie.id(), task, start_ns, now_ns(), 0);
+    let record = &mut frame.record;
+    regs.read_args(cookie, &mut record.arguments);
+    (record.out, record.ordinal, record.entry_bytes, record.exit_bytes) = (0, NOT_SEEN, 0, 0);
+    emit::fill_header(&mut record.header, RecordKind::Args, cookie.id(), task, start_ns, now_ns(), 0);
 }
 
-// Out of line is what is rare: the stack of what is not stays below 64 bytes (see `crate::launch`).
+// Rare paths are out of line, so that the stack of the others stays below 64 bytes (see `crate::launch`).
 
-/// Any call, of any thread.
+/// Handles the entry of any call of any thread.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
@@ -84,16 +84,16 @@ fn enter_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let frame = &mut calls.frames[depth & (FRAMES - 1)];
     fill(cookie, &regs, &task, start_ns, frame);
     if !cookie.is_operation() {
-        let told = &mut frame.record;
-        told.entry_bytes = read_at_entry(cookie, &task, depth, &told.arguments);
-        end_handle(cookie, &task, start_ns, &told.arguments);
-        told.header.entry_ns = now_ns();
+        let record = &mut frame.record;
+        record.entry_bytes = read_at_entry(cookie, &task, depth, &record.arguments);
+        end_handle(cookie, &task, start_ns, &record.arguments);
+        record.header.entry_ns = now_ns();
     }
     Some(())
 }
 
-/// The calls of a thread without a slot of its own, which may be its first; `None`, counted, where it is not traced
-/// or there is no room.
+/// Returns the calls of a thread without a slot, or of a new one. Returns `None`, and counts it, if the process is not
+/// traced or the map is full.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn calls_of(pid: u32, tid: u32, row: u16) -> Option<&'static mut Calls> {
@@ -124,14 +124,14 @@ fn argument(arguments: &[u64; ARGUMENTS], position: ArgPos) -> u64 {
     }
 }
 
-/// Bytes of a list of as many items as an `int` argument says; a negative number of them is none.
+/// Returns the size of the memory in bytes, of a list by its `int` argument; a negative number of items is 0.
 #[inline(always)]
 fn bytes(what: PointeeKind, cookie: Cookie, arguments: &[u64; ARGUMENTS]) -> u64 {
     let count = argument(arguments, cookie.args_count()) as u32;
     what.bytes(if count > i32::MAX as u32 { 0 } else { u64::from(count) })
 }
 
-/// Reads what the row wants behind an argument; how much that was.
+/// Reads the memory that the row names. Returns the number of bytes read.
 #[inline(always)]
 fn read_at_entry(cookie: Cookie, task: &Task, depth: usize, arguments: &[u64; ARGUMENTS]) -> u32 {
     let wanted = cookie.args_at_entry();
@@ -147,14 +147,14 @@ fn read_at_entry(cookie: Cookie, task: &Task, depth: usize, arguments: &[u64; AR
     if failed == 0 { bytes as u32 } else { 0 }
 }
 
-/// The thread's entry, which holds what was read for it.
+/// Returns the thread's entry in the map of callers.
 #[inline(always)]
 fn own_entry(tid: u32) -> Option<&'static mut Caller> {
     // SAFETY: only the thread itself changes its entry, and it runs this program now.
     CALLERS.get_ptr_mut(&tid).map(|caller| unsafe { &mut *caller })
 }
 
-/// The row ends a handle: the next of its address is counted anew. Now, since the address is free before the return.
+/// Ends the handle that the row names. At the entry, since the address is free before the return.
 #[inline(always)]
 fn end_handle(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGUMENTS]) {
     let position = cookie.ended_handle();
@@ -167,7 +167,7 @@ fn end_handle(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGU
     }
 }
 
-/// The return program.
+/// Runs at the return of a function.
 #[inline(always)]
 pub fn leave(ctx: &RetProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
@@ -180,22 +180,22 @@ pub fn leave(ctx: &RetProbeContext) -> Option<()> {
     {
         calls.depth = 0;
         end(cookie, &regs, &task, calls.start_ns, &mut calls.frames[0].record);
-        return tell(&calls.frames[0].record);
+        return send(&calls.frames[0].record);
     }
     leave_any(cookie, ctx.regs)
 }
 
-/// What is known of the call when it has ended; its end first.
+/// Fills the record with what is known at the return; the time first.
 #[inline(always)]
-fn end(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, told: &mut ArgsRecord) {
-    told.header.duration_ns = now_ns().wrapping_sub(told.header.entry_ns);
-    (told.result, told.device) = (regs.return_value() as u32, -1);
-    if cookie.counted_handle() != ArgPos::NONE && is_taken_on(told.result) {
-        told.ordinal = ordinal(cookie, task, start_ns, &told.arguments);
+fn end(cookie: Cookie, regs: &Regs, task: &Task, start_ns: u64, record: &mut ArgsRecord) {
+    record.header.duration_ns = now_ns().wrapping_sub(record.header.entry_ns);
+    (record.result, record.device) = (regs.return_value() as u32, -1);
+    if cookie.counted_handle() != ArgPos::NONE && is_accepted(record.result) {
+        record.ordinal = ordinal(cookie, task, start_ns, &record.arguments);
     }
 }
 
-/// Any return, on any thread.
+/// Handles the return of any call of any thread.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn leave_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
@@ -209,19 +209,19 @@ fn leave_any(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     };
     let at = frames::pop(&mut calls.depth, &calls.frames, cookie, regs.entry_sp_of_return());
     let Some(at) = at else {
-        // An operation within another has no frame.
+        // A call that moves data within another has no frame.
         let is_suppressed = cookie.is_operation() && calls.depth != 0;
         return if is_suppressed { count_return() } else { count_unseen(task.pid, task.tid) };
     };
     let start_ns = calls.start_ns;
-    let told = &mut calls.frames[at & (FRAMES - 1)].record;
-    end(cookie, &regs, &task, start_ns, told);
-    if cookie.is_operation() { tell(told) } else { tell_more(cookie, calls, at) }
+    let record = &mut calls.frames[at & (FRAMES - 1)].record;
+    end(cookie, &regs, &task, start_ns, record);
+    if cookie.is_operation() { send(record) } else { record_with_memory(cookie, calls, at) }
 }
 
-/// The library took the call on: 0, or 7, in progress.
+/// Returns true if the library accepted the call: 0, or 7, in progress.
 #[inline(always)]
-fn is_taken_on(result: u32) -> bool {
+fn is_accepted(result: u32) -> bool {
     result == 0 || result == 7
 }
 
@@ -231,10 +231,10 @@ fn ordinal(cookie: Cookie, task: &Task, start_ns: u64, arguments: &[u64; ARGUMEN
     maps::ordinal(counted).map_or(NOT_SEEN, |slot| slot.take(counted))
 }
 
-/// The record as it lies.
+/// Puts the short record into the ring.
 #[inline(always)]
-fn tell(told: &ArgsRecord) -> Option<()> {
-    match RING.output::<ArgsRecord>(told, emit::QUIET) {
+fn send(record: &ArgsRecord) -> Option<()> {
+    match RING.output::<ArgsRecord>(record, emit::QUIET) {
         Ok(()) => maps::counters()?.args_records.fetch_add(1, Relaxed),
         Err(_) => return count_full(),
     };
@@ -255,7 +255,7 @@ fn count_return() -> Option<()> {
     None
 }
 
-/// A return that has no entry: not of a process that is not traced.
+/// Counts a return without an entry, if the process is traced.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_unseen(pid: u32, tid: u32) -> Option<()> {
@@ -265,29 +265,29 @@ fn count_unseen(pid: u32, tid: u32) -> Option<()> {
     None
 }
 
-/// The return of a call that does not move data: what it wrote is read, too.
+/// Records a call that does not move data, with the memory that it wrote.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn tell_more(cookie: Cookie, calls: &mut Calls, at: usize) -> Option<()> {
+fn record_with_memory(cookie: Cookie, calls: &mut Calls, at: usize) -> Option<()> {
     let tid = Task::current().tid;
-    let told = &mut calls.frames[at & (FRAMES - 1)].record;
-    told.device = device(tid);
+    let record = &mut calls.frames[at & (FRAMES - 1)].record;
+    record.device = device(tid);
     let is_long = cookie.has_long_args() || (cookie.records_written() && calls.waiting != 0);
     let handle = match is_long {
-        true => tell_at_length(cookie, calls, at, tid)?,
+        true => send_long(cookie, calls, at, tid)?,
         false => {
-            // The amount is told apart here rather than computed: a constant is what the helper is happy with.
-            told.exit_bytes = match cookie.args_at_exit().kind {
-                PointeeKind::Int => read_out(cookie, told, 4),
-                PointeeKind::Word => read_out(cookie, told, 8),
+            // The helper needs a constant size, hence the two arms.
+            record.exit_bytes = match cookie.args_at_exit().kind {
+                PointeeKind::Int => read_out(cookie, record, 4),
+                PointeeKind::Word => read_out(cookie, record, 8),
                 _ => 0,
             };
-            tell(told)?;
-            told.out
+            send(record)?;
+            record.out
         }
     };
-    let told = &calls.frames[at & (FRAMES - 1)].record;
-    let unwritten = unwritten(cookie, told, handle);
+    let record = &calls.frames[at & (FRAMES - 1)].record;
+    let unwritten = unwritten(cookie, record, handle);
     if unwritten != 0 {
         calls.outs[calls.waiting as usize & (OUTS - 1)] = unwritten;
         calls.waiting += 1;
@@ -296,29 +296,29 @@ fn tell_more(cookie: Cookie, calls: &mut Calls, at: usize) -> Option<()> {
     Some(())
 }
 
-/// The address of a handle that was not written yet, though the call was taken on; or 0.
+/// Returns the address of a handle that an accepted call has not written yet; 0 if there is none.
 #[inline(always)]
-fn unwritten(cookie: Cookie, told: &ArgsRecord, handle: u64) -> u64 {
+fn unwritten(cookie: Cookie, record: &ArgsRecord, handle: u64) -> u64 {
     let wanted = cookie.args_at_exit();
-    let is_open = wanted.kind as u8 == PointeeKind::Word as u8 && told.exit_bytes == 8 && handle == 0;
-    match is_open && is_taken_on(told.result) {
-        true => argument(&told.arguments, wanted.arg) & !7,
+    let is_open = wanted.kind as u8 == PointeeKind::Word as u8 && record.exit_bytes == 8 && handle == 0;
+    match is_open && is_accepted(record.result) {
+        true => argument(&record.arguments, wanted.arg) & !7,
         false => 0,
     }
 }
 
 #[inline(always)]
-fn read_out(cookie: Cookie, told: &mut ArgsRecord, bytes: u32) -> u32 {
-    let from = argument(&told.arguments, cookie.args_at_exit().arg);
-    let into = core::ptr::from_mut(&mut told.out).cast();
+fn read_out(cookie: Cookie, record: &mut ArgsRecord, bytes: u32) -> u32 {
+    let from = argument(&record.arguments, cookie.args_at_exit().arg);
+    let into = core::ptr::from_mut(&mut record.out).cast();
     // SAFETY: there is room for that many bytes; the helper checks the address itself.
     let failed = unsafe { bpf_probe_read_user(into, bytes, from as *const _) };
     if failed == 0 { bytes } else { 0 }
 }
 
-/// The long record. The first word that was read at the return; `None` where the ring is full.
+/// Puts the long record into the ring. Returns the first word read at the return; `None` if the ring is full.
 #[inline(always)]
-fn tell_at_length(cookie: Cookie, calls: &mut Calls, at: usize, tid: u32) -> Option<u64> {
+fn send_long(cookie: Cookie, calls: &mut Calls, at: usize, tid: u32) -> Option<u64> {
     let caller = own_entry(tid)?;
     let Some(mut entry) = RING.reserve::<LongArgsRecord>(0) else {
         let _ = count_full();
@@ -336,16 +336,16 @@ fn tell_at_length(cookie: Cookie, calls: &mut Calls, at: usize, tid: u32) -> Opt
         true => read_written(calls, out),
         false => read_at_return(cookie, &frame_at(calls, at).record.arguments, out),
     };
-    let (first, told) = (out.exit[0], &mut calls.frames[at & (FRAMES - 1)].record);
-    told.exit_bytes = exit_bytes;
-    out.record = *told;
+    let (first, record) = (out.exit[0], &mut calls.frames[at & (FRAMES - 1)].record);
+    record.exit_bytes = exit_bytes;
+    out.record = *record;
     out.record.header.kind = RecordKind::LongArgs as u16;
     entry.submit(emit::QUIET);
     maps::counters()?.args_records.fetch_add(1, Relaxed);
     Some(first)
 }
 
-/// Reads what the row wants behind an argument; how much that was.
+/// Reads the memory that the row names. Returns the number of bytes read.
 #[inline(always)]
 fn read_at_return(cookie: Cookie, arguments: &[u64; ARGUMENTS], out: &mut LongArgsRecord) -> u32 {
     let wanted = cookie.args_at_exit();
@@ -359,7 +359,7 @@ fn read_at_return(cookie: Cookie, arguments: &[u64; ARGUMENTS], out: &mut LongAr
     if failed == 0 { bytes as u32 } else { 0 }
 }
 
-/// Pairs of address and handle of what earlier calls have written by now; their bytes.
+/// Reads pairs of address and handle for what earlier calls have written by now. Returns the number of bytes.
 #[inline(always)]
 fn read_written(calls: &mut Calls, out: &mut LongArgsRecord) -> u32 {
     for at in 0..OUTS {
@@ -377,7 +377,7 @@ fn read_written(calls: &mut Calls, out: &mut LongArgsRecord) -> u32 {
     16 * OUTS as u32
 }
 
-/// The thread's current device, -1 where it was never set.
+/// Returns the thread's current device, -1 if it was never set.
 #[inline(always)]
 fn device(tid: u32) -> i32 {
     let Some(thread) = maps::THREADS.get_ptr(&tid) else { return -1 };

@@ -1,5 +1,5 @@
-//! Records into the ring. Nobody is woken: user space drains on its own clock, since a wake-up per record costs
-//! four times the probe itself.
+//! Puts records into the ring, without waking the reader: user space drains the ring periodically, since a wake-up per
+//! record costs four times the probe itself.
 
 use probe_abi::atomic::Relaxed;
 
@@ -13,7 +13,7 @@ use crate::maps::{self, RING};
 use crate::stream::Stream;
 use crate::task::{Task, now_ns};
 
-/// Nobody is woken.
+/// Flag that leaves the reader asleep.
 pub const QUIET: u64 = BPF_RB_NO_WAKEUP as u64;
 
 #[inline(always)]
@@ -23,7 +23,7 @@ fn count_record() {
     }
 }
 
-/// Writes what every record begins with.
+/// Fills the first fields of a record.
 #[inline(always)]
 pub fn fill_header(
     out: &mut Header,
@@ -44,25 +44,25 @@ pub fn fill_header(
     out.duration_ns = exit_ns.wrapping_sub(entry_ns);
 }
 
-/// What the records of one returning call have in common.
+/// Common data of the records of one returning call.
 pub struct Returned<'a> {
-    /// The caller.
+    /// Thread that made the call.
     pub task: &'a Task,
-    /// When its process began.
+    /// Start of its process.
     pub start_ns: u64,
-    /// The row's id.
+    /// Id of the row.
     pub row: u16,
-    /// Its current device, -1 where unknown.
+    /// Current device of the thread; -1 if not known.
     pub device: i32,
-    /// The call's entry and return.
+    /// Entry of the call.
     pub enter: Stamp,
-    /// See `enter`.
+    /// Return of the call.
     pub exit: Stamp,
-    /// The call, as its entry left it.
+    /// Frame of the call.
     pub frame: &'a Frame,
 }
 
-/// A stream's step. Closes the fold even where the ring is full: the call's frame says so then.
+/// Records a stream's step. Ends the step in the fold even if the ring is full, which is noted in the call's frame.
 #[inline(always)]
 pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, snapshot: &Snapshot, flags: u32) {
     let Some(mut entry) = RING.reserve::<StepRecord>(0) else {
@@ -84,7 +84,7 @@ pub fn step(returned: &Returned<'_>, key: &StreamKey, stream: &Stream<'_>, snaps
     count_record();
 }
 
-/// The trace that the caller works for. False where the ring is full.
+/// Records the trace context of the caller. Returns false if the ring is full.
 #[inline(always)]
 pub fn context(returned: &Returned<'_>, published: &Published) -> bool {
     let Some(mut entry) = RING.reserve::<ContextRecord>(0) else { return false };
@@ -99,14 +99,14 @@ pub fn context(returned: &Returned<'_>, published: &Published) -> bool {
     true
 }
 
-/// True where half of the ring is free: what is told for its detail alone leaves the rest to what is not.
+/// Returns true if half of the ring is free. Sampled calls leave the other half to other records.
 #[inline(always)]
-pub fn has_room_for_detail() -> bool {
+pub fn has_space_for_samples() -> bool {
     let (unread, size) = (RING.query(BPF_RB_AVAIL_DATA.into()), RING.query(BPF_RB_RING_SIZE.into()));
     unread <= size / 2
 }
 
-/// A call worth a record; false where the ring is full.
+/// Records a call. Returns false if the ring is full.
 #[inline(always)]
 pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bool {
     let Some(mut entry) = RING.reserve::<CallRecord>(0) else { return false };
@@ -125,7 +125,7 @@ pub fn call(returned: &Returned<'_>, handle: u64, result: u32, flags: u32) -> bo
     true
 }
 
-/// The beginning, exec or end of a process. A full ring drops it: user space also looks for itself, now and then.
+/// Records the first hit, exec or end of a process. Dropped if the ring is full: user space also polls for processes.
 #[inline(always)]
 pub fn process(kind: RecordKind, task: &Task, start_ns: u64, status: u64) {
     let Some(mut entry) = RING.reserve::<ProcessRecord>(0) else { return };

@@ -1,5 +1,5 @@
-//! A timed call begins: filter it, count the hit, fold what it enqueues, and remember it until it returns.
-//! Launches that are not timed are [`crate::launch`]'s.
+//! Entry of a timed call: filters it, counts the hit, folds the work it enqueues and pushes a frame for its return.
+//! Launches without a return probe are handled in [`crate::launch`].
 
 use probe_abi::atomic::{AtomicU64, Relaxed};
 
@@ -23,7 +23,7 @@ use crate::regs::{Args, Regs, read_user};
 use crate::stream::{found, is_capturing};
 use crate::task::{Task, now_ns};
 
-/// The entry program.
+/// Runs at the entry of a function.
 #[inline(always)]
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
@@ -42,7 +42,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     call.push(regs.entry_sp())
 }
 
-/// True where the row names an argument on the stack.
+/// Returns true if the row names an argument on the stack.
 #[inline(always)]
 fn needs_stack(cookie: Cookie) -> bool {
     Args::is_on_stack(cookie.stream())
@@ -53,7 +53,7 @@ struct Call {
     cookie: Cookie,
     task: Task,
     args: Args,
-    /// The registers, for launches.
+    /// Registers, for launches.
     raw: *mut pt_regs,
 }
 
@@ -71,7 +71,7 @@ impl Call {
         process::stream_key(&self.task, stream, self.cookie.is_twin())
     }
 
-    /// Folds work into its stream; `None` where there is no room for the stream.
+    /// Folds work into its stream. Returns `None` if the map of streams is full.
     #[inline(always)]
     fn enqueue(&self, stream: u64) -> Option<()> {
         let key = self.key(stream);
@@ -91,7 +91,7 @@ impl Call {
         Some(())
     }
 
-    /// Adds the call to what is captured.
+    /// Adds the call to the captured contents.
     #[inline(always)]
     fn capture(&self, capturing: &StreamFold) {
         if self.cookie.is(Action::Launch) {
@@ -142,7 +142,7 @@ impl Call {
         }
     }
 
-    /// A timed call: what it does at entry, then a frame for its return.
+    /// Folds a timed call and pushes its frame.
     #[inline(always)]
     fn push(&self, sp: u64) -> Option<()> {
         let stream = self.stream();
@@ -181,7 +181,8 @@ impl Call {
         frame.lost.store(0, Relaxed);
     }
 
-    /// How far a wait reaches is taken before the call: what another thread enqueues while this one waits is not in it.
+    /// Applies the state change of the entry. The frontier of a wait is taken before the call: it excludes what other
+    /// threads enqueue meanwhile.
     #[inline(always)]
     fn prepare(&self, frame: &mut Frame, frontier: &Frontier, scratch: &Snapshot) {
         let pid = self.task.pid;
@@ -204,17 +205,17 @@ impl Call {
                     frontier::wait(&self.key(frame.stream), event);
                 }
             }
-            Enter::RemoveEvent => frontier::forget_event(pid, frame.handle),
-            Enter::RemoveGraph => graph::forget(pid, frame.handle, frame.graph),
+            Enter::RemoveEvent => frontier::remove_event(pid, frame.handle),
+            Enter::RemoveGraph => graph::destroy(pid, frame.handle, frame.graph),
             Enter::ChangeGraph => graph::change_graph(pid, frame.graph),
         }
         if frame.closing != 0 {
-            self.note_process(frame);
+            self.snapshot_process(frame);
         }
     }
 
     #[inline(always)]
-    fn note_process(&self, frame: &mut Frame) {
+    fn snapshot_process(&self, frame: &mut Frame) {
         frame.runq_ns = crate::task::runq_ns();
         let process = process::find(&self.task);
         let fresh = |p: &ProcessFold| process::enqueued(p, self.task.pid).wrapping_sub(p.seen.load(Relaxed));
@@ -248,8 +249,9 @@ impl Call {
     }
 }
 
-/// A wait for the device is entered: does it close the stream in the slot with number `at`? One without open work
-/// leaves its slot. Out of line: on its return the verifier forgets what it was about.
+/// Takes a snapshot of the stream in slot `at` for a device synchronization, and sets its bit if the return ends its
+/// step. A stream without open work leaves its slot. Out of line, so that the verifier forgets its state at the
+/// return.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn enter_active(pid: u32, device: u64, slot: &ActiveStream, slots: &AtomicU64, at: u64) {
@@ -261,7 +263,7 @@ fn enter_active(pid: u32, device: u64, slot: &ActiveStream, slots: &AtomicU64, a
     }
 }
 
-/// The key of an active stream.
+/// Returns the key of an active stream.
 #[inline(always)]
 pub fn active_key(pid: u32, slot: &ActiveStream) -> StreamKey {
     StreamKey { pid, tid: slot.tid.load(Relaxed) as u32, stream: slot.stream.load(Relaxed) }

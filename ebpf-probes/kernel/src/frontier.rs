@@ -1,4 +1,4 @@
-//! How far a wait reaches: snapshots taken, kept with events, handed from stream to stream ([`probe_abi::frontier`]).
+//! Frontiers: snapshots taken, stored with events and passed from stream to stream ([`probe_abi::frontier`]).
 
 use probe_abi::atomic::Relaxed;
 use probe_abi::fold::Snapshot;
@@ -11,14 +11,14 @@ use crate::process;
 use crate::stream::found;
 use crate::task::{Task, now_ns};
 
-/// The event as it was last recorded.
+/// Returns the frontier of the event's latest record.
 #[inline(always)]
 pub fn event(pid: u32, event: u64) -> Option<&'static Frontier> {
     // SAFETY: an entry of a hash map stays readable for the length of this run, even where it is replaced.
     EVENTS.get_ptr(&EventKey { pid, pad: 0, event }).map(|frontier| unsafe { &*frontier })
 }
 
-/// How far the stream has come, and what it waited for; `ns` as for [`probe_abi::fold::StreamFold::snapshot`].
+/// Takes the frontier of the stream; `ns` as for [`probe_abi::fold::StreamFold::snapshot`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn take(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
@@ -41,7 +41,7 @@ pub fn take(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     }
 }
 
-/// A blocking stream waits for the legacy default stream of its device.
+/// Adds the legacy default stream of its device, for which a blocking stream waits.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn add_legacy(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
@@ -50,13 +50,13 @@ fn add_legacy(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     add_snapshot(key, &legacy, ns, into, scratch);
 }
 
-/// The device that a thread of the process chose first, plus one.
+/// Returns the device, plus one, that a thread of the process chose first.
 #[inline(always)]
 fn first_device(pid: u32) -> u64 {
     process::find(&Task { pid, tid: 0 }).map_or(0, |process| process.device.load(Relaxed))
 }
 
-/// The legacy default stream waits for blocking streams.
+/// Adds the blocking streams, for which the legacy default stream waits.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn add_blocking(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
@@ -74,7 +74,7 @@ fn add_blocking(key: &StreamKey, ns: u64, into: &Frontier, scratch: &Snapshot) {
     }
 }
 
-/// True where the stream and this legacy default stream wait for each other.
+/// Returns true if the stream and this legacy default stream wait for each other.
 #[inline(always)]
 fn waits_with(legacy: &StreamKey, other: &StreamKey, first: u64) -> bool {
     found(other).is_some_and(|stream| stream.is_blocking() && stream.legacy(first).stream == legacy.stream)
@@ -89,7 +89,8 @@ fn add_snapshot(key: &StreamKey, other: &StreamKey, ns: u64, into: &Frontier, sc
     }
 }
 
-/// The stream is destroyed: nobody waits, least of all for what it waited for. False where nothing of it is open.
+/// Takes the snapshot of a stream that is destroyed, without the streams that it waited for. Returns false if it has
+/// no open work.
 #[inline(always)]
 pub fn take_last(key: &StreamKey, into: &Frontier, scratch: &Snapshot) -> bool {
     take(key, 0, into, scratch);
@@ -97,20 +98,20 @@ pub fn take_last(key: &StreamKey, into: &Frontier, scratch: &Snapshot) -> bool {
     enter(key.pid, into)
 }
 
-/// The event is recorded on the stream.
+/// Stores the stream's frontier with the event.
 #[inline(always)]
 pub fn record(key: &StreamKey, event: u64, into: &Frontier, scratch: &Snapshot) {
     take(key, now_ns(), into, scratch);
     let _ = EVENTS.insert(&EventKey { pid: key.pid, pad: 0, event }, into, 0);
 }
 
-/// The event is gone.
+/// Removes the event.
 #[inline(always)]
-pub fn forget_event(pid: u32, event: u64) {
+pub fn remove_event(pid: u32, event: u64) {
     let _ = EVENTS.remove(&EventKey { pid, pad: 0, event });
 }
 
-/// A wait for the event is entered: keeps how far it reaches; false where it has nothing to close.
+/// Copies the event's frontier for a wait. Returns false if the wait ends no step.
 #[inline(always)]
 pub fn enter_event(pid: u32, event: &Frontier, into: &Frontier) -> bool {
     into.own.copy(&event.own);
@@ -118,7 +119,7 @@ pub fn enter_event(pid: u32, event: &Frontier, into: &Frontier) -> bool {
     enter(pid, into)
 }
 
-/// A wait that reaches so far is entered; false where it has nothing to close.
+/// Notes the entry of a wait for the frontier. Returns false if the wait ends no step.
 #[inline(always)]
 pub fn enter(pid: u32, frontier: &Frontier) -> bool {
     let mut closes = enter_snapshot(pid, &frontier.own);
@@ -138,7 +139,7 @@ fn enter_snapshot(pid: u32, snapshot: &Snapshot) -> u64 {
     u64::from(found(&key).is_some_and(|stream| stream.enter(snapshot)))
 }
 
-/// The stream waits for the event.
+/// Makes the stream wait for the event.
 #[inline(always)]
 pub fn wait(key: &StreamKey, event: &Frontier) {
     let Some(stream) = maps::stream(key).and_then(|_| found(key)) else { return count_unclosed() };
@@ -162,11 +163,11 @@ fn add(key: &StreamKey, waited: &WaitedStreams, snapshot: &Snapshot) {
     if slot >= WAITED {
         return;
     }
-    let kept = &waited.0[slot];
-    if taken && found(&kept.key(key.pid)).is_some_and(|stream| stream.closes(kept)) {
+    let stored = &waited.0[slot];
+    if taken && found(&stored.key(key.pid)).is_some_and(|stream| stream.closes(stored)) {
         count_unclosed();
     }
-    kept.copy(snapshot);
+    stored.copy(snapshot);
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,5 @@
-//! Graphs: what is captured, and what each of them holds ([`probe_abi::graph`]).
-//!
-//! All of it out of line and rare, but for the look-up that a graph launch makes.
+//! Captures, and the contents of graphs ([`probe_abi::graph`]). All of it is out of line and rare, except for the
+//! look-up of a graph launch.
 
 use probe_abi::atomic::{AtomicU64, Relaxed};
 use probe_abi::fold::{Enqueue, StreamFold};
@@ -10,22 +9,22 @@ use probe_abi::record::{ProcessFold, ROWS, StreamKey};
 use crate::maps::{self, GRAPHS};
 use crate::process;
 
-/// What is known of a graph or an executable graph.
+/// Returns the contents of a graph or executable graph, if it is tracked.
 #[inline(always)]
-fn held(pid: u32, what: u32, handle: u64) -> Option<&'static Contents> {
+fn contents_of(pid: u32, what: u32, handle: u64) -> Option<&'static Contents> {
     // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
     GRAPHS.get_ptr(&GraphKey { pid, what, handle }).map(|contents| unsafe { &*contents })
 }
 
-/// The executable graph is launched on a stream that is not captured.
+/// Counts the launch of an executable graph on a stream that is not captured.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn launch_graph(pid: u32, tid: u32, exec: u64, fold: &StreamFold) {
     let call = Enqueue { threads: 0, identity: exec, bytes: 0 };
-    fold.launch_graph(tid, &call, held(pid, GraphKey::EXEC, exec));
+    fold.launch_graph(tid, &call, contents_of(pid, GraphKey::EXEC, exec));
 }
 
-/// The stream whose capture is under way on `key`'s.
+/// Returns the fold on which the capture of this stream began.
 #[inline(always)]
 pub fn capturing(key: &StreamKey, fold: &'static StreamFold) -> Option<&'static StreamFold> {
     match fold.joined(key.pid) {
@@ -34,51 +33,51 @@ pub fn capturing(key: &StreamKey, fold: &'static StreamFold) -> Option<&'static 
     }
 }
 
-/// The executable graph is launched on a stream that is captured.
+/// Adds the launch of an executable graph to a capture.
 #[inline(always)]
 pub fn capture_launch(pid: u32, exec: u64, capturing: &StreamFold) {
-    capturing.capture_graph(held(pid, GraphKey::EXEC, exec));
+    capturing.capture_graph(contents_of(pid, GraphKey::EXEC, exec));
 }
 
-/// A capture begins, of a new graph or of one that is there, which is 0 for none.
+/// Begins a capture; `graph` is the one that it continues, 0 for a new one.
 #[inline(always)]
 pub fn begin(process: &ProcessFold, key: &StreamKey, tid: u32, graph: u64) {
     let Some(fold) = maps::stream(key) else { return };
-    let into = if graph == 0 { None } else { held(key.pid, GraphKey::GRAPH, graph) };
+    let into = if graph == 0 { None } else { contents_of(key.pid, GraphKey::GRAPH, graph) };
     fold.begin_capture(tid, collectives(process, key.pid), into);
     if graph != 0 && into.is_none() {
-        fold.forget_captured();
+        fold.set_captured_unknown();
     }
 }
 
-/// The capture that began on the stream ends, and gave this graph.
+/// Ends the capture that began on the stream and stores its contents with the graph.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn end_graph(process: &ProcessFold, key: &StreamKey, graph: u64) {
     let into = GraphKey { pid: key.pid, what: GraphKey::GRAPH, handle: graph };
     let captured = maps::fold(key).and_then(|fold| fold.captured(collectives(process, key.pid)));
     let Some(captured) = captured else { return remove(&into) };
-    // Something was added to it meanwhile that is no capture's.
-    if held(key.pid, GraphKey::GRAPH, graph).is_some_and(|before| !before.is_known()) {
-        captured.forget();
+    // Something was added to the graph meanwhile that was not captured.
+    if contents_of(key.pid, GraphKey::GRAPH, graph).is_some_and(|before| !before.is_known()) {
+        captured.set_unknown();
     }
-    keep(&into, captured);
+    store(&into, captured);
 }
 
-/// The executable graph is what the graph is now.
+/// Gives the executable graph the contents of the graph.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn follow_graph(pid: u32, exec: u64, graph: u64) {
     let key = GraphKey { pid, what: GraphKey::EXEC, handle: exec };
-    match held(pid, GraphKey::GRAPH, graph) {
-        Some(contents) => keep(&key, contents),
+    match contents_of(pid, GraphKey::GRAPH, graph) {
+        Some(contents) => store(&key, contents),
         None => remove(&key),
     }
 }
 
-/// A graph, or an executable graph, is gone.
+/// Removes an executable graph, or a graph if `exec` is 0.
 #[inline(always)]
-pub fn forget(pid: u32, exec: u64, graph: u64) {
+pub fn destroy(pid: u32, exec: u64, graph: u64) {
     let (what, handle) = if exec != 0 { (GraphKey::EXEC, exec) } else { (GraphKey::GRAPH, graph) };
     remove(&GraphKey { pid, what, handle });
 }
@@ -88,22 +87,22 @@ fn remove(key: &GraphKey) {
     let _ = GRAPHS.remove(key);
 }
 
-/// More is added to the graph than is seen.
+/// Marks the contents of the graph as unknown.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn change_graph(pid: u32, graph: u64) {
-    match held(pid, GraphKey::GRAPH, graph) {
-        Some(contents) => contents.forget(),
+    match contents_of(pid, GraphKey::GRAPH, graph) {
+        Some(contents) => contents.set_unknown(),
         None => {
             let unknown = Contents { unknown: AtomicU64::new(1), ..Contents::default() };
-            keep(&GraphKey { pid, what: GraphKey::GRAPH, handle: graph }, &unknown);
+            store(&GraphKey { pid, what: GraphKey::GRAPH, handle: graph }, &unknown);
         }
     }
 }
 
-/// Full: it stays unknown.
+/// Stores contents. If the map is full, the graph is untracked, which is counted.
 #[inline(always)]
-fn keep(key: &GraphKey, contents: &Contents) {
+fn store(key: &GraphKey, contents: &Contents) {
     if GRAPHS.insert(key, contents, 0).is_err()
         && let Some(counters) = maps::counters()
     {
@@ -111,7 +110,7 @@ fn keep(key: &GraphKey, contents: &Contents) {
     }
 }
 
-/// Collectives that the process called so far.
+/// Returns the number of collectives that the process called so far.
 #[inline(always)]
 fn collectives(process: &ProcessFold, pid: u32) -> u64 {
     let mut all = 0u64;

@@ -1,14 +1,14 @@
-//! A kernel launch begins: the hot path, a program of its own.
+//! Entry of a kernel launch: the hot path, in a program of its own.
 //!
-//! Almost every launch only adds to sums that are at hand ([`probe_abi::hot`]); the others (the first of a step, a stream
-//! without a slot, a process seen for the first time, a capture) do what [`crate::enter`] does for every other
-//! call, out of line, and see to it that the next finds its sums.
+//! Almost every launch only adds to the sums of a hot slot ([`probe_abi::hot`]). The others (the first of a step, a
+//! stream without a slot, a new process, a capture) do out of line what [`crate::enter`] does for other calls, and
+//! prepare the slot for the next launch.
 //!
 //! Cost: one pid, one read of user memory, five uncontended additions; no look-up, no ring, no clock. Each call of a
-//! kernel function counts (20 ns where returns are protected against speculation), so user space puts the cookie in
-//! as a constant where it can. The stack stays below 64 bytes, above which Linux 6.13 gives a program a stack of its
-//! own, and copying user memory there costs more checks (`cargo xtask bpf` does not check it; the verifier's log
-//! tells).
+//! kernel function counts (20 ns where returns are protected against speculation), so user space makes the cookie a
+//! constant of the program where it can. The stack stays below 64 bytes; above that, Linux 6.13 gives a program a
+//! stack of its own, and reading user memory to it costs more checks (`cargo xtask bpf` does not check this; the
+//! verifier's log shows it).
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::pt_regs;
@@ -28,24 +28,24 @@ use crate::regs::{Regs, read_user, read_user_into};
 use crate::stream::is_capturing;
 use crate::task::Task;
 
-/// The entry program of launches whose return is not probed.
+/// Runs at the entry of a launch whose return is not probed.
 #[inline(always)]
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let task = Task::current();
-    let Some(process) = process::hot(task.pid) else { return ask_folds(cookie, ctx.regs) };
-    // Each launch through the runtime is one of the driver's too: this is as frequent as what follows.
+    let Some(process) = process::hot(task.pid) else { return fold_launch(cookie, ctx.regs) };
+    // Each launch through the runtime is also one of the driver's, so this is as frequent as the rest.
     if cookie.is_driver() && process::is_made_by_runtime(task.pid, task.tid, ctx.regs) {
         return maps::count_suppressed();
     }
     match add(cookie, &task, process, ctx.regs) {
         Some(()) => Some(()),
-        None => ask_folds(cookie, ctx.regs),
+        None => fold_launch(cookie, ctx.regs),
     }
 }
 
-/// A launch that is no more than a sum; `None` where it is, or may be.
+/// Counts a launch in the stream's slot; `None` if that is not enough, or not known to be.
 #[inline(always)]
 fn add(cookie: Cookie, task: &Task, process: &HotProcess, raw: *mut pt_regs) -> Option<()> {
     let mut key = StreamKey { pid: task.pid, tid: 0, stream: 0 };
@@ -65,7 +65,7 @@ fn add(cookie: Cookie, task: &Task, process: &HotProcess, raw: *mut pt_regs) -> 
     Some(())
 }
 
-/// What the launch adds.
+/// Returns the work of a launch.
 #[inline(always)]
 pub fn enqueue(cookie: Cookie, raw: *mut pt_regs) -> Enqueue {
     Enqueue { threads: threads(cookie, raw), identity: function(cookie, &Regs::new(raw)), bytes: 0 }
@@ -80,10 +80,10 @@ fn read_stream(cookie: Cookie, regs: &Regs, into: &mut u64) {
     }
 }
 
-/// The launched function stands first, but behind the configuration where there is one.
+/// Returns the address of the launched function: the first argument, or the second after a configuration.
 #[inline(always)]
 fn function(cookie: Cookie, regs: &Regs) -> u64 {
-    // Both are read: a load through a chosen pointer is one that the verifier refuses.
+    // Both are read: the verifier refuses a load through a chosen pointer.
     let (first, second) = (regs.argument::<1>(), regs.argument::<2>());
     if cookie.has_grid(Grid::Config) { second } else { first }
 }
@@ -93,7 +93,7 @@ fn low(word: u64) -> u64 {
     word & 0xffff_ffff
 }
 
-/// Two halves of a word multiplied: x and y of a `dim3`.
+/// Multiplies the halves of a word: x and y of a `dim3`.
 #[inline(always)]
 fn pair(word: u64) -> u64 {
     low(word).wrapping_mul(word >> 32)
@@ -112,9 +112,10 @@ fn threads(cookie: Cookie, raw: *mut pt_regs) -> u64 {
     }
 }
 
-// Below: out of line, and under plain names, so that the object does not depend on where its sources lie.
+// The functions below are out of line and have plain names, so that the object does not depend on the path of its
+// sources.
 
-/// Grid at 0 and block at 12 of the configuration, six 32-bit integers.
+/// Multiplies grid, at 0, and block, at 12 of the configuration: six 32-bit integers.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn threads_in_config(config: u64) -> u64 {
@@ -124,7 +125,7 @@ fn threads_in_config(config: u64) -> u64 {
     }
 }
 
-/// Blocks, and threads per block where the row has them, an argument each.
+/// Multiplies blocks and, where the row has them, threads per block: an argument each.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn threads_in_words(cookie: Cookie, regs: *mut pt_regs) -> u64 {
@@ -138,10 +139,10 @@ fn threads_in_words(cookie: Cookie, regs: *mut pt_regs) -> u64 {
     first.wrapping_mul(rest).wrapping_mul(low(regs.argument::<7>()))
 }
 
-/// A launch that is more than a sum.
+/// Folds a launch that a slot cannot count.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
+fn fold_launch(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     let (task, regs) = (Task::current(), Regs::new(raw));
     if !process::is_traced(&task) {
         return None;
@@ -173,13 +174,13 @@ fn ask_folds(cookie: Cookie, raw: *mut pt_regs) -> Option<()> {
     arm(fold, &key)
 }
 
-/// Lets the launches to come count beside the folds, where there is room.
+/// Lets later launches count in the stream's slot, if it is free.
 #[inline(always)]
 fn arm(fold: &StreamFold, key: &StreamKey) -> Option<()> {
     let stream = maps::hot_stream(key)?;
     if stream.claim(key) {
         stream.arm(fold.own_thread());
-        // Whoever changed the fold meanwhile disarmed the slot before this.
+        // A thread that changed the fold meanwhile disarmed the slot before this.
         if fold.is_segment_empty() || fold.is_capturing() {
             stream.disarm();
         }
@@ -187,7 +188,7 @@ fn arm(fold: &StreamFold, key: &StreamKey) -> Option<()> {
     Some(())
 }
 
-/// A step's first work: once per step.
+/// Begins a step with its first work.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn begin_step(tid: u32, fold: &StreamFold, key: &StreamKey) {
@@ -195,7 +196,7 @@ pub fn begin_step(tid: u32, fold: &StreamFold, key: &StreamKey) {
     fold.begin(&task.stamp());
     fold.set_device(process::device(tid));
     if let Some(process) = process::find(&task) {
-        process::remember(process, key);
+        process::add_active(process, key);
         if key.is_own_default() {
             process.blocking.store(1, Relaxed);
         }

@@ -1,4 +1,4 @@
-//! A call returns: time it, close what it waited for, report what is worth a record, and settle its account.
+//! Return of a timed call: counts its duration, ends the steps that it waited for, records it and counts its outcome.
 
 use probe_abi::atomic::Relaxed;
 
@@ -25,7 +25,7 @@ use crate::regs::{Regs, read_user};
 use crate::stream::found;
 use crate::task::{Task, now_ns, runq_ns};
 
-/// The return program.
+/// Runs at the return of a function.
 #[inline(always)]
 pub fn run(ctx: &RetProbeContext) -> Option<()> {
     // SAFETY: the context is the one the kernel called us with.
@@ -44,7 +44,7 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     let thread = unsafe { &mut *thread };
     let at = frames::pop(&mut thread.depth, &thread.frames, cookie, regs.entry_sp_of_return());
     let Some(at) = at else {
-        // A driver call within a runtime call was suppressed at its entry, and has no frame.
+        // A driver call within a runtime call was suppressed at its entry and has no frame.
         let is_suppressed = cookie.is_driver() && thread.depth != 0;
         return if is_suppressed { None } else { count_unmatched(task.pid, task.tid) };
     };
@@ -62,7 +62,7 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     }
     let is_reported = cookie.is_reported() || (cookie.orders_streams() && process::uses_collectives(&task));
     let is_sum = !failed && frame.closing == 0 && !is_reported && cookie.on_leave(result) == Leave::Nothing;
-    // Not a query: whoever polls makes more of them than of all other calls, and they say nothing.
+    // Queries are not sampled: a polling thread makes more of them than of all other calls, without information.
     let detail = if cookie.is(Action::Query) { Detail::NONE } else { process::detail(task.pid) };
     let weight = detail.weight(duration_ns, now_ns);
     if is_sum && weight == 0 {
@@ -91,8 +91,8 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     })
 }
 
-/// A query was answered: keeps how long the thread has been asking. Only the end of such a wait closes anything, or an
-/// answer about a stream whose steps are ended so: memory pools ask for events too, in between.
+/// Follows a wait by polling. Only the query that ends such a wait ends a step, or any query of a stream whose steps
+/// end by polling, since memory pools query events, too.
 #[inline(always)]
 fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
     let ThreadFold { poll, frontier, frames, .. } = thread;
@@ -116,7 +116,7 @@ fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
     }
 }
 
-/// The duration of an operation without a slot beside the map of durations.
+/// Counts the duration of an operation without a hot slot.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
@@ -130,7 +130,7 @@ fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
     }
 }
 
-/// A return that has no entry: not of a process that is not traced.
+/// Counts a return without an entry, if the process is traced.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_unmatched(pid: u32, tid: u32) -> Option<()> {
@@ -149,12 +149,12 @@ struct Return<'a> {
     result: u32,
     failed: bool,
     is_reported: bool,
-    /// The process's, and what it comes to for this call.
+    /// Sampling rate of the process and weight of this call.
     detail: (Detail, u32),
     now_ns: u64,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Clone, Copy, PartialEq)]
 enum Outcome {
     Folded,
@@ -163,14 +163,14 @@ enum Outcome {
     RingFull,
 }
 
-/// The return of a call that closed something, failed, is reported, or changes what later calls mean.
+/// Handles the return of a call that ends a step, failed, gets a record or changes state.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn settle(r: &Return<'_>) -> Option<()> {
     let (process, counters) = (process::find(&r.task)?, maps::counters()?);
     let returned = returned(r, process);
     let outcome = match outcome(r, process, &returned) {
-        Outcome::Folded => in_detail(r, &returned),
+        Outcome::Folded => sample(r, &returned),
         outcome => outcome,
     };
     match outcome {
@@ -184,7 +184,7 @@ fn settle(r: &Return<'_>) -> Option<()> {
 
 #[inline(always)]
 fn returned<'a>(r: &'a Return<'_>, process: &ProcessFold) -> Returned<'a> {
-    // Only a sync_call's record tells of the run queue: no other call asks the kernel for it.
+    // Only the record of a sync call contains run-queue waits; reading them costs a helper call.
     let runq_ns = if r.frame.closing != 0 { runq_ns() } else { NOT_SEEN };
     Returned {
         task: &r.task,
@@ -215,26 +215,26 @@ fn outcome(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Ou
     }
 }
 
-/// A call that the folds hold, where its process is looked at in detail.
+/// Records a folded call if it is sampled.
 #[inline(always)]
-fn in_detail(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
+fn sample(r: &Return<'_>, returned: &Returned<'_>) -> Outcome {
     let weight = match r.detail {
         (Detail::NONE, _) => return Outcome::Folded,
         (_, 0) => return Outcome::SampledOut,
         (_, weight) => weight,
     };
-    let told =
-        emit::has_room_for_detail() && emit::call(returned, r.frame.handle, r.result, Detail::flags(weight));
-    if told { Outcome::Delivered } else { Outcome::RingFull }
+    let is_recorded = emit::has_space_for_samples()
+        && emit::call(returned, r.frame.handle, r.result, Detail::flags(weight));
+    if is_recorded { Outcome::Delivered } else { Outcome::RingFull }
 }
 
-/// Closes the streams that this call waited for.
+/// Ends the steps that the call waited for.
 #[inline(always)]
 fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outcome {
     if r.frame.closing == 0 {
         return Outcome::Folded;
     }
-    context::tell(returned);
+    context::record(returned);
     match r.frame.closing {
         Frame::CLOSES_FRONTIER if !close_frontier(r, returned) => return Outcome::Folded,
         Frame::CLOSES_FRONTIER => {}
@@ -247,7 +247,7 @@ fn close(r: &Return<'_>, process: &ProcessFold, returned: &Returned<'_>) -> Outc
     }
 }
 
-/// Closes the stream that was waited for, and those it waited for; false where another thread did before.
+/// Ends the steps within the call's frontier. Returns false if another thread ended them before.
 #[inline(always)]
 fn close_frontier(r: &Return<'_>, returned: &Returned<'_>) -> bool {
     if r.frontier_sp != r.frame.sp {
@@ -261,7 +261,7 @@ fn close_frontier(r: &Return<'_>, returned: &Returned<'_>) -> bool {
     closed != 0
 }
 
-/// One of them. Out of line: on its return the verifier forgets what it was about.
+/// Ends the step of one stream. Out of line, so that the verifier forgets its state at the return.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn close_snapshot(returned: &Returned<'_>, snapshot: &Snapshot, flags: u32) -> u64 {
@@ -275,7 +275,7 @@ fn close_snapshot(returned: &Returned<'_>, snapshot: &Snapshot, flags: u32) -> u
     1
 }
 
-/// A device synchronisation returned: every stream of the device that had open work ends its step.
+/// Ends the step of every stream of the device that had open work.
 #[inline(always)]
 fn close_all(process: &ProcessFold, returned: &Returned<'_>) {
     for (at, slot) in process.active.iter().enumerate() {
@@ -285,7 +285,7 @@ fn close_all(process: &ProcessFold, returned: &Returned<'_>) {
     }
 }
 
-/// One of them. Out of line: on its return the verifier forgets what it was about.
+/// Ends the step of one stream. Out of line, so that the verifier forgets its state at the return.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn close_active(returned: &Returned<'_>, slot: &ActiveStream) {
@@ -303,37 +303,37 @@ fn close_active(returned: &Returned<'_>, slot: &ActiveStream) {
     slot.taken.store(u64::from(stream.has_open_work()), Relaxed);
 }
 
-/// A stream is gone. What nobody waited for was a step all the same, said to be unfinished.
+/// Removes a destroyed stream. Its open work has become an unfinished step before.
 #[inline(always)]
-fn forget_stream(r: &Return<'_>, process: &ProcessFold) {
+fn remove_stream(r: &Return<'_>, process: &ProcessFold) {
     if r.frame.stream <= 2 {
         return;
     }
     let key = process::stream_key(&r.task, r.frame.stream, r.cookie.is_twin());
-    // Another thread may have made a stream at the same address meanwhile.
+    // Another thread may have created a stream at the same address meanwhile.
     if found(&key).is_some_and(|stream| stream.is_at(&r.frontier.own)) {
-        drop_stream(process, &key);
+        delete_stream(process, &key);
     }
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn drop_stream(process: &ProcessFold, key: &StreamKey) {
+fn delete_stream(process: &ProcessFold, key: &StreamKey) {
     if let Some(stream) = found(key) {
         stream.release();
     }
     let _ = STREAMS.remove(key);
-    process::forget(process, key);
+    process::remove_active(process, key);
 }
 
-/// A stream was made. What is known under its handle is of another, whose end was not seen.
+/// Adds a stream. An earlier one with its handle, whose end was not seen, is removed.
 #[inline(always)]
-fn make_stream(r: &Return<'_>, process: &ProcessFold, handle: u64) {
+fn add_stream(r: &Return<'_>, process: &ProcessFold, handle: u64) {
     if handle == 0 {
         return;
     }
     let key = StreamKey { pid: r.task.pid, tid: 0, stream: handle };
-    drop_stream(process, &key);
+    delete_stream(process, &key);
     if r.frame.bytes & NON_BLOCKING == 0
         && let Some(fold) = maps::stream(&key)
     {
@@ -349,8 +349,8 @@ fn apply(r: &Return<'_>, process: &ProcessFold, handle: u64) {
     match r.cookie.on_leave(r.result) {
         Leave::Nothing => {}
         Leave::SetDevice => set_device(r, process),
-        Leave::AddStream => make_stream(r, process, handle),
-        Leave::RemoveStream => forget_stream(r, process),
+        Leave::AddStream => add_stream(r, process, handle),
+        Leave::RemoveStream => remove_stream(r, process),
         Leave::BeginCapture => {
             graph::begin(process, &key, r.task.tid, r.frame.graph);
             if let Some(stream) = found(&key) {

@@ -1,4 +1,4 @@
-//! Threads and processes come and go: what they leave behind is settled here, so that pids can be used again.
+//! Ends of threads and processes: removes their state, so that pids can be reused.
 
 use probe_abi::atomic::Relaxed;
 
@@ -11,31 +11,32 @@ use crate::maps::{self, CALLERS, THREADS};
 use crate::process;
 use crate::task::{Task, exit_status, is_last_thread, process_start_ns};
 
-/// A process runs another program: everybody may want to know, since the program may bring a library.
+/// Handles the exec of a process. It is recorded for any process, since the program may load a library.
 #[inline(always)]
 pub fn exec() {
     let task = Task::current();
-    forget_thread(&task);
-    context::forget(&task);
+    remove_thread(&task);
+    context::free(&task);
     emit::process(RecordKind::ProcessExec, &task, process_start_ns(), NOT_SEEN);
 }
 
-/// A thread ends; with the last one, its process. User space reads the process's last figures, then deletes them.
+/// Handles the end of a thread and, with the last one, of its process. User space reads the process's last counters,
+/// then removes them.
 #[inline(always)]
 pub fn exit() {
     let task = Task::current();
-    forget_thread(&task);
+    remove_thread(&task);
     let Some(known) = process::find(&task) else { return };
     if is_last_thread() {
-        context::forget(&task);
+        context::free(&task);
         emit::process(RecordKind::ProcessExit, &task, known.start_ns.load(Relaxed), exit_status());
     }
 }
 
-/// Calls that were under way will never return.
+/// Removes the thread's state and counts its calls under way as abandoned.
 #[inline(always)]
-fn forget_thread(task: &Task) {
-    process::forget_device(task.tid);
+fn remove_thread(task: &Task) {
+    process::clear_device(task.tid);
     if let Some(thread) = THREADS.get_ptr(&task.tid) {
         // SAFETY: only the thread itself changes its entry, and it runs this program now.
         count_abandoned(unsafe { (*thread).depth });

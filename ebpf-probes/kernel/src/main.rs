@@ -1,11 +1,11 @@
-//! The kernel programs: seven of them, and none knows CUDA.
+//! The kernel programs: seven, independent of CUDA.
 //!
-//! `enter` and `leave` run at the entry and return of every probed function, `launch` at the entry of the one kind
-//! that is called thousands of times a second; the attach cookie ([`probe_abi::Cookie`]) tells them what the call means.
-//! `args_enter` and `args_leave` run at both ends of those functions of which each call is told whole.
-//! `exec` and `exit` keep threads and processes honest.
-//! Work is folded into maps ([`probe_abi::fold`]); a record leaves only for a step, an allocation, an error, a
-//! process. Every call that is seen ends in exactly one of folded, delivered, sampled out or dropped.
+//! `enter` and `leave` run at the entry and return of every probed function, `launch` at the entry of kernel launches,
+//! which are called thousands of times a second; the attach cookie ([`probe_abi::Cookie`]) describes the call.
+//! `args_enter` and `args_leave` run at both ends of functions whose calls are recorded with their arguments. `exec`
+//! and `exit` remove the state of threads and processes. Work is folded into maps ([`probe_abi::fold`]); a record is
+//! sent for a step, an allocation, an error or a process. Every hit has exactly one outcome: folded, delivered,
+//! sampled out or dropped.
 
 #![no_std]
 #![no_main]
@@ -29,49 +29,49 @@ mod task;
 use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RawTracePointContext, RetProbeContext};
 
-/// A probed function is entered.
+/// Runs at the entry of a probed function.
 #[uprobe]
 pub fn enter(ctx: ProbeContext) -> u32 {
     let _ = enter::run(&ctx);
     0
 }
 
-/// A kernel is launched by a function whose return is not probed.
+/// Runs at the entry of a launch whose return is not probed.
 #[uprobe]
 pub fn launch(ctx: ProbeContext) -> u32 {
     let _ = launch::run(&ctx);
     0
 }
 
-/// A probed function returns.
+/// Runs at the return of a probed function.
 #[uretprobe]
 pub fn leave(ctx: RetProbeContext) -> u32 {
     let _ = leave::run(&ctx);
     0
 }
 
-/// A function is entered whose calls are told whole.
+/// Runs at the entry of a function whose calls are recorded with their arguments.
 #[uprobe]
 pub fn args_enter(ctx: ProbeContext) -> u32 {
     let _ = call_args::enter(&ctx);
     0
 }
 
-/// It returns.
+/// Runs at the return of a function whose calls are recorded with their arguments.
 #[uretprobe]
 pub fn args_leave(ctx: RetProbeContext) -> u32 {
     let _ = call_args::leave(&ctx);
     0
 }
 
-/// A process runs another program.
+/// Runs when a process executes another program.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn exec(_ctx: RawTracePointContext) -> i32 {
     life::exec();
     0
 }
 
-/// A thread ends.
+/// Runs when a thread ends.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn exit(_ctx: RawTracePointContext) -> i32 {
     life::exit();

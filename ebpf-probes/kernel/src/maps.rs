@@ -1,5 +1,6 @@
-//! The maps: all state of the programs, each with its bound. What happens when one is full is counted by a
-//! [`probe_abi::counters::DropReason`]; user space may choose other bounds when it loads the object.
+//! The maps: all state of the programs, each with its bound. The effect of a full map is counted by a
+//! [`probe_abi::counters::DropReason`] or another self-counter; user space may choose other bounds when it loads the
+//! object.
 
 use probe_abi::atomic::Relaxed;
 
@@ -23,11 +24,11 @@ use probe_abi::record::{
     ThreadFold,
 };
 
-/// What user space decided; one entry.
+/// Settings; one entry.
 #[map]
 pub static SETTINGS: Array<Settings> = Array::with_max_entries(1, 0);
 
-/// This CPU's account.
+/// Self-counters of each CPU.
 #[map]
 pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
 
@@ -35,36 +36,36 @@ pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0)
 #[map]
 pub static PROCESSES: HashMap<u32, ProcessFold> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
 
-/// Processes that user space named: 1 to trace, 0 not to. Asked only when a process is seen for the first time.
+/// Processes that user space named: 1 to trace, 0 to ignore. Read when a process is first seen.
 #[map]
 pub static FILTER: HashMap<u32, u64> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
 
-/// Where the runtime lies in each process, from user space. Full: driver calls made by the runtime count twice
-/// in the processes without an entry.
+/// Address ranges of the runtime in each process, written by user space. Full: driver calls made by the runtime count
+/// twice in processes without an entry.
 #[map]
 pub static RUNTIME: HashMap<u32, RuntimeCode> = HashMap::with_max_entries(1024, BPF_F_NO_PREALLOC);
 
-/// Streams.
+/// Folds of streams.
 #[map]
 pub static STREAMS: HashMap<StreamKey, StreamFold> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
 
-/// Launches of streams that nobody has looked at since. A slot taken by another: the stream counts in its fold.
+/// Hot slots of streams. Slot in use by another stream: the stream counts in its fold.
 #[map]
 pub static HOT_STREAMS: Array<HotStream> = Array::with_max_entries(HOT_STREAMS_MAX, 0);
 
-/// The same of processes. A slot taken by another: the process counts in its fold.
+/// Hot slots of processes. Slot in use by another process: the process counts in its fold.
 #[map]
 pub static HOT_PROCESSES: Array<HotProcess> = Array::with_max_entries(HOT_PROCESSES_MAX, 0);
 
-/// The same of durations. A slot taken by another: the operation counts in the map of durations.
+/// Hot slots of durations. Slot in use by another operation: the operation counts in the map of durations.
 #[map]
 pub static HOT_DURATIONS: Array<HotDurations> = Array::with_max_entries(HOT_DURATIONS_MAX, 0);
 
-/// Recorded events. Full: the one longest unused is forgotten, and a wait for it counts as unknown.
+/// Frontiers of recorded events. Full: the least recently used is evicted, and a wait for it counts as unknown.
 #[map]
 pub static EVENTS: LruHashMap<EventKey, Frontier> = LruHashMap::with_max_entries(8192, 0);
 
-/// What graphs and executable graphs hold. Full: a graph is not kept, and launches of it are unknown.
+/// Contents of graphs and executable graphs. Full: the graph is untracked, and its launches are unknown.
 #[map]
 pub static GRAPHS: HashMap<GraphKey, Contents> = HashMap::with_max_entries(GRAPHS_MAX, BPF_F_NO_PREALLOC);
 
@@ -77,59 +78,60 @@ pub static DURATIONS: HashMap<OperationKey, OperationFold> =
 #[map]
 pub static THREADS: HashMap<u32, ThreadFold> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
 
-/// Threads that make calls which are told, by thread id.
+/// Threads that make calls recorded with arguments, by thread id.
 #[map]
 pub static CALLERS: HashMap<u32, Caller> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
 
-/// Their calls, beside those entries. A slot taken by another: the thread's calls are in its entry.
+/// Hot slots of calls recorded with arguments. Slot in use by another thread: the thread's calls are in its entry.
 #[map]
 pub static HOT_CALLS: Array<Calls> = Array::with_max_entries(HOT_CALLS_MAX, 0);
 
-/// Default streams of threads that chose a further device. A slot taken by another: the thread's are the first device's.
+/// Default streams of threads that use another device than their process's first. Slot in use by another thread: the
+/// first device's are assumed.
 #[map]
 pub static HOT_DEVICES: Array<HotDevice> = Array::with_max_entries(HOT_DEVICES_MAX, 0);
 
-/// How often handles were passed to calls that are counted.
+/// Numbers of calls by handle.
 #[map]
 pub static ORDINALS: Array<Ordinals> = Array::with_max_entries(ORDINALS_MAX, 0);
 
-/// Details of processes that have one of their own, as words.
+/// Sampling rates of processes that have one of their own.
 #[map]
 pub static DETAILS: Array<u64> = Array::with_max_entries(DETAILS_MAX, 0);
 
-/// Where processes publish their threads' trace contexts.
+/// Locations of the threads' trace contexts, by process.
 #[map]
 pub static VARIABLES: Array<Variable> = Array::with_max_entries(VARIABLES_MAX, 0);
 
-/// Records on their way to user space. Full: the record is dropped and counted.
+/// Records for user space. Full: the record is dropped and counted.
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(4 * 1024 * 1024, 0);
 
-// Zeroes to begin a map entry with: too large for a program's stack.
+// Zeroed values for new map entries: too large for a program's stack.
 
-/// A new [`ProcessFold`].
+/// Zeroed [`ProcessFold`].
 #[map]
 pub static NEW_PROCESS: Array<ProcessFold> = Array::with_max_entries(1, 0);
 
-/// A new [`StreamFold`].
+/// Zeroed [`StreamFold`].
 #[map]
 pub static NEW_STREAM: Array<StreamFold> = Array::with_max_entries(1, 0);
 
-/// A new [`OperationFold`].
+/// Zeroed [`OperationFold`].
 #[map]
 pub static NEW_DURATIONS: Array<OperationFold> = Array::with_max_entries(1, 0);
 
-/// A new [`ThreadFold`].
+/// Zeroed [`ThreadFold`].
 #[map]
 pub static NEW_THREAD: Array<ThreadFold> = Array::with_max_entries(1, 0);
 
-/// A new [`Caller`].
+/// Zeroed [`Caller`].
 #[map]
 pub static NEW_CALLER: Array<Caller> = Array::with_max_entries(1, 0);
 
 macro_rules! entry_or_new {
     ($name:ident, $map:ident, $new:ident, $key:ty, $value:ty) => {
-        /// The entry for `key`, made of zeroes where there is none; `None` where the map is full.
+        /// Returns the entry for `key`, adding a zeroed one if there is none; `None` if the map is full.
         #[inline(always)]
         pub fn $name(key: &$key) -> Option<&'static $value> {
             if let Some(found) = $map.get_ptr(key) {
@@ -137,7 +139,7 @@ macro_rules! entry_or_new {
                 return Some(unsafe { &*found });
             }
             let zeroes = $new.get(0)?;
-            // A race lost to another CPU leaves the entry there: whatever insert says, look again.
+            // If another CPU inserted the entry meanwhile, insert fails and the look-up succeeds.
             let _ = $map.insert(key, zeroes, u64::from(aya_ebpf::bindings::BPF_NOEXIST));
             // SAFETY: as above.
             $map.get_ptr(key).map(|found| unsafe { &*found })
@@ -148,26 +150,27 @@ macro_rules! entry_or_new {
 entry_or_new!(stream, STREAMS, NEW_STREAM, StreamKey, StreamFold);
 entry_or_new!(durations, DURATIONS, NEW_DURATIONS, OperationKey, OperationFold);
 
-/// The stream's fold, where it has one.
+/// Returns the stream's fold, if it has one.
 #[inline(always)]
 pub fn fold(key: &StreamKey) -> Option<&'static StreamFold> {
     // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
     STREAMS.get_ptr(key).map(|fold| unsafe { &*fold })
 }
 
-/// The slot beside the fold that the stream falls on, whoever's it is. Not a call: the array's address is known.
+/// Returns the hot slot with the stream's index, which may be another stream's. Not a call: the array's address is
+/// known.
 #[inline(always)]
 pub fn hot_stream(key: &StreamKey) -> Option<&'static HotStream> {
     HOT_STREAMS.get(HotStream::slot(key))
 }
 
-/// The same of an operation.
+/// Returns the hot slot with the operation's index, which may be another operation's.
 #[inline(always)]
 pub fn hot_durations(key: &OperationKey) -> Option<&'static HotDurations> {
     HOT_DURATIONS.get(HotDurations::slot(key))
 }
 
-/// The same of a process.
+/// Returns the hot slot with the process's index, which may be another process's.
 #[inline(always)]
 pub fn hot_process(pid: u32) -> Option<&'static HotProcess> {
     HOT_PROCESSES.get(HotProcess::slot(pid))
@@ -175,8 +178,8 @@ pub fn hot_process(pid: u32) -> Option<&'static HotProcess> {
 
 macro_rules! own_or_new {
     ($name:ident, $map:ident, $new:ident, $value:ty) => {
-        /// The entry for `tid`, made of zeroes where there is none; `None` where the map is full. Only the thread itself
-        /// may change it.
+        /// Returns the entry for `tid`, adding a zeroed one if there is none; `None` if the map is full. Only the
+        /// thread itself may change it.
         #[inline(always)]
         pub fn $name(tid: u32) -> Option<&'static mut $value> {
             if let Some(found) = $map.get_ptr_mut(&tid) {
@@ -194,7 +197,7 @@ macro_rules! own_or_new {
 own_or_new!(thread, THREADS, NEW_THREAD, ThreadFold);
 own_or_new!(caller, CALLERS, NEW_CALLER, Caller);
 
-/// The calls of a thread that has a slot for them.
+/// Returns the calls of a thread that has a hot slot.
 #[inline(always)]
 pub fn hot_calls(pid: u32, tid: u32) -> Option<&'static mut Calls> {
     let calls = HOT_CALLS.get_ptr_mut(Calls::slot(tid))?;
@@ -202,12 +205,12 @@ pub fn hot_calls(pid: u32, tid: u32) -> Option<&'static mut Calls> {
     unsafe { ((*calls).owner.load(Relaxed) == Calls::owner(pid, tid)).then_some(&mut *calls) }
 }
 
-/// The calls of a thread that may never have made any; `None` where there is no room for another thread.
+/// Returns the calls of a thread that may be new; `None` if the map is full.
 #[inline(always)]
 pub fn new_calls(pid: u32, tid: u32, start_ns: u64) -> Option<&'static mut Calls> {
     let owner = Calls::owner(pid, tid);
     let in_entry = &mut caller(tid)?.calls;
-    // What is under way there must end there.
+    // Calls under way in the entry must end there.
     if in_entry.owner.load(Relaxed) == owner {
         return Some(in_entry);
     }
@@ -225,21 +228,21 @@ pub fn new_calls(pid: u32, tid: u32, start_ns: u64) -> Option<&'static mut Calls
     Some(calls)
 }
 
-/// The slot of a handle that is counted.
+/// Returns the slot with the index of the handle.
 #[inline(always)]
 pub fn ordinal(of: Counted) -> Option<&'static Ordinals> {
     ORDINALS.get(of.slot())
 }
 
-/// This CPU's counters.
+/// Returns this CPU's counters.
 #[inline(always)]
 pub fn counters() -> Option<&'static Counters> {
     // SAFETY: a per-CPU array entry always exists; all its fields are atomic.
     COUNTERS.get_ptr(0).map(|c| unsafe { &*c })
 }
 
-/// Counts a call lost for this reason. Returns `None`, as the program that lost it does.
-// Out of line: it is rare, and the stack of what is not stays small (see `crate::launch`).
+/// Counts a dropped call. Returns `None`, so that a program can return the result.
+// Out of line, since it is rare, to keep the stack of callers small (see `crate::launch`).
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn count_drop(reason: DropReason) -> Option<()> {
@@ -247,7 +250,7 @@ pub fn count_drop(reason: DropReason) -> Option<()> {
     None
 }
 
-/// Counts a driver call that the runtime made. Returns `None`, as the program that left it out does.
+/// Counts a suppressed driver call. Returns `None`, so that a program can return the result.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn count_suppressed() -> Option<()> {

@@ -1,4 +1,4 @@
-//! The process filter, and what each traced process is known by.
+//! The process filter, and the state of each traced process.
 
 use probe_abi::atomic::{Relaxed, SeqCst};
 
@@ -17,27 +17,27 @@ use crate::stream::found;
 use crate::task::{Task, process_start_ns, settings};
 use crate::{emit, maps};
 
-/// The process of `task`, where it is known.
+/// Returns the process of `task`, if it is known.
 #[inline(always)]
 pub fn find(task: &Task) -> Option<&'static ProcessFold> {
     // SAFETY: map values live until they are deleted, and under RCU until this program run ends.
     PROCESSES.get_ptr(&task.pid).map(|p| unsafe { &*p })
 }
 
-/// Where the process counts without its fold, if it has a slot there.
+/// Returns the process's hot slot, if it has one.
 #[inline(always)]
 pub fn hot(pid: u32) -> Option<&'static HotProcess> {
     maps::hot_process(pid).filter(|hot| hot.is_of(pid))
 }
 
-/// True where the process of `task` is traced; false, counted, where it is not.
+/// Returns true if the process of `task` is traced; counts the call if it is not.
 #[inline(always)]
 pub fn is_traced(task: &Task) -> bool {
     hot(task.pid).is_some() || is_adopted(task.pid, task.tid)
 }
 
-/// The same of a process without a slot beside its fold; one that has been waiting for a slot gets it.
-// Under a plain name, as the object must come out the same wherever its sources lie.
+/// Returns true if the process of the thread is traced, and claims a hot slot for it.
+// Has a plain name, since the object must not depend on the path of its sources.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn is_adopted(pid: u32, tid: u32) -> bool {
@@ -52,7 +52,7 @@ fn is_adopted(pid: u32, tid: u32) -> bool {
     true
 }
 
-/// The process makes calls that are told.
+/// Notes that the process uses collectives.
 #[inline(always)]
 pub fn set_uses_collectives(process: &ProcessFold, pid: u32) {
     process.uses_collectives.store(1, Relaxed);
@@ -61,7 +61,7 @@ pub fn set_uses_collectives(process: &ProcessFold, pid: u32) {
     }
 }
 
-/// True where the process makes calls that are told.
+/// Returns true if the process uses collectives.
 #[inline(always)]
 pub fn uses_collectives(task: &Task) -> bool {
     match hot(task.pid) {
@@ -81,7 +81,7 @@ pub fn count_hit(task: &Task, row: u16) {
     }
 }
 
-/// Counts a call that lives on in the folds alone.
+/// Counts a call that was folded and gets no record.
 #[inline(always)]
 pub fn count_folded(task: &Task) {
     if let Some(hot) = hot(task.pid) {
@@ -101,7 +101,7 @@ pub fn count_launch(task: &Task) {
     }
 }
 
-/// Counts a call that enqueued work and is no launch.
+/// Counts a call that enqueued work, except a launch.
 #[inline(always)]
 pub fn count_enqueue(task: &Task) {
     if let Some(hot) = hot(task.pid) {
@@ -111,13 +111,13 @@ pub fn count_enqueue(task: &Task) {
     }
 }
 
-/// Calls of the process that enqueued work.
+/// Returns the number of calls of the process that enqueued work.
 #[inline(always)]
 pub fn enqueued(process: &ProcessFold, pid: u32) -> u64 {
     process.enqueued().wrapping_add(hot(pid).map_or(0, HotProcess::enqueued))
 }
 
-/// Which of the process's folded calls get a record.
+/// Returns the sampling rate of the process.
 #[inline(always)]
 pub fn detail(pid: u32) -> Detail {
     let (Some(word), Some(settings)) = (DETAILS.get(Detail::slot(pid)), settings()) else {
@@ -128,9 +128,9 @@ pub fn detail(pid: u32) -> Detail {
     Detail::of_word(word, pid, default)
 }
 
-/// True where a process seen for the first time is to be traced.
+/// Returns true if a process that is seen for the first time is to be traced.
 #[inline(always)]
-fn is_wanted(task: &Task) -> bool {
+fn is_allowed(task: &Task) -> bool {
     // SAFETY: as above.
     match FILTER.get_ptr(&task.pid).map(|verdict| unsafe { *verdict }) {
         Some(verdict) => verdict != 0,
@@ -138,11 +138,11 @@ fn is_wanted(task: &Task) -> bool {
     }
 }
 
-/// A process nobody has named yet: traced from now on where the settings say so.
+/// Adds a process if the filter or the settings let it be traced.
 #[inline(always)]
 fn adopt(task: &Task) -> Option<&'static ProcessFold> {
     let counters = maps::counters()?;
-    if !is_wanted(task) {
+    if !is_allowed(task) {
         counters.filtered.fetch_add(1, Relaxed);
         return None;
     }
@@ -164,7 +164,7 @@ fn refuse(counters: &Counters) {
     counters.dropped[DropReason::ProcessesFull as usize].fetch_add(1, Relaxed);
 }
 
-/// True where `address` lies in the runtime's own code: then the runtime called the driver, not the program.
+/// Returns true if `address` is in the runtime's code, so that the runtime called the driver.
 #[inline(always)]
 pub fn is_runtime(task: &Task, address: u64) -> bool {
     let Some(code) = RUNTIME.get_ptr(&task.pid) else { return false };
@@ -173,7 +173,7 @@ pub fn is_runtime(task: &Task, address: u64) -> bool {
     code.iter().any(|[first, end]| address >= *first && address < *end)
 }
 
-/// True where the runtime itself makes this driver call.
+/// Returns true if the runtime makes this driver call.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn is_made_by_runtime(pid: u32, tid: u32, regs: *mut pt_regs) -> bool {
@@ -181,7 +181,7 @@ pub fn is_made_by_runtime(pid: u32, tid: u32, regs: *mut pt_regs) -> bool {
     is_runtime(&task, regs.return_address()) || is_within_runtime(&task, regs.entry_sp())
 }
 
-/// True where a runtime call of this thread is under direction: a program that carries the runtime inside itself.
+/// Returns true if a runtime call of this thread is under way, as in a program that links the runtime statically.
 #[inline(always)]
 fn is_within_runtime(task: &Task, sp: u64) -> bool {
     let Some(thread) = maps::THREADS.get_ptr(&task.tid) else { return false };
@@ -191,20 +191,20 @@ fn is_within_runtime(task: &Task, sp: u64) -> bool {
         .is_some_and(|frame| frame.sp > sp && !Cookie(frame.cookie).is_driver())
 }
 
-/// The thread's device plus one; 0 where it is not known.
+/// Returns the thread's device, plus one; 0 if not known.
 #[inline(always)]
 pub fn device(tid: u32) -> u64 {
     // SAFETY: only the thread itself changes its entry, and it runs this program now.
     maps::THREADS.get_ptr(&tid).map_or(0, |thread| unsafe { (*thread).device })
 }
 
-/// The handle of the thread's default streams.
+/// Returns the handle of the thread's default streams.
 #[inline(always)]
 pub fn default_stream(tid: u32) -> u64 {
     maps::HOT_DEVICES.get(HotDevice::slot(tid)).map_or(0, |slot| slot.default_stream(tid))
 }
 
-/// The stream that a call of the thread with this handle means.
+/// Returns the stream that a call of the thread refers to by this handle.
 #[inline(always)]
 pub fn stream_key(task: &Task, stream: u64, is_twin: bool) -> StreamKey {
     let mut key = StreamKey::of(task.pid, task.tid, stream, is_twin);
@@ -214,7 +214,7 @@ pub fn stream_key(task: &Task, stream: u64, is_twin: bool) -> StreamKey {
     key
 }
 
-/// The thread chose this device, plus one.
+/// Sets the thread's device, plus one.
 #[inline(always)]
 pub fn set_device(process: &ProcessFold, tid: u32, device: u64) {
     let _ = process.device.compare_exchange(0, device, SeqCst, SeqCst);
@@ -223,18 +223,18 @@ pub fn set_device(process: &ProcessFold, tid: u32, device: u64) {
     }
 }
 
-/// The thread is gone.
+/// Frees the slot of a thread that ended.
 #[inline(always)]
-pub fn forget_device(tid: u32) {
+pub fn clear_device(tid: u32) {
     if let Some(slot) = maps::HOT_DEVICES.get(HotDevice::slot(tid)) {
         slot.set(tid, 0);
     }
 }
 
-/// Remembers that a stream has open work, for the process's next device synchronisation.
+/// Adds a stream with open work, for the process's next device synchronization.
 #[inline(always)]
-pub fn remember(process: &ProcessFold, key: &StreamKey) {
-    // Twice through rather than once with a free slot at hand: the verifier would follow each that it might be.
+pub fn add_active(process: &ProcessFold, key: &StreamKey) {
+    // Two passes, instead of one that notes a free slot: the verifier would follow each possible slot.
     for slot in &process.active {
         if slot.taken.load(Relaxed) != 0 && is_slot_of(slot, key) {
             return;
@@ -262,7 +262,7 @@ fn take_slot(slot: &ActiveStream, key: &StreamKey) {
     slot.taken.store(1, Relaxed);
 }
 
-/// True where the stream of this slot has no open work.
+/// Returns true if the stream of this slot has no open work.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn is_idle(pid: u32, slot: &ActiveStream) -> bool {
@@ -274,9 +274,9 @@ fn is_slot_of(slot: &ActiveStream, key: &StreamKey) -> bool {
     slot.stream.load(Relaxed) == key.stream && slot.tid.load(Relaxed) == u64::from(key.tid)
 }
 
-/// The stream is gone: its slot is free for another.
+/// Frees the slot of a stream that is removed.
 #[inline(always)]
-pub fn forget(process: &ProcessFold, key: &StreamKey) {
+pub fn remove_active(process: &ProcessFold, key: &StreamKey) {
     for slot in &process.active {
         if is_slot_of(slot, key) {
             slot.taken.store(0, Relaxed);

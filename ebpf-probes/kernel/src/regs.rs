@@ -1,25 +1,24 @@
-//! Registers: the only file that knows the architecture. Arguments by their C position, the stack pointer at
-//! entry, the return address, the return value.
+//! Registers: the only file that depends on the architecture.
 
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
 use probe_abi::record::ARGUMENTS;
 use probe_abi::{ArgPos, Cookie};
 
-/// Arguments in registers.
+/// Number of arguments in registers.
 #[cfg(bpf_target_arch = "x86_64")]
 const IN_REGISTERS: usize = 6;
 #[cfg(bpf_target_arch = "aarch64")]
 const IN_REGISTERS: usize = 8;
 
-/// Arguments that a position can name: 1 to 9, and room to mask an index.
+/// Capacity for the positions 1 to 9; a power of two, to mask an index.
 const POSITIONS: usize = 16;
 
-/// The arguments of one call; slot 0 is always 0.
+/// Arguments of one call, by position; 0 at position 0.
 pub struct Args([u64; POSITIONS]);
 
 impl Args {
-    /// Reads the registers, and where the row needs them (`with_stack`) the first arguments on the stack.
+    /// Reads the registers and, with `with_stack`, the first arguments on the stack.
     #[inline(always)]
     pub fn read(regs: &Regs, with_stack: bool) -> Args {
         let mut args = [0u64; POSITIONS];
@@ -32,36 +31,36 @@ impl Args {
         Args(args)
     }
 
-    /// The argument in `position`; 0 for none.
+    /// Returns the argument at `position`; 0 for none.
     #[inline(always)]
     pub fn at(&self, position: ArgPos) -> u64 {
         self.0[position.0 as usize & (POSITIONS - 1)]
     }
 
-    /// True where `position` stands on the stack.
+    /// Returns true if the argument at `position` is on the stack.
     #[inline(always)]
     pub fn is_on_stack(position: ArgPos) -> bool {
         position.0 as usize > IN_REGISTERS && position != ArgPos::IN_CONFIG
     }
 }
 
-/// Reads a value at an address of the traced process; an error where it is not mapped.
+/// Reads a value from the memory of the traced process. Fails if the address is not mapped.
 #[inline(always)]
 pub fn read_user<T>(address: u64) -> Result<T, i32> {
     // SAFETY: the helper checks the address itself and fails where it cannot be read.
     unsafe { bpf_probe_read_user(address as *const T) }
 }
 
-/// The same for a word, into a slot that is there already; 0 where it is not mapped.
+/// Reads a word from the memory of the traced process into `into`; 0 if the address is not mapped.
 #[inline(always)]
 pub fn read_user_into(address: u64, into: &mut u64) {
     // SAFETY: `into` is eight writable bytes; the helper checks the address itself, and zeroes them where it fails.
     unsafe { bpf_probe_read_user_raw(core::ptr::from_mut(into).cast(), 8, address as *const _) };
 }
 
-/// Registers behind the last argument hold what they did before.
+/// Zeroes what was read from registers that have no argument.
 #[inline(always)]
-fn forget_beyond(cookie: Cookie, arguments: &mut [u64; ARGUMENTS]) {
+fn clear_missing(cookie: Cookie, arguments: &mut [u64; ARGUMENTS]) {
     let count = cookie.arguments();
     for (at, argument) in arguments.iter_mut().enumerate() {
         if at as u64 >= count {
@@ -77,7 +76,7 @@ mod arch {
     use probe_abi::Cookie;
     use probe_abi::record::ARGUMENTS;
 
-    /// The registers of the traced thread.
+    /// Registers of the traced thread.
     pub struct Regs(*mut pt_regs);
 
     impl Regs {
@@ -103,7 +102,7 @@ mod arch {
             args[6] = r.r9;
         }
 
-        /// The C arguments of a row that is told. A struct by value takes no register, and stands first on the stack.
+        /// Reads the C arguments of a call. A struct by value takes no register and is first on the stack.
         #[inline(always)]
         pub fn read_args(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
             let r = self.get();
@@ -120,15 +119,14 @@ mod arch {
                     _ => [into[6], into[7]] = super::read_user(on_stack).unwrap_or([0; 2]),
                 }
             }
-            super::forget_beyond(cookie, into);
+            super::clear_missing(cookie, into);
         }
 
-        /// One argument by its position, from its register or from the stack.
+        /// Returns the argument at position `N`, from its register or from the stack.
         #[inline(always)]
         pub fn argument<const N: u64>(&self) -> u64 {
             let r = self.get();
             // Volatile: two loads would be merged into one through a chosen pointer, which the verifier refuses.
-            // SAFETY: as in `get`.
             let read = |register: *const u64| unsafe { register.read_volatile() };
             match N {
                 1 => read(&raw const r.rdi),
@@ -141,7 +139,7 @@ mod arch {
             }
         }
 
-        /// One argument that is often on the stack, into a slot that is there already.
+        /// Reads the argument at position `N`, often on the stack, into `into`.
         #[inline(always)]
         pub fn read_argument<const N: u64>(&self, into: &mut u64) {
             super::read_user_into(self.stack_argument::<N>(), into);
@@ -152,13 +150,13 @@ mod arch {
             self.first_stack_argument().wrapping_add(8 * (N - 7))
         }
 
-        /// The stack pointer at the function's first instruction.
+        /// Returns the stack pointer at the function's first instruction.
         #[inline(always)]
         pub fn entry_sp(&self) -> u64 {
             self.get().rsp
         }
 
-        /// The stack pointer at entry of the function that returns now: `ret` has popped the return address.
+        /// Returns the stack pointer at the entry of the returning function.
         #[inline(always)]
         pub fn entry_sp_of_return(&self) -> u64 {
             self.get().rsp.wrapping_sub(8)
@@ -169,13 +167,13 @@ mod arch {
             self.get().rsp.wrapping_add(8)
         }
 
-        /// Where the function that is entered now will return to.
+        /// Returns the return address of the entered function.
         #[inline(always)]
         pub fn return_address(&self) -> u64 {
             super::read_user::<u64>(self.get().rsp).unwrap_or(0)
         }
 
-        /// Where the function that returns now returns to.
+        /// Returns the address to which the function returns.
         #[inline(always)]
         pub fn returned_to(&self) -> u64 {
             self.get().rip
@@ -194,7 +192,7 @@ mod arch {
     use probe_abi::Cookie;
     use probe_abi::record::ARGUMENTS;
 
-    /// The registers of the traced thread.
+    /// Registers of the traced thread.
     pub struct Regs(*mut user_pt_regs);
 
     impl Regs {
@@ -222,15 +220,15 @@ mod arch {
             args[8] = r.regs[7];
         }
 
-        /// The C arguments of a row that is told. A pointer stands for a struct by value.
+        /// Reads the C arguments of a call. A struct by value is passed by pointer.
         #[inline(always)]
         pub fn read_args(&self, cookie: Cookie, into: &mut [u64; ARGUMENTS]) {
             let r = &self.get().regs;
             *into = [r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]];
-            super::forget_beyond(cookie, into);
+            super::clear_missing(cookie, into);
         }
 
-        /// One argument by its position, from its register or from the stack.
+        /// Returns the argument at position `N`, from its register or from the stack.
         #[inline(always)]
         pub fn argument<const N: u64>(&self) -> u64 {
             match N {
@@ -240,19 +238,19 @@ mod arch {
             }
         }
 
-        /// One argument that is often on the stack, into a slot that is there already.
+        /// Reads the argument at position `N`, often on the stack, into `into`.
         #[inline(always)]
         pub fn read_argument<const N: u64>(&self, into: &mut u64) {
             *into = self.argument::<N>();
         }
 
-        /// The stack pointer at the function's first instruction.
+        /// Returns the stack pointer at the function's first instruction.
         #[inline(always)]
         pub fn entry_sp(&self) -> u64 {
             self.get().sp
         }
 
-        /// The stack pointer at entry of the function that returns now.
+        /// Returns the stack pointer at the entry of the returning function.
         #[inline(always)]
         pub fn entry_sp_of_return(&self) -> u64 {
             self.get().sp
@@ -263,13 +261,13 @@ mod arch {
             self.get().sp
         }
 
-        /// Where the function that is entered now will return to.
+        /// Returns the return address of the entered function.
         #[inline(always)]
         pub fn return_address(&self) -> u64 {
             self.get().regs[30]
         }
 
-        /// Where the function that returns now returns to.
+        /// Returns the address to which the function returns.
         #[inline(always)]
         pub fn returned_to(&self) -> u64 {
             self.get().pc

@@ -1,7 +1,8 @@
-//! A stream as closers see it: its fold, and the launches that wait beside it ([`probe_abi::hot`]).
+//! A stream with its fold and the launches in its hot slot ([`probe_abi::hot`]).
 //!
-//! Whatever reads the fold's counters absorbs those launches first; whatever gives the next launch more to say than a
-//! sum disarms the stream's slot *after* it did so, since a launch arms it first and then looks again.
+//! Functions that read the fold's counters absorb the slot first. Functions after which the next launch is more than a
+//! sum disarm the slot *afterwards*, since a launch arms it first and then checks the fold. What touches neither is
+//! called on the fold itself.
 
 use core::ops::Deref;
 
@@ -11,13 +12,13 @@ use probe_abi::record::{StepRecord, StreamKey};
 
 use crate::maps;
 
-/// A stream that is known.
+/// A stream that has a fold.
 pub struct Stream<'a> {
     key: &'a StreamKey,
     fold: &'static StreamFold,
 }
 
-/// The stream, where it is known.
+/// Returns the stream, if it has a fold.
 #[inline(always)]
 pub fn found(key: &StreamKey) -> Option<Stream<'_>> {
     maps::fold(key).map(|fold| Stream { key, fold })
@@ -33,8 +34,7 @@ impl Deref for Stream<'_> {
 }
 
 impl Stream<'_> {
-    // Its slot is looked for each time: kept, it would be there or not in all that follows, and the verifier would
-    // follow both.
+    // Looked up on each use: if stored, the verifier would follow both cases from there on.
     #[inline(always)]
     fn hot(&self) -> Option<&'static HotStream> {
         maps::hot_stream(self.key).filter(|hot| hot.is_of(self.key))
@@ -47,7 +47,7 @@ impl Stream<'_> {
         }
     }
 
-    /// The next launch asks the fold.
+    /// Makes the next launch use the fold.
     #[inline(always)]
     pub fn disarm(&self) {
         if let Some(hot) = self.hot() {
@@ -55,7 +55,7 @@ impl Stream<'_> {
         }
     }
 
-    /// True while what is enqueued is captured.
+    /// Returns true while calls on the stream are captured.
     #[inline(always)]
     pub fn is_capturing(&self) -> bool {
         is_capturing(self.key, self.fold)
@@ -82,14 +82,14 @@ impl Stream<'_> {
         self.disarm();
     }
 
-    /// [`StreamFold::snapshot`] for a wait for the whole device; false where there is nothing to close.
+    /// [`StreamFold::snapshot`] for a device synchronization. Returns false if it ends no step.
     #[inline(always)]
     pub fn begin_close(&self) -> bool {
         self.snapshot(0, &self.fold.pending);
         self.fold.closes(&self.fold.pending)
     }
 
-    /// [`StreamFold::enter`]; false where the wait has nothing to close.
+    /// [`StreamFold::enter`]. Returns false if the wait ends no step.
     #[inline(always)]
     pub fn enter(&self, snapshot: &Snapshot) -> bool {
         self.absorb();
@@ -139,7 +139,7 @@ impl Stream<'_> {
         self.disarm();
     }
 
-    /// The stream is gone.
+    /// Frees the hot slot of a destroyed stream.
     #[inline(always)]
     pub fn release(&self) {
         if let Some(hot) = self.hot() {
@@ -148,8 +148,8 @@ impl Stream<'_> {
     }
 }
 
-/// True while what is enqueued on the stream is captured. A stream that was drawn into the capture of another is not
-/// told of its end: it looks.
+/// Returns true while calls on the stream are captured. A stream that joined another's capture is not notified of its
+/// end; this checks lazily.
 #[inline(always)]
 pub fn is_capturing(key: &StreamKey, fold: &StreamFold) -> bool {
     fold.is_capturing() && is_still_capturing(key.pid, fold)

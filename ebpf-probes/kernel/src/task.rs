@@ -1,7 +1,7 @@
-//! The current task: who it is, how long it has waited for a CPU, when its process began.
+//! The current task: ids, run-queue wait and start of its process.
 //!
-//! Field offsets come from the running kernel's BTF through [`probe_abi::record::Settings`]; where one is missing the
-//! fact is not known, and says so.
+//! Field offsets come from the running kernel's BTF through [`probe_abi::record::Settings`]; a value without an offset
+//! is reported as not known.
 
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns, bpf_probe_read_kernel,
@@ -21,28 +21,28 @@ pub struct Task {
 }
 
 impl Task {
-    /// The thread that runs now.
+    /// Returns the current thread.
     #[inline(always)]
     pub fn current() -> Task {
         let both = bpf_get_current_pid_tgid();
         Task { pid: (both >> 32) as u32, tid: both as u32 }
     }
 
-    /// This instant on this thread.
+    /// Returns this instant on this thread.
     #[inline(always)]
     pub fn stamp(&self) -> Stamp {
         Stamp { ns: now_ns(), runq_ns: runq_ns(), tid: self.tid }
     }
 }
 
-/// CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC, ns.
 #[inline(always)]
 pub fn now_ns() -> u64 {
     // SAFETY: the helper has no precondition.
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// What user space decided.
+/// Returns the settings.
 #[inline(always)]
 pub fn settings() -> Option<&'static Settings> {
     SETTINGS.get(0)
@@ -63,21 +63,21 @@ fn current() -> u64 {
     unsafe { bpf_get_current_task() }
 }
 
-/// How long the current thread has waited for a CPU in its life.
+/// Returns how long the current thread has waited for a CPU since it began, ns.
 #[inline(always)]
 pub fn runq_ns() -> u64 {
     let Some(s) = settings() else { return NOT_SEEN };
     read_kernel(current(), s.run_delay_at).unwrap_or(NOT_SEEN)
 }
 
-/// The current thread's pointer to its own memory, as the kernel keeps it; 0 where it is not known.
+/// Returns the current thread's thread pointer; 0 if not known.
 #[inline(always)]
 pub fn thread_pointer() -> u64 {
     let Some(s) = settings() else { return 0 };
     read_kernel(current(), s.thread_pointer_at).unwrap_or(0)
 }
 
-/// When the current process began, CLOCK_BOOTTIME ns; 0 where it is not known.
+/// Returns the start of the current process, CLOCK_BOOTTIME ns; 0 if not known.
 #[inline(always)]
 pub fn process_start_ns() -> u64 {
     let Some(s) = settings() else { return 0 };
@@ -85,16 +85,15 @@ pub fn process_start_ns() -> u64 {
     read_kernel(leader, s.start_boottime_at).unwrap_or(0)
 }
 
-/// How the current thread ends, as wait(2) will tell it: of a process's last thread how the process does.
-///
-/// The kernel sets it before it comes to the tracepoint (`do_exit` in kernel/exit.c).
+/// Returns the exit status of the ending thread, as of wait(2); that of the last thread is the process's. The kernel
+/// sets it before the tracepoint (`do_exit` in kernel/exit.c).
 #[inline(always)]
 pub fn exit_status() -> u64 {
     let Some(s) = settings() else { return NOT_SEEN };
     read_kernel::<u32>(current(), s.exit_code_at).map_or(NOT_SEEN, u64::from)
 }
 
-/// True where the current thread is the last of its process to end.
+/// Returns true if the current thread is the last of its process to end.
 #[inline(always)]
 pub fn is_last_thread() -> bool {
     let Some(s) = settings() else { return false };

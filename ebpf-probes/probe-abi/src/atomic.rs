@@ -1,5 +1,5 @@
-//! Counters shared by threads, on both sides: the standard library's atomics, and the same few methods for the
-//! BPF target, whose compiler knows the addition but neither relaxed loads and stores nor a result.
+//! Counters shared by threads, in user space and in BPF: the standard library's atomics, and the same methods for the
+//! BPF target, whose compiler supports an addition without result but neither relaxed loads nor stores.
 //!
 //! A plain load or store of an aligned 64-bit word is one BPF instruction, and one access on both architectures.
 
@@ -18,7 +18,7 @@ mod bpf {
     use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd, atomic_xchg};
     use core::sync::atomic::Ordering;
 
-    /// Stands for `core::sync::atomic::AtomicU64`; every ordering is relaxed.
+    /// Replacement of `core::sync::atomic::AtomicU64`; every ordering is relaxed.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub struct AtomicU64(UnsafeCell<u64>);
@@ -27,19 +27,19 @@ mod bpf {
     unsafe impl Sync for AtomicU64 {}
 
     impl AtomicU64 {
-        /// A counter that holds `value`.
+        /// Creates a counter with this value.
         pub const fn new(value: u64) -> Self {
             AtomicU64(UnsafeCell::new(value))
         }
 
-        /// Its value.
+        /// Returns the value.
         #[inline(always)]
         pub fn load(&self, _order: Ordering) -> u64 {
             // SAFETY: the pointer is that of a live, aligned word.
             unsafe { self.0.get().read_volatile() }
         }
 
-        /// Replaces its value.
+        /// Sets the value.
         #[inline(always)]
         pub fn store(&self, value: u64, _order: Ordering) {
             // SAFETY: as above.
@@ -53,14 +53,14 @@ mod bpf {
             unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(self.0.get(), value) };
         }
 
-        /// Replaces its value and gives the previous one; orders all accesses around it (Linux 5.12).
+        /// Sets the value and returns the previous one; orders all accesses around it (Linux 5.12).
         #[inline(always)]
         pub fn swap(&self, value: u64, _order: Ordering) -> u64 {
             // SAFETY: as above.
             unsafe { atomic_xchg::<u64, { AtomicOrdering::SeqCst }>(self.0.get(), value) }
         }
 
-        /// Replaces its value where it is `current`; otherwise gives it back as an error (Linux 5.12).
+        /// Sets the value if it is `current`; otherwise returns it as an error (Linux 5.12).
         #[inline(always)]
         pub fn compare_exchange(&self, current: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
             // SAFETY: as above.

@@ -1,74 +1,74 @@
-//! Where a thread publishes the trace that it works for, so that whoever watches it from outside can say so too.
+//! Trace contexts that threads publish for observers outside their process.
 //!
-//! OpenTelemetry's OTEP 4947 has threads keep a pointer in a thread-local variable, to a record with the ids of the
-//! active span (<https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4947-thread-ctx.md>).
-//! The one idea: user space finds out once per process where that variable stands ([`Variable`]), the programs follow
-//! it where a step ends, on the very thread that waited. The process owns all of it: what cannot be read or means
-//! nothing is counted and left out.
+//! OpenTelemetry's OTEP 4947 defines a thread-local variable that points to a record with the ids of the active span
+//! (<https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4947-thread-ctx.md>). User
+//! space locates that variable once per process ([`Variable`]); the programs read it where a step ends, on the thread
+//! that waited. The memory belongs to the traced process: a record that is unreadable or invalid is counted and
+//! ignored.
 
 use crate::record::Header;
 
-/// The variable's name in the dynamic symbols of whoever publishes.
+/// Name of the variable among the publisher's dynamic symbols.
 pub const SYMBOL: &str = "otel_thread_ctx_v1";
-/// BucketCounts for processes; a power of two. Of two that fall on one, the first has it until it is given back.
+/// Slots for processes; a power of two. Of two processes with one slot, the first has it until it ends.
 pub const VARIABLES: u32 = 4096;
 
-/// Where the variable stands in each thread of a process. ArgsSpec by user space.
+/// Location of the variable in each thread of a process. Written by user space.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Variable {
-    /// Whose it is; 0 where nobody's.
+    /// Process id; 0 in a free slot.
     pub pid: u64,
-    /// The module's number, by which its block is found in the thread's own table of blocks (dtv); 0 where the variable
-    /// stands at the same distance from each thread's pointer.
+    /// Number of the module, which indexes the thread's table of blocks (dtv); 0 if the variable is at the same offset
+    /// from each thread pointer.
     pub module: u64,
-    /// Bytes from the block's beginning, or from the thread pointer; counted around the end where it lies below.
+    /// Offset in bytes from the start of the block, or from the thread pointer; wraps around for negative offsets.
     pub offset: u64,
-    /// Where the table's address stands, from the thread pointer on.
+    /// Offset of the table's address from the thread pointer.
     pub table_at: u64,
-    /// Where the number of its last entry stands, from the table on.
+    /// Offset of the number of the last entry from the start of the table.
     pub last_at: u64,
-    /// Bytes of an entry, which begins with the block's address.
+    /// Size of an entry, which begins with the block's address, in bytes.
     pub entry_bytes: u64,
 }
 
 impl Variable {
-    /// Where a process's stands.
+    /// Returns the slot of a process.
     #[inline(always)]
     pub const fn slot(pid: u32) -> u32 {
         pid & (VARIABLES - 1)
     }
 }
 
-/// What the pointer points to, as far as it is read: attributes follow.
+/// Beginning of a published record, as it is in memory. Attributes follow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Published {
-    /// The trace, as it lies in memory.
+    /// Trace id, in memory order.
     pub trace_id: [u32; 4],
-    /// The active span, likewise.
+    /// Id of the active span, in memory order.
     pub span_id: [u32; 2],
-    /// 1 where the record counts.
+    /// 1 if the record is valid.
     pub valid: u8,
-    /// W3C trace flags. Publishers of the draft left them 0.
+    /// W3C trace flags. Publishers of the draft set them to 0.
     pub flags: u8,
-    /// Bytes of attributes behind it.
+    /// Size of the attributes that follow, in bytes.
     pub attributes_size: u16,
 }
 
-/// What a record says.
+/// State of a published record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContextState {
-    /// The thread works for a trace.
+    /// The thread has an active span.
     Active,
-    /// For none, or the record is being changed.
+    /// The thread has no active span, or the record is being changed.
     Inactive,
-    /// Nothing that the format allows.
+    /// The record violates the format.
     Invalid,
 }
 
 impl Published {
-    /// What the record says.
+    /// Returns the state of the record.
     #[inline(always)]
     pub fn state(&self) -> ContextState {
         let is_set = |id: &[u32]| id.iter().fold(0, |all, word| all | word) != 0;
@@ -80,16 +80,16 @@ impl Published {
     }
 }
 
-/// The trace that a thread worked for when it waited for a step. Comes before the step's own record, which has the same
-/// process, thread and entry.
+/// Trace context of a thread that waited for a step. Precedes the step's own record, which has the same process,
+/// thread and entry.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct ContextRecord {
-    /// `entry_ns` and `duration_ns` are those of the sync_call.
+    /// `entry_ns` and `duration_ns` are those of the sync call.
     pub header: Header,
-    /// The trace, as it lies in memory.
+    /// Trace id, in memory order.
     pub trace_id: [u32; 4],
-    /// The span that was active, likewise.
+    /// Id of the active span, in memory order.
     pub span_id: [u32; 2],
     /// W3C trace flags.
     pub trace_flags: u32,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_counts_where_it_is_valid_and_has_both_ids() {
+    fn records_are_active_when_valid_with_both_ids() {
         let state = |valid, trace, span| {
             let mut record = Published { valid, ..Published::default() };
             (record.trace_id[3], record.span_id[0]) = (trace, span);

@@ -1,33 +1,33 @@
-//! A row packed into the 64 bits that a uprobe carries, so that one generic program serves every function.
+//! A probe row packed into the 64 bits that a uprobe carries, so that one generic program serves every function.
 //!
 //! | bits | field | bits | field |
 //! |---|---|---|---|
 //! | 0-9 | id | 25 | blocking |
-//! | 10-14 | action | 32-35 | handle position |
-//! | 15-18 | stream position | 36-39 | kind position, or direction |
-//! | 19-21 | grid | 40 | direction is told by an argument |
+//! | 10-14 | action | 32-35 | position of the handle |
+//! | 15-18 | position of the stream | 36-39 | position of the copy kind, or the direction |
+//! | 19-21 | grid | 40 | the direction is an argument |
 //! | 22 | per-thread twin | 41-42 | how bytes are computed |
 //! | 23, 24 | driver, timed | 43-51 | position or offset of the bytes |
-//! | | | 52-55 | graph position |
+//! | | | 52-55 | position of the graph |
 //!
-//! Where the action is [`Action::RecordArgs`] the upper half is another:
+//! If the action is [`Action::RecordArgs`], the upper half has other fields:
 //!
 //! | bits | field | bits | field |
 //! |---|---|---|---|
-//! | 32-35, 36-38 | position, amount read at entry | 50 | argument 3 is a struct by value |
-//! | 39-42, 43-45 | position, amount read at return | 51-54 | position of the handle that ends |
-//! | 46-49 | position of the items of a list | 15-18 | position of the handle it is counted by |
-//! | 26-29 | arguments | 30 | moves data |
+//! | 32-35, 36-38 | position and kind of the memory read at entry | 50 | argument 3 is a struct by value |
+//! | 39-42, 43-45 | position and kind of the memory read at return | 51-54 | position of the handle that ends |
+//! | 46-49 | position of the number of list items | 15-18 | position of the handle that numbers calls |
+//! | 26-29 | number of arguments | 30 | moves data |
 //!
-//! Launches and calls that move data have nothing above bit 30, so that their programs can hold the cookie as a constant
-//! ([`Cookie::as_constant`]).
-//! The layout is private to one build of agent and object: both come from this file.
+//! Cookies of launches and of calls that move data have no bit above 30, so that their programs can contain the cookie
+//! as a constant ([`Cookie::as_constant`]). The layout is private to one build of agent and object: both come from
+//! this file.
 
 use crate::probe::{
     Action, Api, ArgPos, ArgsSpec, Bytes, Direction, DirectionSource, Grid, Pointee, PointeeKind, Probe,
 };
 
-/// A packed row.
+/// A packed probe row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(transparent)]
 pub struct Cookie(pub u64);
@@ -49,19 +49,19 @@ const fn memory(number: u64) -> PointeeKind {
     }
 }
 
-/// What the bytes of a call are computed from; the packed form of [`Bytes`].
+/// How the bytes of a call are computed: the packed form of [`Bytes`].
 pub mod bytes {
-    /// No bytes.
+    /// The call moves no bytes.
     pub const NONE: u64 = 0;
-    /// One argument.
+    /// The value of one argument.
     pub const ARG: u64 = 1;
-    /// An argument times the next.
+    /// The product of an argument and the next one.
     pub const PRODUCT: u64 = 2;
-    /// Three words behind the first argument.
+    /// The product of three words in the struct that the first argument points to.
     pub const VOLUME: u64 = 3;
 }
 
-/// What a row that is told has beside the rest; 0 of others.
+/// Packs the fields of rows whose calls are recorded with arguments; 0 for other rows.
 const fn args(args: &ArgsSpec) -> u64 {
     (args.counted.0 as u64) << 15
         | (args.arguments as u64) << 26
@@ -79,7 +79,7 @@ impl Cookie {
     /// Packs a row. `twin` marks the per-thread-default-stream twin; `timed` that the return is probed too.
     pub const fn pack(probe: &Probe, twin: bool, timed: bool) -> Cookie {
         let w = &probe.wiring;
-        // An unknown direction, that of rows that are no copies, is all zeroes.
+        // An unknown direction, as of rows that are not copies, is packed as zeroes.
         let (direction, from_arg) = match w.direction {
             DirectionSource::Fixed(direction) => (direction as u64 ^ Direction::Unknown as u64, 0),
             DirectionSource::Arg(position) => (position as u64, 1),
@@ -109,151 +109,151 @@ impl Cookie {
         )
     }
 
-    /// The row's number.
+    /// Returns the row's id.
     #[inline(always)]
     pub const fn id(self) -> u16 {
         field(self.0, 0, 10) as u16
     }
 
-    /// The row's action, as its number.
+    /// Returns the number of the row's action.
     #[inline(always)]
     pub const fn action(self) -> u8 {
         field(self.0, 10, 5) as u8
     }
 
-    /// True if the row's action is `action`.
+    /// Returns true if the row's action is `action`.
     #[inline(always)]
     pub const fn is(self, action: Action) -> bool {
         self.action() == action as u8
     }
 
-    /// Where the stream stands.
+    /// Returns the position of the stream.
     #[inline(always)]
     pub const fn stream(self) -> ArgPos {
         ArgPos(field(self.0, 15, 4) as u8)
     }
 
-    /// Where the handle stands.
+    /// Returns the position of the handle.
     #[inline(always)]
     pub const fn handle(self) -> ArgPos {
         ArgPos(field(self.0, 32, 4) as u8)
     }
 
-    /// Where the graph stands that is no executable one.
+    /// Returns the position of the graph, as opposed to an executable graph.
     #[inline(always)]
     pub const fn graph(self) -> ArgPos {
         ArgPos(field(self.0, 52, 4) as u8)
     }
 
-    /// The position of a copy's kind; where [`Cookie::is_direction_fixed`], [`Cookie::direction`] knows what.
+    /// Returns the position of a copy's kind. Has no meaning if [`Cookie::is_direction_fixed`].
     #[inline(always)]
     pub const fn direction_arg(self) -> u64 {
         field(self.0, 36, 4)
     }
 
-    /// True where the symbol says the direction.
+    /// Returns true if the symbol alone determines the direction.
     #[inline(always)]
     pub const fn is_direction_fixed(self) -> bool {
         field(self.0, 40, 1) == 0
     }
 
-    /// How the bytes are computed, one of [`bytes`].
+    /// Returns how the bytes are computed, one of [`bytes`].
     #[inline(always)]
     pub const fn size_kind(self) -> u64 {
         field(self.0, 41, 2)
     }
 
-    /// The position or offset that the bytes are computed from.
+    /// Returns the position or offset that the bytes are computed from.
     #[inline(always)]
     pub const fn size(self) -> u64 {
         field(self.0, 43, 9)
     }
 
-    /// How the threads of a launch are counted, as [`Grid`]'s number.
+    /// Returns the number of the row's [`Grid`].
     #[inline(always)]
     pub const fn grid(self) -> u8 {
         field(self.0, 19, 3) as u8
     }
 
-    /// True if the row's grid is `grid`.
+    /// Returns true if the row's grid is `grid`.
     #[inline(always)]
     pub const fn has_grid(self, grid: Grid) -> bool {
         self.grid() == grid as u8
     }
 
-    /// True where the call returns only when its work is done.
+    /// Returns true if the call returns only when its work is done.
     #[inline(always)]
     pub const fn is_blocking(self) -> bool {
         field(self.0, 25, 1) == 1
     }
 
-    /// True for the twin whose stream 0 is the thread's own.
+    /// Returns true for the twin whose stream 0 is the thread's own.
     #[inline(always)]
     pub const fn is_twin(self) -> bool {
         field(self.0, 22, 1) == 1
     }
 
-    /// True for a driver function.
+    /// Returns true for a driver function.
     #[inline(always)]
     pub const fn is_driver(self) -> bool {
         field(self.0, 23, 1) == 1
     }
 
-    /// True where the return is probed too.
+    /// Returns true if the return is probed, too.
     #[inline(always)]
     pub const fn is_timed(self) -> bool {
         field(self.0, 24, 1) == 1
     }
 
-    /// Of a row that is told: what is read at entry.
+    /// Returns the memory that is read at entry. For rows with call arguments.
     #[inline(always)]
     pub const fn args_at_entry(self) -> Pointee {
         Pointee { arg: ArgPos(field(self.0, 32, 4) as u8), kind: memory(field(self.0, 36, 3)) }
     }
 
-    /// Of a row that is told: what is read at the return.
+    /// Returns the memory that is read at the return. For rows with call arguments.
     #[inline(always)]
     pub const fn args_at_exit(self) -> Pointee {
         Pointee { arg: ArgPos(field(self.0, 39, 4) as u8), kind: memory(field(self.0, 43, 3)) }
     }
 
-    /// Of a row that is told: where the number of items of a list stands.
+    /// Returns the position of the number of list items. For rows with call arguments.
     #[inline(always)]
     pub const fn args_count(self) -> ArgPos {
         ArgPos(field(self.0, 46, 4) as u8)
     }
 
-    /// Of a row that is told: argument 3 is a struct by value.
+    /// Returns true if argument 3 is a struct by value. For rows with call arguments.
     #[inline(always)]
     pub const fn has_struct_by_value(self) -> bool {
         field(self.0, 50, 1) == 1
     }
 
-    /// Of a row that is told: it moves data.
+    /// Returns true if the call moves data. For rows with call arguments.
     #[inline(always)]
     pub const fn is_operation(self) -> bool {
         field(self.0, 30, 1) == 1
     }
 
-    /// Of a row that is told: the handle by which it is counted.
+    /// Returns the position of the handle by which calls are numbered. For rows with call arguments.
     #[inline(always)]
     pub const fn counted_handle(self) -> ArgPos {
         self.stream()
     }
 
-    /// Of a row that is told: the handle that ends.
+    /// Returns the position of the handle that the call ends. For rows with call arguments.
     #[inline(always)]
     pub const fn ended_handle(self) -> ArgPos {
         ArgPos(field(self.0, 51, 4) as u8)
     }
 
-    /// Of a row that is told: how many arguments it has.
+    /// Returns the number of arguments. For rows with call arguments.
     #[inline(always)]
     pub const fn arguments(self) -> u64 {
         field(self.0, 26, 4)
     }
 
-    /// Of a row that is told: what it brings along is more than the short record holds.
+    /// Returns true if the memory to record exceeds the short record. For rows with call arguments.
     #[inline(always)]
     pub const fn has_long_args(self) -> bool {
         let exit = field(self.0, 43, 3);
@@ -261,19 +261,20 @@ impl Cookie {
         field(self.0, 36, 3) != PointeeKind::None as u64 || is_long
     }
 
-    /// Of a row that is told: it ends what earlier calls began, and says what they wrote.
+    /// Returns true if the call ends a group of calls, and its record has the handles that these have written. For
+    /// rows with call arguments.
     #[inline(always)]
     pub const fn records_written(self) -> bool {
         field(self.0, 43, 3) == PointeeKind::Written as u64
     }
 
-    /// The cookie as what an instruction can hold; `None` where it does not fit. Those of launches and of calls that
-    /// move data do.
+    /// Returns the cookie as an immediate operand of an instruction; `None` if it does not fit. Cookies of launches
+    /// and of calls that move data fit.
     pub const fn as_constant(self) -> Option<i32> {
         if self.0 <= i32::MAX as u64 { Some(self.0 as i32) } else { None }
     }
 
-    /// The direction of a copy whose kind argument has the value `kind`.
+    /// Returns the direction of a copy whose kind argument has the value `kind`.
     #[inline(always)]
     pub const fn direction(self, kind: u64) -> Direction {
         let fixed = self.direction_arg() ^ Direction::Unknown as u64;
@@ -287,7 +288,7 @@ mod tests {
     use crate::PROBES;
 
     #[test]
-    fn cookies_of_launches_and_of_calls_that_move_data_fit_an_instruction() {
+    fn cookies_of_frequent_calls_fit_an_instruction() {
         let frequent = |p: &&Probe| p.action == Action::Launch || p.wiring.args.is_operation;
         for probe in PROBES.iter().filter(frequent) {
             let cookie = Cookie::pack(probe, true, true);
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_gives_back_the_row_it_was_packed_from() {
+    fn cookies_unpack_to_their_rows() {
         for probe in PROBES {
             for twin in [false, true] {
                 let c = Cookie::pack(probe, twin, probe.is_timed());

@@ -1,33 +1,33 @@
-//! The kernel programs' account of themselves: what became of every call they saw.
+//! Self-counters of the kernel programs: the outcome of every call that they saw.
 //!
-//! The promise: `hits = folded + delivered + sampled_out + dropped{reason}`, exactly, once no call is under way.
-//! Hits are counted at the entry by process and row ([`crate::record::ProcessFold::calls`]); what became of them
-//! is counted here at the end, so that the two sides cannot agree by construction.
+//! Once no call is under way, `hits = folded + delivered + sampled_out + dropped{reason}` holds exactly. Hits are
+//! counted at the entry by process and row ([`crate::record::ProcessFold::calls`]), outcomes here at the end, so that
+//! the two sides do not agree by construction.
 
 use crate::atomic::AtomicU64;
 
-/// Why a call left no trace in the figures.
+/// Reason why a call was dropped.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(usize)]
 pub enum DropReason {
-    /// The ring had no room for its record.
+    /// The ring had no space for its record.
     RingFull = 0,
-    /// The map of streams had no room.
+    /// The map of streams was full.
     StreamsFull = 1,
-    /// The map of threads had no room: its return could not be awaited.
+    /// The map of threads was full, so that the return could not be matched.
     ThreadsFull = 2,
-    /// More calls within calls than a thread's stack of them holds.
+    /// The call was nested deeper than a thread's stack of frames.
     TooDeep = 3,
-    /// It never returned: the thread ended, or an exception or `longjmp` left it.
+    /// The call never returned: the thread ended, or an exception or `longjmp` left it.
     Abandoned = 4,
-    /// The map of processes had no room.
+    /// The map of processes was full.
     ProcessesFull = 5,
-    /// The map of durations had no room.
+    /// The map of durations was full.
     DurationsFull = 6,
 }
 
 impl DropReason {
-    /// Every reason, in the order of their numbers.
+    /// Every reason, in the order of the numbers.
     pub const ALL: [DropReason; 7] = [
         DropReason::RingFull,
         DropReason::StreamsFull,
@@ -38,7 +38,7 @@ impl DropReason {
         DropReason::DurationsFull,
     ];
 
-    /// The reason as an attribute value.
+    /// Returns the attribute value for the reason.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::RingFull => "ring_full",
@@ -52,41 +52,41 @@ impl DropReason {
     }
 }
 
-/// One CPU's counters. All are sums since the programs were loaded.
+/// Counters of one CPU, summed since the programs were loaded.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Counters {
-    /// Calls that live on in the folds alone.
+    /// Calls that were folded and got no record.
     pub folded: AtomicU64,
-    /// Calls whose record, or records, went to the ring.
+    /// Calls whose records were put into the ring.
     pub delivered: AtomicU64,
-    /// The same of calls that were told: each of them is a return and a record, too.
+    /// Calls recorded with their arguments: each counts as a return and a record, too.
     pub args_records: AtomicU64,
-    /// Calls whose record was left out on purpose by sampling.
+    /// Calls without a record because of sampling.
     pub sampled_out: AtomicU64,
-    /// Calls lost, by [`DropReason`].
+    /// Dropped calls, by [`DropReason`].
     pub dropped: [AtomicU64; DropReason::ALL.len()],
-    /// Hits that no process entry could count, because there was no room for one.
+    /// Hits of processes without an entry, because the map of processes was full.
     pub unattributed_hits: AtomicU64,
-    /// Driver calls that the runtime made itself: seen, not hits.
+    /// Driver calls made by the runtime itself. Not hits.
     pub suppressed: AtomicU64,
-    /// Calls of processes that are not traced: seen, not hits.
+    /// Calls of processes that are not traced. Not hits.
     pub filtered: AtomicU64,
-    /// Returns without an entry: the probe came while the call was under way.
+    /// Returns without an entry: the probe was attached while the call was under way.
     pub unmatched: AtomicU64,
-    /// Other records put into the ring.
+    /// Records put into the ring, without those of `args_records`.
     pub records: AtomicU64,
-    /// Other runs of the return programs.
+    /// Runs of the return programs, without those of `args_records`.
     pub returns: AtomicU64,
-    /// Event synchronisations whose event's record was not seen.
+    /// Event synchronizations whose event was never seen to be recorded.
     pub unknown_events: AtomicU64,
-    /// Streams with work that a wait covers and that it will not close: of a process, and of the streams that one waited
-    /// for, a bounded number is remembered.
+    /// Streams whose step a wait does not end although the work is done, because the lists of open streams and of
+    /// awaited streams are bounded.
     pub unclosed_streams: AtomicU64,
-    /// Graphs of which what they hold was not kept, because the map of them was full: launches of them are unknown.
+    /// Graphs whose contents are unknown because the map of graphs was full.
     pub untracked_graphs: AtomicU64,
-    /// Durations not counted because the map of them was full, beside a call counted otherwise.
+    /// Durations not counted because the map of durations was full. The call is counted otherwise.
     pub untimed: AtomicU64,
-    /// Waits whose thread publishes a trace context that could not be read, made no sense or found no room.
+    /// Trace contexts of waits that could not be read, were invalid, or had no space in the ring.
     pub dropped_contexts: AtomicU64,
 }

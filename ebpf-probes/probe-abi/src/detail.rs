@@ -1,68 +1,68 @@
-//! Which calls get a record of their own though the folds hold them: none, all, or one of so many and all long ones.
+//! Sampling of folded calls: none, all, or one in N calls and all long ones get a record of their own.
 //!
-//! The one idea: aggregates are the same whatever the detail, so it can be turned up around trouble and down again. A
-//! record says of how many calls it is one ([`Header::weight`]): a call is told with a chance of one in its weight,
-//! so that the weights of what is told add up, in expectation, to the calls there were. What was left out is counted
-//! as sampled out.
+//! The folds are the same with any sampling, so it can be raised around trouble and lowered again. A record has a
+//! weight ([`Header::weight`]): a call is recorded with a probability of one in its weight, so that the sum of the
+//! weights estimates the number of calls. Calls left out are counted as sampled out.
 //!
-//! Chosen by the instant of its return, not by counting: the calls of a loop come in a fixed order, and every n-th
-//! would be the same function for ever. A process's detail is one word in an array that user space writes and the
-//! programs only read; that and two multiplications are all it costs a call that is not told.
+//! The choice depends on the time of the return, not on a count: calls of a loop have a fixed order, and every n-th
+//! would always be the same function. The sampling of a process is one word in an array that user space writes and the
+//! programs read. A call that is left out costs that read and two multiplications.
 
 use crate::record::{Header, flag};
 
-/// BucketCounts for processes; a power of two. Of two that fall on one, the first has it until it is given back.
+/// Slots for processes; a power of two. Of two processes with one slot, the first has it until it ends.
 pub const DETAILS: u32 = 4096;
-/// A call that takes so long is always told where any are: a thread makes at most a thousand of them a second, and
-/// they are what a slow step is asked about.
+/// Duration in nanoseconds from which a call is always recorded if any are. A thread makes at most a thousand such
+/// calls a second, and they explain slow steps.
 pub const LONG_NS: u64 = 1_000_000;
 
-/// Which of the calls that are folded get a record: one of so many, 0 for none.
+/// Sampling rate of folded calls: one in N gets a record, 0 disables.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Detail(u32);
 
 impl Detail {
-    /// None.
+    /// No call gets a record.
     pub const NONE: Detail = Detail(0);
-    /// Every one.
+    /// Every call gets a record.
     pub const ALL: Detail = Detail(1);
-    /// What a process without trouble costs no more for: one of a hundred.
+    /// One in a hundred: the rate for processes without trouble.
     pub const HEALTHY: Detail = Detail(100);
-    /// The most calls that one may stand for.
+    /// Largest N.
     pub const CALLS_MAX: u32 = (1 << (32 - flag::WEIGHT_AT)) - 1;
 
-    /// One of so many, at most [`Detail::CALLS_MAX`]; 0 means none.
+    /// Returns the rate of one in `calls`, at most [`Detail::CALLS_MAX`]; 0 disables.
     pub const fn one_of(calls: u64) -> Detail {
         Detail(if calls > Detail::CALLS_MAX as u64 { Detail::CALLS_MAX } else { calls as u32 })
     }
 
-    /// Of so many calls one; 0 where none is.
+    /// Returns N of one in N; 0 if disabled.
     pub const fn calls(self) -> u64 {
         self.0 as u64
     }
 
-    /// Where the detail of a process stands.
+    /// Returns the slot of a process.
     #[inline(always)]
     pub const fn slot(pid: u32) -> u32 {
         pid & (DETAILS - 1)
     }
 
-    /// What stands there.
+    /// Returns the word to store in the slot of process `pid`.
     pub const fn word(self, pid: u32) -> u64 {
         (pid as u64) << 32 | self.0 as u64
     }
 
-    /// What it means to the process `pid`: its detail, or `default` where it has none of its own.
+    /// Returns the rate of process `pid` from the word in its slot; `default` applies if the word is another
+    /// process's.
     #[inline(always)]
     pub const fn of_word(word: u64, pid: u32, default: u64) -> Detail {
         Detail(if (word >> 32) as u32 == pid { word } else { default } as u32)
     }
 
-    /// For how many calls the record of one stands that took `duration_ns` and returned at `exit_ns`; 0 where it gets
+    /// Returns the weight of the record of a call that took `duration_ns` and returned at `exit_ns`; 0 if it gets
     /// none.
     #[inline(always)]
     pub const fn weight(self, duration_ns: u64, exit_ns: u64) -> u32 {
-        // 32 bits, each value as likely as another; times `n` and shifted, they are a number below `n`.
+        // Uniformly distributed 32 bits; multiplied by `n` and shifted, they are a number below `n`.
         let dice = exit_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let is_chosen = (dice * self.0 as u64) >> 32 == 0;
         let is_long = duration_ns >= LONG_NS && self.0 != 0;
@@ -75,7 +75,7 @@ impl Detail {
         }
     }
 
-    /// The bits of [`Header::flags`] of a record of this weight.
+    /// Returns the bits of [`Header::flags`] of a record with this weight.
     #[inline(always)]
     pub const fn flags(weight: u32) -> u32 {
         flag::DETAIL | weight << flag::WEIGHT_AT
@@ -83,12 +83,12 @@ impl Detail {
 }
 
 impl Header {
-    /// True for a record of a call that the folds hold, too.
+    /// Returns true for the record of a sampled call, which the folds contain, too.
     pub const fn is_detail(&self) -> bool {
         self.flags & flag::DETAIL != 0
     }
 
-    /// Calls that this record stands for, itself among them.
+    /// Returns the number of calls that this record represents, including its own.
     pub const fn weight(&self) -> u64 {
         let weight = self.flags >> flag::WEIGHT_AT;
         if weight == 0 { 1 } else { weight as u64 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_without_a_word_of_its_own_has_the_default() {
+    fn processes_without_a_word_have_the_default_rate() {
         let (word, default) = (Detail::ALL.word(7), Detail::one_of(4).word(0));
         assert_eq!(Detail::of_word(word, 7, default), Detail::ALL);
         assert_eq!(Detail::of_word(word, 7 + DETAILS, default), Detail::one_of(4));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_for_how_many_calls_it_stands() {
+    fn records_have_the_weight_of_the_calls_they_represent() {
         for weight in [1, 100, Detail::CALLS_MAX] {
             let header = Header { flags: flag::POLLED | Detail::flags(weight), ..Header::default() };
             assert_eq!((header.is_detail(), header.weight()), (true, u64::from(weight)));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_nothing_is_to_be_and_everything_where_all_is() {
+    fn rates_none_and_all_are_exact_and_long_calls_certain() {
         for exit_ns in 0..10_000 {
             for duration_ns in [0, LONG_NS - 1, LONG_NS, u64::MAX] {
                 assert_eq!(Detail::NONE.weight(duration_ns, exit_ns), 0);
@@ -133,14 +133,14 @@ mod tests {
 
     /// A loop of four calls was sampled by every 128th: all of one function.
     #[test]
-    fn every_call_of_a_loop_is_chosen_alike_whatever_its_period_and_the_clocks_step() {
+    fn calls_of_a_loop_are_sampled_evenly_with_any_period() {
         let detail = Detail::one_of(100);
         for step_ns in [1, 4, 41, 100] {
             for period_ns in [4_000, 10_000, 1_000_000, 12_345_678] {
                 let mut estimated = [0u64; 4];
                 for turn in 0..100_000u64 {
                     for (at, sum) in (0..).zip(&mut estimated) {
-                        // What a machine does to a period: some ten ns here and there.
+                        // Jitter of a real machine: some ten nanoseconds.
                         let jitter_ns = turn.wrapping_mul(turn) % 37;
                         let exit_ns = turn * period_ns + at * 700 + jitter_ns;
                         *sum += u64::from(detail.weight(500, exit_ns / step_ns * step_ns));

@@ -1,13 +1,14 @@
-//! The fold: what a stream did since its last step, and how a sync_call turns that into one [`StepRecord`].
+//! The fold: counters of a stream's work since its last step, and the [`StepRecord`] that a sync call makes of them.
 //!
-//! The one idea: a stream's counters only grow. Recording an event, or entering a wait, takes a [`Snapshot`] of them; the
-//! wait's return makes a step of the difference between the snapshot and the last one closed. Work enqueued ahead, behind
-//! the snapshot, thus belongs to the next step. To know when *that* work was first enqueued, time is snapshot into segments,
-//! and the last eight remember their first enqueue. What other streams a wait covers is [`crate::frontier`]'s.
+//! A stream's counters only grow. Recording an event, or entering a wait, takes a [`Snapshot`] of them; the return of
+//! the wait makes a step of the difference between that snapshot and the last one closed. Work enqueued ahead, after
+//! the snapshot, thus belongs to the next step. To know when that work was first enqueued, time is divided into
+//! segments, and the last eight store their first enqueue. Which other streams a wait covers is decided in
+//! [`crate::frontier`].
 //!
-//! The same code runs in the kernel programs and, for traces and tests, in user space. Everything is atomic and
-//! relaxed: threads of a process may enqueue on one stream at once. Of two threads that wait for the same work, the
-//! first to return makes its step. This file knows no clock: callers bring a [`Stamp`].
+//! The same code runs in the kernel programs and, for traces and tests, in user space. All accesses are atomic and
+//! relaxed, since threads of a process may enqueue on one stream at once. Of two threads that wait for the same work,
+//! the first to return makes its step. Callers supply all times as a [`Stamp`].
 
 mod capture;
 mod close;
@@ -23,7 +24,7 @@ use crate::frontier::WaitedStreams;
 use crate::graph::Contents;
 use crate::record::StreamKey;
 
-/// What a stream counts. The order is that of [`StepRecord::work`]; never reuse a slot.
+/// Counter of a stream. The order is that of [`StepRecord::work`]; never reuse a number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum Counter {
@@ -47,93 +48,93 @@ pub enum Counter {
     Copies = 8,
     /// Bytes filled.
     BytesFilled = 9,
-    /// Enqueues by another thread than the one that closed the stream's last step (before the first: than the
-    /// one that enqueued first): a training loop's backward pass.
+    /// Enqueues by another thread than the one that ended the stream's last step (before the first step: than the one
+    /// that enqueued first), as in a training loop's backward pass.
     Foreign = 10,
     /// Sum of the launched functions' mixed addresses: equal for equal sets of kernels.
     Functions = 11,
-    /// The same over executable graphs.
+    /// Sum of the launched executable graphs' mixed addresses.
     Graphs = 12,
     /// Calls captured into a graph instead of enqueued.
     Captured = 13,
-    /// Graph launches of which it is known what the graph holds ([`crate::graph`]): where these are fewer than the graph
-    /// launches, what follows is not all of it.
+    /// Launches of graphs with known contents ([`crate::graph`]). If fewer than the graph launches, the counters of
+    /// graph contents are incomplete.
     GraphsKnown = 14,
-    /// Kernels in the graphs that were launched. Not among the launches.
+    /// Kernels in launched graphs. Not counted as launches.
     GraphKernels = 15,
-    /// Threads that these start.
+    /// Threads started by kernels in launched graphs.
     GraphThreads = 16,
-    /// Those of them that were captured by another thread than the one that began the capture.
+    /// Kernels in launched graphs that were captured by another thread than the one that began the capture.
     GraphForeign = 17,
-    /// Bytes that such graphs copy and fill.
+    /// Bytes copied and filled by launched graphs.
     GraphBytes = 18,
-    /// Collectives in such graphs.
+    /// Collectives in launched graphs.
     GraphCollectives = 19,
 }
 
-/// How many things a stream counts.
+/// Number of counters.
 pub const COUNTERS: usize = 20;
 
-/// Segments whose first enqueue is remembered.
+/// Number of segments whose first enqueue is stored.
 pub const SEGMENTS: usize = 8;
 
-/// A stream.
+/// Counters and open work of a stream.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct StreamFold {
     work: [AtomicU64; COUNTERS],
-    /// The counters up to which steps are closed.
+    /// The counters at the end of the last closed step.
     closed: [AtomicU64; COUNTERS],
-    /// How far a wait for the whole device reaches, while one is under way.
+    /// Snapshot for a device synchronization under way.
     pub pending: Snapshot,
-    /// What the stream waited for.
+    /// Snapshots of other streams that the stream waited for.
     pub waited: WaitedStreams,
     /// The first enqueue of each of the last segments, by epoch modulo [`SEGMENTS`].
     first: [Mark; SEGMENTS],
-    /// The first enqueue that no step has yet.
+    /// First enqueue of open work.
     oldest: Mark,
-    /// 1 where that enqueue was forgotten, and `oldest` is one after it.
+    /// 1 if that enqueue is older than all stored segments, and `oldest` is a later one.
     is_oldest_late: AtomicU64,
-    /// The segment now open.
+    /// Number of the open segment.
     epoch: AtomicU64,
-    /// The previous sync_call's return.
+    /// Return of the previous sync call.
     exit: Mark,
-    /// Enqueues when the previous sync_call returned.
+    /// Enqueues at the return of the previous sync call.
     seen: AtomicU64,
     /// Steps closed.
     sequence: AtomicU64,
-    /// When it was first used, ns.
+    /// Time of the first use, ns.
     born_ns: AtomicU64,
-    /// 1 while what is enqueued is captured into a graph, 2 while it is by another stream's capture.
+    /// 1 while the stream is captured into a graph, 2 while it is captured because it joined another stream's capture.
     capturing: AtomicU64,
-    /// The device, plus one, of the thread that enqueued last with a segment's first call; 0 where that is not known.
+    /// Device, plus one, of the thread that last began a segment; 0 if not known.
     device: AtomicU64,
-    /// 1 where it and the legacy default stream wait for each other.
+    /// 1 if the stream and the legacy default stream wait for each other.
     blocking: AtomicU64,
-    /// 1 where the last step was ended by a thread that polled.
+    /// 1 if a polling thread ended the last step.
     polled: AtomicU64,
-    /// Captures begun on this stream.
+    /// Number of captures begun on this stream.
     captures: AtomicU64,
-    /// The thread that began the last of them.
+    /// Thread that began the last capture.
     capturer: AtomicU64,
-    /// What it captured so far, on this stream and on those that were drawn in.
+    /// Contents captured so far, on this stream and on streams that joined.
     captured: Contents,
-    /// Of another stream's capture: that stream, and which of its captures.
+    /// Thread, handle and capture number of the stream whose capture this one joined.
     joined: [AtomicU64; 3],
 }
 
-/// One call that enqueues work.
+/// A call that enqueues work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Enqueue {
     /// Threads started, for a kernel launch.
     pub threads: u64,
-    /// The launched function's, or the graph's, address.
+    /// Address of the launched function, or of the graph.
     pub identity: u64,
     /// Bytes copied or filled.
     pub bytes: u64,
 }
 
-/// Spreads an address over 64 bits (the finaliser of SplitMix64), so that sums of them tell sets apart.
+/// Mixes an address into 64 bits (the finalizer of SplitMix64), so that sums of them identify sets.
 #[inline(always)]
 pub fn mix(value: u64) -> u64 {
     let z = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -142,7 +143,8 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl StreamFold {
-    /// Calls that enqueued work. A launch, by far the most frequent, is not counted twice: slot 0 holds the rest.
+    /// Returns the number of calls that enqueued work. Launches, by far the most frequent, are counted once: counter 0
+    /// has the others.
     #[inline(always)]
     fn enqueues(&self) -> u64 {
         self.work[Counter::Enqueues as usize].load(Relaxed)
@@ -164,21 +166,21 @@ impl StreamFold {
         &self.first[(self.epoch.load(Relaxed) as usize) & (SEGMENTS - 1)]
     }
 
-    /// The thread that enqueues uses this device, plus one; 0 where that is not known.
+    /// Sets the device, plus one, of the enqueuing thread; 0 if not known.
     #[inline(always)]
     pub fn set_device(&self, device: u64) {
         self.device.store(device, Relaxed);
     }
 
-    /// True where a wait for the device, plus one, covers this stream: where it may be on it.
+    /// Returns true if the stream may be on the device, given plus one, so that a wait for the device covers it.
     #[inline(always)]
     pub fn is_on(&self, device: u64) -> bool {
         let own = self.device.load(Relaxed);
         own == 0 || device == 0 || own == device
     }
 
-    /// The legacy default stream of this stream's device; `key` names this one, and the process chose the device `first`,
-    /// plus one, before others.
+    /// Returns the legacy default stream of this stream's device. `key` is this stream's; `first` is the device, plus
+    /// one, that the process chose first.
     #[inline(always)]
     pub fn legacy(&self, key: &StreamKey, first: u64) -> StreamKey {
         let stream = match key.is_default() {
@@ -188,26 +190,26 @@ impl StreamFold {
         StreamKey { pid: key.pid, tid: 0, stream }
     }
 
-    /// True where the stream, which `key` names, and the legacy default stream wait for each other: made without the flag
-    /// that says not so, or a thread's own default stream.
+    /// Returns true if the stream, with this `key`, and the legacy default stream wait for each other: a stream
+    /// created without the non-blocking flag, or a thread's own default stream.
     #[inline(always)]
     pub fn is_blocking(&self, key: &StreamKey) -> bool {
         self.blocking.load(Relaxed) != 0 || key.is_own_default()
     }
 
-    /// The stream was made without that flag.
+    /// Marks the stream as created without the non-blocking flag.
     #[inline(always)]
     pub fn set_blocking(&self) {
         self.blocking.store(1, Relaxed);
     }
 
-    /// True where the stream's last step was ended by a thread that polled.
+    /// Returns true if a polling thread ended the stream's last step.
     #[inline(always)]
     pub fn is_polled(&self) -> bool {
         self.polled.load(Relaxed) != 0
     }
 
-    /// The stream's step is ended by a thread that polls, or by one that waits.
+    /// Sets whether a polling thread ended the stream's last step.
     #[inline(always)]
     pub fn set_polled(&self, polled: bool) {
         self.polled.store(u64::from(polled), Relaxed);

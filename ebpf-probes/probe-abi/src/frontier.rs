@@ -1,46 +1,48 @@
-//! What a wait covers: the stream that it waits for, and the streams that this one waited for.
+//! Frontiers: what a wait covers, that is the awaited stream and the streams that it waited for.
 //!
-//! The one idea: a vector clock. A stream keeps a [`Snapshot`] of each stream that it waited for, the latest of each; an
-//! event's record takes them along, and so does every stream that waits for the event. A wait of the host then ends the
-//! step of all of them. So the copy of a result on a stream of its own stands for the computation before it.
+//! A frontier is a bounded vector clock. A stream stores the latest [`Snapshot`] of each stream that it waited for; an
+//! event's record copies them, and so does every stream that waits for the event. A wait of the host then ends the
+//! steps of all of them. Waiting for a result's copy, made on a stream of its own, thus ends the step of the
+//! computation.
 //!
-//! At most [`WAITED`] other streams. More: the one waited for longest ago is forgotten, since it is most likely closed.
+//! At most [`WAITED`] other streams are stored. If there are more, the snapshot taken first is evicted, since its step
+//! is most likely closed.
 
 use crate::atomic::Relaxed;
 use crate::fold::Snapshot;
 use crate::record::StreamKey;
 
-/// Other streams that a stream is known to wait for.
+/// Number of other streams in a frontier.
 pub const WAITED: usize = 3;
 
-/// The streams that one waited for, an empty snapshot in a free slot.
+/// Snapshots of streams that one waited for; an empty snapshot in a free slot.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct WaitedStreams(pub [Snapshot; WAITED]);
 
-/// How far a wait reaches.
+/// Latest positions of the streams that a wait covers.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Frontier {
-    /// The stream itself.
+    /// Snapshot of the stream itself.
     pub own: Snapshot,
-    /// What it waited for.
+    /// Snapshots of the streams that it waited for.
     pub waited: WaitedStreams,
 }
 
-/// Where a snapshot goes among those that are kept.
+/// Where a snapshot is stored in a frontier.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Placement {
-    /// It says nothing new.
+    /// Nowhere: a later one is stored already.
     Redundant,
-    /// A slot that was free, or held an earlier snapshot of the same stream.
+    /// In a free slot, or in place of an earlier snapshot of the same stream.
     Slot(usize),
-    /// The slot of a stream that is forgotten for it.
+    /// In the slot of another stream, which is evicted.
     Evict(usize),
 }
 
 impl WaitedStreams {
-    /// Where a snapshot of a stream that `waiter` waits for goes.
+    /// Returns where to store the snapshot of a stream that `waiter` waits for.
     #[inline(always)]
     pub fn slot(&self, waiter: &StreamKey, snapshot: &Snapshot) -> Placement {
         if snapshot.is_empty() || snapshot.is_of(waiter) {
@@ -48,25 +50,25 @@ impl WaitedStreams {
         }
         let key = snapshot.key(waiter.pid);
         let (mut free, mut oldest) = (WAITED, 0);
-        for (at, kept) in self.0.iter().enumerate() {
-            if kept.is_empty() {
+        for (at, stored) in self.0.iter().enumerate() {
+            if stored.is_empty() {
                 free = at;
-            } else if kept.is_of(&key) {
-                return if is_later(snapshot, kept) { Placement::Slot(at) } else { Placement::Redundant };
+            } else if stored.is_of(&key) {
+                return if is_later(snapshot, stored) { Placement::Slot(at) } else { Placement::Redundant };
             }
         }
         if free < WAITED {
             return Placement::Slot(free);
         }
-        for (at, kept) in self.0.iter().enumerate() {
-            if taken_ns(kept) < taken_ns(&self.0[oldest]) {
+        for (at, stored) in self.0.iter().enumerate() {
+            if taken_ns(stored) < taken_ns(&self.0[oldest]) {
                 oldest = at;
             }
         }
         Placement::Evict(oldest)
     }
 
-    /// Adds a snapshot of a stream that `waiter` waits for; true where another was forgotten for it.
+    /// Adds the snapshot of a stream that `waiter` waits for. Returns true if another was evicted.
     pub fn add(&self, waiter: &StreamKey, snapshot: &Snapshot) -> bool {
         let slot = self.slot(waiter, snapshot);
         if let Placement::Slot(at) | Placement::Evict(at) = slot {
@@ -75,7 +77,7 @@ impl WaitedStreams {
         matches!(slot, Placement::Evict(_))
     }
 
-    /// Makes it the same as `other`.
+    /// Copies `other`.
     #[inline(always)]
     pub fn copy(&self, other: &WaitedStreams) {
         for (to, from) in self.0.iter().zip(&other.0) {
@@ -86,7 +88,7 @@ impl WaitedStreams {
         }
     }
 
-    /// Forgets all.
+    /// Removes all snapshots.
     #[inline(always)]
     pub fn clear(&self) {
         for snapshot in &self.0 {
@@ -95,12 +97,12 @@ impl WaitedStreams {
     }
 }
 
-/// True where `snapshot` reaches further than `kept`, of the same stream or of one that had its handle.
+/// Returns true if `snapshot` is later than `stored`, of the same stream or of an earlier one with its handle.
 #[inline(always)]
-fn is_later(snapshot: &Snapshot, kept: &Snapshot) -> bool {
-    let (born_ns, before_ns) = (snapshot.born_ns.load(Relaxed), kept.born_ns.load(Relaxed));
+fn is_later(snapshot: &Snapshot, stored: &Snapshot) -> bool {
+    let (born_ns, before_ns) = (snapshot.born_ns.load(Relaxed), stored.born_ns.load(Relaxed));
     match born_ns == before_ns {
-        true => snapshot.work[0].load(Relaxed) > kept.work[0].load(Relaxed),
+        true => snapshot.work[0].load(Relaxed) > stored.work[0].load(Relaxed),
         false => born_ns > before_ns,
     }
 }
@@ -125,61 +127,61 @@ mod tests {
         snapshot
     }
 
-    fn kept(waited: &WaitedStreams) -> [(u64, u64); WAITED] {
-        let mut kept = [(0, 0); WAITED];
-        for (kept, snapshot) in kept.iter_mut().zip(&waited.0) {
+    fn stored(waited: &WaitedStreams) -> [(u64, u64); WAITED] {
+        let mut stored = [(0, 0); WAITED];
+        for (stored, snapshot) in stored.iter_mut().zip(&waited.0) {
             if !snapshot.is_empty() {
-                *kept = (snapshot.stream.load(Relaxed), snapshot.work[0].load(Relaxed));
+                *stored = (snapshot.stream.load(Relaxed), snapshot.work[0].load(Relaxed));
             }
         }
-        kept.sort_unstable();
-        kept
+        stored.sort_unstable();
+        stored
     }
 
     #[test]
-    fn of_each_stream_the_latest_snapshot_is_kept() {
+    fn the_latest_snapshot_of_each_stream_is_stored() {
         let waited = WaitedStreams::default();
         for (stream, work) in [(7, 3), (8, 4), (7, 2), (7, 9)] {
             assert!(!waited.add(&WAITER, &snapshot(stream, 1, work)));
         }
-        assert_eq!(kept(&waited), [(0, 0), (7, 9), (8, 4)]);
+        assert_eq!(stored(&waited), [(0, 0), (7, 9), (8, 4)]);
     }
 
     #[test]
-    fn the_stream_waited_for_longest_ago_makes_room() {
+    fn the_stream_waited_for_first_is_evicted() {
         let waited = WaitedStreams::default();
-        let forgotten: [bool; 4] = [(7, 3), (8, 2), (9, 5), (6, 7)]
+        let evicted: [bool; 4] = [(7, 3), (8, 2), (9, 5), (6, 7)]
             .map(|(stream, work)| waited.add(&WAITER, &snapshot(stream, 1, work)));
-        assert_eq!(forgotten, [false, false, false, true]);
-        assert_eq!(kept(&waited), [(6, 7), (7, 3), (9, 5)]);
+        assert_eq!(evicted, [false, false, false, true]);
+        assert_eq!(stored(&waited), [(6, 7), (7, 3), (9, 5)]);
     }
 
     #[test]
-    fn a_stream_that_came_back_under_a_handle_replaces_the_one_that_had_it() {
+    fn a_new_stream_with_a_handle_replaces_the_old_one() {
         let waited = WaitedStreams::default();
         for (born_ns, work) in [(1, 50), (2, 1), (1, 60)] {
             waited.add(&WAITER, &snapshot(7, born_ns, work));
         }
-        assert_eq!(kept(&waited)[WAITED - 1], (7, 1));
+        assert_eq!(stored(&waited)[WAITED - 1], (7, 1));
     }
 
     #[test]
-    fn itself_and_what_is_empty_are_nothing_to_wait_for() {
+    fn own_and_empty_snapshots_are_not_stored() {
         let waited = WaitedStreams::default();
         waited.add(&WAITER, &snapshot(1_000, 1, 4));
         waited.add(&WAITER, &snapshot(7, 1, 0));
-        assert_eq!(kept(&waited), [(0, 0); WAITED]);
+        assert_eq!(stored(&waited), [(0, 0); WAITED]);
     }
 
     #[test]
-    fn a_copy_holds_the_same_and_no_more() {
+    fn copies_are_equal() {
         let (waited, other) = (WaitedStreams::default(), WaitedStreams::default());
         waited.add(&WAITER, &snapshot(7, 1, 3));
         other.add(&WAITER, &snapshot(8, 1, 3));
         other.add(&WAITER, &snapshot(9, 1, 3));
         other.copy(&waited);
-        assert_eq!(kept(&other), kept(&waited));
+        assert_eq!(stored(&other), stored(&waited));
         other.clear();
-        assert_eq!(kept(&other), [(0, 0); WAITED]);
+        assert_eq!(stored(&other), [(0, 0); WAITED]);
     }
 }

@@ -1,32 +1,33 @@
-//! Graphs: what was captured into each, so that a launch of one tells what it runs.
+//! Contents of graphs, so that the launch of a graph counts the work in it.
 //!
-//! The one idea: a graph holds what its capture saw; an executable graph holds what the graph did that it was made of, or
-//! last updated with. Calls that make, change and end graphs are rare, so they keep a map of [`Contents`], and a launch
-//! adds what it finds there to its stream's counters. A graph of which some was not seen (the agent came later, or a
-//! program put it together node by node) is unknown, and so is a launch of it: never nothing.
+//! A graph has the contents of its capture; an executable graph has those of the graph that it was instantiated from
+//! or last updated with. Calls that create, change and destroy graphs are rare and maintain a map of [`Contents`]; a
+//! launch adds the contents to its stream's counters. The contents are unknown if some of them were not seen, because
+//! the agent started later or the program added nodes itself; a launch of such a graph counts as unknown, never as
+//! empty.
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::fold::Enqueue;
 use crate::probes::PROBES;
 
-/// Graphs and executable graphs of which it is kept what they hold: an engine that captures in pieces has thousands.
+/// Capacity of the map of graphs. An engine that captures in pieces has thousands.
 pub const GRAPHS: u32 = 65_536;
 
-/// What a graph holds.
+/// Contents of a graph.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Contents {
     /// Kernels.
     pub kernels: AtomicU64,
-    /// Threads that they start.
+    /// Threads started by the kernels.
     pub threads: AtomicU64,
-    /// Kernels by another thread than the one that began the capture: a training loop's backward pass.
+    /// Kernels captured by another thread than the one that began the capture, as in a training loop's backward pass.
     pub foreign: AtomicU64,
     /// Bytes copied or filled.
     pub bytes: AtomicU64,
-    /// Collectives, sends and receives that the process called meanwhile.
+    /// Collectives, sends and receives that the process called during the capture.
     pub collectives: AtomicU64,
-    /// Not 0 where some of it was not seen.
+    /// Not 0 if some of the contents were not seen.
     pub unknown: AtomicU64,
 }
 
@@ -36,25 +37,25 @@ impl Contents {
         [&self.kernels, &self.threads, &self.foreign, &self.bytes, &self.collectives, &self.unknown]
     }
 
-    /// True where all of it was seen.
+    /// Returns true if all contents were seen.
     #[inline(always)]
     pub fn is_known(&self) -> bool {
         self.unknown.load(Relaxed) == 0
     }
 
-    /// It holds nothing.
+    /// Removes all contents.
     #[inline(always)]
     pub fn clear(&self) {
         self.fields().into_iter().for_each(|field| field.store(0, Relaxed));
     }
 
-    /// More than was seen is in it.
+    /// Marks the contents as unknown.
     #[inline(always)]
-    pub fn forget(&self) {
+    pub fn set_unknown(&self) {
         self.unknown.store(1, Relaxed);
     }
 
-    /// Makes it the same as `other`.
+    /// Copies `other`.
     #[inline(always)]
     pub fn copy(&self, other: &Contents) {
         for (to, from) in self.fields().into_iter().zip(other.fields()) {
@@ -62,7 +63,7 @@ impl Contents {
         }
     }
 
-    /// A kernel, by the thread that began the capture or by another.
+    /// Adds a kernel, captured by the thread that began the capture or by another.
     #[inline(always)]
     pub fn launch(&self, is_foreign: bool, call: &Enqueue) {
         self.kernels.fetch_add(1, Relaxed);
@@ -70,23 +71,23 @@ impl Contents {
         self.foreign.fetch_add(u64::from(is_foreign), Relaxed);
     }
 
-    /// A copy or a fill.
+    /// Adds a copy or a fill.
     #[inline(always)]
     pub fn move_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A launch of another graph, which is part of this one from here on; `None` where that is unknown.
+    /// Adds the contents of a graph that is launched within this one; `None` if they are unknown.
     #[inline(always)]
     pub fn embed(&self, child: Option<&Contents>) {
-        let Some(child) = child else { return self.forget() };
+        let Some(child) = child else { return self.set_unknown() };
         for (to, from) in self.fields().into_iter().zip(child.fields()) {
             to.fetch_add(from.load(Relaxed), Relaxed);
         }
     }
 }
 
-/// A key of the map of graphs.
+/// Key of the map of graphs.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(C)]
 pub struct GraphKey {
@@ -94,14 +95,14 @@ pub struct GraphKey {
     pub pid: u32,
     /// [`GraphKey::GRAPH`] or [`GraphKey::EXEC`].
     pub what: u32,
-    /// Its handle.
+    /// Handle of the graph.
     pub handle: u64,
 }
 
 impl GraphKey {
-    /// A graph as it was captured.
+    /// Value of `what` for a graph.
     pub const GRAPH: u32 = 0;
-    /// An executable graph.
+    /// Value of `what` for an executable graph.
     pub const EXEC: u32 = 1;
 }
 
@@ -114,8 +115,8 @@ const fn count_operations() -> usize {
     count
 }
 
-/// Rows that move data between ranks. Who captures a graph counts their calls: what stream they are for only user space
-/// knows.
+/// Rows that move data between ranks. A capture counts their calls in the whole process, since only user space knows
+/// their streams.
 pub const OPERATIONS: [u16; count_operations()] = {
     let (mut ids, mut count, mut at) = ([0; count_operations()], 0, 0);
     while at < PROBES.len() {
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_holds_what_was_captured_and_whose_it_was() {
+    fn contents_count_captured_work_by_thread() {
         let graph = Contents::default();
         graph.launch(false, &kernel(100));
         graph.launch(true, &kernel(50));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_within_a_graph_is_part_of_it_and_an_unknown_one_makes_it_unknown() {
+    fn embedded_graphs_are_added_and_unknown_ones_make_unknown() {
         let (child, parent) = (Contents::default(), Contents::default());
         child.launch(false, &kernel(10));
         parent.launch(false, &kernel(1));

@@ -1,22 +1,22 @@
-//! The duration histogram that the kernel keeps: OTLP's base-2 exponential histogram of seconds at scale 2.
+//! Duration histogram of the kernel programs: OTLP's base-2 exponential histogram of seconds at scale 2.
 //!
-//! The one idea: an exact boundary table instead of a logarithm, so that a kernel program and a test find the
-//! same bucket. Bucket `i` of OTLP holds `(2^(i/4) s, 2^((i+1)/4) s]`
-//! (OpenTelemetry data model, "Exponential scale"); durations here are whole nanoseconds.
+//! Buckets are found in a table of exact bounds instead of by a logarithm, so that a kernel program and a test find
+//! the same one. Bucket `i` of OTLP contains `(2^(i/4) s, 2^((i+1)/4) s]` (OpenTelemetry data model, "Exponential
+//! scale"); durations are whole nanoseconds.
 
 use crate::atomic::{AtomicU64, Relaxed};
 
 /// OTLP's scale: four buckets for each doubling, 19 % apart.
 pub const SCALE: i32 = 2;
-/// Buckets kept: forty doublings.
+/// Number of buckets: forty doublings.
 pub const BUCKETS: usize = 160;
-/// OTLP's index of the first bucket; what is at most [`ZERO_NS`] counts as zero.
+/// OTLP's index of the first bucket; durations of at most [`ZERO_NS`] count as zero.
 pub const OFFSET: i32 = -96;
 /// The zero threshold, 2^-24 s, in whole nanoseconds.
 pub const ZERO_NS: u64 = 59;
 
 /// Upper bounds in nanoseconds: entry 0 that of the zero bucket, entry `k` that of bucket `k - 1`, then no bound.
-// On the BPF target under a plain name: a mangled one holds a hash of where the sources lie.
+// On the BPF target with a plain name, since a mangled one contains a hash of the source's path.
 #[cfg_attr(target_arch = "bpf", unsafe(no_mangle))]
 #[cfg_attr(target_arch = "bpf", expect(unsafe_code, reason = "no other symbol of the object has this name"))]
 static BOUNDS: [u64; 256] = bounds();
@@ -44,7 +44,7 @@ const fn bounds() -> [u64; 256] {
     bounds
 }
 
-/// Where a duration counts: 0 the zero bucket, `k` bucket `k - 1`. At most [`BUCKETS`].
+/// Returns the index of a duration's count: 0 for the zero bucket, `k` for bucket `k - 1`. At most [`BUCKETS`].
 #[inline(always)]
 pub fn slot(ns: u64) -> usize {
     let mut at = 0usize;
@@ -58,23 +58,23 @@ pub fn slot(ns: u64) -> usize {
     at
 }
 
-/// Durations of one operation of one process, added to from many CPUs at once.
+/// Durations of one operation of one process, updated from many CPUs at once.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Durations {
     /// Calls that returned.
     pub count: AtomicU64,
-    /// Those of them that returned an error.
+    /// Calls that returned an error.
     pub errors: AtomicU64,
     /// Sum of all durations, ns.
     pub sum_ns: AtomicU64,
-    /// Longest duration, ns. Two CPUs may race for it; the loser's value is then missing here alone.
+    /// Longest duration, ns. Of two CPUs that update it at once, one value may be lost.
     pub max_ns: AtomicU64,
-    /// Placement 0 the zero bucket, then the buckets.
+    /// Counts, indexed by [`slot`].
     pub buckets: BucketCounts,
 }
 
-/// The counts of a histogram by [`slot`].
+/// Counts of a histogram, indexed by [`slot`].
 #[derive(Debug)]
 #[repr(C)]
 pub struct BucketCounts(pub [AtomicU64; BUCKETS + 1]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_counts_between_the_bounds_of_its_bucket() {
+    fn durations_are_within_the_bounds_of_their_bucket() {
         for ns in (0..5_000).chain((5_000..5_000_000_000).step_by(7_777_777)).chain([u64::MAX / 4]) {
             let at = slot(ns);
             let s = ns as f64 / 1e9;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_itself_belongs_to_the_bucket_below_it() {
+    fn bounds_belong_to_the_bucket_below() {
         for (at, bound) in BOUNDS.iter().take(BUCKETS).enumerate() {
             assert_eq!(slot(*bound), at);
             assert_eq!(slot(bound + 1), at + 1);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_keeps_count_sum_errors_and_the_longest() {
+    fn count_sum_errors_and_maximum_are_added() {
         let d = Durations::default();
         d.add(10, false);
         d.add(1_000, true);

@@ -1,54 +1,53 @@
-//! Where calls are counted while nobody looks: in arrays, found without a call into the kernel.
+//! Hot slots: counters in arrays, which the programs reach without calling into the kernel.
 //!
-//! The one idea: a launch only adds. So its sums may wait beside the [`StreamFold`](crate::fold::StreamFold) that
-//! they belong to, in an array whose slot follows from the key, and whoever needs the fold takes them over first
+//! A launch only adds. Its sums are counted in a slot of an array, whose index follows from the key, and are moved to
+//! the [`StreamFold`](crate::fold::StreamFold) before that is read
 //! ([`StreamFold::absorb`](crate::fold::StreamFold::absorb)). A look-up in a hash map costs a program 50 ns, most of
-//! it in the returns of the functions behind it; a slot in an array costs 2.
+//! it in the returns of the kernel's functions; a slot of an array costs 2 ns. Counters of processes, durations and
+//! threads have slots, too, and user space adds them to those in the maps.
 //!
-//! So do the counts of a process, which are told together with those of its fold.
-//!
-//! A slot belongs to the first stream that claims it, until that stream or its process is gone. The others that
-//! fall on it count in their folds, at the price of the look-ups. So does a stream whose slot is not armed: its next
-//! launch has more to say than a sum (the first work of a segment, work that is captured).
+//! A slot belongs to the first stream that claims it, until that stream or its process ends. Other streams with the
+//! same index count in their folds, at the cost of the look-ups. So does a stream whose slot is disarmed, because its
+//! next launch is more than a sum: the first work of a segment, or work that is captured.
 
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::fold::{Enqueue, mix};
 use crate::histogram::Durations;
 use crate::record::{Calls, OUTS, OperationKey, ROWS, StreamKey};
 
-/// BucketCounts for streams; a power of two.
+/// Slots for streams; a power of two.
 pub const HOT_STREAMS: u32 = 4096;
-/// BucketCounts for processes; a power of two.
+/// Slots for processes; a power of two.
 pub const HOT_PROCESSES: u32 = 512;
-/// BucketCounts for durations; a power of two.
+/// Slots for durations; a power of two.
 pub const HOT_DURATIONS: u32 = 2048;
-/// BucketCounts for [`Calls`] of threads; a power of two.
+/// Slots for [`Calls`] of threads; a power of two.
 pub const HOT_CALLS: u32 = 2048;
 
-/// BucketCounts for the devices of threads; a power of two.
+/// Slots for the devices of threads; a power of two.
 pub const HOT_DEVICES: u32 = 4096;
 
-/// Which default streams a thread uses that chose a further device of its process: the thread in the upper half, what
-/// stands for their handle ([`StreamKey::default_of`]) in the lower.
+/// Default stream of a thread that uses another device than its process's first: the thread in the upper half, the
+/// substitute of the handle ([`StreamKey::default_of`]) in the lower.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct HotDevice(AtomicU64);
 
 impl HotDevice {
-    /// Where the thread's slot is.
+    /// Returns the slot of the thread.
     #[inline(always)]
     pub fn slot(tid: u32) -> u32 {
         tid & (HOT_DEVICES - 1)
     }
 
-    /// The handle of the thread's default streams; 0 where the slot is not its.
+    /// Returns the handle of the thread's default streams; 0 if the slot is another thread's.
     #[inline(always)]
     pub fn default_stream(&self, tid: u32) -> u64 {
         let word = self.0.load(Relaxed);
         if word >> 32 == u64::from(tid) { word & 0xffff_ffff } else { 0 }
     }
 
-    /// From here on the thread's default streams have this handle; none of a slot that is another's.
+    /// Sets the handle of the thread's default streams. Does nothing if the slot is another thread's.
     #[inline(always)]
     pub fn set(&self, tid: u32, stream: u64) {
         let word = self.0.load(Relaxed);
@@ -60,14 +59,14 @@ impl HotDevice {
 
 const CLAIMING: u64 = u64::MAX;
 
-/// The launches of a stream since its fold last absorbed them.
+/// Launches of a stream since its fold absorbed them.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct HotStream {
-    /// [`StreamKey::pid`] above [`StreamKey::tid`]; 0 where the slot is free.
+    /// [`StreamKey::pid`] in the upper half, [`StreamKey::tid`] in the lower; 0 if the slot is free.
     owner: AtomicU64,
     stream: AtomicU64,
-    /// The thread whose launches are not foreign; 0 where the slot is not armed.
+    /// Thread whose launches are not foreign; 0 if the slot is disarmed.
     thread: AtomicU64,
     pub(crate) launches: AtomicU64,
     pub(crate) foreign: AtomicU64,
@@ -76,7 +75,7 @@ pub struct HotStream {
 }
 
 impl HotStream {
-    /// Where the stream's slot is.
+    /// Returns the slot of the stream.
     #[inline(always)]
     pub fn slot(key: &StreamKey) -> u32 {
         let both = key.stream ^ u64::from(key.pid ^ key.tid).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -88,13 +87,13 @@ impl HotStream {
         u64::from(key.pid) << 32 | u64::from(key.tid)
     }
 
-    /// True where the slot is this stream's.
+    /// Returns true if the slot is this stream's.
     #[inline(always)]
     pub fn is_of(&self, key: &StreamKey) -> bool {
         self.owner.load(Relaxed) == Self::owner(key) && self.stream.load(Relaxed) == key.stream
     }
 
-    /// Makes the slot the stream's, if it is free or the stream's already; false where it is another's.
+    /// Claims the slot if it is free or the stream's already. Returns false if it is another's.
     #[inline(always)]
     pub fn claim(&self, key: &StreamKey) -> bool {
         if self.is_of(key) {
@@ -107,36 +106,36 @@ impl HotStream {
             counter.store(0, Relaxed);
         }
         self.stream.store(key.stream, Relaxed);
-        // Last: from here on others count in it.
+        // Last, since other threads count in the slot from then on.
         self.owner.swap(Self::owner(key), SeqCst);
         true
     }
 
-    /// The stream is gone, and what it counted was absorbed.
+    /// Frees the slot. Its launches must have been absorbed.
     #[inline(always)]
     pub fn release(&self) {
         self.owner.store(0, Relaxed);
     }
 
-    /// Launches need nothing but their sums from here on: those by another thread than `own` are foreign.
+    /// Lets launches count in the slot; those by another thread than `own` are foreign.
     #[inline(always)]
     pub fn arm(&self, own: u64) {
         self.thread.swap(own, SeqCst);
     }
 
-    /// The next launch must ask the fold.
+    /// Makes the next launch use the fold.
     #[inline(always)]
     pub fn disarm(&self) {
         self.thread.swap(0, SeqCst);
     }
 
-    /// The thread whose launches are not foreign; 0 where the next launch must ask the fold.
+    /// Returns the thread whose launches are not foreign; 0 if the slot is disarmed.
     #[inline(always)]
     pub fn armed(&self) -> u64 {
         self.thread.load(Relaxed)
     }
 
-    /// A kernel launch by `tid`, where the slot is armed for `own`.
+    /// Counts a kernel launch by `tid`; the slot is armed for `own`.
     #[inline(always)]
     pub fn launch(&self, tid: u32, own: u64, call: &Enqueue) {
         if own != u64::from(tid) {
@@ -144,16 +143,16 @@ impl HotStream {
         }
         self.threads.fetch_add(call.threads, Relaxed);
         self.functions.fetch_add(mix(call.identity), Relaxed);
-        // Last: who absorbs in between leaves at least this one, and comes back for it.
+        // Last: if another thread absorbs in between, this launch remains and is absorbed later.
         self.launches.fetch_add(1, Relaxed);
     }
 }
 
-/// What a traced process counts without its [`ProcessFold`](crate::record::ProcessFold): both count, the sum is told.
+/// Counters of a traced process outside its [`ProcessFold`](crate::record::ProcessFold); user space adds both.
 #[derive(Debug)]
 #[repr(C)]
 pub struct HotProcess {
-    /// The process id; 0 where the slot is free.
+    /// Process id; 0 if the slot is free.
     pid: AtomicU64,
     /// [`ProcessFold::folded`](crate::record::ProcessFold::folded).
     pub folded: AtomicU64,
@@ -161,63 +160,63 @@ pub struct HotProcess {
     pub launches: AtomicU64,
     /// [`ProcessFold::enqueues`](crate::record::ProcessFold::enqueues).
     pub enqueues: AtomicU64,
-    /// [`ProcessFold::tells`](crate::record::ProcessFold::tells).
+    /// [`ProcessFold::uses_collectives`](crate::record::ProcessFold::uses_collectives).
     pub uses_collectives: AtomicU64,
     /// [`ProcessFold::calls`](crate::record::ProcessFold::calls).
     pub calls: [AtomicU64; ROWS],
 }
 
 impl HotProcess {
-    /// Where the process's slot is.
+    /// Returns the slot of the process.
     #[inline(always)]
     pub fn slot(pid: u32) -> u32 {
         pid & (HOT_PROCESSES - 1)
     }
 
-    /// True where the slot is this process's.
+    /// Returns true if the slot is this process's.
     #[inline(always)]
     pub fn is_of(&self, pid: u32) -> bool {
         self.pid.load(Relaxed) == u64::from(pid)
     }
 
-    /// Makes the slot the process's, if it is free; user space frees it, all zeroes, when the process is gone.
+    /// Claims the slot if it is free. User space zeroes it when the process has ended.
     #[inline(always)]
     pub fn claim(&self, pid: u32) {
         let _ = self.pid.compare_exchange(0, u64::from(pid), SeqCst, SeqCst);
     }
 
-    /// Calls that enqueued work.
+    /// Returns the number of calls that enqueued work.
     #[inline(always)]
     pub fn enqueued(&self) -> u64 {
         self.launches.load(Relaxed).wrapping_add(self.enqueues.load(Relaxed))
     }
 }
 
-/// Durations of one operation of one process: those in the map of durations and these are told as one histogram.
+/// Durations of one operation of one process, outside the map of durations; user space adds both.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct HotDurations {
-    /// [`OperationKey::pid`] above [`OperationKey::row`]; 0 where the slot is free.
+    /// [`OperationKey::pid`] in the upper half, [`OperationKey::row`] in the lower; 0 if the slot is free.
     owner: AtomicU64,
-    /// What is counted here.
+    /// Histogram of the operation.
     pub durations: Durations,
 }
 
 impl HotDurations {
-    /// Where the operation's slot is: those of a process lie side by side.
+    /// Returns the slot of the operation. Operations of one process are adjacent.
     #[inline(always)]
     pub fn slot(key: &OperationKey) -> u32 {
         key.pid.wrapping_mul(0x9e37_79b1).wrapping_add(key.row) & (HOT_DURATIONS - 1)
     }
 
-    /// What the slot of this operation begins with.
+    /// Returns the owner of the operation's slot.
     #[inline(always)]
     pub fn owner(key: &OperationKey) -> u64 {
         u64::from(key.pid) << 32 | u64::from(key.row)
     }
 
-    /// Makes the slot the operation's, if it is free or the operation's already; false where it is another's. User
-    /// space frees it, all zeroes, when the process is gone.
+    /// Claims the slot if it is free or the operation's already. Returns false if it is another's. User space zeroes
+    /// it when the process has ended.
     #[inline(always)]
     pub fn claim(&self, key: &OperationKey) -> bool {
         let (owner, own) = (self.owner.load(Relaxed), Self::owner(key));
@@ -231,28 +230,27 @@ impl HotDurations {
     }
 }
 
-/// A thread counts in its slot for as long as it lives, if the slot was free.
+/// A thread uses its slot until it ends, if the slot was free.
 impl Calls {
-    /// Where the thread's slot is.
+    /// Returns the slot of the thread.
     #[inline(always)]
     pub fn slot(tid: u32) -> u32 {
         tid & (HOT_CALLS - 1)
     }
 
-    /// What the slot of this thread begins with.
+    /// Returns the owner of the thread's slot.
     #[inline(always)]
     pub fn owner(pid: u32, tid: u32) -> u64 {
         u64::from(pid) << 32 | u64::from(tid)
     }
 
-    /// Makes the slot the thread's, if it is free; false where it is another's. Then only it may go on to
-    /// [`Calls::begin`].
+    /// Claims the slot if it is free. Returns false if it is another's. [`Calls::begin`] must follow.
     #[inline(always)]
     pub fn claim(&self, owner: u64) -> bool {
         self.owner.compare_exchange(0, owner, SeqCst, SeqCst).is_ok()
     }
 
-    /// Nothing is under way yet.
+    /// Resets the state to that of a thread without calls.
     #[inline(always)]
     pub fn begin(&mut self, start_ns: u64) {
         (self.start_ns, self.depth, self.waiting, self.group_ends) = (start_ns, 0, 0, 0);
@@ -278,7 +276,7 @@ mod tests {
     const KEY: StreamKey = StreamKey { pid: 5, tid: 0, stream: 0x100 };
 
     #[test]
-    fn a_slot_has_one_owner_until_it_is_released() {
+    fn slots_have_one_owner_until_released() {
         let slot = HotStream::default();
         let other = StreamKey { stream: 0x200, ..KEY };
         assert!(slot.claim(&KEY) && slot.is_of(&KEY) && slot.claim(&KEY));
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_claims_a_free_slot_and_its_own() {
+    fn operations_claim_free_slots_and_their_own() {
         let slot = HotDurations::default();
         let (one, other) = (OperationKey { pid: 5, row: 6 }, OperationKey { pid: 5, row: 6 + HOT_DURATIONS });
         assert_eq!(HotDurations::slot(&one), HotDurations::slot(&other));
@@ -296,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_owner_begins_at_nothing_and_disarmed() {
+    fn new_owners_find_zeroes_and_a_disarmed_slot() {
         let slot = HotStream::default();
         assert!(slot.claim(&KEY));
         slot.arm(7);
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_processes_and_streams_fall_on_slots_of_their_own() {
+    fn neighbouring_processes_and_streams_have_slots_of_their_own() {
         let mut slots = std::collections::BTreeSet::new();
         for pid in 1000..1008 {
             for at in 0..16 {
@@ -319,19 +317,20 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_the_same_whether_its_launches_waited_beside_the_fold_or_not() {
-        let (slot, beside, straight) = (HotStream::default(), StreamFold::default(), StreamFold::default());
+    fn steps_are_equal_with_and_without_hot_slots() {
+        let (slot, absorbing, straight) =
+            (HotStream::default(), StreamFold::default(), StreamFold::default());
         let at = |ns| Stamp { ns, runq_ns: 0, tid: 7 };
         let calls = [(7, 10, 1), (8, 20, 2), (7, 30, 3)];
-        beside.begin(&at(1));
+        absorbing.begin(&at(1));
         straight.begin(&at(1));
-        slot.arm(beside.own_thread());
+        slot.arm(absorbing.own_thread());
         for (tid, threads, identity) in calls {
             let call = Enqueue { threads, identity, bytes: 0 };
             slot.launch(tid, slot.armed(), &call);
             straight.launch(tid, &call);
         }
-        beside.absorb(&slot);
+        absorbing.absorb(&slot);
         let step = |fold: &StreamFold| {
             let (snapshot, mut out) = (Snapshot::default(), StepRecord::default());
             fold.snapshot(&KEY, 0, &snapshot);
@@ -339,10 +338,10 @@ mod tests {
             fold.close(&snapshot, &at(50), &at(60), &mut out);
             out
         };
-        let (a, b) = (step(&beside), step(&straight));
+        let (a, b) = (step(&absorbing), step(&straight));
         assert_eq!(a, b);
         assert_eq!((a.work[Counter::Launches as usize], a.work[Counter::Foreign as usize]), (3, 1));
-        beside.absorb(&slot);
-        assert!(!beside.has_open_work(), "what was absorbed is not there again");
+        absorbing.absorb(&slot);
+        assert!(!absorbing.has_open_work(), "what was absorbed is not there again");
     }
 }

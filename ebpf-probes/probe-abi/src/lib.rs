@@ -1,9 +1,9 @@
-//! What the kernel programs and the agent agree on: which functions are probed, how a row is packed into an
-//! attach cookie, how calls are folded into steps, and the records that leave the kernel.
+//! Interface between the kernel programs and the agent: the probed functions, the packing of a probe row into an
+//! attach cookie, the folding of calls into steps, and the records that leave the kernel.
 //!
-//! The one idea: the kernel programs know nothing of CUDA. Everything they must know about a function stands in
-//! a row of [`PROBES`], travels to them in 64 bits ([`Cookie`]), and is acted upon by the same pure code
-//! ([`fold`]) that replays recordings in user space. `no_std`, no dependency, no clock, no pointer.
+//! The kernel programs know nothing of CUDA. A row of [`PROBES`] has all that they need to know about a function and
+//! reaches them as a [`Cookie`] of 64 bits; [`Enter`], [`Leave`] and [`fold`] act on it, in the kernel and, for
+//! traces, in user space. Without `std`, clock or pointers; the feature `user` adds reading from bytes.
 
 #![no_std]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]

@@ -1,27 +1,27 @@
-//! How often a handle was passed to calls that are counted: a number told with each, so that one whose record was lost
-//! leaves a gap where it stood.
+//! Ordinals: each recorded call of a counted row has the number of earlier calls with the same handle, so that a lost
+//! record leaves a gap.
 //!
-//! The one idea: a count is a single word, the handle's mark above the count, so that one which another handle
-//! takes over begins again at nothing, whoever else counts there at that moment. A count that begins again hides a
-//! loss; it never shows one that was none.
+//! A count is one word with the handle's mark above the number. When another handle takes the word over, the number
+//! begins at 0 again, whatever other threads count at that moment. A count that begins again can hide a loss; it never
+//! reports a false one.
 
 use crate::atomic::{AtomicU64, Relaxed, SeqCst};
 use crate::record::NOT_SEEN;
 
-/// BucketCounts; a power of two. A third handle that falls on one takes another's.
+/// Slots; a power of two. A third handle with the same slot evicts another.
 pub const ORDINALS: u32 = 4096;
 
 const COUNT_BITS: u32 = 40;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
-/// Set in every mark: a slot that was never used is nobody's.
+/// Set in every mark, so that a word of 0 is free.
 const USED: u64 = 1 << 63;
 
-/// A handle of a process, and of no other that had its pid before.
+/// A handle of one process, distinct from those of an earlier process with its pid.
 #[derive(Clone, Copy)]
 pub struct Counted(u64);
 
 impl Counted {
-    /// The handle of the process that began at `start_ns`.
+    /// Returns the handle of the process that began at `start_ns`.
     #[inline(always)]
     pub fn new(pid: u32, start_ns: u64, handle: u64) -> Counted {
         let owner = (start_ns ^ u64::from(pid)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -29,7 +29,7 @@ impl Counted {
         Counted(mixed ^ (mixed >> 32))
     }
 
-    /// Where its slot is.
+    /// Returns the slot of the handle.
     #[inline(always)]
     pub fn slot(self) -> u32 {
         self.0 as u32 & (ORDINALS - 1)
@@ -41,13 +41,14 @@ impl Counted {
     }
 }
 
-/// A slot: room for two handles that fall on it.
+/// A slot for two handles.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Ordinals([AtomicU64; 2]);
 
 impl Ordinals {
-    /// Counts a call; how many there were before it. [`NOT_SEEN`], and not counted, where two threads do so at once.
+    /// Counts a call and returns how many preceded it. Returns [`NOT_SEEN`] without counting if two threads count at
+    /// once.
     #[inline(always)]
     pub fn take(&self, of: Counted) -> u64 {
         let [first, second] = &self.0;
@@ -55,7 +56,7 @@ impl Ordinals {
         if is_second { take(second, of) } else { take(first, of) }
     }
 
-    /// The handle is gone: the next of its address begins at nothing.
+    /// Ends the handle: a later object at the same address is counted from 0.
     #[inline(always)]
     pub fn end(&self, of: Counted) {
         for word in &self.0 {
@@ -96,18 +97,18 @@ mod tests {
     use super::*;
 
     const HANDLE: Counted = Counted(0x1234_5678_9abc_def0);
-    /// Of the same slot.
+    /// A handle with the same slot.
     const OTHER: Counted = Counted(0x7654_3210_9abc_def0);
     const THIRD: Counted = Counted(0x6543_2100_9abc_def0);
 
     #[test]
-    fn each_call_has_the_number_of_those_before_it() {
+    fn calls_are_numbered_from_zero() {
         let slot = Ordinals::default();
         assert_eq!([HANDLE; 3].map(|h| slot.take(h)), [0, 1, 2]);
     }
 
     #[test]
-    fn a_handle_that_ended_begins_at_nothing() {
+    fn ended_handles_begin_at_zero() {
         let slot = Ordinals::default();
         slot.take(HANDLE);
         slot.end(OTHER);
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn two_handles_share_a_slot_and_a_third_takes_over_without_showing_a_loss() {
+    fn a_third_handle_of_a_slot_shows_no_loss() {
         assert_eq!((HANDLE.slot(), HANDLE.slot()), (OTHER.slot(), THIRD.slot()));
         let slot = Ordinals::default();
         let seen = [HANDLE, OTHER, HANDLE, OTHER, THIRD, THIRD, OTHER, HANDLE].map(|h| slot.take(h));
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_of_neighbouring_processes_have_slots_and_marks_of_their_own() {
+    fn handles_of_neighbouring_processes_have_own_slots_and_marks() {
         let handles = (0..8).flat_map(|pid| {
             (0..16).map(move |at| {
                 Counted::new(

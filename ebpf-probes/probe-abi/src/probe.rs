@@ -1,12 +1,12 @@
-//! A row: one function of a GPU library, and where in its call the interesting things stand.
+//! Probe rows: a function of a GPU library, and which of its arguments have a meaning.
 //!
-//! Slots count C arguments from 1. The same number means a register or a stack word on each architecture
-//! (System V x86-64: 1-6 in registers, 7.. at `[rsp+8]`..; AArch64: 1-8 in registers, 9.. at `[sp]`..), and a
-//! `dim3` passed by value takes two positions on both, so a row holds no architecture.
+//! Positions count C arguments from 1. A position is the same register or stack word on each architecture (System V
+//! x86-64: 1-6 in registers, 7.. at `[rsp+8]`..; AArch64: 1-8 in registers, 9.. at `[sp]`..), and a `dim3` passed by
+//! value takes two positions on both, so a row is independent of the architecture.
 
 use crate::Cookie;
 
-/// The library that exports a function. Several file names may carry it (`libcudart.so.12`, a static copy).
+/// Library that exports a function. Several files may contain it (`libcudart.so.12`, a static copy).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Library {
     /// AMD's HIP runtime, libamdhip64.
@@ -19,7 +19,7 @@ pub enum Library {
     Nccl,
 }
 
-/// Which layer a function belongs to. A driver call that the runtime makes itself is not counted again.
+/// Layer of a function. A driver call that the runtime makes itself is not counted again.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Api {
@@ -31,7 +31,7 @@ pub enum Api {
     Collective = 2,
 }
 
-/// What the kernel does with a call. The numbers travel in cookies and recordings: never reuse one.
+/// How the kernel programs treat a call. The numbers are part of cookies and recordings: never reuse one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Action {
@@ -45,78 +45,78 @@ pub enum Action {
     Copy = 3,
     /// A fill: work enqueued on a stream.
     Fill = 4,
-    /// PointeeKind allocated: `handle` points to where the address is written. One record a call.
+    /// Memory is allocated: `handle` points to where the address is written. One record a call.
     Alloc = 5,
-    /// PointeeKind freed: `handle` is the address. One record a call.
+    /// Memory is freed: `handle` is the address. One record a call.
     Free = 6,
-    /// Waits for a stream: ends its step.
+    /// Waits for a stream and ends its step.
     StreamSync = 7,
-    /// Waits for an event, `handle`: ends the step of what was enqueued before the event was recorded.
+    /// Waits for the event `handle` and ends the step of the work enqueued before the event was recorded.
     EventSync = 8,
-    /// Waits for everything: ends the step of every stream of the process.
+    /// Waits for the device and ends the step of each of its streams.
     DeviceSync = 9,
-    /// Records the event `handle` on a stream: takes a snapshot of the stream.
+    /// Records the event `handle` on a stream, which takes a snapshot of the stream.
     EventRecord = 10,
-    /// Asks whether the event `handle`, or the stream, is done. "Not ready" is an answer, not an error.
+    /// Queries whether the event `handle`, or the stream, is done. "Not ready" is an answer, not an error.
     Query = 11,
-    /// The event `handle` is gone; its address may come back as another event.
+    /// Destroys the event `handle`; its address may be another event's later.
     EventDestroy = 12,
-    /// The stream `handle` is gone. One record a call.
+    /// Destroys the stream. One record a call.
     StreamDestroy = 13,
-    /// What is enqueued on the stream from here on is captured into a graph, not run: into a new one, or into `graph`.
+    /// Begins a capture: later calls on the stream add to a graph, a new one or `graph`, instead of enqueuing work.
     CaptureBegin = 14,
-    /// The capture ends; `handle` points to where the graph is written. One record a call.
+    /// Ends the capture; `handle` points to where the graph is written. One record a call.
     CaptureEnd = 15,
-    /// The calling thread uses device `handle` from here on.
+    /// Makes the calling thread use device `handle`.
     SetDevice = 16,
-    /// A change that user space wants to see: one record a call, with `handle` and bytes.
+    /// A change that user space needs to see: one record a call, with `handle` and bytes.
     Report = 17,
-    /// A new object: `handle` points to where it is written. One record a call.
+    /// Creates an object: `handle` points to where it is written. One record a call.
     Create = 18,
-    /// ArgsSpec whole: one record a call, with its arguments and what stood behind them ([`ArgsSpec`]).
+    /// Recorded with its arguments and the memory that they point to ([`ArgsSpec`]). One record a call.
     RecordArgs = 19,
-    /// The stream waits for the event `handle`: a wait for the stream covers what the event does.
+    /// Makes the stream wait for the event `handle`: a wait for the stream covers the event's frontier.
     StreamWait = 20,
-    /// A new stream: `handle` points to where it is written, the bytes are its flags. Bit 0 of them says that it does not
-    /// wait for the legacy default stream, nor that for it.
+    /// Creates a stream: `handle` points to where it is written, the bytes are its flags. With bit 0 set, it and the
+    /// legacy default stream do not wait for each other.
     StreamCreate = 21,
-    /// A new executable graph, made of `graph`: `handle` points to where it is written. One record a call.
+    /// Instantiates `graph` as an executable graph: `handle` points to where it is written. One record a call.
     Instantiate = 22,
-    /// The executable graph `handle` is what `graph` is from here on. One record a call.
+    /// Updates the executable graph `handle` to the contents of `graph`. One record a call.
     GraphUpdate = 23,
-    /// The executable graph `handle`, or the graph `graph`, is gone; its address may come back as another. One record a
+    /// Destroys the executable graph `handle`, or the graph `graph`; its address may be another's later. One record a
     /// call.
     GraphDestroy = 24,
-    /// `graph` holds more from here on than was captured into it.
+    /// Adds to `graph` more than was captured into it.
     GraphChange = 25,
 }
 
-/// Where an argument stands: 0 nowhere, n the n-th C argument.
+/// Position of a C argument, from 1; 0 for none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ArgPos(pub u8);
 
 impl ArgPos {
     /// The function has no such argument.
     pub const NONE: ArgPos = ArgPos(0);
-    /// The stream stands in the launch configuration that the first argument points to.
+    /// The stream is in the launch configuration that the first argument points to.
     pub const IN_CONFIG: ArgPos = ArgPos(15);
 }
 
-/// How many bytes a call moves or asks for.
+/// Source of the number of bytes that a call moves or allocates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bytes {
-    /// The function moves none.
+    /// The function has no bytes.
     None,
     /// The value of an argument.
     Arg(u8),
-    /// Width times height: the product of an argument and the one after it.
+    /// Width times height: the product of an argument and the next one.
     Product(u8),
-    /// Width x height x depth, three words at this offset of the struct the first argument points to, a
-    /// multiple of 8 below 512 (`cudaMemcpy3DParms.extent` is at 128).
+    /// Width x height x depth: three words at this offset of the struct that the first argument points to, a multiple
+    /// of 8 below 512 (`cudaMemcpy3DParms.extent` is at 128).
     Volume(u16),
 }
 
-/// Which way a copy goes.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Direction {
@@ -128,12 +128,12 @@ pub enum Direction {
     DeviceToHost = 2,
     /// Within or between devices.
     DeviceToDevice = 3,
-    /// Not told: the driver looks at the addresses (`cudaMemcpyDefault`, `cuMemcpyAsync`).
+    /// Not known: the driver derives it from the addresses (`cudaMemcpyDefault`, `cuMemcpyAsync`).
     Unknown = 4,
 }
 
 impl Direction {
-    /// The direction that a `cudaMemcpyKind` or `hipMemcpyKind` value names.
+    /// Returns the direction of a `cudaMemcpyKind` or `hipMemcpyKind` value.
     pub const fn from_kind(kind: u64) -> Direction {
         match kind {
             0 => Direction::HostToHost,
@@ -145,11 +145,11 @@ impl Direction {
     }
 }
 
-/// How a launch says how many threads it starts.
+/// Source of the number of threads that a launch starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Grid {
-    /// It does not.
+    /// The function launches no kernel.
     None = 0,
     /// Two `dim3` by value in positions 2-3 and 4-5: x and y in one word, z in the next.
     Dim3 = 1,
@@ -161,20 +161,20 @@ pub enum Grid {
     Threads = 4,
 }
 
-/// Where a copy's direction comes from.
+/// Source of a copy's direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DirectionSource {
-    /// The symbol says it.
+    /// The symbol implies the direction.
     Fixed(Direction),
-    /// An argument holds a `cudaMemcpyKind`.
+    /// An argument of type `cudaMemcpyKind`.
     Arg(u8),
 }
 
-/// How much is read behind a pointer.
+/// Memory that is read through a pointer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum PointeeKind {
-    /// Nothing.
+    /// No memory.
     None = 0,
     /// An `int`, 4 bytes.
     Int = 1,
@@ -182,20 +182,20 @@ pub enum PointeeKind {
     Word = 2,
     /// An `ncclUniqueId`, 128 bytes.
     Id = 3,
-    /// As many `int`s as [`ArgsSpec::count`] says.
+    /// A list of `int`s with [`ArgsSpec::count`] items.
     Ints = 4,
-    /// As many pointers or handles as [`ArgsSpec::count`] says.
+    /// A list of pointers or handles with [`ArgsSpec::count`] items.
     Words = 5,
-    /// What earlier calls of the thread had not yet written where their [`PointeeKind::Word`] goes, and what stands there
-    /// now: pairs of address and handle, zeroes for none. A return without any is told briefly.
+    /// Handles that earlier calls of the thread had not yet written through their [`PointeeKind::Word`] pointers, as
+    /// pairs of address and current value, zeroes for none. If there are none, the record is a short one.
     Written = 6,
 }
 
 impl PointeeKind {
-    /// The most items of a list that are read.
+    /// Largest number of list items that are read.
     pub const ITEMS: u64 = 64;
 
-    /// Bytes, of a list of `count` items.
+    /// Returns the size in bytes; of a list with `count` items.
     #[inline(always)]
     pub const fn bytes(self, count: u64) -> u64 {
         let items = if count > PointeeKind::ITEMS { PointeeKind::ITEMS } else { count };
@@ -211,44 +211,44 @@ impl PointeeKind {
     }
 }
 
-/// What is read behind which argument.
+/// An argument and the memory that it points to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pointee {
-    /// The pointer.
+    /// Position of the pointer.
     pub arg: ArgPos,
-    /// How much.
+    /// Kind of the memory.
     pub kind: PointeeKind,
 }
 
 impl Pointee {
-    /// Nothing is read.
+    /// No memory is read.
     pub const NONE: Pointee = Pointee { arg: ArgPos::NONE, kind: PointeeKind::None };
 }
 
-/// What the record of an [`Action::RecordArgs`] brings along.
+/// Call arguments that the record of an [`Action::RecordArgs`] row contains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ArgsSpec {
-    /// C arguments, at most [`crate::record::ARGUMENTS`].
+    /// Number of C arguments, at most [`crate::record::ARGUMENTS`].
     pub arguments: u8,
-    /// Read when the function is entered.
+    /// Memory read at the entry.
     pub entry: Pointee,
-    /// Read when it returns.
+    /// Memory read at the return.
     pub exit: Pointee,
-    /// How many items a list has.
+    /// Position of the number of list items.
     pub count: ArgPos,
-    /// Argument 3 is a struct of 128 bytes by value: on x86-64 it lies on the stack and takes no register, on AArch64 a
-    /// pointer to it stands in its slot. The record has its address on both, and the arguments behind it in theirs.
+    /// Argument 3 is a struct of 128 bytes by value: on x86-64 it is on the stack and takes no register, on AArch64 a
+    /// pointer to it is passed. The record has its address on both; later arguments keep their positions.
     pub by_value: bool,
-    /// Moves data. One that the library makes within another is no call of its own.
+    /// Moves data. A call that the library makes within another is not counted.
     pub is_operation: bool,
-    /// The handle by which calls that the library took on are counted, and their number told.
+    /// Position of the handle by which accepted calls are numbered.
     pub counted: ArgPos,
-    /// The handle that is no longer from here on: the next of this address is counted anew.
+    /// Position of the handle destroyed by this call; a later object at the same address is counted separately.
     pub ends: ArgPos,
 }
 
 impl ArgsSpec {
-    /// Nothing.
+    /// No memory.
     pub const NONE: ArgsSpec = ArgsSpec {
         arguments: 0,
         entry: Pointee::NONE,
@@ -261,48 +261,49 @@ impl ArgsSpec {
     };
 }
 
-/// Where the arguments of a function stand.
+/// Meaning of the arguments of a function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wiring {
-    /// The stream; [`ArgPos::NONE`] means the default stream.
+    /// Position of the stream; [`ArgPos::NONE`] means the default stream.
     pub stream: ArgPos,
-    /// The event, executable graph, address or pointer to it that [`Action`] speaks of.
+    /// Position of the event, executable graph or address that [`Action`] refers to, or of a pointer to it.
     pub handle: ArgPos,
-    /// The graph that is no executable one: what a capture goes on with, or an executable graph is made of.
+    /// Position of the graph, as opposed to an executable graph: the one that a capture continues or an executable
+    /// graph is made of.
     pub graph: ArgPos,
-    /// Bytes moved or asked for.
+    /// Source of the bytes moved or allocated.
     pub bytes: Bytes,
-    /// Direction of a copy.
+    /// Source of a copy's direction.
     pub direction: DirectionSource,
-    /// Threads started.
+    /// Source of the number of threads started.
     pub grid: Grid,
     /// The call returns only when its work is done: a copy from the device then ends a step.
     pub blocking: bool,
-    /// What is told of an [`Action::RecordArgs`].
+    /// Call arguments of an [`Action::RecordArgs`] row.
     pub args: ArgsSpec,
 }
 
 /// One probed function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Probe {
-    /// Its number in cookies and recordings. Never reused; below [`crate::record::ROWS`].
+    /// Number in cookies and recordings. Never reused; below [`crate::record::ROWS`].
     pub id: u16,
-    /// The library that exports it.
+    /// Library that exports the function.
     pub library: Library,
-    /// Its layer.
+    /// Layer of the function.
     pub api: Api,
-    /// The exported symbol, and the value of `gpu.cuda.operation.name`.
+    /// Exported symbol, and the value of `gpu.cuda.operation.name`.
     pub symbol: &'static str,
-    /// The twin that takes stream 0 for the thread's own default stream (`_ptsz`, `_ptds`), if there is one.
+    /// Symbol of the twin whose stream 0 is the thread's own default stream (`_ptsz`, `_ptds`), if there is one.
     pub twin: Option<&'static str>,
-    /// What to do with a call.
+    /// How a call is treated.
     pub action: Action,
-    /// Where its arguments stand.
+    /// Meaning of its arguments.
     pub wiring: Wiring,
 }
 
 impl Probe {
-    /// True where the return is probed too. Launches are too many to time each.
+    /// Returns true if the return is probed, too. Launches are too frequent.
     pub const fn is_timed(&self) -> bool {
         !matches!(self.action, Action::Launch)
     }

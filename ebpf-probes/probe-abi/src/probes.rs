@@ -1,9 +1,9 @@
-//! The rows: every function that is probed. Adding a function is adding a row here, and nothing else.
+//! Probe rows: every probed function. To probe another one, add a row here.
 //!
-//! Sorted by id. Ids leave the process in recordings: never reuse one, retire it in slot. Slots are those of
-//! the CUDA 12.9 and 13.5 headers (`cuda_runtime_api.h`, `cuda.h`) and of ROCm 7's `hip_runtime_api.h`.
-//! Those of NCCL are of nccl.h 2.32; `pncclX` is an alias at the slot of `ncclX`.
-//! Left out on purpose: `__cudaLaunchKernel` (it jumps into `cudaLaunchKernel`, one call would count twice).
+//! Sorted by id. Ids are part of recordings: never reuse one, retire it in place. Positions are those of the CUDA 12.9
+//! and 13.5 headers (`cuda_runtime_api.h`, `cuda.h`), of ROCm 7's `hip_runtime_api.h` and of nccl.h 2.32; `pncclX` is
+//! an alias of `ncclX` at the same address. Not probed: `__cudaLaunchKernel`, which jumps into `cudaLaunchKernel`, so
+//! that one call would count twice.
 
 use crate::Cookie;
 use crate::probe::Action::{
@@ -102,14 +102,14 @@ pub static PROBES: &[Probe] = &[
     cudart(52, "cudaEventCreate", Time).handle(1),
     cudart(53, "cudaEventCreateWithFlags", Time).handle(1),
     cudart(54, "cudaEventDestroy", EventDestroy).handle(1),
-    // CUDA runtime: more memory. Of `cudaMalloc3D` and of arrays the bytes stand in no argument.
+    // CUDA runtime: more memory. The size of `cudaMalloc3D` and of arrays is not an argument.
     cudart(55, "cudaMallocPitch", Alloc).handle(1).bytes(Product(3)),
     cudart(56, "cudaHostRegister", Report).handle(1).bytes(Arg(2)),
     cudart(57, "cudaHostUnregister", Report).handle(1),
     cudart(58, "cudaMemPoolCreate", Create).handle(1),
     cudart(59, "cudaMemPoolDestroy", Report).handle(1),
     cudart(60, "cudaMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
-    // CUDA runtime: more of graphs. Of the calls that add a node those that add kernels.
+    // CUDA runtime: more graph functions. Of those that add a node, the ones that add kernels.
     cudart(61, "cudaGraphDestroy", GraphDestroy).graph(1),
     cudart(62, "cudaGraphAddKernelNode", GraphChange).graph(2),
     cudart(63, "cudaGraphAddNode", GraphChange).graph(2),
@@ -249,7 +249,7 @@ pub static PROBES: &[Probe] = &[
     hip(187, "hipStreamCreate", StreamCreate).handle(1),
     hip(188, "hipStreamCreateWithFlags", StreamCreate).handle(1).bytes(Arg(2)),
     hip(189, "hipStreamCreateWithPriority", StreamCreate).handle(1).bytes(Arg(2)),
-    // NCCL and RCCL: operations. The `Config` forms (2.32) take one more argument, which is not told.
+    // NCCL and RCCL: operations. The `Config` forms (2.32) have one more argument, which is not recorded.
     moves(190, "ncclAllReduce", 7).counted(6),
     moves(191, "ncclReduceScatter", 7).counted(6),
     moves(192, "ncclAllGather", 6).counted(5),
@@ -303,10 +303,10 @@ pub static PROBES: &[Probe] = &[
     hip(239, "hipMemPoolCreate", Create).handle(1),
     hip(240, "hipMemPoolDestroy", Report).handle(1),
     hip(241, "hipMemPoolTrimTo", Report).handle(1).bytes(Arg(2)),
-    // RCCL alone: as `ncclAlltoAll`, and older. Its `ncclAllToAllv` has nine arguments, and is seen as the sends and
-    // receives that it consists of.
+    // RCCL only: an older name of `ncclAlltoAll`. Its `ncclAllToAllv` has nine arguments and is seen as the sends and
+    // receives that it makes.
     moves(242, "ncclAllToAll", 6).counted(5),
-    // CUDA driver and HIP: more of graphs.
+    // CUDA driver and HIP: more graph functions.
     cuda(243, "cuGraphAddKernelNode_v2", GraphChange).graph(2),
     cuda(244, "cuGraphAddNode_v2", GraphChange).graph(2),
     cuda(245, "cuGraphAddChildGraphNode", GraphChange).graph(2),
@@ -314,13 +314,13 @@ pub static PROBES: &[Probe] = &[
     hip(247, "hipStreamBeginCaptureToGraph", CaptureBegin).stream(1).graph(2),
 ];
 
-/// The row with this id.
+/// Returns the row with this id.
 pub fn row(id: u16) -> Option<&'static Probe> {
     PROBES.binary_search_by_key(&id, |p| p.id).ok().map(|at| &PROBES[at])
 }
 
-/// Every symbol to look for in a library, with the cookie to attach: rows and their twins. `timed` asks for the
-/// return probe on launches too, for programs that carry the runtime inside themselves (see ARCHITECTURE.md).
+/// Returns each symbol of a library with its cookie: rows and their twins. `timed` probes the return of launches, too,
+/// for programs that link the runtime statically (see ARCHITECTURE.md).
 pub fn attach_points(library: Library, timed: bool) -> impl Iterator<Item = (&'static str, Cookie)> {
     PROBES.iter().filter(move |p| p.library == library).flat_map(move |p| {
         let timed = timed || p.is_timed();
@@ -355,21 +355,21 @@ const fn hip(id: u16, symbol: &'static str, action: Action) -> Probe {
     probe(id, Library::Amdhip, Api::Runtime, symbol, action)
 }
 
-/// A function of NCCL of so many arguments.
+/// Returns the row of an NCCL function with this number of arguments.
 const fn nccl(id: u16, symbol: &'static str, arguments: u8) -> Probe {
     let mut row = probe(id, Library::Nccl, Api::Collective, symbol, RecordArgs);
     row.wiring.args.arguments = arguments;
     row
 }
 
-/// One that moves data.
+/// Returns the row of an NCCL function that moves data.
 const fn moves(id: u16, symbol: &'static str, arguments: u8) -> Probe {
     let mut row = nccl(id, symbol, arguments);
     row.wiring.args.is_operation = true;
     row
 }
 
-/// The columns of a row, each set by a word.
+/// Setters of a row's columns.
 impl Probe {
     const fn twin(mut self, symbol: &'static str) -> Probe {
         self.twin = Some(symbol);
@@ -456,13 +456,13 @@ mod tests {
     use crate::record::ROWS;
 
     #[test]
-    fn ids_are_sorted_unique_and_within_the_bound() {
+    fn ids_are_sorted_unique_and_bounded() {
         assert!(PROBES.windows(2).all(|w| w[0].id < w[1].id));
         assert!(PROBES.iter().all(|p| usize::from(p.id) < ROWS));
     }
 
     #[test]
-    fn no_symbol_of_a_library_stands_twice() {
+    fn symbols_of_a_library_are_unique() {
         for library in [Library::Amdhip, Library::Cuda, Library::Cudart, Library::Nccl] {
             let symbols: std::vec::Vec<_> = attach_points(library, false).map(|(s, _)| s).collect();
             let unique: BTreeSet<_> = symbols.iter().collect();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_says_where_its_action_finds_what_it_needs() {
+    fn rows_have_the_arguments_that_their_action_needs() {
         for p in PROBES {
             let w = &p.wiring;
             let needs_handle = matches!(
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_told_names_arguments_that_it_has_and_no_more_memory_than_there_is_room_for() {
+    fn recorded_arguments_exist_and_their_memory_fits_the_record() {
         use crate::record::{ARGUMENTS, MEMORY_AT_ENTRY, MEMORY_AT_EXIT};
         for p in PROBES {
             let (t, records_args) = (&p.wiring.args, p.action == RecordArgs);

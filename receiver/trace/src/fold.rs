@@ -1,12 +1,12 @@
-//! The user-space twin of the kernel programs: [`Call`]s in, the events that the kernel would have sent out.
+//! The fold in user space: turns [`Call`]s into the events that the kernel programs would have sent.
 //!
-//! The one idea: calls come in the order of their entries; the [`Folder`] lets each return happen at its time, in
-//! between, and keeps the maps that the kernel keeps ([`probe_abi::fold::StreamFold`], [`probe_abi::histogram`]). So a
-//! trace replayed here and the same calls made under live probes give the same steps.
+//! Calls are taken in order of entry; the [`Folder`] handles each return at its time, in between, and has the maps of
+//! the kernel. State changes and counters are those of [`probe_abi`] ([`probe_abi::Enter`], [`probe_abi::Leave`],
+//! [`probe_abi::fold::StreamFold`]), so a replayed trace and the same calls under live probes give the same steps.
 //!
-//! Beyond the kernel it has one rule, for sources that do not tell which event a call means: a wait for an untold
-//! event ends, on every stream of the process, what was enqueued before that stream's latest record; on a stream
-//! that records no event, all of it. Reading traces is left to [`crate::Trace`].
+//! There is one additional rule, for sources that do not name the event of a call: a wait for an unnamed event ends,
+//! on every stream of the process, the work enqueued before the stream's latest record, or all work of a stream that
+//! records no event. [`crate::Trace`] reads traces.
 
 mod enter;
 mod frontier;
@@ -28,14 +28,14 @@ use self::state::{Recorded, Stream, Thread};
 use crate::call::Call;
 use event::{Account, Event, ExitStatus, ProcessId};
 
-/// How much is remembered. The kernel's maps have the same bounds; beyond them calls are dropped and counted.
+/// Bounds of the folder's maps, by default those of the kernel's. Calls beyond them are dropped and counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Bounds {
     /// Processes. Full: [`DropReason::ProcessesFull`].
     pub processes: usize,
     /// Streams. Full: [`DropReason::StreamsFull`].
     pub streams: usize,
-    /// Recorded events. Full: the one recorded longest ago is forgotten; a wait for it counts as unknown.
+    /// Recorded events. Full: the one recorded first is evicted; a wait for it counts as unknown.
     pub events: usize,
     /// Threads, each with [`FRAMES`] calls under way. Full: [`DropReason::ThreadsFull`], [`DropReason::TooDeep`].
     pub threads: usize,
@@ -61,20 +61,20 @@ pub struct Folder {
     recorded: Recorded,
     graphs: Graphs,
     threads: BTreeMap<(u32, u32), Thread>,
-    /// Streams known to record events, sooner or later.
+    /// Streams that record events, now or later.
     recording: BTreeSet<StreamKey>,
-    /// Calls under way, by the time of their return; of those that return at once, the last entered first.
+    /// Calls under way, by time of return; of equal ones, the last entered first.
     frames: BTreeMap<(u64, Reverse<u64>), Frame>,
     entered: u64,
     timed: usize,
     last_exit_ns: u64,
     account: Account,
-    told: [u64; DropReason::ALL.len()],
+    reported: [u64; DropReason::ALL.len()],
     unknown_rows: u64,
 }
 
 impl Folder {
-    /// A folder that remembers at most `bounds`.
+    /// Creates a folder with these bounds.
     pub fn new(bounds: Bounds) -> Folder {
         Folder {
             bounds,
@@ -89,20 +89,20 @@ impl Folder {
             timed: 0,
             last_exit_ns: 0,
             account: Account::default(),
-            told: [0; DropReason::ALL.len()],
+            reported: [0; DropReason::ALL.len()],
             unknown_rows: 0,
         }
     }
 
-    /// Says beforehand that events will be recorded on a stream: a wait for an untold event then ends nothing on
-    /// it that was enqueued before the first of them.
+    /// Announces that events will be recorded on a stream: a wait for an unnamed event then ends no step of it before
+    /// the first record.
     pub fn expect_records(&mut self, stream: StreamKey) {
         if self.recording.len() < self.bounds.streams {
             self.recording.insert(stream);
         }
     }
 
-    /// Takes the next call, in order of entry, and appends what it and the returns before it come to.
+    /// Takes the next call, in order of entry. Appends the events of the call and of earlier returns.
     pub fn push(&mut self, call: &Call, out: &mut Vec<Event>) {
         self.advance(call.entry_ns, out);
         let Some(probe) = call.probe() else {
@@ -115,7 +115,7 @@ impl Folder {
         self.enter(call, probe);
     }
 
-    /// Time passes: calls under way return that end no later than `to_ns`.
+    /// Advances time: handles the return of calls that end no later than `to_ns`.
     pub fn advance(&mut self, to_ns: u64, out: &mut Vec<Event>) {
         while let Some(next) = self.frames.first_entry().filter(|f| f.key().0 <= to_ns) {
             let frame = next.remove();
@@ -123,8 +123,8 @@ impl Folder {
         }
     }
 
-    /// A process ended: its open work closes, its totals and its [`Event::Exit`] follow, and it is forgotten.
-    /// Calls of it that are under way are abandoned.
+    /// Ends a process: its open work becomes unfinished steps, its totals and [`Event::Exit`] follow, and its state is
+    /// removed. Its calls under way are abandoned.
     pub fn exit(&mut self, pid: u32, at_ns: u64, out: &mut Vec<Event>) {
         self.abandon(pid);
         self.close_open(pid..=pid, at_ns, out);
@@ -134,21 +134,21 @@ impl Folder {
         self.streams.retain(|key, _| key.pid != pid);
         self.threads.retain(|key, _| key.0 != pid);
         self.recording.retain(|key| key.pid != pid);
-        self.recorded.forget(pid);
-        self.graphs.forget_process(pid);
+        self.recorded.remove_process(pid);
+        self.graphs.remove_process(pid);
         out.push(Event::Exit { process: process.id, at_ns, status: ExitStatus::Unknown });
     }
 
-    /// Appends the totals that changed since the last time, what was lost since, and the account.
+    /// Appends the totals that changed since the last time, the losses since then, and the account.
     pub fn totals(&mut self, at_ns: u64, out: &mut Vec<Event>) {
         for process in self.processes.values_mut() {
             process.totals(at_ns, out);
         }
-        for (reason, told) in DropReason::ALL.into_iter().zip(&mut self.told) {
+        for (reason, reported) in DropReason::ALL.into_iter().zip(&mut self.reported) {
             let count = self.account.dropped[reason as usize];
-            if count > *told {
-                out.push(Event::Lost { at_ns, reason, count: count - *told });
-                *told = count;
+            if count > *reported {
+                out.push(Event::Lost { at_ns, reason, count: count - *reported });
+                *reported = count;
             }
         }
         self.account.at_ns = at_ns;
@@ -156,8 +156,8 @@ impl Folder {
         out.push(Event::Account(Box::new(self.account.clone())));
     }
 
-    /// The source has ended: every call returns, open work closes at the last return, totals follow. Returns the
-    /// time of that last return.
+    /// Ends the source: handles all returns, ends open work at the last one, and appends totals. Returns the time of
+    /// that return.
     pub fn finish(&mut self, out: &mut Vec<Event>) -> u64 {
         self.advance(u64::MAX, out);
         let at_ns = self.last_exit_ns;
@@ -166,17 +166,17 @@ impl Folder {
         at_ns
     }
 
-    /// What became of every call so far.
+    /// Returns the account of all calls so far.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Calls of rows that this build does not know: not hits.
+    /// Returns the number of calls of rows unknown to this build, which are not hits.
     pub fn unknown_rows(&self) -> u64 {
         self.unknown_rows
     }
 
-    /// Processes seen and not ended, sorted by pid.
+    /// Returns the processes that have not ended, sorted by pid.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.processes.values().map(|p| p.id)
     }

@@ -1,8 +1,8 @@
-//! Captures: what is enqueued belongs to a graph, and is no work of a step.
+//! Captures: calls that add to a graph instead of enqueuing work.
 //!
-//! A stream is captured by a call of its own, or drawn into the capture of another by waiting for an event that was
-//! recorded there. It is not told of the end of that: it keeps whose capture it was, and which, and looks. What is
-//! captured is added up on the stream whose capture it is.
+//! A stream is captured by a call of its own, or joins the capture of another by waiting for an event that was
+//! recorded in it. A joined stream is not notified of the end of the capture; it stores which capture it joined and
+//! checks lazily. Contents are added up on the stream on which the capture began.
 
 use crate::atomic::Relaxed;
 use crate::fold::{Counter, Enqueue, Snapshot, StreamFold};
@@ -10,15 +10,15 @@ use crate::graph::Contents;
 use crate::record::StreamKey;
 
 impl StreamFold {
-    /// True while calls are captured into a graph: they are not work, [`StreamFold::capture`] counts them. Where
-    /// another stream's capture is told by [`StreamFold::joined`], that must be under way still.
+    /// Returns true while calls are captured. They are not work; [`StreamFold::capture`] counts them. If the stream
+    /// joined another's capture ([`StreamFold::joined`]), the caller checks that it is still under way.
     #[inline(always)]
     pub fn is_capturing(&self) -> bool {
         self.capturing.load(Relaxed) != 0
     }
 
-    /// The thread begins a capture. The process called collectives so often until now; `into` is what the graph holds
-    /// that it goes on with, none for a new one.
+    /// Begins a capture by the thread. `collectives` is the number that the process called so far; `into` has the
+    /// contents of the graph that the capture continues, `None` for a new one.
     #[inline(always)]
     pub fn begin_capture(&self, tid: u32, collectives: u64, into: Option<&Contents>) {
         match into {
@@ -31,13 +31,13 @@ impl StreamFold {
         self.capturing.store(1, Relaxed);
     }
 
-    /// A capture ended, this stream's or the one it was drawn into.
+    /// Ends the stream's capture, its own or one that it joined.
     #[inline(always)]
     pub fn end_capture(&self) {
         self.capturing.store(0, Relaxed);
     }
 
-    /// The stream waits for an event that was recorded in a capture: what is enqueued belongs to that capture.
+    /// Joins the capture in which the event was recorded.
     #[inline(always)]
     pub fn join_capture(&self, event: &Snapshot) {
         if self.capturing.load(Relaxed) != 1 {
@@ -48,7 +48,7 @@ impl StreamFold {
         }
     }
 
-    /// The stream, of this process, whose capture this one was drawn into.
+    /// Returns the stream, of process `pid`, whose capture this one joined.
     #[inline(always)]
     pub fn joined(&self, pid: u32) -> Option<StreamKey> {
         let [tid, stream, _] = &self.joined;
@@ -56,13 +56,13 @@ impl StreamFold {
         if self.capturing.load(Relaxed) == 2 { Some(key) } else { None }
     }
 
-    /// True where the capture that this stream was drawn into is `origin`'s and goes on.
+    /// Returns true if this stream joined a capture of `origin` that is still under way.
     #[inline(always)]
     pub fn is_joined_to(&self, origin: &StreamFold) -> bool {
         origin.capturing.load(Relaxed) == 1 && origin.captures.load(Relaxed) == self.joined[2].load(Relaxed)
     }
 
-    /// An event is recorded while the stream, which `key` names, is captured: it draws those that wait for it in.
+    /// Takes a snapshot for an event recorded during a capture; streams that wait for the event join the capture.
     #[inline(always)]
     pub fn snapshot_capture(&self, key: &StreamKey, into: &Snapshot) {
         into.clear(key);
@@ -75,8 +75,8 @@ impl StreamFold {
         }
     }
 
-    /// What the capture holds that ends now and began on this stream; `None` where its beginning was not seen. The
-    /// process called collectives so often until now.
+    /// Returns the contents of the capture that ends now and began on this stream; `None` if its begin was not seen.
+    /// `collectives` is the number that the process called so far.
     #[inline(always)]
     pub fn captured(&self, collectives: u64) -> Option<&Contents> {
         if self.capturing.load(Relaxed) != 1 {
@@ -86,25 +86,25 @@ impl StreamFold {
         Some(&self.captured)
     }
 
-    /// A graph is captured, begun on this stream, to which more is added than is seen.
+    /// Marks the captured contents as unknown.
     #[inline(always)]
-    pub fn forget_captured(&self) {
-        self.captured.forget();
+    pub fn set_captured_unknown(&self) {
+        self.captured.set_unknown();
     }
 
-    /// A kernel is captured by the thread, on this stream or on one that was drawn into its capture.
+    /// Adds a kernel captured by the thread, on this stream or on one that joined.
     #[inline(always)]
     pub fn capture_launch(&self, tid: u32, call: &Enqueue) {
         self.captured.launch(self.capturer.load(Relaxed) != u64::from(tid), call);
     }
 
-    /// The same of a copy or fill.
+    /// Adds a captured copy or fill.
     #[inline(always)]
     pub fn capture_bytes(&self, bytes: u64) {
         self.captured.move_bytes(bytes);
     }
 
-    /// The same of a launch of a graph, which holds this; `None` where that is not known.
+    /// Adds a captured launch of a graph with these contents; `None` if they are not known.
     #[inline(always)]
     pub fn capture_graph(&self, graph: Option<&Contents>) {
         self.captured.embed(graph);

@@ -1,16 +1,16 @@
-//! Closers: a snapshot is taken, waited for, and what lies before it becomes a step.
+//! Sync calls: a snapshot is taken, waited for, and the work before it becomes a step.
 
 use crate::atomic::Relaxed;
 use crate::fold::{COUNTERS, SEGMENTS, Snapshot, Stamp, StreamFold};
 use crate::record::{NOT_SEEN, StepRecord, StreamKey, flag};
 
 impl StreamFold {
-    /// Keeps how far the stream, which `key` names, has come in `into`; at `ns` for an event, 0 for other waits. What is
-    /// enqueued from here on is of another segment.
+    /// Takes a snapshot of the stream, with this `key`, at `ns` for an event and 0 for other waits. Later work belongs
+    /// to another segment.
     #[inline(always)]
     pub fn snapshot(&self, key: &StreamKey, ns: u64, into: &Snapshot) {
         let mut epoch = self.epoch.load(Relaxed);
-        // A segment without work need not end.
+        // A segment without work stays open.
         if !self.is_segment_empty() {
             epoch = epoch.wrapping_add(1);
             self.first[(epoch as usize) & (SEGMENTS - 1)].clear();
@@ -27,26 +27,26 @@ impl StreamFold {
         }
     }
 
-    /// True where a wait that reaches as far as `snapshot` has something to close. An idle poll has not, nor has the second
-    /// of two threads that waited for the same work.
+    /// Returns true if a wait up to `snapshot` ends a step. An idle poll does not, nor does the second of two threads
+    /// that waited for the same work.
     #[inline(always)]
     pub fn closes(&self, snapshot: &Snapshot) -> bool {
         self.is_at(snapshot) && snapshot.work[0].load(Relaxed) > self.closed[0].load(Relaxed)
     }
 
-    /// True where the snapshot is of this stream, and not of one that had its handle.
+    /// Returns true if the snapshot is of this stream, and not of an earlier one with its handle.
     #[inline(always)]
     pub fn is_at(&self, snapshot: &Snapshot) -> bool {
         snapshot.born_ns.load(Relaxed) == self.born_ns.load(Relaxed)
     }
 
-    /// A wait that reaches as far as `snapshot` is entered.
+    /// Notes the entry of a wait up to `snapshot`.
     #[inline(always)]
     pub fn enter(&self, snapshot: &Snapshot) {
         snapshot.entered.store(self.enqueues(), Relaxed);
     }
 
-    /// The wait returned: fills `out`'s work and times, and the stream's next step begins.
+    /// Ends the step at the return of the wait: fills `out`'s work and times and begins the next step.
     #[inline(always)]
     pub fn close(&self, snapshot: &Snapshot, enter: &Stamp, exit: &Stamp, out: &mut StepRecord) {
         out.sequence = self.sequence.load(Relaxed);
@@ -64,13 +64,13 @@ impl StreamFold {
         self.finish(snapshot, exit);
     }
 
-    /// True while there is work that no step has: enqueued, and not closed.
+    /// Returns true while there is work that no step contains.
     #[inline(always)]
     pub fn has_open_work(&self) -> bool {
         self.enqueues() > self.closed[0].load(Relaxed)
     }
 
-    /// The wait returned and nobody can be told: the stream's next step begins all the same.
+    /// Ends the step without a record.
     #[inline(always)]
     pub fn finish(&self, snapshot: &Snapshot, exit: &Stamp) {
         for at in 0..COUNTERS {
@@ -105,7 +105,7 @@ impl StreamFold {
         out.runq_gap_ns = self.exit.runq_until(&began);
     }
 
-    /// The first enqueue that is open: of the first segment from `epoch` on that has any.
+    /// Sets the first open enqueue: that of the first segment from `epoch` on that has work.
     #[inline(always)]
     fn find_oldest(&self, epoch: u64) {
         self.oldest.clear();

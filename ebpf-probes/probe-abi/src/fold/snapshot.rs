@@ -1,10 +1,10 @@
-//! A snapshot: how far a stream has come, kept with an event or a wait.
+//! Snapshots of a stream's counters, stored with events and waits.
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::fold::COUNTERS;
 use crate::record::StreamKey;
 
-/// A stream at one instant: how far an event's record reaches, and a wait.
+/// Counters of a stream at one instant, as an event or a wait covers them.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Snapshot {
@@ -12,42 +12,42 @@ pub struct Snapshot {
     pub tid: AtomicU64,
     /// The stream's handle.
     pub stream: AtomicU64,
-    /// When the stream was first used, ns: another one may come back under its handle. [`Snapshot::CAPTURED`] for an event
-    /// recorded in a capture.
+    /// Time of the stream's first use, ns, which identifies it among streams with its handle. [`Snapshot::CAPTURED`]
+    /// for an event recorded in a capture.
     pub born_ns: AtomicU64,
-    /// When it was taken, ns, of an event; 0 for other waits.
+    /// Time of the snapshot, ns, for an event; 0 for other waits.
     pub ns: AtomicU64,
-    /// The first segment behind it. Of an event recorded in a capture: which of the stream's captures.
+    /// First segment after the snapshot. For an event recorded in a capture: the number of that capture.
     pub epoch: AtomicU64,
-    /// Enqueues when the wait for it was entered.
+    /// Enqueues at the entry of the wait.
     pub entered: AtomicU64,
     /// The counters.
     pub work: [AtomicU64; COUNTERS],
 }
 
 impl Snapshot {
-    /// The birth of no stream: the event was recorded in a capture, which `tid`, `stream` and `epoch` tell.
+    /// Value of `born_ns` for an event recorded in a capture, which `tid`, `stream` and `epoch` identify.
     pub const CAPTURED: u64 = u64::MAX;
 
-    /// True where there is nothing before it.
+    /// Returns true if no work precedes the snapshot.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.work[0].load(Relaxed) == 0
     }
 
-    /// True where it is of this stream, or of one that had its handle.
+    /// Returns true if the snapshot is of this stream, or of an earlier one with its handle.
     #[inline(always)]
     pub fn is_of(&self, key: &StreamKey) -> bool {
         self.stream.load(Relaxed) == key.stream && self.tid.load(Relaxed) == u64::from(key.tid)
     }
 
-    /// The stream, of this process.
+    /// Returns the key of the stream, which belongs to process `pid`.
     #[inline(always)]
     pub fn key(&self, pid: u32) -> StreamKey {
         StreamKey { pid, tid: self.tid.load(Relaxed) as u32, stream: self.stream.load(Relaxed) }
     }
 
-    /// Makes it one before which nothing is.
+    /// Resets the snapshot to one without preceding work.
     #[inline(always)]
     pub fn clear(&self, key: &StreamKey) {
         self.tid.store(u64::from(key.tid), Relaxed);
@@ -56,7 +56,7 @@ impl Snapshot {
         self.work[0].store(0, Relaxed);
     }
 
-    /// Makes it the same as `other`.
+    /// Copies `other`.
     #[inline(always)]
     pub fn copy(&self, other: &Snapshot) {
         let to = [&self.tid, &self.stream, &self.born_ns, &self.ns, &self.epoch, &self.entered];

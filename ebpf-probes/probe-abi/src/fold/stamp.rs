@@ -1,4 +1,4 @@
-//! Instants: one on a thread, and one at rest in a map.
+//! Instants, on a thread and stored in a map.
 
 use crate::atomic::{AtomicU64, Relaxed};
 use crate::record::NOT_SEEN;
@@ -8,13 +8,13 @@ use crate::record::NOT_SEEN;
 pub struct Stamp {
     /// CLOCK_MONOTONIC, ns.
     pub ns: u64,
-    /// Time the thread has waited for a CPU in its life, ns; [`NOT_SEEN`] if the kernel does not tell.
+    /// Time that the thread has waited for a CPU since it began, ns; [`NOT_SEEN`] if not known.
     pub runq_ns: u64,
     /// The thread.
     pub tid: u32,
 }
 
-/// An instant at rest in a map.
+/// An instant stored in a map.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Mark {
@@ -43,7 +43,7 @@ impl Mark {
         self.ns.store(0, Relaxed);
     }
 
-    /// Run-queue wait since this mark, if the same thread made both.
+    /// Returns the run-queue wait since this mark, if the same thread made both; else [`NOT_SEEN`].
     #[inline(always)]
     pub(super) fn runq_until(&self, later: &Stamp) -> u64 {
         let before = self.runq_ns.load(Relaxed);

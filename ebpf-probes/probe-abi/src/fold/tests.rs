@@ -1,4 +1,4 @@
-//! The fold against the schedules that real engines use.
+//! Folds of schedules as real engines make them.
 
 extern crate std;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn launches(step: &StepRecord) -> u64 {
 }
 
 #[test]
-fn a_step_is_what_was_enqueued_since_the_last_closer() {
+fn a_step_is_the_work_since_the_last_sync_call() {
     let fold = StreamFold::default();
     launch(&fold, 10, 100);
     launch(&fold, 20, 50);
@@ -59,7 +59,7 @@ fn a_step_is_what_was_enqueued_since_the_last_closer() {
 }
 
 #[test]
-fn a_closer_with_nothing_before_it_is_an_idle_poll() {
+fn a_sync_call_without_work_is_an_idle_poll() {
     let fold = StreamFold::default();
     assert!(sync(&fold, 1, 2).is_none());
     launch(&fold, 3, 1);
@@ -91,7 +91,7 @@ fn work_enqueued_ahead_belongs_to_the_next_step() {
 }
 
 #[test]
-fn events_nobody_waits_for_do_not_hide_the_first_enqueue() {
+fn unawaited_events_do_not_hide_the_first_enqueue() {
     let fold = StreamFold::default();
     for k in 0..10 {
         launch(&fold, 10 + k, 1);
@@ -101,8 +101,8 @@ fn events_nobody_waits_for_do_not_hide_the_first_enqueue() {
     assert_eq!((launches(&step), step.first_ns, step.header.flags), (10, 10, 0));
 }
 
-/// A DDP iteration records hundreds of events and waits once. Only the last segments were remembered, and the
-/// iteration seemed to begin in the middle of its backward pass.
+/// A DDP iteration records hundreds of events and waits once. When only the last segments were stored, the iteration
+/// seemed to begin in the middle of its backward pass.
 #[test]
 fn hundreds_of_records_in_a_step_do_not_hide_its_first_enqueue() {
     let fold = StreamFold::default();
@@ -118,7 +118,7 @@ fn hundreds_of_records_in_a_step_do_not_hide_its_first_enqueue() {
 }
 
 #[test]
-fn a_first_enqueue_beyond_memory_is_said_to_be_unknown() {
+fn a_first_enqueue_older_than_all_segments_is_unknown() {
     let fold = StreamFold::default();
     launch(&fold, 1, 1);
     let event = record(&fold, 2);
@@ -144,7 +144,7 @@ fn work_enqueued_while_another_thread_waits_is_not_in_its_step() {
 }
 
 #[test]
-fn fresh_counts_what_was_enqueued_since_the_previous_return() {
+fn enqueued_since_sync_counts_from_the_previous_return() {
     let fold = StreamFold::default();
     launch(&fold, 1, 1);
     let first = record(&fold, 2);
@@ -154,10 +154,10 @@ fn fresh_counts_what_was_enqueued_since_the_previous_return() {
     assert_eq!(event_sync(&fold, &second, 7, 8).unwrap().enqueued_since_sync, 0);
 }
 
-/// What a wait would close was kept in the stream: a second thread that waited for less made the first one's step its
-/// own, and the rest of it fell to the next.
+/// The snapshot of a wait was stored in the stream: a second thread that waited for less made the first one's step its
+/// own, and the remaining work fell to the next.
 #[test]
-fn two_waits_under_way_at_once_close_what_each_of_them_covers() {
+fn two_waits_at_once_end_what_each_covers() {
     let fold = StreamFold::default();
     launch(&fold, 1, 1);
     let less = record(&fold, 2);
@@ -183,9 +183,9 @@ fn segments_without_work_do_not_hide_the_first_enqueue() {
     assert_eq!((step.first_ns, step.header.flags), (3, 0));
 }
 
-/// Its counters began at 0 again, and the event of the stream that was destroyed closed more than was there.
+/// The counters began at 0 again, and an event of the destroyed stream ended more than there was.
 #[test]
-fn an_event_of_a_stream_that_was_destroyed_ends_nothing_of_one_with_its_handle() {
+fn events_of_a_destroyed_stream_end_nothing_of_its_successor() {
     let (gone, back) = (StreamFold::default(), StreamFold::default());
     (1..9).for_each(|ns| launch(&gone, ns, 1));
     let event = record(&gone, 9);
@@ -195,7 +195,7 @@ fn an_event_of_a_stream_that_was_destroyed_ends_nothing_of_one_with_its_handle()
 }
 
 #[test]
-fn a_step_says_where_more_was_enqueued_behind_it() {
+fn steps_are_flagged_when_more_was_enqueued_ahead() {
     for (behind, flags) in [(0, 0), (1, flag::AHEAD), (90, flag::AHEAD)] {
         let fold = StreamFold::default();
         (1..3).for_each(|ns| launch(&fold, ns, 1));
@@ -206,7 +206,7 @@ fn a_step_says_where_more_was_enqueued_behind_it() {
 }
 
 #[test]
-fn an_event_recorded_in_a_capture_draws_streams_into_it_until_it_ends() {
+fn streams_that_wait_for_a_captured_event_join_the_capture() {
     let (origin, side) = (StreamFold::default(), StreamFold::default());
     origin.begin_capture(7, 0, None);
     let event = Snapshot::default();
@@ -214,7 +214,7 @@ fn an_event_recorded_in_a_capture_draws_streams_into_it_until_it_ends() {
     assert!(event.is_empty());
     side.join_capture(&event);
     assert!(side.is_capturing() && side.joined(5) == Some(KEY) && side.is_joined_to(&origin));
-    // An event of the side stream draws into the same capture.
+    // An event of the side stream makes another stream join the same capture.
     let other = Snapshot::default();
     side.snapshot_capture(&StreamKey { stream: 0x200, ..KEY }, &other);
     assert!(other.is_of(&KEY));
@@ -234,8 +234,8 @@ fn a_second_thread_that_enqueues_is_foreign() {
     assert_eq!(sync(&fold, 2, 3).unwrap().work[Counter::Foreign as usize], 1);
 }
 
-/// Every bucket of a backward pass records an event. Measured against the thread that began the segment, nothing
-/// of it was foreign, and a DDP training loop looked like an inference loop.
+/// Every bucket of a backward pass records an event. Compared with the thread that began the segment, none of its work
+/// was foreign, and a DDP training loop looked like an inference loop.
 #[test]
 fn a_second_thread_that_records_events_stays_foreign() {
     let fold = StreamFold::default();
@@ -284,7 +284,7 @@ fn ops() -> impl Strategy<Value = std::vec::Vec<Op>> {
 }
 
 proptest! {
-    /// Whatever the schedule: no launch is counted twice or lost, and steps do not overlap backwards.
+    /// In any schedule, no launch is counted twice or lost, and steps do not overlap backwards.
     #[test]
     fn every_launch_is_in_exactly_one_step(ops in ops()) {
         let fold = StreamFold::default();

@@ -1,4 +1,4 @@
-//! Work is enqueued: what each kind of call counts, and whose it is.
+//! Counters of enqueued work, by kind of call and by thread.
 
 use crate::Direction;
 use crate::atomic::Relaxed;
@@ -7,13 +7,13 @@ use crate::graph::Contents;
 use crate::hot::HotStream;
 
 impl StreamFold {
-    /// True where the open segment has no work yet: the next enqueue must be preceded by [`StreamFold::begin`].
+    /// Returns true if the open segment has no work: [`StreamFold::begin`] must precede the next enqueue.
     #[inline(always)]
     pub fn is_segment_empty(&self) -> bool {
         self.open_segment().ns.load(Relaxed) == 0
     }
 
-    /// The open segment's first work is enqueued now.
+    /// Begins the open segment with its first enqueue.
     #[inline(always)]
     pub fn begin(&self, now: &Stamp) {
         self.open_segment().set(now);
@@ -25,7 +25,7 @@ impl StreamFold {
         }
     }
 
-    /// What every enqueue but a launch counts. Call after [`StreamFold::begin`].
+    /// Counts any enqueue but a launch. Call after [`StreamFold::begin`].
     #[inline(always)]
     fn enqueue(&self, tid: u32) {
         self.add(Counter::Enqueues, 1);
@@ -39,18 +39,18 @@ impl StreamFold {
         }
     }
 
-    /// The thread whose work is not foreign.
+    /// Returns the thread whose work is not foreign.
     #[inline(always)]
     pub fn own_thread(&self) -> u64 {
-        // Not the open segment's thread: events recorded by the second thread would make its work its own.
+        // Not the open segment's thread: after an event recorded by the second thread, its work would not be foreign.
         match self.exit.tid.load(Relaxed) {
             0 => self.open_segment().tid.load(Relaxed),
-            sync_call => sync_call,
+            tid => tid,
         }
     }
 
-    /// What tells whether a thread enqueued anything: the same number again where it did not. Others may make it grow
-    /// where the stream is neither's own.
+    /// Returns a number that stays the same while the thread enqueues nothing. Other threads may increase it if
+    /// neither is the stream's own.
     #[inline(always)]
     pub fn enqueued_by(&self, tid: u32) -> u64 {
         let foreign = self.work[Counter::Foreign as usize].load(Relaxed);
@@ -60,7 +60,7 @@ impl StreamFold {
         }
     }
 
-    /// Takes over the launches that were counted beside the fold.
+    /// Adds and resets the launches counted in the stream's slot.
     #[inline(always)]
     pub fn absorb(&self, hot: &HotStream) {
         if hot.launches.load(Relaxed) == 0 {
@@ -72,7 +72,7 @@ impl StreamFold {
         self.add(Counter::Launches, hot.launches.swap(0, Relaxed));
     }
 
-    /// A kernel launch.
+    /// Counts a kernel launch.
     #[inline(always)]
     pub fn launch(&self, tid: u32, call: &Enqueue) {
         self.note_thread(tid);
@@ -81,7 +81,7 @@ impl StreamFold {
         self.add(Counter::Functions, mix(call.identity));
     }
 
-    /// A launch of a graph, which holds this; `None` where that is not known.
+    /// Counts a launch of a graph with these contents; `None` if they are not known.
     #[inline(always)]
     pub fn launch_graph(&self, tid: u32, call: &Enqueue, graph: Option<&Contents>) {
         self.enqueue(tid);
@@ -96,7 +96,7 @@ impl StreamFold {
         self.add(Counter::GraphCollectives, graph.collectives.load(Relaxed));
     }
 
-    /// A copy.
+    /// Counts a copy.
     #[inline(always)]
     pub fn copy(&self, tid: u32, direction: Direction, call: &Enqueue) {
         self.enqueue(tid);
@@ -109,7 +109,7 @@ impl StreamFold {
         }
     }
 
-    /// A fill.
+    /// Counts a fill.
     #[inline(always)]
     pub fn fill(&self, tid: u32, call: &Enqueue) {
         self.enqueue(tid);

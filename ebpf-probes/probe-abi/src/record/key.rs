@@ -1,22 +1,22 @@
-//! By what the maps find streams, events and operations.
+//! Keys of the maps of streams, events and operations.
 
 use crate::histogram::Durations;
 
-/// A key of the map of streams.
+/// Key of the map of streams.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(C)]
 pub struct StreamKey {
     /// Process id.
     pub pid: u32,
-    /// 0, or the thread whose default stream it is.
+    /// Thread of a per-thread default stream; 0 for other streams.
     pub tid: u32,
     /// The stream's handle.
     pub stream: u64,
 }
 
 impl StreamKey {
-    /// The stream that a call with the handle `stream` means. 1 and 2 are `cudaStreamLegacy` and
-    /// `cudaStreamPerThread` (driver_types.h); a twin takes 0 for the thread's own.
+    /// Returns the stream that a call refers to by the handle `stream`. 1 and 2 are `cudaStreamLegacy` and
+    /// `cudaStreamPerThread` (driver_types.h); for a twin, 0 is the thread's own.
     #[inline(always)]
     pub fn of(pid: u32, tid: u32, stream: u64, is_twin: bool) -> StreamKey {
         let mut key = StreamKey { pid, tid: 0, stream };
@@ -24,12 +24,13 @@ impl StreamKey {
         key
     }
 
-    /// What stands for the handle of default streams of the process's further devices, their number behind it: no
-    /// address. That of the first device that the process chose is 0, as everywhere where devices are not known.
+    /// Substitute handle, plus the device's number, of the default streams of further devices; not a valid address.
+    /// The default streams of the process's first device have the handle 0.
     const OF_DEVICE: u64 = 0x1000;
     const DEVICES: u64 = 0xfff;
 
-    /// The handle of default streams of a device, where the process chose `first` first; both plus one, 0 where not known.
+    /// Returns the handle of a device's default streams. `first` is the device that the process chose first; both plus
+    /// one, 0 if not known.
     #[inline(always)]
     pub fn default_of(device: u64, first: u64) -> u64 {
         match device == 0 || device == first {
@@ -38,37 +39,37 @@ impl StreamKey {
         }
     }
 
-    /// The handle by which the stream is told: a thread's own default stream has the thread in its upper half.
+    /// Returns the handle as user space sees it: a thread's own default stream has the thread in the upper half.
     #[inline(always)]
     pub fn external_handle(&self) -> u64 {
         self.stream | ((u64::from(self.tid) << 32) * u64::from(self.is_default()))
     }
 
-    /// The legacy default stream of the same device as this default stream.
+    /// Returns the legacy default stream of the same device as this default stream.
     #[inline(always)]
     pub fn legacy(&self) -> StreamKey {
         StreamKey { tid: 0, ..*self }
     }
 
-    /// True for a default stream.
+    /// Returns true for a default stream.
     #[inline(always)]
     pub fn is_default(&self) -> bool {
         self.stream == 0 || self.stream & !Self::DEVICES == Self::OF_DEVICE
     }
 
-    /// True for a legacy default stream.
+    /// Returns true for a legacy default stream.
     #[inline(always)]
     pub fn is_legacy(&self) -> bool {
         self.tid == 0 && self.is_default()
     }
 
-    /// True for a thread's own default stream.
+    /// Returns true for a thread's own default stream.
     #[inline(always)]
     pub fn is_own_default(&self) -> bool {
         self.tid != 0 && self.is_default()
     }
 
-    /// Makes a key of one that holds the pid and a call's handle: what [`StreamKey::of`] gives, in slot.
+    /// Turns a key with the pid and a call's handle into that of [`StreamKey::of`], in place.
     #[inline(always)]
     pub fn settle(&mut self, tid: u32, is_twin: bool) {
         if self.stream <= 2 {
@@ -79,7 +80,7 @@ impl StreamKey {
     }
 }
 
-/// A key of the map of events.
+/// Key of the map of events.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(C)]
 pub struct EventKey {
@@ -91,7 +92,7 @@ pub struct EventKey {
     pub event: u64,
 }
 
-/// A key of the map of durations.
+/// Key of the map of durations.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(C)]
 pub struct OperationKey {
@@ -101,7 +102,7 @@ pub struct OperationKey {
     pub row: u32,
 }
 
-/// The value of the map of durations.
+/// Value of the map of durations.
 pub type OperationFold = Durations;
 
 const _: () = assert!(size_of::<StreamKey>() == 16);
@@ -111,8 +112,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_device_has_default_streams_of_its_own_and_the_first_that_was_chosen_those_without_number() {
-        // Device and first device, plus one; what stands for the handle.
+    fn devices_have_own_default_streams_and_the_first_has_zero() {
+        // Device and first device, plus one; the substitute handle.
         for (device, first, stream) in [(0, 0, 0), (0, 3, 0), (3, 3, 0), (1, 3, 0x1000), (8, 3, 0x1007)] {
             assert_eq!(StreamKey::default_of(device, first), stream, "{device}, first {first}");
             let [legacy, own] = [0, 9].map(|tid| StreamKey { pid: 5, tid, stream });
@@ -127,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_means_the_stream_that_the_header_says() {
-        // The handle, whether the call is a twin; then the thread and the handle of the stream it means.
+    fn handles_refer_to_the_streams_of_the_header() {
+        // Handle and whether the call is a twin; thread and handle of the stream.
         let cases = [
             (0, false, 0, 0),
             (0, true, 9, 0),

@@ -1,15 +1,15 @@
-//! What user space tells the programs, and what they know of a process.
+//! Settings of the programs, and their state of a process.
 
 use super::ROWS;
 use crate::atomic::{AtomicU64, Relaxed};
 
-/// What user space tells the programs, before they are attached; the detail also later.
+/// Settings that user space writes before the programs are attached; `detail` also later.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct Settings {
-    /// 1: a process nobody named is traced from its first hit on; 0: only those named.
+    /// 1 to trace every process from its first hit on; 0 to trace only those in the filter.
     pub trace_all: u64,
-    /// The [`crate::detail::Detail`] of processes that have none of their own.
+    /// Word of the [`crate::detail::Detail`] for processes without one of their own.
     pub detail: u64,
     /// Offset of `sched_info.run_delay` in `task_struct`, from BTF; 0 where unknown.
     pub run_delay_at: u64,
@@ -27,53 +27,53 @@ pub struct Settings {
     pub thread_pointer_at: u64,
 }
 
-/// Streams with open work that a process remembers for its next device synchronisation.
+/// Number of streams with open work stored per process, for the next device synchronization.
 pub const ACTIVE: usize = 16;
-/// Stretches of code in which a return address means "the runtime called".
+/// Number of address ranges of a process's runtime library.
 pub const RANGES: usize = 4;
 
-/// Where a process's runtime library lies: first and one-past-last addresses; zeroes for none. ArgsSpec by user space.
+/// Address ranges of a process's runtime library: first address and end, zeroes for none. Written by user space.
 pub type RuntimeCode = [[u64; 2]; RANGES];
 
-/// What is known of a process.
+/// State of a process.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ProcessFold {
-    /// When it began, CLOCK_BOOTTIME ns.
+    /// Start of the process, CLOCK_BOOTTIME ns.
     pub start_ns: AtomicU64,
-    /// Other hits that live on in the folds alone; the rest is in [`crate::counters::Counters`].
+    /// Calls that were folded and got no record, without `launches` and those in [`crate::counters::Counters`].
     pub folded: AtomicU64,
-    /// Launches that are not timed and were folded.
+    /// Folded launches whose return is not probed.
     pub launches: AtomicU64,
-    /// Other calls that enqueued work.
+    /// Calls that enqueued work, without `launches`.
     pub enqueues: AtomicU64,
-    /// The same at the last sync_call's return.
+    /// Calls that had enqueued work at the last sync call's return.
     pub seen: AtomicU64,
-    /// 1 once it has made a call that is told: then what orders its streams is reported too.
+    /// 1 after the first call recorded with arguments: calls that order streams then get records.
     pub uses_collectives: AtomicU64,
-    /// 1 once it has a stream that waits for its legacy default stream, and that for it.
+    /// 1 after the first use of a stream that waits for its legacy default stream and vice versa.
     pub blocking: AtomicU64,
-    /// The device that a thread of it chose before others, plus one; 0 where none did.
+    /// Device, plus one, that a thread of the process chose first; 0 if none did.
     pub device: AtomicU64,
-    /// Streams with open work, for a device synchronisation; entry 0 of a free slot.
+    /// Streams with open work, for a device synchronization.
     pub active: [ActiveStream; ACTIVE],
     /// Hits by row.
     pub calls: [AtomicU64; ROWS],
 }
 
 impl ProcessFold {
-    /// Calls that enqueued work.
+    /// Returns the number of calls that enqueued work.
     #[inline(always)]
     pub fn enqueued(&self) -> u64 {
         self.launches.load(Relaxed).wrapping_add(self.enqueues.load(Relaxed))
     }
 }
 
-/// A slot in the list of streams with open work.
+/// Slot in the list of streams with open work.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ActiveStream {
-    /// 1 where this slot is taken.
+    /// 1 if the slot is in use.
     pub taken: AtomicU64,
     /// [`StreamKey::tid`].
     pub tid: AtomicU64,

@@ -1,41 +1,41 @@
-//! What the programs know of a thread: its calls under way, and what it waits for.
+//! State of a thread: its calls under way, and its waits.
 
 use super::{ArgsRecord, MEMORY_AT_ENTRY};
 use crate::atomic::AtomicU64;
 use crate::fold::Snapshot;
 use crate::frontier::Frontier;
 
-/// Calls under way on one thread that are remembered: a call within a call within a call.
+/// Number of frames per thread: a call within a call within a call.
 pub const FRAMES: usize = 4;
 
-/// What is known of a thread.
+/// State of a thread that makes timed calls.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ThreadFold {
-    /// Frames in use.
+    /// Number of frames in use.
     pub depth: u64,
-    /// The thread's current device plus one; 0 where it was never set.
+    /// Current device of the thread, plus one; 0 if it was never set.
     pub device: u64,
-    /// What it asks again and again.
+    /// Wait by polling.
     pub poll: Poll,
-    /// Another stream's snapshot, on its way into `frontier`.
+    /// Snapshot of another stream, before it is added to `frontier`.
     pub scratch: Snapshot,
-    /// The stack pointer of the call that `frontier` is for.
+    /// Stack pointer of the call that `frontier` belongs to.
     pub frontier_sp: u64,
-    /// How far the wait under way reaches. A wait within it takes its slot: the outer one then has nothing to close.
+    /// Frontier of the wait under way. A wait within it replaces it; the outer one then ends no step.
     pub frontier: Frontier,
-    /// Calls under way, outermost first.
+    /// Frames of the calls under way, outermost first.
     pub frames: [Frame; FRAMES],
 }
 
 /// A query that returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// The event's handle, or the stream's.
+    /// Handle of the event, or of the stream.
     pub handle: u64,
-    /// When it was entered.
+    /// Time of the entry.
     pub entry_ns: u64,
-    /// When it returned.
+    /// Time of the return.
     pub exit_ns: u64,
     /// Value of [`enqueued_by`](crate::fold::StreamFold::enqueued_by) for the thread.
     pub enqueued: u64,
@@ -46,7 +46,7 @@ pub struct Query {
 #[repr(C)]
 pub struct Poll {
     handle: u64,
-    /// When it was first queried and not done; 0 where the thread does not poll.
+    /// Time of the first query, which was not done; 0 if the thread does not poll.
     pub began_ns: u64,
     last_ns: u64,
     enqueued: u64,
@@ -82,33 +82,35 @@ impl Poll {
     }
 }
 
-/// A call under way. Only its own thread touches it.
+/// Frame of a timed call under way. Only its own thread accesses it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Frame {
-    /// The row.
+    /// Cookie of the call.
     pub cookie: u64,
-    /// The stack pointer at entry: tells this call from another of the same row.
+    /// Stack pointer at entry, which distinguishes calls of one row.
     pub sp: u64,
-    /// When it began.
+    /// Time of the entry.
     pub entry_ns: u64,
-    /// The thread's run-queue wait at entry.
+    /// Run-queue wait of the thread at entry, ns.
     pub runq_ns: u64,
-    /// The row's handle.
+    /// Value of the row's handle.
     pub handle: u64,
-    /// The row's graph.
+    /// Value of the row's graph.
     pub graph: u64,
-    /// The row's bytes.
+    /// Value of the row's bytes.
     pub bytes: u64,
-    /// The row's stream.
+    /// Value of the row's stream.
     pub stream: u64,
-    /// 1 where the return closes what [`ThreadFold::frontier`] says, 2 where it closes `slots`.
+    /// Which steps the return ends: 0 for none, [`Frame::CLOSES_FRONTIER`] or [`Frame::CLOSES_SLOTS`].
     pub closing: u64,
-    /// BucketCounts of [`ProcessFold::active`] that the return closes, a bit each. Read anew for each, as with `lost`.
+    /// Slots of [`ProcessFold::active`](super::ProcessFold::active) whose steps the return ends, a bit each. Atomic,
+    /// so that each access reads memory.
     pub slots: AtomicU64,
-    /// What the whole process had enqueued at entry since its previous sync_call.
+    /// Calls of the process that enqueued work from its previous sync call to the entry.
     pub process_enqueued_since_sync: u64,
-    /// 1 where a step's record found no room. Here, in a map, since the verifier follows both values of a variable.
+    /// 1 if the ring had no space for the record of a step. In the map, since the verifier follows both values of a
+    /// variable.
     pub lost: AtomicU64,
 }
 
@@ -119,51 +121,52 @@ impl Frame {
     pub const CLOSES_SLOTS: u64 = 2;
 }
 
-/// A thread that makes calls which are told. Its calls are here, or beside ([`crate::hot::HOT_CALLS`]).
+/// State of a thread that makes calls recorded with arguments. `calls` is in use only if the thread has none of the
+/// slots of [`crate::hot::HOT_CALLS`].
 #[derive(Debug)]
 #[repr(C)]
 pub struct Caller {
-    /// What is known of it.
+    /// Calls of the thread.
     pub calls: Calls,
-    /// [`LongArgsRecord::entry`] of the calls under way.
+    /// Memory read at the entry of each call under way.
     pub memory: [[u64; MEMORY_AT_ENTRY / 8]; FRAMES],
 }
 
-/// What is known of a thread that makes calls which are told.
+/// Calls of a thread that are recorded with arguments.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Calls {
-    /// Its process above its thread id; 0 where nobody's.
+    /// Process id in the upper half, thread id in the lower; 0 if free.
     pub owner: AtomicU64,
-    /// When its process began, CLOCK_BOOTTIME ns.
+    /// Start of the process, CLOCK_BOOTTIME ns.
     pub start_ns: u64,
-    /// Frames in use.
+    /// Number of frames in use.
     pub depth: u64,
-    /// Addresses put into `outs` since it was empty.
+    /// Number of addresses added to `outs` since it was empty.
     pub waiting: u64,
-    /// Ends of groups since the last of them was.
+    /// Number of group ends since the last address was added.
     pub group_ends: u64,
-    /// Where calls will have written what they had not at their return, as inside a group; 0 for none. Full: the oldest
-    /// is forgotten.
+    /// Addresses of handles that calls have not written at their return, as within a group; 0 for none. Full: the
+    /// oldest is evicted.
     pub outs: [u64; OUTS],
-    /// Calls under way, outermost first.
+    /// Frames of the calls under way, outermost first.
     pub frames: [ArgsFrame; FRAMES],
 }
 
-/// BucketCounts that a thread's group is still to write; a power of two.
+/// Capacity of [`Calls::outs`]; a power of two.
 pub const OUTS: usize = 16;
-/// Ends of groups, inner ones too, after which nobody looks at such a slot again.
+/// Number of group ends, inner ones included, after which addresses that are still unwritten are evicted.
 pub const GROUP_ENDS_MAX: u64 = 4;
 
-/// A call under way that will be told. Only its own thread touches it.
+/// Frame of a call recorded with arguments. Only its own thread accesses it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ArgsFrame {
-    /// The row.
+    /// Cookie of the call.
     pub cookie: u64,
-    /// The stack pointer at entry: tells this call from another of the same row.
+    /// Stack pointer at entry, which distinguishes calls of one row.
     pub sp: u64,
-    /// What will be told, as far as it is known.
+    /// Record of the call, filled as far as it is known.
     pub record: ArgsRecord,
 }
 
@@ -171,7 +174,7 @@ pub struct ArgsFrame {
 mod tests {
     use super::*;
 
-    /// Two queries of one event that is not done, then one that is: when the wait began that it ends.
+    /// Makes two queries of event 7 that are not done, then one that is, and returns its answer.
     fn polled(handle: u64, entry_ns: u64, enqueued: u64, is_polled: bool) -> Option<u64> {
         let (mut poll, query) =
             (Poll::default(), Query { handle: 7, entry_ns: 100, exit_ns: 110, enqueued: 3 });

@@ -1,4 +1,4 @@
-//! A call begins: count the hit, fold what it enqueues, and remember it if its return is awaited.
+//! Entry of a call: counts the hit, folds the work it enqueues, and adds a frame if the return is awaited.
 
 use std::cmp::Reverse;
 
@@ -39,7 +39,7 @@ impl Folder {
             true if !has_thread => self.count_drop(DropReason::ThreadsFull),
             true => self.await_return(call, probe),
         }
-        // A launch is not awaited, but the source knows when it was over.
+        // The return of a launch is not awaited, but its time is known.
         self.last_exit_ns = self.last_exit_ns.max(call.exit_ns());
     }
 
@@ -52,14 +52,14 @@ impl Folder {
         false
     }
 
-    /// True where a runtime call of the same thread is under way: the runtime made this driver call itself.
+    /// Returns true if a runtime call of the same thread is under way, so that the runtime made this driver call.
     fn is_within_runtime(&self, call: &Call) -> bool {
         self.threads.get(&(call.process.pid, call.tid)).is_some_and(|thread| {
             call.entry_ns < thread.runtime_until_ns && call.exit_ns() <= thread.runtime_until_ns
         })
     }
 
-    /// Keeps until when the thread is within the runtime; false where there is no room for the thread.
+    /// Stores until when the thread is in the runtime. Returns false if the map of threads is full.
     fn note_runtime(&mut self, call: &Call, probe: &Probe) -> bool {
         let key = (call.process.pid, call.tid);
         if self.threads.len() >= self.bounds.threads && !self.threads.contains_key(&key) {
@@ -72,7 +72,7 @@ impl Folder {
         true
     }
 
-    /// Folds work into its stream; false where there is no room for the stream.
+    /// Folds work into its stream. Returns false if the map of streams is full.
     fn enqueue(&mut self, call: &Call, probe: &Probe) -> bool {
         let key = self.stream_key(call);
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
@@ -94,14 +94,14 @@ impl Folder {
             fold.set_device(device);
             process.has_blocking |= key.is_own_default();
             let is_idle = |key: &StreamKey| !self.streams.get(key).is_some_and(|s| s.fold.has_open_work());
-            if !process.remember(key, is_idle) {
+            if !process.add_active(key, is_idle) {
                 self.account.unclosed_streams += 1;
             }
         }
         let work = work(call);
         match probe.action {
             Action::Launch => fold.launch(call.tid, &work),
-            Action::GraphLaunch => fold.launch_graph(call.tid, &work, self.graphs.held(&exec(call))),
+            Action::GraphLaunch => fold.launch_graph(call.tid, &work, self.graphs.get(&exec(call))),
             Action::Copy => fold.copy(call.tid, call.direction, &work),
             _ => fold.fill(call.tid, &work),
         }
@@ -109,11 +109,11 @@ impl Folder {
         true
     }
 
-    /// Adds the call to what is captured.
+    /// Adds the call to the captured contents.
     fn capture(&self, call: &Call, probe: &Probe, capturing: &StreamFold) {
         match probe.action {
             Action::Launch => capturing.capture_launch(call.tid, &work(call)),
-            Action::GraphLaunch => capturing.capture_graph(self.graphs.held(&exec(call))),
+            Action::GraphLaunch => capturing.capture_graph(self.graphs.get(&exec(call))),
             _ => capturing.capture_bytes(call.bytes),
         }
     }
@@ -134,8 +134,8 @@ impl Folder {
         );
     }
 
-    /// How far a wait reaches is taken before the call does anything: what another thread enqueues while this one
-    /// waits is not in it. Returns what its return closes.
+    /// Applies the state change of the entry. The frontier of a wait is taken before the call: it excludes what other
+    /// threads enqueue meanwhile. Returns what the return closes.
     fn prepare(&mut self, call: &Call, probe: &Probe) -> Vec<Snapshot> {
         let key = self.stream_key(call);
         let change: fn(&mut Folder, &Call) = match probe.cookie().on_enter(|| call.direction) {
@@ -148,8 +148,8 @@ impl Folder {
             Enter::AwaitDevice => return self.enter_device(call),
             Enter::RecordEvent => Folder::record_event,
             Enter::JoinEvent => Folder::wait_for_event,
-            Enter::RemoveEvent => Folder::forget_event,
-            Enter::RemoveGraph => Folder::forget_graph,
+            Enter::RemoveEvent => Folder::remove_event,
+            Enter::RemoveGraph => Folder::remove_graph,
             Enter::ChangeGraph => Folder::change_graph,
         };
         change(self, call);
@@ -164,7 +164,7 @@ impl Folder {
         covered.filter_map(|key| self.enter_snapshot(pid, &self.take_frontier(key, 0).own)).collect()
     }
 
-    /// The stream that the call means.
+    /// Returns the stream that the call refers to.
     pub(super) fn stream_key(&self, call: &Call) -> StreamKey {
         let key = call.stream_key();
         let thread = self.threads.get(&(call.process.pid, call.tid));
@@ -174,7 +174,7 @@ impl Folder {
         }
     }
 
-    /// The thread's device plus one; 0 where it is not known.
+    /// Returns the thread's device, plus one; 0 if not known.
     fn device(&self, call: &Call) -> u64 {
         let thread = self.threads.get(&(call.process.pid, call.tid));
         thread.map_or(0, |thread| (i64::from(thread.device) + 1) as u64)
@@ -184,7 +184,7 @@ impl Folder {
         let pid = call.process.pid;
         let is_query = probe.action == Action::Query;
         let Some(event) = call.handle else {
-            return if is_query { Vec::new() } else { self.enter_untold_event(pid) };
+            return if is_query { Vec::new() } else { self.enter_unnamed_event(pid) };
         };
         match self.recorded.get(pid, event) {
             Some(frontier) => self.enter_frontier(pid, frontier),
@@ -195,7 +195,7 @@ impl Folder {
         }
     }
 
-    fn enter_untold_event(&self, pid: u32) -> Vec<Snapshot> {
+    fn enter_unnamed_event(&self, pid: u32) -> Vec<Snapshot> {
         let reaches = |(key, stream): (&StreamKey, &Stream)| match &stream.latest {
             Some(latest) => self.enter_snapshot(pid, latest),
             None if self.recording.contains(key) => None,
@@ -209,17 +209,17 @@ fn work(call: &Call) -> Enqueue {
     Enqueue { threads: call.threads, identity: call.identity, bytes: call.bytes }
 }
 
-/// The executable graph of a launch; handle 0, which none has, where the source does not tell.
+/// Returns the executable graph of a launch; its handle is 0, which is not valid, if the source does not name it.
 fn exec(call: &Call) -> GraphKey {
     exec_key(call.process.pid, call.handle.unwrap_or(0))
 }
 
-/// The keys of a process's streams.
+/// Returns the range of the keys of a process's streams.
 pub(super) fn of_process(pid: u32) -> std::ops::RangeInclusive<StreamKey> {
     StreamKey { pid, tid: 0, stream: 0 }..=StreamKey { pid, tid: u32::MAX, stream: u64::MAX }
 }
 
-/// The call's entry. How long its thread waited for a CPU is not known here.
+/// Returns the call's entry, without run-queue wait.
 pub(super) fn entry_stamp(call: &Call) -> Stamp {
     Stamp { ns: call.entry_ns, runq_ns: NOT_SEEN, tid: call.tid }
 }

@@ -1,4 +1,4 @@
-//! How far a wait reaches: snapshots taken, kept with events, handed from stream to stream ([`probe_abi::frontier`]).
+//! Frontiers: snapshots taken, stored with events and passed from stream to stream ([`probe_abi::frontier`]).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use super::Folder;
 use crate::call::Call;
 
 impl Folder {
-    /// How far the stream has come, and what it waited for; `ns` as for [`StreamFold::snapshot`].
+    /// Returns the frontier of the stream; `ns` as for [`StreamFold::snapshot`].
     pub(super) fn take_frontier(&self, key: &StreamKey, ns: u64) -> Frontier {
         let frontier = Frontier::default();
         match self.streams.get(key) {
@@ -24,12 +24,13 @@ impl Folder {
             }
             None => frontier.own.clear(key),
         }
-        self.waits_for_by_itself(key).iter().for_each(|other| self.add_snapshot(key, other, ns, &frontier));
+        self.implicit_waits(key).iter().for_each(|other| self.add_snapshot(key, other, ns, &frontier));
         frontier
     }
 
-    /// The legacy default stream waits for blocking streams, and they for it.
-    fn waits_for_by_itself(&self, key: &StreamKey) -> Vec<StreamKey> {
+    /// Returns the streams that this one waits for implicitly: blocking streams and their legacy default stream wait
+    /// for each other.
+    fn implicit_waits(&self, key: &StreamKey) -> Vec<StreamKey> {
         let is_blocking = |key: &StreamKey| match self.streams.get(key) {
             Some(stream) => stream.fold.is_blocking(key),
             None => key.is_own_default(),
@@ -59,8 +60,8 @@ impl Folder {
         }
     }
 
-    /// True while what is enqueued on the stream is captured. A stream that was drawn into the capture of another is
-    /// not told of its end: it looks.
+    /// Returns true while calls on the stream are captured. A stream that joined another's capture is not notified of
+    /// its end; this checks lazily.
     pub(super) fn is_capturing(&self, key: &StreamKey, fold: &StreamFold) -> bool {
         let Some(origin) = fold.joined(key.pid) else { return fold.is_capturing() };
         let goes_on = self.streams.get(&origin).is_some_and(|origin| fold.is_joined_to(&origin.fold));
@@ -85,14 +86,14 @@ impl Folder {
         }
     }
 
-    /// The event is gone. Before the call: behind it another thread may have made an event at the same address.
-    pub(super) fn forget_event(&mut self, call: &Call) {
+    /// Removes the event.
+    pub(super) fn remove_event(&mut self, call: &Call) {
         if let Some(event) = call.handle {
             self.recorded.remove(call.process.pid, event);
         }
     }
 
-    /// The stream waits for the event.
+    /// Makes the stream wait for the event.
     pub(super) fn wait_for_event(&mut self, call: &Call) {
         let key = self.stream_key(call);
         let Some(event) = call.handle.and_then(|event| self.recorded.get(key.pid, event)) else { return };
@@ -105,31 +106,31 @@ impl Folder {
             return waiter.fold.join_capture(&event.own);
         }
         for snapshot in std::iter::once(&event.own).chain(&event.waited.0) {
-            self.account.unclosed_streams += u64::from(self.forgets_open_work(&key, snapshot));
+            self.account.unclosed_streams += u64::from(self.evicts_open_work(&key, snapshot));
             self.streams[&key].fold.waited.add(&key, snapshot);
         }
     }
 
-    /// True where, to keep that the stream waits as far as `snapshot`, a stream with open work has to be forgotten.
-    fn forgets_open_work(&self, waiter: &StreamKey, snapshot: &Snapshot) -> bool {
+    /// Returns true if adding `snapshot` to what the stream waited for evicts a stream with open work.
+    fn evicts_open_work(&self, waiter: &StreamKey, snapshot: &Snapshot) -> bool {
         let waited = &self.streams[waiter].fold.waited;
         let Placement::Evict(at) = waited.slot(waiter, snapshot) else { return false };
-        let kept = &waited.0[at];
-        self.streams.get(&kept.key(waiter.pid)).is_some_and(|stream| stream.fold.closes(kept))
+        let stored = &waited.0[at];
+        self.streams.get(&stored.key(waiter.pid)).is_some_and(|stream| stream.fold.closes(stored))
     }
 
-    /// What a wait for all of the stream closes.
+    /// Returns what a wait for the stream closes.
     pub(super) fn enter_stream(&self, key: &StreamKey) -> Vec<Snapshot> {
         self.enter_frontier(key.pid, &self.take_frontier(key, 0))
     }
 
-    /// What a wait that reaches so far closes, the stream that is waited for first.
+    /// Returns what a wait for the frontier closes, the awaited stream first.
     pub(super) fn enter_frontier(&self, pid: u32, frontier: &Frontier) -> Vec<Snapshot> {
         let snapshots = std::iter::once(&frontier.own).chain(&frontier.waited.0);
         snapshots.filter_map(|snapshot| self.enter_snapshot(pid, snapshot)).collect()
     }
 
-    /// What a wait that reaches so far closes of one stream.
+    /// Returns what a wait for the snapshot closes.
     pub(super) fn enter_snapshot(&self, pid: u32, snapshot: &Snapshot) -> Option<Snapshot> {
         let stream = self.streams.get(&snapshot.key(pid)).filter(|stream| stream.fold.closes(snapshot))?;
         let entered = Snapshot::default();

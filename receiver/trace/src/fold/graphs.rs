@@ -1,5 +1,4 @@
-//! What graphs and executable graphs hold: the map that the kernel keeps, and the calls that change it
-//! ([`probe_abi::graph`]).
+//! Contents of graphs and executable graphs, and the calls that change them ([`probe_abi::graph`]).
 
 use std::collections::BTreeMap;
 
@@ -10,45 +9,45 @@ use probe_abi::record::StreamKey;
 use super::Folder;
 use crate::call::Call;
 
-/// Graphs by process and handle. Full: a graph is not kept, which is counted, and launches of it are unknown.
+/// Graphs by process and handle. Full: the graph is untracked, which is counted, and its launches are unknown.
 #[derive(Debug)]
 pub(super) struct Graphs {
     bound: usize,
-    held: BTreeMap<GraphKey, Box<Contents>>,
+    by_key: BTreeMap<GraphKey, Box<Contents>>,
     pub(super) unkept: u64,
 }
 
 impl Graphs {
     pub(super) fn new(bound: usize) -> Graphs {
-        Graphs { bound, held: BTreeMap::new(), unkept: 0 }
+        Graphs { bound, by_key: BTreeMap::new(), unkept: 0 }
     }
 
-    /// What is known of it.
-    pub(super) fn held(&self, key: &GraphKey) -> Option<&Contents> {
-        self.held.get(key).map(|contents| &**contents)
+    /// Returns the contents of a graph, if it is tracked.
+    pub(super) fn get(&self, key: &GraphKey) -> Option<&Contents> {
+        self.by_key.get(key).map(|contents| &**contents)
     }
 
-    fn keep(&mut self, key: GraphKey, contents: &Contents) {
-        if self.held.len() >= self.bound && !self.held.contains_key(&key) {
+    fn store(&mut self, key: GraphKey, contents: &Contents) {
+        if self.by_key.len() >= self.bound && !self.by_key.contains_key(&key) {
             self.unkept += 1;
             return;
         }
-        self.held.entry(key).or_default().copy(contents);
+        self.by_key.entry(key).or_default().copy(contents);
     }
 
-    /// The executable graph is what the graph is now.
+    /// Gives the executable graph the contents of the graph.
     fn follow(&mut self, exec: GraphKey, graph: GraphKey) {
         let contents = Contents::default();
-        match self.held(&graph) {
+        match self.get(&graph) {
             Some(known) => contents.copy(known),
-            None => return drop(self.held.remove(&exec)),
+            None => return drop(self.by_key.remove(&exec)),
         }
-        self.keep(exec, &contents);
+        self.store(exec, &contents);
     }
 
-    /// The process is gone.
-    pub(super) fn forget_process(&mut self, pid: u32) {
-        self.held.retain(|key, _| key.pid != pid);
+    /// Removes the graphs of a process.
+    pub(super) fn remove_process(&mut self, pid: u32) {
+        self.by_key.retain(|key, _| key.pid != pid);
     }
 }
 
@@ -61,7 +60,7 @@ pub(super) fn exec_key(pid: u32, handle: u64) -> GraphKey {
 }
 
 impl Folder {
-    /// The stream whose capture is under way on `key`'s.
+    /// Returns the fold on which the capture of this stream began.
     pub(super) fn capturing<'a>(&'a self, key: &StreamKey, fold: &'a StreamFold) -> Option<&'a StreamFold> {
         match fold.joined(key.pid) {
             Some(origin) => self.streams.get(&origin).map(|stream| &stream.fold),
@@ -69,7 +68,7 @@ impl Folder {
         }
     }
 
-    /// A capture begins, of a new graph or of one that is there.
+    /// Begins a capture, of a new graph or one that it continues.
     pub(super) fn begin_capture(&mut self, call: &Call) {
         let key = self.stream_key(call);
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
@@ -77,43 +76,43 @@ impl Folder {
         }
         let collectives = self.collectives(key.pid);
         let fold = &self.streams.entry(key).or_default().fold;
-        let into = self.graphs.held(&graph_key(key.pid, call.graph)).filter(|_| call.graph != 0);
+        let into = self.graphs.get(&graph_key(key.pid, call.graph)).filter(|_| call.graph != 0);
         fold.begin_capture(call.tid, collectives, into);
         if call.graph != 0 && into.is_none() {
-            fold.forget_captured();
+            fold.set_captured_unknown();
         }
     }
 
-    /// The capture that began on the stream ends, and gave this graph.
+    /// Ends the capture that began on the stream and stores its contents with the graph.
     pub(super) fn end_capture(&mut self, key: &StreamKey, graph: u64) {
         let collectives = self.collectives(key.pid);
         let graph = graph_key(key.pid, graph);
         let captured = self.streams.get(key).and_then(|stream| stream.fold.captured(collectives));
-        let Some(captured) = captured else { return drop(self.graphs.held.remove(&graph)) };
-        if self.graphs.held(&graph).is_some_and(|before| !before.is_known()) {
-            captured.forget();
+        let Some(captured) = captured else { return drop(self.graphs.by_key.remove(&graph)) };
+        if self.graphs.get(&graph).is_some_and(|before| !before.is_known()) {
+            captured.set_unknown();
         }
-        self.graphs.keep(graph, captured);
+        self.graphs.store(graph, captured);
     }
 
-    /// The executable graph is what the call's graph is now.
+    /// Gives the executable graph the contents of the call's graph.
     pub(super) fn follow_graph(&mut self, call: &Call, exec: u64) {
         let pid = call.process.pid;
         self.graphs.follow(exec_key(pid, exec), graph_key(pid, call.graph));
     }
 
-    /// A graph, or an executable graph, is gone.
-    pub(super) fn forget_graph(&mut self, call: &Call) {
+    /// Removes a graph or executable graph.
+    pub(super) fn remove_graph(&mut self, call: &Call) {
         let pid = call.process.pid;
         let key = call.handle.map_or(graph_key(pid, call.graph), |exec| exec_key(pid, exec));
-        self.graphs.held.remove(&key);
+        self.graphs.by_key.remove(&key);
     }
 
-    /// More is added to the graph than is seen.
+    /// Marks the contents of the graph as unknown.
     pub(super) fn change_graph(&mut self, call: &Call) {
         let (key, unknown) = (graph_key(call.process.pid, call.graph), Contents::default());
-        unknown.forget();
-        self.graphs.keep(key, &unknown);
+        unknown.set_unknown();
+        self.graphs.store(key, &unknown);
     }
 
     fn collectives(&self, pid: u32) -> u64 {

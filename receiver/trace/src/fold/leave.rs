@@ -1,4 +1,4 @@
-//! A call returns: time it, close what it waited for, report what is worth a record, and settle its account.
+//! Return of a call: counts its duration, ends the steps that it waited for, records it and counts its outcome.
 
 use std::ops::RangeInclusive;
 
@@ -12,20 +12,20 @@ use super::process::Timed;
 use crate::call::Call;
 use event::Event;
 
-/// A call under way.
+/// Frame of a call under way.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) call: Call,
     pub(super) probe: &'static Probe,
-    /// What its return closes.
+    /// Snapshots up to which the return ends steps.
     pub(super) closes: Vec<Snapshot>,
-    /// What the process enqueued between its previous sync_call's return and this call's entry.
+    /// Calls of the process that enqueued work from its previous sync call to the entry.
     pub(super) process_enqueued_since_sync: u64,
-    /// When the wait began: before this call, where the thread has been polling.
+    /// Begin of the wait: before this call, if the thread has been polling.
     pub(super) began_ns: u64,
 }
 
-/// What the steps of one sync_call have in common.
+/// Common data of the steps that one sync call ends.
 struct SyncCall {
     header: Header,
     device: i32,
@@ -73,15 +73,15 @@ impl Folder {
         }
     }
 
-    /// The thread's call is over. Returns the device it was made for.
+    /// Notes the return in the thread's state. Returns the thread's device.
     fn leave_thread(&mut self, frame: &Frame) -> i32 {
         let Some(thread) = self.threads.get_mut(&(frame.call.process.pid, frame.call.tid)) else { return -1 };
         thread.depth = thread.depth.saturating_sub(1);
         thread.device
     }
 
-    /// A query was answered: keeps how long the thread has been asking. Only the end of such a wait closes anything, or
-    /// an answer about a stream whose steps are ended so: memory pools ask for events too, in between.
+    /// Follows a wait by polling. Only the query that ends such a wait ends a step, or any query of a stream whose
+    /// steps end by polling, since memory pools query events, too.
     fn answered(&mut self, frame: &mut Frame) {
         let call = &frame.call;
         let Some(thread) = self.threads.get_mut(&(call.process.pid, call.tid)) else { return };
@@ -119,7 +119,7 @@ impl Folder {
         }
     }
 
-    /// Two threads may wait for the same work: the first to return makes its step.
+    /// Ends a stream's step. Of two threads that wait for the same work, the first to return makes the step.
     fn close_stream(&self, key: &StreamKey, snapshot: &Snapshot, sync_call: &SyncCall, out: &mut Vec<Event>) {
         let Some(stream) = self.streams.get(key).filter(|stream| stream.fold.closes(snapshot)) else {
             return;
@@ -136,7 +136,7 @@ impl Folder {
         out.push(Event::Step(step));
     }
 
-    /// What a call changes for the calls after it.
+    /// Applies what the call changes for later calls.
     fn apply(&mut self, call: &Call, change: Leave) {
         let key = self.stream_key(call);
         match (change, call.handle) {
@@ -146,10 +146,10 @@ impl Folder {
             }
             (Leave::AbortCapture, _) => self.stop_capture(&key),
             (Leave::SetDevice, Some(device)) => self.set_device(call, device),
-            (Leave::AddStream, Some(handle)) => self.make_stream(call, handle),
+            (Leave::AddStream, Some(handle)) => self.add_stream(call, handle),
             (Leave::BeginCapture, _) => self.begin_capture(call),
             (Leave::FollowGraph, Some(exec)) => self.follow_graph(call, exec),
-            (Leave::RemoveStream, _) => self.forget_stream(&key),
+            (Leave::RemoveStream, _) => self.remove_stream(&key),
             (Leave::Nothing | Leave::SetDevice | Leave::AddStream | Leave::FollowGraph, _) => {}
         }
     }
@@ -170,10 +170,10 @@ impl Folder {
         }
     }
 
-    /// A stream was made. What is known under its handle is of another, whose end was not seen.
-    fn make_stream(&mut self, call: &Call, handle: u64) {
+    /// Adds a stream. An earlier one with its handle, whose end was not seen, is removed.
+    fn add_stream(&mut self, call: &Call, handle: u64) {
         let key = StreamKey { pid: call.process.pid, tid: 0, stream: handle };
-        self.forget_stream(&key);
+        self.remove_stream(&key);
         let has_room = self.streams.len() < self.bounds.streams;
         if call.bytes & NON_BLOCKING == 0 && has_room {
             self.streams.entry(key).or_default().fold.set_blocking();
@@ -183,19 +183,19 @@ impl Folder {
         }
     }
 
-    /// Default streams cannot be destroyed.
-    fn forget_stream(&mut self, key: &StreamKey) {
+    /// Removes a stream. Default streams cannot be destroyed.
+    fn remove_stream(&mut self, key: &StreamKey) {
         if key.is_default() {
             return;
         }
         self.streams.remove(key);
         self.recording.remove(key);
         if let Some(process) = self.processes.get_mut(&key.pid) {
-            process.forget_stream(key);
+            process.remove_stream(key);
         }
     }
 
-    /// Nothing will close the open work of these processes any more: it ends here, and says so.
+    /// Turns the open work of these processes into unfinished steps.
     pub(super) fn close_open(&mut self, pids: RangeInclusive<u32>, at_ns: u64, out: &mut Vec<Event>) {
         let first = StreamKey { pid: *pids.start(), tid: 0, stream: 0 };
         let last = StreamKey { pid: *pids.end(), tid: u32::MAX, stream: u64::MAX };
@@ -234,7 +234,7 @@ impl Folder {
             out,
         );
         if let Some(Event::Step(step)) = out.get_mut(before) {
-            // Nobody waited: the thread that began it stands for it.
+            // No thread waited: the one that began the step is taken.
             step.header.tid = step.first_tid;
         }
     }

@@ -1,4 +1,4 @@
-//! What the folder remembers of a process: hits and durations by row, and which streams have open work.
+//! State of a process: hits and durations by row, and its streams with open work.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,22 +14,22 @@ pub(super) struct Process {
     pub(super) id: ProcessId,
     /// Calls that enqueued work.
     pub(super) enqueues: u64,
-    /// The same at the last sync_call's return.
+    /// Calls that had enqueued work at the last sync call's return.
     pub(super) seen: u64,
-    /// It has a stream that waits for its legacy default stream, and that for it.
+    /// The process has a stream that waits for its legacy default stream and vice versa.
     pub(super) has_blocking: bool,
-    /// The device that a thread of it chose before others.
+    /// Device that a thread of the process chose first.
     pub(super) device: Option<u64>,
     active: Vec<StreamKey>,
     operations: BTreeMap<u16, Operation>,
 }
 
-/// One row's account.
+/// Counters of one row.
 #[derive(Debug, Default)]
 struct Operation {
     calls: u64,
     durations: Option<Box<Durations>>,
-    told: bool,
+    reported: bool,
 }
 
 impl Process {
@@ -48,13 +48,13 @@ impl Process {
     pub(super) fn hit(&mut self, row: u16) {
         let operation = self.operations.entry(row).or_default();
         operation.calls += 1;
-        operation.told = false;
+        operation.reported = false;
     }
 
-    /// Counts a return; false where the row has no durations yet and may have none.
+    /// Counts a return. A row without durations gets them if `has_room`.
     pub(super) fn time(&mut self, row: u16, duration_ns: u64, failed: bool, has_room: bool) -> Timed {
         let operation = self.operations.entry(row).or_default();
-        operation.told = false;
+        operation.reported = false;
         let is_new = operation.durations.is_none();
         if is_new && !has_room {
             return Timed::NoRoom;
@@ -63,19 +63,19 @@ impl Process {
         if is_new { Timed::First } else { Timed::Again }
     }
 
-    /// Collectives, sends and receives.
+    /// Returns the number of collectives, sends and receives.
     pub(super) fn collectives(&self) -> u64 {
         OPERATIONS.iter().filter_map(|row| self.operations.get(row)).map(|operation| operation.calls).sum()
     }
 
-    /// Rows with durations.
+    /// Returns the number of rows with durations.
     pub(super) fn timed(&self) -> usize {
         self.operations.values().filter(|o| o.durations.is_some()).count()
     }
 
-    /// Remembers a stream with open work for the next device synchronisation; false where there are too many. Those
-    /// that are idle make room.
-    pub(super) fn remember(&mut self, stream: StreamKey, is_idle: impl Fn(&StreamKey) -> bool) -> bool {
+    /// Adds a stream with open work, for the next device synchronization; idle ones are evicted. Returns false if
+    /// there are too many.
+    pub(super) fn add_active(&mut self, stream: StreamKey, is_idle: impl Fn(&StreamKey) -> bool) -> bool {
         if self.active.contains(&stream) {
             return true;
         }
@@ -91,26 +91,26 @@ impl Process {
         true
     }
 
-    /// The streams with open work.
+    /// Returns the streams with open work.
     pub(super) fn active(&self) -> &[StreamKey] {
         &self.active
     }
 
-    pub(super) fn forget_stream(&mut self, stream: &StreamKey) {
+    pub(super) fn remove_stream(&mut self, stream: &StreamKey) {
         self.active.retain(|s| s != stream);
     }
 
     /// Appends the totals that changed since the last time.
     pub(super) fn totals(&mut self, at_ns: u64, out: &mut Vec<Event>) {
         for (row, operation) in &mut self.operations {
-            if !std::mem::replace(&mut operation.told, true) {
+            if !std::mem::replace(&mut operation.reported, true) {
                 out.push(Event::Operation(Box::new(operation.total(at_ns, self.id, *row))));
             }
         }
     }
 }
 
-/// What became of a duration.
+/// Outcome of a duration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Timed {
     First,

@@ -1,4 +1,4 @@
-//! What the folder remembers of streams, threads and recorded events; each kind has its bound in its owner.
+//! State of streams, threads and recorded events. Their owner bounds each kind.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use probe_abi::fold::{Snapshot, StreamFold};
 use probe_abi::frontier::Frontier;
 use probe_abi::record::Poll;
 
-/// A stream, and what it was when an event was last recorded on it.
+/// A stream's fold, and its snapshot at the latest record of an event.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) fold: StreamFold,
     pub(super) latest: Option<Box<Snapshot>>,
 }
 
-/// A thread.
+/// State of a thread.
 #[derive(Debug)]
 pub(super) struct Thread {
     /// Timed calls under way.
     pub(super) depth: usize,
-    /// Its current device; -1 where it was never set.
+    /// Current device; -1 if it was never set.
     pub(super) device: i32,
-    /// The handle of its default streams.
+    /// Handle of its default streams.
     pub(super) default_stream: u64,
-    /// When its latest runtime call returns: driver calls until then are the runtime's own.
+    /// Return of its latest runtime call: the runtime makes driver calls until then.
     pub(super) runtime_until_ns: u64,
-    /// What it asks again and again.
+    /// Wait by polling.
     pub(super) poll: Poll,
 }
 
@@ -34,7 +34,7 @@ impl Default for Thread {
     }
 }
 
-/// Recorded events by process and handle; the oldest makes room.
+/// Recorded events by process and handle. Full: the oldest is evicted.
 #[derive(Debug)]
 pub(super) struct Recorded {
     bound: usize,
@@ -69,7 +69,7 @@ impl Recorded {
         }
     }
 
-    pub(super) fn forget(&mut self, pid: u32) {
+    pub(super) fn remove_process(&mut self, pid: u32) {
         self.by_event.retain(|key, _| key.0 != pid);
         self.by_age.retain(|_, key| key.0 != pid);
     }
@@ -80,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_event_recorded_longest_ago_makes_room() {
+    fn the_event_recorded_first_is_evicted() {
         let mut recorded = Recorded::new(2);
         for event in [1, 2, 1, 3] {
             recorded.insert(7, event, Frontier::default());
         }
-        let kept: Vec<_> = (1..=3).filter(|e| recorded.get(7, *e).is_some()).collect();
-        assert_eq!(kept, [1, 3]);
+        let stored: Vec<_> = (1..=3).filter(|e| recorded.get(7, *e).is_some()).collect();
+        assert_eq!(stored, [1, 3]);
         assert_eq!(recorded.by_age.len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! The folder against schedules of calls: what steps they come to, and where every call went.
+//! Schedules of calls: their steps, and the outcome of every call.
 
 use probe_abi::fold::Counter;
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
@@ -13,7 +13,7 @@ fn row(symbol: &str) -> u16 {
     PROBES.iter().find(|p| p.symbol == symbol).unwrap().id
 }
 
-/// A call of `symbol` from `entry` to `exit` by the main thread.
+/// Returns a call of `symbol` from `entry` to `exit` by the main thread.
 fn call(symbol: &str, entry: u64, exit: u64) -> Call {
     Call {
         process: ProcessId { pid: 5, start_ns: 50 },
@@ -56,7 +56,7 @@ fn steps(events: &[Event]) -> Vec<StepRecord> {
     events.iter().filter_map(step).collect()
 }
 
-/// What a test expects of a step: stream, enqueues, first enqueue, sync_call's entry and exit, flags.
+/// Expected step: stream, enqueues, first enqueue, the sync call's entry and exit, flags.
 type Expected = (u64, u64, u64, u64, u64, u32);
 
 fn seen(step: &StepRecord) -> Expected {
@@ -72,7 +72,7 @@ fn check(calls: &[Call], expected: &[Expected]) -> Vec<Event> {
 }
 
 #[test]
-fn a_stream_synchronisation_ends_the_step_of_its_stream_alone() {
+fn a_stream_synchronization_ends_only_its_streams_step() {
     let calls = [launch(7, 10), launch(8, 12), sync(7, 20, 90)];
     check(&calls, &[(7, 1, 10, 20, 90, 0), (8, 1, 12, 90, 90, flag::UNFINISHED)]);
 }
@@ -102,7 +102,7 @@ fn work_enqueued_ahead_of_an_event_wait_belongs_to_the_next_step() {
 }
 
 #[test]
-fn a_wait_for_an_untold_event_ends_every_stream_up_to_its_latest_record() {
+fn a_wait_for_an_unnamed_event_ends_streams_to_their_latest_record() {
     let calls = [
         launch(7, 10),
         record(None, 7, 12),
@@ -117,12 +117,12 @@ fn a_wait_for_an_untold_event_ends_every_stream_up_to_its_latest_record() {
 }
 
 #[test]
-fn a_wait_for_an_untold_event_ends_all_of_a_stream_that_records_none() {
+fn a_wait_for_an_unnamed_event_ends_streams_without_records() {
     check(&[launch(7, 10), launch(7, 14), wait(None, 20, 30)], &[(7, 2, 10, 20, 30, 0)]);
 }
 
 #[test]
-fn a_stream_that_will_record_events_is_not_ended_before_the_first_of_them() {
+fn announced_streams_are_not_ended_before_their_first_record() {
     let mut folder = Folder::new(Bounds::default());
     let mut events = Vec::new();
     folder.expect_records(launch(7, 0).stream_key());
@@ -134,28 +134,28 @@ fn a_stream_that_will_record_events_is_not_ended_before_the_first_of_them() {
 }
 
 #[test]
-fn a_wait_for_an_event_whose_record_was_not_seen_is_counted_and_ends_nothing() {
+fn a_wait_for_an_unknown_event_is_counted_and_ends_nothing() {
     let (folder, events) = fold(&[launch(7, 10), wait(Some(9), 20, 30)]);
     assert_eq!(folder.account.unknown_events, 1);
     assert_eq!(steps(&events)[0].header.flags, flag::UNFINISHED);
 }
 
 #[test]
-fn a_blocking_copy_from_the_device_ends_a_step_that_it_belongs_to() {
+fn a_blocking_copy_from_the_device_ends_its_own_step() {
     let copy = |kind| Call { bytes: 64, direction: kind, ..call("cudaMemcpy", 20, 60) };
     check(&[launch(0, 10), copy(Direction::DeviceToHost)], &[(0, 2, 10, 20, 60, 0)]);
     check(&[launch(0, 10), copy(Direction::HostToDevice)], &[(0, 2, 10, 60, 60, flag::UNFINISHED)]);
 }
 
 #[test]
-fn a_device_synchronisation_ends_every_stream_with_open_work() {
+fn a_device_synchronization_ends_every_stream_with_open_work() {
     let device = call("cudaDeviceSynchronize", 40, 70);
     let calls = [launch(8, 10), launch(7, 20), sync(7, 25, 30), launch(9, 35), device];
     check(&calls, &[(7, 1, 20, 25, 30, 0), (8, 1, 10, 40, 70, 0), (9, 1, 35, 40, 70, 0)]);
 }
 
 #[test]
-fn a_device_synchronisation_ends_no_stream_of_another_device() {
+fn a_device_synchronization_ends_no_stream_of_another_device() {
     let on = |device: u64, at| Call { handle: Some(device), ..call("cudaSetDevice", at, at + 1) };
     let calls = [
         on(0, 1),
@@ -170,7 +170,7 @@ fn a_device_synchronisation_ends_no_stream_of_another_device() {
     check(&calls, &[(8, 1, 15, 20, 30, 0), (0x1001, 1, 17, 20, 30, 0), (7, 1, 10, 40, 50, 0)]);
 }
 
-/// All default streams of a process were one: a wait on the one device ended the step of the other.
+/// Default streams of all devices were one: a wait on one device ended the step of another.
 #[test]
 fn devices_have_default_streams_of_their_own() {
     let by = |tid, call: Call| Call { tid, ..call };
@@ -184,7 +184,7 @@ fn devices_have_default_streams_of_their_own() {
         by(2, sync(0, 20, 30)),
         by(1, sync(0, 40, 50)),
     ];
-    // The first device that was chosen has the handle 0, and so has a thread that chose none.
+    // The first device has the handle 0, and so has a thread that chose none.
     check(&calls, &[(0x1005, 1, 12, 20, 30, 0), (0, 2, 10, 40, 50, 0)]);
 }
 
@@ -198,7 +198,7 @@ fn work_enqueued_while_another_thread_waits_belongs_to_the_next_step() {
 }
 
 #[test]
-fn an_idle_poll_is_no_step() {
+fn an_idle_poll_ends_no_step() {
     let events = check(
         &[launch(7, 10), sync(7, 20, 30), sync(7, 40, 50), wait(None, 60, 70)],
         &[(7, 1, 10, 20, 30, 0)],
@@ -207,7 +207,7 @@ fn an_idle_poll_is_no_step() {
 }
 
 #[test]
-fn what_is_captured_into_a_graph_is_not_work() {
+fn captured_calls_are_not_work() {
     let on = |symbol, entry, exit| Call { stream: 7, ..call(symbol, entry, exit) };
     let calls = [
         on("cudaStreamBeginCapture", 1, 2),
@@ -227,7 +227,7 @@ fn wait_on(stream: u64, event: u64, at: u64) -> Call {
     Call { stream, handle: Some(event), ..call("cudaStreamWaitEvent", at, at + 1) }
 }
 
-/// vLLM copies its result on a stream of its own, and waits for that copy: the computation had no end.
+/// vLLM copies its result on a stream of its own and waits for that copy: the step of the computation never ended.
 #[test]
 fn a_wait_for_a_copy_ends_the_computation_that_the_copy_waited_for() {
     let calls = [
@@ -246,7 +246,7 @@ fn a_wait_for_a_copy_ends_the_computation_that_the_copy_waited_for() {
 }
 
 #[test]
-fn what_a_stream_waited_for_is_handed_on_from_stream_to_stream() {
+fn frontiers_are_passed_from_stream_to_stream() {
     let calls = [
         launch(7, 10),
         record(Some(1), 7, 12),
@@ -261,7 +261,7 @@ fn what_a_stream_waited_for_is_handed_on_from_stream_to_stream() {
 }
 
 #[test]
-fn a_wait_covers_no_more_than_its_stream_waited_for_before() {
+fn a_wait_covers_only_what_its_stream_waited_for_before() {
     let calls = [
         launch(9, 5),
         record(Some(2), 9, 6),
@@ -275,7 +275,7 @@ fn a_wait_covers_no_more_than_its_stream_waited_for_before() {
 }
 
 #[test]
-fn a_stream_drawn_into_a_capture_runs_nothing_until_the_capture_ends() {
+fn a_stream_that_joined_a_capture_runs_nothing_until_its_end() {
     let on = |symbol, entry| Call { stream: 7, ..call(symbol, entry, entry + 1) };
     let calls = [
         on("cudaStreamBeginCapture", 1),
@@ -292,34 +292,34 @@ fn a_stream_drawn_into_a_capture_runs_nothing_until_the_capture_ends() {
     assert_eq!(steps(&events)[0].work[Counter::Captured as usize], 1);
 }
 
-fn ask(event: u64, at: u64, result: u32) -> Call {
+fn query(event: u64, at: u64, result: u32) -> Call {
     Call { handle: Some(event), result, ..call("cudaEventQuery", at, at + 2) }
 }
 
 #[test]
-fn a_thread_that_asks_until_an_event_is_done_waits_from_its_first_question_on() {
+fn polling_threads_wait_from_their_first_query_on() {
     let calls = [
         launch(7, 10),
         record(Some(1), 7, 12),
-        ask(1, 20, 600),
-        ask(1, 30, 600),
-        ask(1, 40, 0),
-        ask(1, 50, 0),
-        // The stream's steps are ended so: now the first answer will do.
+        query(1, 20, 600),
+        query(1, 30, 600),
+        query(1, 40, 0),
+        query(1, 50, 0),
+        // The stream's steps end by polling: now the first answer ends one.
         launch(7, 60),
         record(Some(1), 7, 62),
-        ask(1, 70, 0),
+        query(1, 70, 0),
     ];
     check(&calls, &[(7, 1, 10, 20, 42, flag::POLLED), (7, 1, 60, 70, 72, flag::POLLED)]);
 }
 
-/// PyTorch's memory pools ask for events whenever they are asked for memory, and its watchdog now and then.
+/// PyTorch's memory pools query events whenever memory is allocated, and its watchdog now and then.
 #[test]
-fn who_asks_between_other_work_or_seldom_or_once_does_not_wait() {
+fn queries_between_work_or_rare_or_single_are_not_waits() {
     let seldom = 30 + probe_abi::record::Poll::PAUSE_NS;
-    let between = [ask(1, 20, 600), launch(7, 25), ask(1, 30, 0)];
-    let once = [ask(1, 30, 0)];
-    let rarely = [ask(1, 20, 600), ask(1, seldom, 0)];
+    let between = [query(1, 20, 600), launch(7, 25), query(1, 30, 0)];
+    let once = [query(1, 30, 0)];
+    let rarely = [query(1, 20, 600), query(1, seldom, 0)];
     for asked in [&between[..], &once, &rarely] {
         let calls = [&[launch(7, 10), record(Some(1), 7, 12)], asked].concat();
         let (_, events) = fold(&calls);
@@ -328,13 +328,13 @@ fn who_asks_between_other_work_or_seldom_or_once_does_not_wait() {
 }
 
 #[test]
-fn a_stream_that_is_asked_for_until_it_is_idle_ends_its_step() {
-    let ask = |at, result| Call { stream: 7, result, ..call("cudaStreamQuery", at, at + 2) };
-    check(&[ask(5, 0), launch(7, 10), ask(20, 600), ask(30, 0)], &[(7, 1, 10, 20, 32, flag::POLLED)]);
+fn polling_a_stream_until_idle_ends_its_step() {
+    let query = |at, result| Call { stream: 7, result, ..call("cudaStreamQuery", at, at + 2) };
+    check(&[query(5, 0), launch(7, 10), query(20, 600), query(30, 0)], &[(7, 1, 10, 20, 32, flag::POLLED)]);
 }
 
 #[test]
-fn a_destroyed_stream_ends_its_step_and_is_forgotten() {
+fn a_destroyed_stream_ends_its_step_and_is_removed() {
     let destroy = Call { stream: 7, ..call("cudaStreamDestroy", 20, 22) };
     let calls = [launch(7, 10), destroy, launch(7, 30), sync(7, 40, 50)];
     let events = check(&calls, &[(7, 1, 10, 20, 22, flag::UNFINISHED), (7, 1, 30, 40, 50, 0)]);
@@ -342,7 +342,7 @@ fn a_destroyed_stream_ends_its_step_and_is_forgotten() {
 }
 
 #[test]
-fn a_driver_call_within_a_runtime_call_is_the_runtimes_own() {
+fn driver_calls_within_runtime_calls_are_suppressed() {
     let driver = |tid, entry| Call { tid, ..Call { threads: 1, ..call("cuLaunchKernel", entry, entry + 1) } };
     let outer = Call { stream: 7, duration_ns: 10, ..launch(7, 10) };
     let calls = [outer, driver(MAIN, 12), driver(11, 13), driver(MAIN, 20), sync(7, 30, 40)];
@@ -354,7 +354,7 @@ fn a_driver_call_within_a_runtime_call_is_the_runtimes_own() {
 }
 
 #[test]
-fn an_allocation_a_free_and_an_error_are_reported_and_a_query_not_ready_is_not() {
+fn allocations_frees_and_errors_are_recorded_unready_queries_not() {
     let alloc = Call { handle: Some(0x7000), bytes: 256, ..call("cudaMalloc", 1, 5) };
     let query = Call { result: 600, ..call("cudaStreamQuery", 6, 7) };
     let error = Call { result: 719, ..sync(7, 8, 9) };
@@ -393,7 +393,7 @@ fn calls_count_at_entry_and_durations_at_return() {
 }
 
 #[test]
-fn totals_are_told_again_only_when_they_changed() {
+fn totals_are_sent_only_when_changed() {
     let mut folder = Folder::new(Bounds::default());
     let mut events = Vec::new();
     folder.push(&sync(7, 1, 2), &mut events);
@@ -408,7 +408,7 @@ fn totals_are_told_again_only_when_they_changed() {
 }
 
 #[test]
-fn a_pid_that_comes_back_is_another_process() {
+fn a_reused_pid_is_another_process() {
     let second = Call { process: ProcessId { pid: 5, start_ns: 900 }, ..launch(7, 1000) };
     let (_, events) = fold(&[launch(7, 10), second]);
     let exit = events.iter().position(|e| matches!(e, Event::Exit { at_ns: 1000, .. })).unwrap();
@@ -419,13 +419,13 @@ fn a_pid_that_comes_back_is_another_process() {
 }
 
 #[test]
-fn what_does_not_fit_is_dropped_counted_and_told() {
+fn calls_beyond_the_bounds_are_dropped_and_counted() {
     let bounds = Bounds { processes: 1, streams: 1, events: 1, threads: 1, graphs: 1, durations: 1 };
     let mut folder = Folder::new(bounds);
     let mut events = Vec::new();
-    let stranger = Call { process: ProcessId { pid: 6, start_ns: 0 }, ..launch(7, 30) };
+    let unlisted = Call { process: ProcessId { pid: 6, start_ns: 0 }, ..launch(7, 30) };
     let elsewhere = Call { tid: 11, ..sync(7, 31, 32) };
-    for call in [launch(7, 10), launch(8, 20), stranger, elsewhere, sync(7, 33, 34), record(Some(1), 7, 35)] {
+    for call in [launch(7, 10), launch(8, 20), unlisted, elsewhere, sync(7, 33, 34), record(Some(1), 7, 35)] {
         folder.push(&call, &mut events);
     }
     folder.finish(&mut events);
@@ -450,7 +450,7 @@ fn calls_deeper_than_a_threads_stack_are_dropped() {
     assert_eq!(folder.account.dropped[DropReason::TooDeep as usize], 2);
 }
 
-/// A schedule of one process: threads take turns, calls do not overlap on a thread.
+/// Generates a schedule of one process: threads take turns, calls do not overlap on a thread.
 fn schedule() -> impl Strategy<Value = Vec<Call>> {
     let one = (0u8..9, 0u32..3, 0u64..4, 0u64..3, 0u64..30, 0u64..30);
     prop::collection::vec(one, 1..200).prop_map(|choices| {
@@ -476,7 +476,7 @@ fn schedule() -> impl Strategy<Value = Vec<Call>> {
 }
 
 proptest! {
-    /// Whatever the schedule: every enqueue is in exactly one step, and every call is accounted for.
+    /// In any schedule, every enqueue is in exactly one step and every call is accounted for.
     #[test]
     fn every_enqueue_is_in_exactly_one_step(calls in schedule()) {
         let (folder, events) = fold(&calls);
@@ -484,7 +484,7 @@ proptest! {
         let counted: u64 = steps(&events).iter().map(|s| s.work[Counter::Enqueues as usize]).sum();
         prop_assert_eq!(counted, enqueued);
         prop_assert_eq!(folder.account.hits, calls.len() as u64);
-        // Not the sync_call's entry: where threads wait for one stream at once, the first to return closes for all.
+        // Not the sync call's entry: if threads wait for one stream at once, the first to return ends the step.
         let exit = |s: &StepRecord| s.header.entry_ns + s.header.duration_ns;
         prop_assert!(steps(&events).iter().all(|s| s.first_ns <= exit(s)));
     }

@@ -1,4 +1,4 @@
-//! Launches of graphs say what their captures held, and that they do not know where they do not.
+//! Launches of graphs count the captured contents, or count as unknown.
 
 use probe_abi::PROBES;
 use probe_abi::fold::Counter;
@@ -10,7 +10,7 @@ use event::{Event, ProcessId};
 const MAIN: u64 = 7;
 const SIDE: u64 = 9;
 
-/// A call of a nanosecond; the `at` of each stands in for its time.
+/// Returns a call of a nanosecond; its index in the list gives its time.
 fn call(symbol: &str) -> Call {
     let row = PROBES.iter().find(|p| p.symbol == symbol).unwrap().id;
     let process = ProcessId { pid: 5, start_ns: 1 };
@@ -41,14 +41,14 @@ fn run(exec: u64) -> Call {
     Call { handle: Some(exec), identity: exec, ..call("cudaGraphLaunch") }
 }
 
-/// Captures kernels of so many threads into a graph.
+/// Returns the calls that capture kernels with these numbers of threads into a graph.
 fn captured(graph: u64, threads: &[u64]) -> Vec<Call> {
     let kernels = threads.iter().map(|threads| launch(MAIN, *threads));
     std::iter::once(begin()).chain(kernels).chain([end(graph)]).collect()
 }
 
-/// What the step that these calls make launches by graphs: graphs, known ones, kernels, threads, foreign kernels, bytes,
-/// collectives.
+/// Checks the graph counters of the step that these calls make: graphs, known ones, kernels, threads, foreign kernels,
+/// bytes, collectives.
 #[track_caller]
 fn check_bounded(calls: &[Call], bounds: Bounds, expected: [u64; 7]) -> Folder {
     let (mut folder, mut events) = (Folder::new(bounds), Vec::new());
@@ -79,7 +79,7 @@ fn check(calls: &[&[Call]], expected: [u64; 7]) {
 }
 
 #[test]
-fn a_launch_runs_what_was_captured() {
+fn launches_run_the_captured_work() {
     let graph = captured(0xa, &[100, 50]);
     check(&[&graph, &[instantiate(0xe, 0xa), run(0xe), run(0xe)]], [2, 2, 4, 300, 0, 0, 0]);
 }
@@ -88,7 +88,7 @@ fn a_launch_runs_what_was_captured() {
 fn a_graph_whose_capture_was_not_seen_is_unknown() {
     check(&[&[run(0xe)]], [1, 0, 0, 0, 0, 0, 0]);
     check(&[&[instantiate(0xe, 0xa), run(0xe)]], [1, 0, 0, 0, 0, 0, 0]);
-    // Its end alone was seen, where another's was before on the same stream.
+    // Only its end was seen, after another capture on the same stream.
     check(&[&captured(0xa, &[5]), &[end(0xa), instantiate(0xe, 0xa), run(0xe)]], [1, 0, 0, 0, 0, 0, 0]);
 }
 
@@ -113,7 +113,7 @@ fn streams_and_threads_that_join_a_capture_are_part_of_it() {
 }
 
 #[test]
-fn an_update_that_succeeds_makes_it_another_and_one_that_fails_does_not() {
+fn only_successful_updates_change_an_executable_graph() {
     let (one, other) = (captured(0xa, &[1]), captured(0xb, &[7, 7]));
     let made = [instantiate(0xe, 0xa)];
     check(&[&one, &other, &made, &[update(0xe, 0xb, 0), run(0xe)]], [1, 1, 2, 14, 0, 0, 0]);
@@ -122,11 +122,11 @@ fn an_update_that_succeeds_makes_it_another_and_one_that_fails_does_not() {
 }
 
 #[test]
-fn handles_that_come_back_are_others() {
+fn reused_handles_are_other_graphs() {
     let graph = captured(0xa, &[5]);
     let gone = Call { graph: 0xa, stream: 0, ..call("cudaGraphDestroy") };
     let exec_gone = Call { handle: Some(0xe), stream: 0, ..call("cudaGraphExecDestroy") };
-    // The graph is gone, what was made of it is not.
+    // The graph is destroyed, its executable graph is not.
     check(&[&graph, &[instantiate(0xe, 0xa), gone, run(0xe)]], [1, 1, 1, 5, 0, 0, 0]);
     check(&[&graph, &[gone, instantiate(0xe, 0xa), run(0xe)]], [1, 0, 0, 0, 0, 0, 0]);
     check(&[&graph, &[instantiate(0xe, 0xa), exec_gone, run(0xe)]], [1, 0, 0, 0, 0, 0, 0]);
@@ -138,13 +138,13 @@ fn a_graph_to_which_nodes_are_added_is_unknown() {
     let graph = captured(0xa, &[5]);
     let add = Call { graph: 0xa, stream: 0, ..call("cudaGraphAddKernelNode") };
     check(&[&graph, &[add, instantiate(0xe, 0xa), run(0xe)]], [1, 0, 0, 0, 0, 0, 0]);
-    // The same while it is captured, by its handle.
+    // A node is added during the capture, by the graph's handle.
     let calls = [begin(), add, end(0xa), instantiate(0xe, 0xa), run(0xe)];
     check(&[&calls], [1, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
-fn a_capture_goes_on_with_what_a_graph_held() {
+fn captures_continue_with_the_contents_of_a_graph() {
     let again = Call { graph: 0xa, ..call("cudaStreamBeginCaptureToGraph") };
     let more = [again, launch(MAIN, 3), end(0xa), instantiate(0xe, 0xa), run(0xe)];
     check(&[&captured(0xa, &[5]), &more], [1, 1, 2, 8, 0, 0, 0]);
@@ -160,7 +160,7 @@ fn a_graph_launched_into_a_capture_is_part_of_it() {
 }
 
 #[test]
-fn collectives_that_are_called_meanwhile_are_counted() {
+fn collectives_during_a_capture_are_counted() {
     let collective = Call { stream: 0, ..call("ncclAllReduce") };
     let group = Call { stream: 0, ..call("ncclGroupStart") };
     let calls = [
@@ -178,7 +178,7 @@ fn collectives_that_are_called_meanwhile_are_counted() {
 }
 
 #[test]
-fn a_graph_for_which_there_is_no_room_is_unknown_and_counted() {
+fn graphs_beyond_the_bound_are_unknown_and_counted() {
     let calls = [
         captured(0xa, &[5]),
         captured(0xb, &[6]),
@@ -190,11 +190,11 @@ fn a_graph_for_which_there_is_no_room_is_unknown_and_counted() {
 }
 
 #[test]
-fn a_process_that_ends_takes_its_graphs_along() {
+fn graphs_of_an_ended_process_are_removed() {
     let (mut folder, mut out) = (Folder::new(Bounds::default()), Vec::new());
     for (at, call) in captured(0xa, &[5]).iter().chain([&instantiate(0xe, 0xa)]).enumerate() {
         folder.push(&Call { entry_ns: 10 * at as u64 + 1, ..*call }, &mut out);
     }
     folder.exit(5, 1_000, &mut out);
-    assert!(folder.graphs.held.is_empty());
+    assert!(folder.graphs.by_key.is_empty());
 }
