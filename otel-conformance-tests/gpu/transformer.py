@@ -1,8 +1,8 @@
-"""A transformer with random weights that says itself what each of its steps is.
+"""A transformer with random weights that labels each of its steps.
 
 It serves (prefill and decode, kernel by kernel or by CUDA graphs) or trains, alone or as one rank of NCCL, and writes a
-JSON line for every step: its phase, and CLOCK_MONOTONIC right around it. Whoever watches from outside is compared with
-that. It is led as the stub player is: it says `ready` with its libraries mapped, waits for a line, says `done`, and
+JSON line for every step: its phase, and CLOCK_MONOTONIC right around it. An agent that
+traces it is compared with that. It has the protocol of the player: it prints `ready` with its libraries mapped, waits for a line, says `done`, and
 waits for the end of its input.
 
     python3 transformer.py --mode eager|graphs|train|collective --steps 300 --labels labels.jsonl

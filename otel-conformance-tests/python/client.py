@@ -1,4 +1,4 @@
-"""Requests as a stranger makes them: Python's HTTP client and Google's gRPC, one line of JSON each way.
+"""Requests of an independent client: Python's HTTP client and Google's gRPC, one line of JSON each way.
 
 A line asks for a request: {"to": "http" or "grpc", "port", "path", "headers", "body" in base64, "pad": so many
 bytes of nothing behind it, "compress": "gzip", "deflate" or ""}. The answer is {"status", "headers", "body",

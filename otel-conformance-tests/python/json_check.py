@@ -1,4 +1,4 @@
-"""Reads lines of {"signal", "json", "proto"}: OTLP JSON that somebody wrote, and the same data as protobuf.
+"""Reads lines of {"signal", "json", "proto"}: OTLP JSON, and the same data as protobuf.
 
 Answers each with "same " and the JSON that this side writes for the data, or with how the two differ.
 """

@@ -1,4 +1,4 @@
-"""An OTLP server on Google's protobuf and gRPC: writes a line of JSON for each request, and answers as told.
+"""An OTLP server on Google's protobuf and gRPC: writes a line of JSON for each request, and gives the answers of its argument.
 
 The first line says the ports: {"grpc": N, "http": N}. Every other line is a request: when it came, from which
 port, its signal, protocol, path, compression, headers and, in base64, the message as it was decoded here and
@@ -100,9 +100,9 @@ def fail(context, answer):
         info.retry_delay.FromMilliseconds(answer["after_ms"])
         detail = any_pb2.Any()
         detail.Pack(info)
-        status = status_pb2.Status(code=answer["code"], message="as told", details=[detail])
+        status = status_pb2.Status(code=answer["code"], message="scripted", details=[detail])
         context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
-    context.abort(CODES[answer["code"]], "as told")
+    context.abort(CODES[answer["code"]], "scripted")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -126,7 +126,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         received(signal, protocol, self.path, self.client_address[1], encoding, headers, request)
         answer = next_answer()
         status = answer.get("status", 200)
-        said = response(signal, answer) if status == 200 else status_pb2.Status(code=2, message="as told")
+        said = response(signal, answer) if status == 200 else status_pb2.Status(code=2, message="scripted")
         body = json_format.MessageToJson(said).encode() if is_json else said.SerializeToString()
         self.send_response(status)
         if "after" in answer:

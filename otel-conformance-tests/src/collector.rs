@@ -1,4 +1,4 @@
-//! A real OpenTelemetry Collector: its own builder puts it together, below the target folder.
+//! A real OpenTelemetry Collector, built by its own builder in the target folder.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -35,13 +35,13 @@ processors:
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor VERSION
 ";
 
-/// How long anything that is waited for may take.
+/// Longest wait for an event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a file is looked at, whose writer cannot say when it wrote.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often the output file is polled.
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// What a Collector does besides taking OTLP and writing it to a file: JSON texts, which are YAML too.
+/// The configuration of a Collector in addition to an OTLP receiver and a file exporter, in JSON.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorConfig {
     /// Its processors, in the order of the pipeline: id and settings.
@@ -52,12 +52,12 @@ pub struct CollectorConfig {
     pub only: Option<Signal>,
 }
 
-/// A running Collector; it ends with this value.
+/// A running Collector; killed on drop.
 #[derive(Debug)]
 pub struct Collector {
-    /// Where it takes gRPC.
+    /// Address of the gRPC endpoint.
     pub grpc: SocketAddr,
-    /// Where it takes HTTP.
+    /// Address of the HTTP endpoint.
     pub http: SocketAddr,
     folder: TempDir,
     process: Child,
@@ -66,7 +66,7 @@ pub struct Collector {
 /// Starts a Collector on free ports: the OTLP receiver, the processors, a file, and more exporters if asked.
 pub fn real_collector(config: &CollectorConfig) -> Result<Collector, Skip> {
     let program = collector_program()?;
-    // Between the choice of a free port and its use somebody else may take it.
+    // Another process may take a free port before it is used.
     let mut refused = None;
     for _ in 0..3 {
         match start(&program, config) {
@@ -79,7 +79,7 @@ pub fn real_collector(config: &CollectorConfig) -> Result<Collector, Skip> {
 }
 
 impl Collector {
-    /// What it wrote to its file, once that is `enough`; batches in the order of the file.
+    /// Waits until the output is `enough`; returns the batches in the order of the file.
     pub fn received(&self, enough: impl Fn(&[Data]) -> bool) -> Vec<Data> {
         let begin = Instant::now();
         loop {
@@ -88,18 +88,18 @@ impl Collector {
                 return batches;
             }
             assert!(begin.elapsed() < PATIENCE, "in {PATIENCE:?} it received only {batches:?}");
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_EVERY);
         }
     }
 
-    /// What it has written to its file by now.
+    /// Returns the batches written so far.
     pub fn written(&self) -> Vec<Data> {
         let text = fs::read_to_string(self.folder.path().join("received.jsonl")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(batch).collect()
     }
 
-    /// A folder that its exporters may write to, and that ends with it.
+    /// Returns a folder for its exporters, removed on drop.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

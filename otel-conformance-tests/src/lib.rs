@@ -1,11 +1,10 @@
-//! Peers that are not ours, for tests: a real OpenTelemetry Collector, and OTLP in Python and JavaScript.
+//! Independent peers for tests: a real OpenTelemetry Collector, and OTLP in Python and JavaScript.
 //!
-//! The one idea: what two programs of one family agree on proves little; what a stranger receives proves that
-//! it was sent. [`real_collector`] runs a Collector put together by the Collector's own builder,
+//! An independent implementation shows that data was sent correctly; agreement of our own programs does not. [`real_collector`] runs a Collector put together by the Collector's own builder,
 //! [`python_server`] a server on Google's protobuf and gRPC, [`python_client`] their clients, [`python_sdk`] and
-//! [`javascript`] OpenTelemetry's own SDKs. Where a peer cannot be had, a [`Skip`] says why. All are installed
-//! once, below the target folder: packages when first asked for, the Collector (minutes of work) only where
-//! the variable `WARPTAP_PEERS` is `build`. What is compared, and how, is left to the tests.
+//! [`javascript`] OpenTelemetry's own SDKs. If a peer is not available, a [`Skip`] gives the reason. All are installed
+//! once, in the target folder: packages at first use, the Collector (which takes minutes) only if the variable
+//! `WARPTAP_PEERS` is `build`.
 
 mod collector;
 mod node;

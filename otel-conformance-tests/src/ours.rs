@@ -1,4 +1,4 @@
-//! Our own components, driven as a pipeline drives them. Settings are the user's, in JSON.
+//! Our own components, run as a pipeline runs them. Settings are those of users, in JSON.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ pub struct Exporting {
     stop: CancellationToken,
 }
 
-/// An exporter by its settings.
+/// Builds an exporter from its settings.
 pub fn build_exporter(factory: &ExporterFactory, settings: &str) -> Box<dyn Exporter> {
     (factory.build)(&context(factory.kind), Section::new("exporter", &node(settings))).expect(settings)
 }
@@ -38,14 +38,14 @@ impl Exporting {
         self.front.consume(data).await
     }
 
-    /// Stops it, after it sent all that it holds.
+    /// Stops the exporter after it sent its queue.
     pub async fn end(self) {
         self.stop.cancel();
         self.running.await;
     }
 }
 
-/// Keeps what it is given, and when; answers as told.
+/// A consumer that stores batches with their times, and returns given results.
 #[derive(Debug, Default)]
 pub struct Sink {
     got: Mutex<Vec<(Instant, Data)>>,
@@ -53,17 +53,17 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// One that answers what comes first so, in turn, and takes the rest.
+    /// Returns a sink that answers the first batches in turn with these results and accepts the rest.
     pub fn answering(answers: impl IntoIterator<Item = Result<(), Refused>>) -> Self {
         Sink { answers: Mutex::new(answers.into_iter().collect()), ..Sink::default() }
     }
 
-    /// What it was given, refused or not.
+    /// Returns the batches received, refused or not.
     pub fn got(&self) -> Vec<Data> {
         self.with_times().into_iter().map(|(_, data)| data).collect()
     }
 
-    /// What it was given, and when.
+    /// Returns the batches received with their times.
     pub fn with_times(&self) -> Vec<(Instant, Data)> {
         self.got.lock().expect("no one panics with it").clone()
     }
@@ -77,7 +77,7 @@ impl Consumer for Sink {
     }
 }
 
-/// What a processor makes of batches, from its start to its end.
+/// Returns the output of a processor for batches, from its start to its end.
 pub async fn processed(factory: &ProcessorFactory, settings: &str, batches: &[Data]) -> Vec<Data> {
     let built = (factory.build)(&context(factory.kind), Section::new("processor", &node(settings)));
     let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());

@@ -1,4 +1,4 @@
-//! Where peers are kept, and how a command that installs one is run.
+//! The folder of peers, and the commands that install them.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Why a peer cannot be had here.
+/// The reason why a peer is not available.
 #[derive(Clone, Debug)]
 pub struct Skip(pub String);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Skip {
     }
 }
 
-/// The folder for peers, below the target folder of the test that runs.
+/// Returns the folder of peers in the target folder of the current test.
 pub(crate) fn folder() -> Result<PathBuf, Skip> {
     let program =
         std::env::current_exe().map_err(|e| Skip(format!("where this test lies is unknown: {e}")))?;
@@ -27,7 +27,7 @@ pub(crate) fn folder() -> Result<PathBuf, Skip> {
     Ok(folder)
 }
 
-/// Does `install` once, whoever else wants the same at the same time; `is_there` tells that it was done.
+/// Runs `install` once even if several processes call it; `is_there` returns true if it was done.
 pub(crate) fn once(
     name: &str,
     is_there: impl Fn() -> bool,
@@ -40,7 +40,7 @@ pub(crate) fn once(
     if is_there() { Ok(()) } else { install() }
 }
 
-/// Runs a command to its end; its own words are the reason where it fails.
+/// Runs a command; the end of its error output is the reason of a failure.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), Skip> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| Skip(format!("{what}: {e}")))?;
     if output.status.success() {

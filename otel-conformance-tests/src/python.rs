@@ -1,5 +1,5 @@
-//! Peers in Python: an OTLP server that answers as told, a client that asks what it is told to, the SDK as a
-//! sender, and protobuf's own idea of OTLP's JSON. The programs lie in `python`.
+//! Peers in Python: an OTLP server with given answers, a client that sends given requests, the SDK as a sender, and
+//! protobuf's JSON mapping of OTLP. The programs are in `python`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::peers::{self, Skip};
 
-/// What the programs need.
+/// Packages that the programs need.
 const PACKAGES: [&str; 6] = [
     "googleapis-common-protos>=1.63",
     "grpcio>=1.60",
@@ -25,10 +25,10 @@ const PACKAGES: [&str; 6] = [
     "opentelemetry-sdk>=1.40",
 ];
 
-/// How long anything that is waited for may take.
+/// Longest wait for an event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What carried a request.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Protocol {
     /// gRPC.
@@ -42,11 +42,11 @@ pub enum Protocol {
 /// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// What carried it.
+    /// Protocol of the request.
     pub protocol: Protocol,
-    /// When it came, by the server's clock, which only ever goes forward.
+    /// Time of the request by the server's monotonic clock.
     pub at: Duration,
-    /// The port of the connection that it came by.
+    /// Port of the connection.
     pub port: u64,
     /// Where to, over HTTP.
     pub path: String,
@@ -54,16 +54,16 @@ pub struct Received {
     pub is_gzip: bool,
     /// Its headers, or its gRPC metadata, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// What was in it, as Python's protobuf read and wrote it.
+    /// Message as decoded and encoded by Python's protobuf.
     pub data: Data,
 }
 
-/// A running server; it ends with this value.
+/// A running server; killed on drop.
 #[derive(Debug)]
 pub struct PythonServer {
-    /// Where it takes gRPC.
+    /// Address of the gRPC endpoint.
     pub grpc: SocketAddr,
-    /// Where it takes HTTP.
+    /// Address of the HTTP endpoint.
     pub http: SocketAddr,
     lines: Receiver<String>,
     process: Child,
@@ -74,7 +74,7 @@ pub fn python_server() -> Result<PythonServer, Skip> {
     python_server_answering(&[])
 }
 
-/// Starts a server on free ports, which answers the first requests as told, in the words of `server.py`.
+/// Starts a server on free ports that gives these answers, as `server.py` describes them, to the first requests.
 pub fn python_server_answering(answers: &[Value]) -> Result<PythonServer, Skip> {
     let mut process = command("server.py")?
         .arg(Value::from(answers.to_vec()).to_string())

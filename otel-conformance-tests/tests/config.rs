@@ -180,8 +180,8 @@ impl Bench {
         };
         let mut out = Vec::new();
         let printed = print_config::run(&args, self, &mut out);
-        let told = printed.as_ref().err().map(ToString::to_string);
-        assert_eq!(validated.err().map(|e| e.to_string()), told, "both commands say the same");
+        let error = printed.as_ref().err().map(ToString::to_string);
+        assert_eq!(validated.err().map(|e| e.to_string()), error, "both commands report the same");
         match printed {
             Ok(()) => Ok(serde_yaml::from_slice(&out).expect("YAML is printed")),
             Err(error) => Err(error.to_string()),
@@ -257,8 +257,8 @@ fn answer(mut stream: TcpStream, root: &Path) -> io::Result<()> {
 /// What is wrong with an outcome, if anything.
 fn fault(got: &Got, want: &Want) -> Option<String> {
     match (got, want) {
-        (Err(told), Want::Refused(words)) if told.contains(words) => None,
-        (Err(told), _) => Some(format!("refused: {}", told.trim().replace('\n', " | "))),
+        (Err(error), Want::Refused(words)) if error.contains(words) => None,
+        (Err(error), _) => Some(format!("refused: {}", error.trim().replace('\n', " | "))),
         (Ok(_), Want::Refused(words)) => Some(format!("accepted, and not refused with {words:?}")),
         (Ok(printed), Want::Values(values)) => {
             let wrong: Vec<String> =
@@ -312,7 +312,7 @@ fn configurations_come_to_what_the_table_says_here_and_in_a_collector() {
                     let _ = writeln!(wrong, "{side} | {} | the listed difference is gone", case.case);
                 }
                 let outcome =
-                    got.map_or_else(|told| told.trim().replace('\n', " | "), |_| "accepted".to_owned());
+                    got.map_or_else(|error| error.trim().replace('\n', " | "), |_| "accepted".to_owned());
                 let _ = writeln!(listed, "{side} | {} | {outcome} | {why}", case.case);
             }
         };

@@ -1,4 +1,4 @@
-//! What our exporters send, as strangers receive it: over gRPC and HTTP, compressed and not, in both
+//! The output of our exporters as other implementations receive it: over gRPC and HTTP, compressed and not, in both
 //! encodings. The Python server has what it received decoded by Google's protobuf; the Collector writes it to
 //! a file.
 

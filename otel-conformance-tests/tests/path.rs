@@ -1,5 +1,5 @@
 //! The whole path, with the real binary: a slow decode injected into a stub server's calls, seen by real probes, judged,
-//! and received by strangers as one outlier span, over gRPC and HTTP.
+//! and received by other implementations as one outlier span, over gRPC and HTTP.
 //!
 //! Needs root; the Collector's half needs the Collector. What is missing is said.
 #![allow(
@@ -121,7 +121,7 @@ fn check(spans: &[Span], step: &StepLine) {
 }
 
 #[test]
-fn a_slow_decode_reaches_strangers_as_one_outlier_span() {
+fn slow_decode_reaches_other_receivers_as_one_outlier_span() {
     let Some(warptap) = binary() else { return };
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn a_slow_decode_reaches_strangers_as_one_outlier_span() {
         exporters.push(("otlp_http/collector", format!("{{endpoint: 'http://{}'}}", collector.http)));
     }
     if exporters.is_empty() {
-        return println!("skipped: there is nobody to receive");
+        return println!("skipped: no receiver is available");
     }
     let mut player = player(&warptap, dir.path(), "slow", SCRIPT);
     let _agent = Agent::run(&warptap, dir.path(), &config(player.pid(), &exporters), &[]);

@@ -18,13 +18,14 @@ async fn we_receive_what_a_collector_sends() {
     let grpc = GrpcConfig { endpoint: anywhere(), ..GrpcConfig::default() };
     let http = HttpConfig { endpoint: anywhere(), ..HttpConfig::default() };
     let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::some(http) };
-    let (bound, mut told) = mpsc::unbounded_channel();
+    let (bound, mut addresses) = mpsc::unbounded_channel();
     let id = ComponentId::parse("otlp").unwrap();
     let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
     let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
     let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
     let running = Box::new(receiver).start(next, &component::Host::detached(), stop.clone()).await.unwrap();
-    let (Some((Protocol::Grpc, grpc)), Some((Protocol::Http, http))) = (told.recv().await, told.recv().await)
+    let (Some((Protocol::Grpc, grpc)), Some((Protocol::Http, http))) =
+        (addresses.recv().await, addresses.recv().await)
     else {
         panic!("both protocols listen")
     };

@@ -12,7 +12,7 @@ use otel_conformance_tests::collector_program;
 
 /// How long both may take until they have counted what was sent.
 const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// What the Collector alone shows, and why.
 const THEIRS_ALONE: [(&str, &str); 3] = [
@@ -67,7 +67,7 @@ impl Running {
             while !exchange(self.data, &request).is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
                 assert!(self.process.try_wait().expect("it is ours").is_none(), "it ended");
                 assert!(begin.elapsed() < PATIENCE, "it does not take {signal}");
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_EVERY);
             }
         }
     }
@@ -90,7 +90,7 @@ impl Running {
                 let pairs = labels.split("\",").filter_map(|label| label.split_once('='));
                 let entry = shown.entry(name.to_owned()).or_default();
                 entry.1.extend(pairs.map(|(name, value)| match PLACES.contains(&name) {
-                    // The port is one that nobody listens at, another one for each.
+                    // A different port for each, at which nothing listens.
                     true if name != "server_port" => format!("{name}={value}"),
                     _ => name.to_owned(),
                 }));
@@ -109,7 +109,7 @@ impl Running {
     }
 }
 
-/// The answer to a request, where somebody answers.
+/// Returns the response to a request, if there is one.
 fn exchange(to: SocketAddr, request: &str) -> Option<String> {
     let mut stream = TcpStream::connect(to).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
@@ -123,7 +123,7 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     listeners.map(|listener| listener.local_addr().expect("it is bound"))
 }
 
-/// Nobody listens at `nowhere`: what goes there fails.
+/// Returns a configuration; no server listens at `nowhere`, so that sends to it fail.
 fn yaml(level: &str, data: SocketAddr, metrics: SocketAddr, nowhere: SocketAddr) -> String {
     format!(
         "receivers: {{otlp: {{protocols: {{http: {{endpoint: '{data}'}}}}}}}}
@@ -188,7 +188,7 @@ fn the_same_metrics_are_shown_as_by_a_collector() {
             if differences.is_empty() || begin.elapsed() > PATIENCE / 3 {
                 break differences;
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_EVERY);
         };
         let both = ours.shown().len();
         println!(

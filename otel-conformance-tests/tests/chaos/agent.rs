@@ -37,7 +37,7 @@ pub fn missing() -> Option<&'static str> {
 impl Agent {
     /// Starts, and returns when it is ready.
     pub fn start(queue: &Queue) -> Agent {
-        // Between the choice of a free port and its use somebody else may take it.
+        // Another process may take a free port before it is used.
         for _ in 0..3 {
             let mut agent = Agent::launch(queue);
             let stderr = agent.process.stderr.take().unwrap();

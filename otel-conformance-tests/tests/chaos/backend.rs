@@ -74,7 +74,7 @@ impl Backend {
         self.shared.delivered.lock().unwrap().clone()
     }
 
-    /// How many records were taken, and the sender was not told.
+    /// Returns the number of records received without an acknowledgement to the sender.
     pub fn unanswered(&self) -> usize {
         *self.shared.unanswered.lock().unwrap()
     }

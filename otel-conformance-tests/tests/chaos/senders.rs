@@ -46,7 +46,7 @@ enum Answer {
 }
 
 impl Senders {
-    /// Threads that have nobody to send to yet.
+    /// Starts threads, without an address to send to.
     pub fn start() -> Self {
         let shared = Arc::<Shared>::default();
         let run = |n| {
@@ -57,7 +57,7 @@ impl Senders {
         Senders { shared, threads }
     }
 
-    /// From now on they send to this address, or to nobody.
+    /// Sets the address to send to; `None` pauses the senders.
     pub fn send_to(&self, target: Option<SocketAddr>) {
         *self.shared.target.lock().unwrap() = target;
     }

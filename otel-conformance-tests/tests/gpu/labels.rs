@@ -1,7 +1,7 @@
-//! What a program says of its own steps, and how far an agent that saw it from outside agrees.
+//! The labels that a program gives its own steps, and the agreement of an agent that traced it.
 //!
-//! The one idea: a label is a stretch of time in which one step was enqueued and waited for. A step belongs to the label
-//! that it lies in; a label has to have exactly one, of its phase. Phases are scored as the labelled evaluation of
+//! A label is a time in which one step was enqueued and waited for. A step belongs to the label that contains it; a label
+//! must contain exactly one step, of its phase. Phases are scored as the labelled evaluation of
 //! `steps` scores them: F1 for each class, and the mistakes that were confident.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +124,7 @@ impl fmt::Display for Agreement {
 }
 
 #[test]
-fn a_label_without_its_one_step_and_a_wrong_phase_are_told() {
+fn labels_without_a_step_and_wrong_phases_are_counted() {
     let label = |phase: &str, start_ns| Label { phase: phase.to_owned(), start_ns, end_ns: start_ns + 10 };
     let seen = |phase: &str, start_ns, confidence| Seen {
         start_ns,

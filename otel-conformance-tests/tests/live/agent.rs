@@ -1,4 +1,4 @@
-//! A running agent: the real binary with real probes, where this machine lets it watch.
+//! A running agent: the real binary with real probes, if this machine allows them.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use simulator::player::Player;
 
-/// How long anything that is waited for may take.
+/// Longest wait for an event.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until no other live test runs on this machine, and keeps others waiting for as long as it is held: processes
-/// of another would take the CPUs of these.
+/// Locks out other live tests on this machine until the file is dropped, since their processes would use its CPUs.
 pub fn turn() -> File {
     let turn = File::create(std::env::temp_dir().join("warptap-live.lock")).unwrap();
     turn.lock().unwrap();
     turn
 }
 
-/// A player of this script that waits for the word; its log is `NAME.oracle` in `dir`.
+/// Starts a player of a script that waits for the start; its log is `NAME.oracle` in `dir`.
 pub fn player(binary: &Path, dir: &Path, name: &str, script: &str) -> Player {
     let path = |end: &str| dir.join(format!("{name}.{end}"));
     fs::write(path("script"), script).unwrap();
@@ -29,7 +28,7 @@ pub fn player(binary: &Path, dir: &Path, name: &str, script: &str) -> Player {
     Player::start(command).unwrap()
 }
 
-/// A command that goes before whatever else this machine does, where it may: jitter is to be the script's.
+/// Returns a command with real-time priority if permitted, so that jitter is that of the script.
 fn first_of_all(binary: &Path) -> Command {
     let real_time = ["-r", "1"];
     let may = Command::new("chrt").args(real_time).arg("true").stderr(Stdio::null()).status();
@@ -41,20 +40,20 @@ fn first_of_all(binary: &Path) -> Command {
     command
 }
 
-/// What an agent is to be. Mappings are their insides in YAML's flow style.
+/// The configuration of an agent. Mappings are their content in YAML's flow style.
 #[derive(Clone, Copy, Default)]
 pub struct Setup<'a> {
-    /// Whom it watches.
+    /// Processes to trace.
     pub pids: &'a [u32],
-    /// More of the receiver's configuration, behind a comma.
+    /// More of the receiver's configuration, after a comma.
     pub receiver: &'a str,
     /// The exporter's configuration.
     pub exporter: &'a str,
     /// Extensions.
     pub extensions: &'a str,
-    /// One more receiver, of metrics.
+    /// An additional receiver of metrics.
     pub other: &'a str,
-    /// Variables of its environment.
+    /// Environment variables.
     pub variables: &'a [(&'a str, &'a Path)],
 }
 
@@ -77,22 +76,22 @@ impl Setup<'_> {
     }
 }
 
-/// The name of the first part of a mapping.
+/// Returns the first key of a mapping.
 fn name(mapping: &str) -> &str {
     mapping.split(':').next().unwrap_or_default()
 }
 
-/// A running agent; killed at the end.
+/// A running agent; killed on drop.
 pub struct Agent(Child);
 
 impl Agent {
-    /// Starts an agent that watches these processes; returns when its probes are in place. `receiver` is more of the
+    /// Starts an agent that traces processes; returns when its probes are attached. `receiver` is more of the
     /// receiver's configuration, `exporter` that of the exporter, both in YAML's flow style.
     pub fn start(binary: &Path, dir: &Path, pids: &[u32], receiver: &str, exporter: &str) -> Agent {
         Agent::start_with(binary, dir, pids, receiver, exporter, "")
     }
 
-    /// The same with extensions: a mapping's inside, in YAML's flow style.
+    /// Starts an agent with extensions, the content of a mapping in YAML's flow style.
     pub fn start_with(
         binary: &Path,
         dir: &Path,
@@ -105,12 +104,12 @@ impl Agent {
         Agent::set_up(binary, dir, &setup)
     }
 
-    /// The same with whatever is asked for.
+    /// Starts an agent with a setup.
     pub fn set_up(binary: &Path, dir: &Path, setup: &Setup<'_>) -> Agent {
         Agent::run(binary, dir, &setup.config(), setup.variables)
     }
 
-    /// The same with a whole configuration.
+    /// Starts an agent with a complete configuration.
     pub fn run(binary: &Path, dir: &Path, config: &str, variables: &[(&str, &Path)]) -> Agent {
         let path = tempfile::Builder::new().suffix(".yaml").tempfile_in(dir).unwrap().keep().unwrap().1;
         fs::write(&path, config).unwrap();
@@ -129,12 +128,12 @@ impl Agent {
         agent
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills the process and waits for its exit.
     pub fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();

@@ -1,4 +1,4 @@
-//! What an agent sends, received by our own OTLP receiver: quick questions about log records and spans.
+//! The output of an agent, received by our own OTLP receiver, with queries of log records, spans and points.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::PATIENCE;
 
-/// How often it is looked whether something came: whoever looks all the time takes a CPU from those that are watched.
-pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often the received data is polled; continuous polling would use a CPU of the traced processes.
+pub const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// A receiver that keeps everything.
+/// A receiver that stores everything.
 pub struct Inbox {
     sink: Arc<Sink>,
     /// The settings of an exporter that sends here.
@@ -32,9 +32,9 @@ pub struct Inbox {
     _runtime: Runtime,
 }
 
-/// A log record or a span, and whose it is.
+/// A log record or a span, with the process of its resource.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct ReportedItem {
     /// Name of the event or span.
     pub name: String,
     /// The process of the resource.
@@ -51,27 +51,27 @@ pub struct Said {
     pub attributes: BTreeMap<String, String>,
 }
 
-impl Said {
-    /// An attribute's text; empty where there is none.
+impl ReportedItem {
+    /// Returns an attribute as text; empty if it is missing.
     pub fn text(&self, key: &str) -> &str {
         self.attributes.get(key).map_or("", String::as_str)
     }
 
-    /// An attribute's number.
+    /// Returns an attribute as a number.
     #[track_caller]
     pub fn number<N: std::str::FromStr>(&self, key: &str) -> N {
-        self.text(key).parse().ok().unwrap_or_else(|| panic!("{key} is no number: {self:?}"))
+        self.text(key).parse().ok().unwrap_or_else(|| panic!("{key} is not a number: {self:?}"))
     }
 }
 
 impl Inbox {
-    /// Listens.
+    /// Starts the receiver.
     pub fn open() -> Inbox {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let grpc = GrpcConfig { endpoint: "127.0.0.1:0".to_owned(), ..GrpcConfig::default() };
         let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::none() };
-        let (bound, mut told) = mpsc::unbounded_channel();
+        let (bound, mut reported) = mpsc::unbounded_channel();
         let id = ComponentId::parse("otlp").unwrap();
         let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
         let (sink, stop) = (Arc::new(Sink::default()), CancellationToken::new());
@@ -79,58 +79,61 @@ impl Inbox {
         let address = runtime.block_on(async {
             let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();
             tokio::spawn(running);
-            told.recv().await.unwrap().1
+            reported.recv().await.unwrap().1
         });
         let exporter = format!("endpoint: '{address}', tls: {{insecure: true}}");
         Inbox { sink, exporter, stop, _runtime: runtime }
     }
 
-    /// Log records so far, in the order of their coming.
-    pub fn logs(&self) -> Vec<Said> {
+    /// Returns the log records received so far, in order.
+    pub fn logs(&self) -> Vec<ReportedItem> {
         self.sink.got().iter().flat_map(logs).collect()
     }
 
-    /// Spans so far.
-    pub fn spans(&self) -> Vec<Said> {
+    /// Returns the spans received so far.
+    pub fn spans(&self) -> Vec<ReportedItem> {
         self.sink.got().iter().flat_map(spans).collect()
     }
 
-    /// The last value of every point of a sum: process, attributes as text.
+    /// Returns the last value of every point of a sum by process and attributes.
     pub fn sums(&self, name: &str) -> BTreeMap<(u32, String), f64> {
         self.sink.got().iter().flat_map(|data| sums(data, name)).collect()
     }
 
-    /// Every value of one point that was told, and when, ns since 1970: of the points of a sum, or gauge, whose
-    /// attributes hold `part`, as text.
+    /// Returns every value of the points of a sum or gauge whose attributes contain `part`, with its time, ns since 1970.
     pub fn history(&self, name: &str, part: &str) -> Vec<(u64, f64)> {
         let got = self.sink.got();
         let points = got.iter().flat_map(|data| all_points(data, name));
         points.filter(|point| point.key.contains(part)).map(|point| (point.at_ns, point.value)).collect()
     }
 
-    /// Waits until the last values of a sum come to `total` together.
+    /// Waits until the last values of a sum add up to `total`.
     #[track_caller]
     pub fn until_sum(&self, name: &str, total: f64) {
         let began = Instant::now();
         while self.sums(name).values().sum::<f64>() < total {
-            assert!(began.elapsed() < PATIENCE, "waited in vain for {total} {name}: {:?}", self.sums(name));
-            std::thread::sleep(LOOK_EVERY);
+            assert!(
+                began.elapsed() < PATIENCE,
+                "timeout while waiting for {total} {name}: {:?}",
+                self.sums(name)
+            );
+            std::thread::sleep(POLL_EVERY);
         }
     }
 
-    /// Waits until `processes` have told of a point of a sum whose attributes hold `part`; gives the largest number of
-    /// its points that came at once.
+    /// Waits until `processes` reported a point of a sum whose attributes contain `part`; returns the largest number of
+    /// points in a batch.
     #[track_caller]
     pub fn until_point(&self, name: &str, part: &str, processes: usize) -> usize {
-        let (began, mut seen, mut most, mut told) = (Instant::now(), 0, 0, BTreeSet::new());
-        while told.len() < processes {
-            assert!(began.elapsed() < 5 * PATIENCE, "waited in vain for {part} of {name}");
-            std::thread::sleep(10 * LOOK_EVERY);
+        let (began, mut seen, mut most, mut reported) = (Instant::now(), 0, 0, BTreeSet::new());
+        while reported.len() < processes {
+            assert!(began.elapsed() < 5 * PATIENCE, "timeout while waiting for {part} of {name}");
+            std::thread::sleep(10 * POLL_EVERY);
             let got = self.sink.got();
             for data in &got[seen..] {
                 let points = sums(data, name);
                 most = most.max(points.len());
-                told.extend(
+                reported.extend(
                     points.iter().filter(|((_, key), _)| key.contains(part)).map(|((pid, _), _)| *pid),
                 );
             }
@@ -141,7 +144,7 @@ impl Inbox {
 
     /// All spans, once there are enough.
     #[track_caller]
-    pub fn until_spans(&self, enough: impl Fn(&[Said]) -> bool) -> Vec<Said> {
+    pub fn until_spans(&self, enough: impl Fn(&[ReportedItem]) -> bool) -> Vec<ReportedItem> {
         let began = Instant::now();
         loop {
             let spans = self.spans();
@@ -150,22 +153,23 @@ impl Inbox {
             }
             let mut names = BTreeMap::<String, usize>::new();
             spans.into_iter().for_each(|span| *names.entry(span.name).or_default() += 1);
-            assert!(began.elapsed() < PATIENCE, "waited in vain for more spans: {names:#?}");
-            std::thread::sleep(LOOK_EVERY);
+            assert!(began.elapsed() < PATIENCE, "timeout while waiting for more spans: {names:#?}");
+            std::thread::sleep(POLL_EVERY);
         }
     }
 
     /// Log records of an event, once there are enough.
     #[track_caller]
-    pub fn until(&self, event: &str, enough: impl Fn(&[Said]) -> bool) -> Vec<Said> {
+    pub fn until(&self, event: &str, enough: impl Fn(&[ReportedItem]) -> bool) -> Vec<ReportedItem> {
         let began = Instant::now();
         loop {
-            let found: Vec<Said> = self.logs().into_iter().filter(|said| said.name == event).collect();
+            let found: Vec<ReportedItem> =
+                self.logs().into_iter().filter(|said| said.name == event).collect();
             if enough(&found) {
                 return found;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain for {event}: {found:#?}");
-            std::thread::sleep(LOOK_EVERY);
+            assert!(began.elapsed() < PATIENCE, "timeout while waiting for {event}: {found:#?}");
+            std::thread::sleep(POLL_EVERY);
         }
     }
 }
@@ -182,12 +186,12 @@ fn pid(resource: &Option<Resource>) -> u32 {
     pid.and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
 
-fn logs(data: &Data) -> Vec<Said> {
+fn logs(data: &Data) -> Vec<ReportedItem> {
     let Data::Logs(logs) = data else { return Vec::new() };
     let mut all = Vec::new();
     for of in &logs.resource_logs {
         for record in of.scope_logs.iter().flat_map(|s| &s.log_records) {
-            all.push(Said {
+            all.push(ReportedItem {
                 name: record.event_name.clone(),
                 pid: pid(&of.resource),
                 at_ns: record.time_unix_nano,
@@ -201,10 +205,10 @@ fn logs(data: &Data) -> Vec<Said> {
     all
 }
 
-/// The spans of a batch.
-pub fn spans(data: &Data) -> Vec<Said> {
+/// Returns the spans of a batch.
+pub fn spans(data: &Data) -> Vec<ReportedItem> {
     let Data::Traces(traces) = data else { return Vec::new() };
-    let said = |pid: u32, span: &Span| Said {
+    let said = |pid: u32, span: &Span| ReportedItem {
         name: span.name.clone(),
         pid,
         at_ns: span.start_time_unix_nano,
@@ -220,7 +224,7 @@ pub fn spans(data: &Data) -> Vec<Said> {
     all
 }
 
-/// A point of a metric: whose, its attributes as text, when it was told, and its value; of a distribution, its count.
+/// A point of a metric; the value of a distribution is its count.
 struct Point {
     pid: u32,
     key: String,

@@ -1,4 +1,4 @@
-//! Agents that do not talk to each other, each seeing some of the ranks, and one real Collector that all send to.
+//! Independent agents, each tracing some of the ranks, that send to one real Collector.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use pdata::Data;
 use crate::job::Job;
 use crate::live::agent::Agent;
 use crate::live::binary::binary;
-use crate::live::inbox::{Said, spans};
+use crate::live::inbox::{ReportedItem, spans};
 
 const RANKS: usize = 6;
 const COLLECTIVES: usize = 120;
 
-/// The spans of ranks' parts, by collective: communicator, number.
-fn parts(batches: &[Data]) -> BTreeMap<(String, u64), Vec<Said>> {
-    let mut parts: BTreeMap<_, Vec<Said>> = BTreeMap::new();
+/// Returns the spans of ranks by collective: communicator, number.
+fn parts(batches: &[Data]) -> BTreeMap<(String, u64), Vec<ReportedItem>> {
+    let mut parts: BTreeMap<_, Vec<ReportedItem>> = BTreeMap::new();
     for span in batches.iter().flat_map(spans).filter(|span| span.name == "nccl.rank.AllReduce") {
         let key = (span.text("nccl.communicator.hash").to_owned(), span.number("nccl.sequence"));
         parts.entry(key).or_default().push(span);
@@ -24,7 +24,7 @@ fn parts(batches: &[Data]) -> BTreeMap<(String, u64), Vec<Said>> {
 }
 
 #[test]
-fn all_spans_of_a_collective_are_one_trace_whoever_sends_them() {
+fn spans_of_a_collective_from_several_agents_are_one_trace() {
     let Some(binary) = binary() else { return };
     let collector = match real_collector(&CollectorConfig::default()) {
         Ok(collector) => collector,
@@ -42,7 +42,7 @@ fn all_spans_of_a_collective_are_one_trace_whoever_sends_them() {
         .collect();
     job.go();
     job.done();
-    // The last one chosen is told by all agents, and so is everything before it.
+    // Once all agents reported the last one chosen, all before it were reported.
     let is_whole = |batches: &[Data]| {
         let parts = parts(batches);
         let roots = batches.iter().flat_map(spans).filter(|s| s.name == "nccl.collective.AllReduce").count();
@@ -64,7 +64,7 @@ fn all_spans_of_a_collective_are_one_trace_whoever_sends_them() {
         let ranks: BTreeSet<u32> = of.iter().map(|span| span.number("nccl.rank")).collect();
         assert_eq!(ranks, (0..RANKS as u32).collect(), "#{seq}");
         let all = batches.iter().flat_map(spans).filter(|span| span.ids.0 == *trace).collect::<Vec<_>>();
-        let roots: Vec<&Said> = all.iter().filter(|span| span.ids.2.is_empty()).collect();
+        let roots: Vec<&ReportedItem> = all.iter().filter(|span| span.ids.2.is_empty()).collect();
         assert!(roots.len() == 1 && roots[0].ids.1 == *parent, "#{seq}: {roots:#?}");
         assert_eq!(
             all.len(),

@@ -1,4 +1,4 @@
-//! What was under way when somebody died: a rank, or the agent, in mid-collective.
+//! Collectives in progress at the exit of a rank or of the agent.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::job::Job;
 use crate::live::agent::{Agent, PATIENCE};
 use crate::live::binary::binary;
-use crate::live::inbox::{Inbox, Said};
+use crate::live::inbox::{Inbox, ReportedItem};
 
-/// Rank 1 does not come to the fourth collective; the others wait for it.
+/// Rank 1 does not arrive at the fourth collective; the others wait for it.
 const HANGS: &str =
     "ranks 3\ncomm world\nrepeat 5\nstop only=1 at=3\nallreduce world 80 float32 sum\nsync\nend\n";
-/// What they wait in.
-const UNDER_WAY: &str = "#3 AllReduce of 80 float32, sum, enqueued";
+/// The collective that they wait in.
+const OUTSTANDING: &str = "#3 AllReduce of 80 float32, sum, enqueued";
 
-/// Lets the ranks go until those that come to the last collective have.
+/// Starts the ranks and waits until two have entered the last collective.
 fn until_it_hangs(job: &mut Job) {
     job.go();
     job.until("two ranks in the last collective", |calls| {
@@ -28,38 +28,38 @@ fn kill(pid: u32) {
 }
 
 #[track_caller]
-fn check_under_way(said: &Said, job: &Job, rank: usize) {
+fn check_outstanding(said: &ReportedItem, job: &Job, rank: usize) {
     let who = (said.pid, said.number::<usize>("nccl.rank"), said.text("nccl.communicator.hash"));
     assert_eq!(who, (job.ranks[rank], rank, job.hash("world").as_str()));
     let (outstanding, recent) = (said.text("nccl.outstanding"), said.text("nccl.recent_operations"));
-    assert!(outstanding.lines().count() == 1 && outstanding.starts_with(UNDER_WAY), "{said:#?}");
+    assert!(outstanding.lines().count() == 1 && outstanding.starts_with(OUTSTANDING), "{said:#?}");
     assert!(recent.lines().any(|line| line.starts_with("#2 AllReduce of 80 float32, sum")), "{said:#?}");
 }
 
 #[test]
-fn of_a_rank_killed_in_mid_collective_it_is_told_what_it_had_under_way() {
+fn killed_rank_reports_its_outstanding_collectives() {
     let Some(binary) = binary() else { return };
     let mut job = Job::start(&binary, HANGS);
     let inbox = Inbox::open();
     let _agent = Agent::start(&binary, job.dir.path(), &job.ranks, "", &inbox.exporter);
     until_it_hangs(&mut job);
     kill(job.ranks[2]);
-    let told = inbox.until("nccl.rank.ended", |told| !told.is_empty());
-    assert_eq!(told.len(), 1);
-    check_under_way(&told[0], &job, 2);
-    assert_eq!((told[0].text("nccl.end.reason"), told[0].text("nccl.end.signal")), ("killed", "9"));
-    assert!(told[0].body.contains("was killed by SIGKILL"), "{}", told[0].body);
+    let reported = inbox.until("nccl.rank.ended", |reported| !reported.is_empty());
+    assert_eq!(reported.len(), 1);
+    check_outstanding(&reported[0], &job, 2);
+    assert_eq!((reported[0].text("nccl.end.reason"), reported[0].text("nccl.end.signal")), ("killed", "9"));
+    assert!(reported[0].body.contains("was killed by SIGKILL"), "{}", reported[0].body);
     job.end();
 }
 
-/// When the file that is written last was.
+/// Returns the time of the last write to a directory.
 fn written(directory: &Path) -> Option<SystemTime> {
     let files = directory.read_dir().ok()?.flatten();
     files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
 }
 
 #[test]
-fn an_agent_that_was_killed_tells_what_a_rank_had_under_way_that_died_meanwhile() {
+fn restarted_agent_reports_collectives_of_ranks_that_exited_meanwhile() {
     let Some(binary) = binary() else { return };
     let mut job = Job::start(&binary, HANGS);
     let kept = job.dir.path().join("kept");
@@ -75,7 +75,7 @@ fn an_agent_that_was_killed_tells_what_a_rank_had_under_way_that_died_meanwhile(
     let last = job.calls().iter().map(|call| call.exit_ns).max().unwrap();
     let last = SystemTime::UNIX_EPOCH
         + Duration::from_nanos(last.wrapping_add_signed(capture::offsets().to_unix_ns));
-    inbox.until("nccl.hang", |told| !told.is_empty());
+    inbox.until("nccl.hang", |reported| !reported.is_empty());
     let began = Instant::now();
     while written(&kept).is_none_or(|at| at < last) {
         assert!(began.elapsed() < PATIENCE, "nothing is written");
@@ -86,21 +86,21 @@ fn an_agent_that_was_killed_tells_what_a_rank_had_under_way_that_died_meanwhile(
 
     let inbox = Inbox::open();
     let _agent = start(&inbox, &job);
-    let told = inbox.until("nccl.flight_record", |told| !told.is_empty());
-    assert_eq!(told.len(), 1);
-    check_under_way(&told[0], &job, 2);
-    assert!(told[0].body.contains("ended while nobody looked"), "{}", told[0].body);
-    // Who still hangs makes no call that would show him. When he is gone, too, what was known is told.
+    let reported = inbox.until("nccl.flight_record", |reported| !reported.is_empty());
+    assert_eq!(reported.len(), 1);
+    check_outstanding(&reported[0], &job, 2);
+    assert!(reported[0].body.contains("ended while nobody looked"), "{}", reported[0].body);
+    // A rank that hangs makes no calls; its restored state is reported when it exits.
     kill(job.ranks[0]);
-    let told = inbox.until("nccl.flight_record", |told| told.len() > 1);
-    assert_eq!(told.len(), 2);
-    check_under_way(&told[1], &job, 0);
+    let reported = inbox.until("nccl.flight_record", |reported| reported.len() > 1);
+    assert_eq!(reported.len(), 2);
+    check_outstanding(&reported[1], &job, 0);
     job.end();
 }
 
-/// Who made the communicator, and as which rank, was seen by an agent that is no more.
+/// The creation of the communicator was traced only by the first agent.
 #[test]
-fn an_agent_that_was_killed_still_knows_who_is_who_and_names_the_late_one() {
+fn restarted_agent_restores_identities_and_names_the_late_rank() {
     let Some(binary) = binary() else { return };
     let script = "ranks 4\ncomm world\nrepeat 1200\npace world 12ms\nlate 30ms only=2 from=250\n\
                   allreduce world 80 float32 sum\nsync\nend\n";
@@ -124,8 +124,8 @@ fn an_agent_that_was_killed_still_knows_who_is_who_and_names_the_late_one() {
     agent.kill();
     let inbox = Inbox::open();
     let _agent = start(&inbox, &job);
-    let told = inbox.until("nccl.straggler", |told| told.iter().any(|s| s.pid == job.ranks[2]));
-    let of = told.iter().find(|s| s.pid == job.ranks[2]).unwrap();
+    let reported = inbox.until("nccl.straggler", |reported| reported.iter().any(|s| s.pid == job.ranks[2]));
+    let of = reported.iter().find(|s| s.pid == job.ranks[2]).unwrap();
     let who =
         (of.number::<usize>("nccl.rank"), of.text("nccl.rank_source"), of.text("nccl.communicator.hash"));
     assert_eq!(who, (2, "restored", job.hash("world").as_str()));

@@ -1,4 +1,4 @@
-//! What is told of every collective against what the processes did: numbers exactly, times within microseconds.
+//! The spans and metrics of every collective against the oracle log: numbers exactly, times within microseconds.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use simulator::oracle::NcclLine;
 use crate::job::Job;
 use crate::live::agent::Agent;
 use crate::live::binary::binary;
-use crate::live::inbox::{Inbox, Said};
+use crate::live::inbox::{Inbox, ReportedItem};
 
 /// Everything that an NCCL program does, on four ranks with jitter, one of them late now and then.
 const JOB: &str = "\
@@ -57,7 +57,7 @@ const FUNCTIONS: [(&str, &str, usize, usize, Option<usize>); 11] = [
 /// Bytes of an element, by `ncclDataType_t`.
 const SIZES: [u64; 12] = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1];
 
-/// What a call moved: operation, datatype, reduction, bytes.
+/// Returns the operation, datatype, reduction and bytes of a call.
 fn moved(call: &NcclLine) -> Option<(&'static str, &'static str, &'static str, u64)> {
     let (_, operation, count, datatype, reduction) = *FUNCTIONS.iter().find(|(f, ..)| *f == call.symbol)?;
     let argument = |at: usize| call.arguments[at];
@@ -66,21 +66,21 @@ fn moved(call: &NcclLine) -> Option<(&'static str, &'static str, &'static str, u
     Some((operation, datatype_name(argument(datatype) as u32), reduction, bytes))
 }
 
-/// Every span of a rank's part is of one call, and says what was called.
+/// Checks that every span of a rank belongs to one call and describes it.
 #[track_caller]
-fn check_spans(job: &Job, spans: &[Said]) {
-    let mut told: BTreeMap<(u32, String, u64), &Said> = BTreeMap::new();
+fn check_spans(job: &Job, spans: &[ReportedItem]) {
+    let mut reported: BTreeMap<(u32, String, u64), &ReportedItem> = BTreeMap::new();
     for span in spans.iter().filter(|s| is_part(s)) {
         let key = (span.pid, span.text("nccl.communicator.hash").to_owned(), span.number("nccl.sequence"));
-        assert!(told.insert(key, span).is_none(), "told twice: {span:?}");
+        assert!(reported.insert(key, span).is_none(), "reported twice: {span:?}");
     }
     let calls = job.calls();
     let collectives: Vec<&NcclLine> = calls.iter().filter(|c| c.seq.is_some()).collect();
-    assert_eq!(told.len(), collectives.len());
+    assert_eq!(reported.len(), collectives.len());
     let names = names(job, spans);
     for call in collectives {
         let key = (call.pid, names[&call.communicator].clone(), call.seq.unwrap());
-        let span = told.get(&key).unwrap_or_else(|| panic!("not told: {call:?}"));
+        let span = reported.get(&key).unwrap_or_else(|| panic!("not reported: {call:?}"));
         let (operation, datatype, reduction, bytes) = moved(call).unwrap();
         let said = ["nccl.operation", "nccl.datatype", "nccl.reduction"].map(|key| span.text(key));
         assert_eq!(said, [operation, datatype, reduction], "{call:?}");
@@ -89,23 +89,23 @@ fn check_spans(job: &Job, spans: &[Said]) {
     }
 }
 
-fn is_part(span: &Said) -> bool {
+fn is_part(span: &ReportedItem) -> bool {
     span.name.starts_with("nccl.rank.") && !span.text("nccl.sequence").is_empty() && !is_side(span)
 }
 
 /// One side of a message.
-fn is_side(span: &Said) -> bool {
+fn is_side(span: &ReportedItem) -> bool {
     !span.text("nccl.message.sequence").is_empty()
 }
 
-/// Every side of a message has a span; the two that belong together share a trace, and say so of each other.
+/// Checks that both sides of a message have linked spans in one trace.
 #[track_caller]
-fn check_messages(job: &Job, spans: &[Said]) {
+fn check_messages(job: &Job, spans: &[ReportedItem]) {
     let calls = job.calls();
-    let sides: Vec<&Said> = spans.iter().filter(|s| is_side(s)).collect();
+    let sides: Vec<&ReportedItem> = spans.iter().filter(|s| is_side(s)).collect();
     let made = calls.iter().filter(|c| ["ncclSend", "ncclRecv"].contains(&&*c.symbol)).count();
     assert_eq!(sides.len(), made);
-    let mut messages: BTreeMap<&Vec<u8>, Vec<&Said>> = BTreeMap::new();
+    let mut messages: BTreeMap<&Vec<u8>, Vec<&ReportedItem>> = BTreeMap::new();
     sides.iter().for_each(|side| messages.entry(&side.ids.0).or_default().push(side));
     assert_eq!(2 * messages.len(), made);
     for both in messages.values() {
@@ -122,9 +122,8 @@ fn check_messages(job: &Job, spans: &[Said]) {
     }
 }
 
-/// What communicators are told as, by the names in the script. Those of a split have names of their own: found by who
-/// is in them.
-fn names(job: &Job, spans: &[Said]) -> BTreeMap<String, String> {
+/// Returns the reported names of communicators by their names in the script; those of a split are found by their ranks.
+fn names(job: &Job, spans: &[ReportedItem]) -> BTreeMap<String, String> {
     let mut names: BTreeMap<String, String> =
         ["world", "two"].into_iter().map(|name| (name.to_owned(), job.hash(name))).collect();
     let calls = job.calls();
@@ -154,20 +153,20 @@ fn check_sums(job: &Job, inbox: &Inbox) {
     }
     inbox.until_sum("nccl.collective.count", count.values().sum());
     for (name, made) in [("nccl.collective.count", count), ("nccl.collective.io", io)] {
-        let mut told: BTreeMap<(u32, String), f64> = BTreeMap::new();
+        let mut reported: BTreeMap<(u32, String), f64> = BTreeMap::new();
         for ((pid, key), value) in inbox.sums(name) {
             let is_ours = |part: &&str| {
                 ["nccl.datatype", "nccl.operation", "nccl.reduction"]
                     .contains(&part.split('=').next().unwrap())
             };
             let key: Vec<&str> = key.split(' ').filter(is_ours).collect();
-            *told.entry((pid, key.join(" "))).or_default() += value;
+            *reported.entry((pid, key.join(" "))).or_default() += value;
         }
-        assert_eq!(told, made, "{name}");
+        assert_eq!(reported, made, "{name}");
     }
 }
 
-/// Differences, of which the distribution is told.
+/// Prints the distribution of differences and checks it.
 #[track_caller]
 fn check_times(what: &str, mut off_ns: Vec<u64>) {
     off_ns.sort_unstable();
@@ -185,12 +184,12 @@ fn check_times(what: &str, mut off_ns: Vec<u64>) {
     assert!(within * 100 >= off_ns.len() * 95, "{what}: only {within} of {} within 50 us", off_ns.len());
 }
 
-fn seconds_as_ns(span: &Said, key: &str) -> u64 {
+fn seconds_as_ns(span: &ReportedItem, key: &str) -> u64 {
     (span.number::<f64>(key) * 1e9).round() as u64
 }
 
 #[test]
-fn what_is_told_of_every_collective_is_what_was_done() {
+fn every_collective_is_reported_as_the_oracle_logged_it() {
     let Some(binary) = binary() else { return };
     let mut job = Job::start(&binary, JOB);
     let inbox = Inbox::open();
@@ -216,7 +215,7 @@ fn what_is_told_of_every_collective_is_what_was_done() {
         came.entry((&call.communicator, call.seq.unwrap())).or_default().push(call);
     }
     let part = |call: &NcclLine| {
-        let is_it = |s: &&Said| {
+        let is_it = |s: &&ReportedItem| {
             is_part(s)
                 && s.pid == call.pid
                 && s.text("nccl.communicator.hash") == names[&call.communicator]
@@ -228,9 +227,9 @@ fn what_is_told_of_every_collective_is_what_was_done() {
     for ranks in came.values() {
         let (first, last) = (ranks.iter().map(|c| c.entry_ns).min(), ranks.iter().map(|c| c.entry_ns).max());
         let skew_ns = last.unwrap() - first.unwrap();
-        // Who is told of before the last has come does not know yet.
-        let told = ranks.iter().map(|call| part(call)).find(|span| !span.text("nccl.skew").is_empty());
-        skews.push(seconds_as_ns(told.unwrap(), "nccl.skew").abs_diff(skew_ns));
+        // A span reported before the last arrival has no skew.
+        let reported = ranks.iter().map(|call| part(call)).find(|span| !span.text("nccl.skew").is_empty());
+        skews.push(seconds_as_ns(reported.unwrap(), "nccl.skew").abs_diff(skew_ns));
     }
     check_times("arrival skew", skews);
     let mut waits = Vec::new();

@@ -1,8 +1,7 @@
-//! NCCL from end to end: stub processes that are late, hang and die, seen by real probes and judged by the real binary.
+//! NCCL from end to end: stub processes that are late, hang and exit, traced by real probes and the real binary.
 //!
-//! What the player's own log says is the truth that everything told is compared with. Needs root; what is missing is
-//! said. The variable `WARPTAP_NCCL_LONG` names how many times over the parts with an element of chance are done, and
-//! lets the long ones run; see each test.
+//! Everything reported is compared with the player's oracle log. Needs root; the reason for a skip is printed. The variable
+//! `WARPTAP_NCCL_LONG` enables the long tests and is the number of repetitions of those that depend on chance.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,12 +18,12 @@ mod live;
 mod memory;
 mod verdicts;
 
-/// How many times over what has an element of chance is done.
+/// Returns the number of repetitions of tests that depend on chance.
 fn times() -> usize {
     std::env::var("WARPTAP_NCCL_LONG").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 
-/// True where the long tests were asked for.
+/// Returns true if long tests are enabled.
 fn is_long() -> bool {
     std::env::var_os("WARPTAP_NCCL_LONG").is_some()
 }

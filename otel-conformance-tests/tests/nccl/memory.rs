@@ -1,4 +1,4 @@
-//! Communicators that come and go: what the agent remembers of them is bounded.
+//! The memory of the agent is bounded when communicators are created and destroyed.
 
 use std::fs;
 
@@ -21,12 +21,12 @@ fn resident_kib(pid: u32) -> u64 {
 }
 
 #[test]
-fn ten_thousand_communicators_leave_nothing_behind() {
+fn memory_is_bounded_after_ten_thousand_communicators() {
     let Some(binary) = binary() else { return };
     if !is_long() {
         return println!("skipped: it takes a minute; WARPTAP_NCCL_LONG=1 lets it run");
     }
-    // The agent has seen as much as it has told of what stands behind it.
+    // Once later events were reported, the agent has processed all earlier ones.
     let script = format!(
         "ranks 2\ncomm world\nrepeat {COMMUNICATORS}\ncomm passing\nallreduce passing 8 float32 sum\nsync\n\
          destroy passing\nallgather world 8 int8 at={}\nend\n",
@@ -41,7 +41,7 @@ fn ten_thousand_communicators_leave_nothing_behind() {
     let early = resident_kib(agent.pid());
     job.done();
     job.end();
-    inbox.until("nccl.rank.ended", |told| told.len() >= 2);
+    inbox.until("nccl.rank.ended", |reported| reported.len() >= 2);
     let late = resident_kib(agent.pid());
     println!("at most {points} points at once");
     println!(

@@ -1,4 +1,4 @@
-//! Who is late, who does not come: named rightly, in time, and nobody else.
+//! Stragglers and hangs: the right rank is named in time, and no other.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use simulator::oracle::NcclLine;
 use crate::job::Job;
 use crate::live::agent::Agent;
 use crate::live::binary::binary;
-use crate::live::inbox::{Inbox, Said};
+use crate::live::inbox::{Inbox, ReportedItem};
 use crate::{is_long, times};
 
-/// A verdict comes within so many collectives of the first late one, or within this time.
+/// Limits of a verdict in collectives or time after the first late one.
 const COLLECTIVES_MAX: u64 = 3;
 const TIME_MAX: Duration = Duration::from_secs(2);
-/// What is less than this behind, less the probes' own time, is not late.
+/// Smallest delay that counts as late, without the probes' own time.
 const LATENESS_MIN: Duration = Duration::from_micros(1_900);
 /// What a look for hangs, and the way of what it finds, may add to the configured timeout.
 const HANG_SLACK: Duration = Duration::from_millis(500);
@@ -40,38 +40,40 @@ impl Late {
     }
 }
 
-/// Plays a job under an agent's eyes; gives what was told of stragglers.
-fn watch(script: &str, late: &[Late]) -> Option<(Job, Vec<Said>)> {
+/// Plays a job traced by an agent; returns the straggler events.
+fn watch(script: &str, late: &[Late]) -> Option<(Job, Vec<ReportedItem>)> {
     let binary = binary()?;
     let mut job = Job::start(&binary, script);
     let inbox = Inbox::open();
     let _agent = Agent::start(&binary, job.dir.path(), &job.ranks, "", &inbox.exporter);
     job.go();
     job.done();
-    let named = |told: &[Said], late: &Late| told.iter().any(|s| s.pid == job.ranks[late.rank as usize]);
-    let told = inbox.until("nccl.straggler", |told| late.iter().all(|late| named(told, late)));
-    Some((job, told))
+    let named = |reported: &[ReportedItem], late: &Late| {
+        reported.iter().any(|s| s.pid == job.ranks[late.rank as usize])
+    };
+    let reported = inbox.until("nccl.straggler", |reported| late.iter().all(|late| named(reported, late)));
+    Some((job, reported))
 }
 
-/// Each is named in its communicator, in time; nobody else is who was not late.
+/// Checks that each late rank is named in its communicator in time, and no rank that was not late.
 #[track_caller]
-fn check(job: &Job, told: &[Said], late: &[Late]) {
+fn check(job: &Job, reported: &[ReportedItem], late: &[Late]) {
     let calls = job.calls();
-    for said in told {
+    for said in reported {
         let is_meant = |late: &Late| {
             let pid = job.ranks[late.rank as usize];
             let its = calls.iter().find(|c| c.pid == pid && c.communicator == late.communicator);
             let who = (said.pid, said.number::<u32>("nccl.rank"), said.text("nccl.communicator.hash"));
             who == (pid, its.unwrap().rank, &job.hash(late.communicator))
         };
-        assert!(late.iter().any(is_meant) || was_late(&calls, said), "nobody is late there: {said:#?}");
+        assert!(late.iter().any(is_meant) || was_late(&calls, said), "no rank was late: {said:#?}");
     }
-    late.iter().for_each(|late| check_time(job, told, late));
+    late.iter().for_each(|late| check_time(job, reported, late));
 }
 
-/// True where the log of the ranks themselves bears a verdict out: a machine that has others to serve makes ranks late,
-/// too. Behind the middle of all ranks in as many of the last collectives as the verdict says.
-fn was_late(calls: &[NcclLine], said: &Said) -> bool {
+/// Returns true if the oracle log confirms a verdict, since a busy machine also makes ranks late: behind the median of all
+/// ranks in as many of the last collectives as the verdict states.
+fn was_late(calls: &[NcclLine], said: &ReportedItem) -> bool {
     let seq: u64 = said.number("nccl.sequence");
     let [rounds, rounds_late] =
         ["nccl.straggler.collectives", "nccl.straggler.late_collectives"].map(|key| said.number::<u64>(key));
@@ -91,16 +93,16 @@ fn was_late(calls: &[NcclLine], said: &Said) -> bool {
 }
 
 #[track_caller]
-fn check_time(job: &Job, told: &[Said], late: &Late) {
+fn check_time(job: &Job, reported: &[ReportedItem], late: &Late) {
     let calls = job.calls();
     let is_it = |c: &&NcclLine| c.late_ns == late.by_ms * 1_000_000 && c.pid == job.ranks[late.rank as usize];
     let begin = calls.iter().find(is_it).unwrap();
     let first_seq = begin.seq.unwrap();
-    let of_it = told.iter().filter(|said| said.pid == begin.pid);
+    let of_it = reported.iter().filter(|said| said.pid == begin.pid);
     let first = of_it
         .map(|said| (said.number::<u64>("nccl.sequence"), said.at_ns))
         .find(|(seq, _)| *seq >= first_seq);
-    let (seq, at_ns) = first.unwrap_or_else(|| panic!("{late:?} is not named: {told:#?}"));
+    let (seq, at_ns) = first.unwrap_or_else(|| panic!("{late:?} is not named: {reported:#?}"));
     let unix_ns = begin.entry_ns.wrapping_add_signed(capture::offsets().to_unix_ns);
     let after = Duration::from_nanos(at_ns.saturating_sub(unix_ns));
     let ranks = job.ranks.len();
@@ -121,25 +123,25 @@ fn job(ranks: usize, seed: usize, turns: u64, late: &[Late]) -> String {
 }
 
 #[test]
-fn of_eight_ranks_the_late_one_is_named_in_time_and_nobody_else() {
+fn late_rank_of_eight_is_named_in_time_and_no_other() {
     for seed in 1..=times() {
         let late = [Late::new(3, 5, 60, 80), Late::new(6, 20, 130, 150), Late::new(1, 100, 200, 206)];
-        let Some((job, told)) = watch(&job(8, seed, 210, &late), &late) else { return };
-        check(&job, &told, &late);
+        let Some((job, reported)) = watch(&job(8, seed, 210, &late), &late) else { return };
+        check(&job, &reported, &late);
     }
 }
 
 #[test]
-fn of_64_ranks_the_late_one_is_named_in_time_and_nobody_else() {
+fn late_rank_of_64_is_named_in_time_and_no_other() {
     for seed in 1..=times() {
         let late = [Late::new(40, 5, 40, 60), Late::new(7, 20, 90, 110), Late::new(63, 100, 140, 146)];
-        let Some((job, told)) = watch(&job(64, seed, 150, &late), &late) else { return };
-        check(&job, &told, &late);
+        let Some((job, reported)) = watch(&job(64, seed, 150, &late), &late) else { return };
+        check(&job, &reported, &late);
     }
 }
 
 #[test]
-fn two_late_ranks_are_told_apart_by_their_communicators() {
+fn two_late_ranks_are_distinguished_by_communicator() {
     for seed in 1..=times() {
         let late = [
             Late { communicator: "even", ..Late::new(2, 10, 60, 90) },
@@ -151,14 +153,14 @@ fn two_late_ranks_are_told_apart_by_their_communicators() {
             late[0].line(),
             late[1].line()
         );
-        let Some((job, told)) = watch(&script, &late) else { return };
-        check(&job, &told, &late);
+        let Some((job, reported)) = watch(&script, &late) else { return };
+        check(&job, &reported, &late);
     }
 }
 
 /// In simulated time, `nccl` is quiet for ten minutes; here for as long as real time allows.
 #[test]
-fn jitter_alone_names_nobody() {
+fn jitter_alone_names_no_rank() {
     let Some(binary) = binary() else { return };
     let turns = if is_long() { 150_000 } else { 800 };
     let script = format!(
@@ -174,15 +176,16 @@ fn jitter_alone_names_nobody() {
     let made = job.calls().iter().filter(|call| call.seq.is_some()).count();
     inbox.until_sum("nccl.collective.count", made as f64);
     drop(agent);
-    let verdicts: Vec<Said> = inbox.logs().into_iter().filter(|said| said.name == "nccl.straggler").collect();
+    let verdicts: Vec<ReportedItem> =
+        inbox.logs().into_iter().filter(|said| said.name == "nccl.straggler").collect();
     println!("{made} calls of 8 ranks in {:?}", began.elapsed());
     let calls = job.calls();
-    let wrong: Vec<&Said> = verdicts.iter().filter(|said| !was_late(&calls, said)).collect();
+    let wrong: Vec<&ReportedItem> = verdicts.iter().filter(|said| !was_late(&calls, said)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn a_rank_that_never_arrives_is_named_with_what_it_misses_within_the_timeout() {
+fn rank_that_never_arrives_is_named_within_the_timeout() {
     let Some(binary) = binary() else { return };
     let script = "ranks 4\ncomm world\nrepeat 20\nsleep 0ms..1ms\nstop only=2 at=11\n\
                   reducescatter world 640 bfloat16 avg\nsync\nend\n";
@@ -192,9 +195,9 @@ fn a_rank_that_never_arrives_is_named_with_what_it_misses_within_the_timeout() {
     let receiver = format!(", nccl: {{hang_timeout: {}ms}}", timeout.as_millis());
     let _agent = Agent::start(&binary, job.dir.path(), &job.ranks, &receiver, &inbox.exporter);
     job.go();
-    let told = inbox.until("nccl.hang", |told| !told.is_empty());
-    let [hang] = told.as_slice() else { panic!("{told:#?}") };
-    assert_eq!(hang.pid, job.ranks[2], "it is told of the rank that does not come");
+    let reported = inbox.until("nccl.hang", |reported| !reported.is_empty());
+    let [hang] = reported.as_slice() else { panic!("{reported:#?}") };
+    assert_eq!(hang.pid, job.ranks[2], "it is reported of the rank that does not come");
     assert_eq!(hang.text("nccl.communicator.hash"), job.hash("world"));
     assert_eq!((hang.text("nccl.operation"), hang.number::<u64>("nccl.sequence")), ("ReduceScatter", 11));
     let rank = |n: usize| format!("rank {n} (process {})", job.ranks[n]);
@@ -207,7 +210,7 @@ fn a_rank_that_never_arrives_is_named_with_what_it_misses_within_the_timeout() {
     let first_ns = calls.iter().filter(|c| c.seq == Some(11)).map(|c| c.exit_ns).min().unwrap();
     let after = hang.at_ns - first_ns.wrapping_add_signed(capture::offsets().to_unix_ns);
     let after = Duration::from_nanos(after);
-    println!("told {after:?} after the first rank began to wait, with a timeout of {timeout:?}");
+    println!("reported {after:?} after the first rank began to wait, with a timeout of {timeout:?}");
     assert!(after <= timeout + HANG_SLACK, "{after:?}");
     job.end();
 }

@@ -83,7 +83,7 @@ async fn b03_a_full_success_leaves_partial_success_unset() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b04_what_is_empty_is_taken_as_a_collector_takes_it_and_goes_no_further() {
-    let sink = Arc::new(Sink::answering([Err(Refused::permanent("nobody is to be asked"))]));
+    let sink = Arc::new(Sink::answering([Err(Refused::permanent("not retryable"))]));
     let receiving = Receiving::before(&sink).await;
     let mut requests = Vec::new();
     for signal in Signal::STABLE {

@@ -1,5 +1,5 @@
-//! B7 and B9: what our receiver answers to a stranger's HTTP, beside what a Collector answers, and how our
-//! exporters use connections.
+//! B7 and B9: the HTTP answers of our receiver compared with those of a Collector, and the use of connections by our
+//! exporters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

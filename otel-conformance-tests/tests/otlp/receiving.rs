@@ -38,13 +38,13 @@ impl Receiving {
         };
         let http = HttpConfig { endpoint, max_request_body_size: body_bytes, ..HttpConfig::default() };
         let protocols = Protocols { grpc: Optional::some(grpc), http: Optional::some(http) };
-        let (bound, mut told) = mpsc::unbounded_channel();
+        let (bound, mut addresses) = mpsc::unbounded_channel();
         let id = ComponentId::parse("otlp").unwrap();
         let receiver = OtlpReceiver::new(id, OtlpConfig { protocols }).with_bound_addresses(bound);
         let next = Signal::STABLE.map(|signal| (signal, sink.clone() as Arc<dyn Consumer>)).to_vec();
         let stop = CancellationToken::new();
         let running = Box::new(receiver).start(next, &Host::detached(), stop.clone()).await.unwrap();
-        let mut address = async || told.recv().await.unwrap().1.to_string().parse().unwrap();
+        let mut address = async || addresses.recv().await.unwrap().1.to_string().parse().unwrap();
         Receiving { grpc: address().await, http: address().await, stop, running }
     }
 
@@ -62,7 +62,7 @@ pub fn over_http(port: u16, signal: Signal, body: &[u8]) -> Value {
     })
 }
 
-/// The same over gRPC.
+/// Returns a request for Python's client over gRPC.
 pub fn over_grpc(port: u16, signal: Signal, body: &[u8]) -> Value {
     let (package, service) = match signal {
         Signal::Logs => ("logs", "Logs"),

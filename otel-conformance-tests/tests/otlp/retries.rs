@@ -29,7 +29,7 @@ async fn retrying(factory: &ExporterFactory, endpoint: String) -> Exporting {
     Exporting::by(factory, &settings.to_string()).await
 }
 
-/// Has a batch sent for each answer, and checks whether it is sent again, and no earlier than told.
+/// Sends a batch for each answer, and checks whether it is retried, and not before the time in the answer.
 async fn check(exporter: &Exporting, server: &PythonServer, cases: &[(Value, Option<Duration>)]) {
     for (answer, again) in cases {
         let outcome = exporter.send(log_of(3)).await;
@@ -54,8 +54,8 @@ fn script(cases: &[(Value, Option<Duration>)]) -> Vec<Value> {
 async fn check_grpc(after: Option<Duration>) {
     let case = |code: i64| {
         let is_again = TRIED_AGAIN.contains(&code) || (code == RESOURCE_EXHAUSTED && after.is_some());
-        let told = after.map_or(json!({}), |after| json!({"after_ms": after.as_millis() as u64}));
-        (but(json!({"code": code}), told), is_again.then_some(after.unwrap_or_default()))
+        let delay = after.map_or(json!({}), |after| json!({"after_ms": after.as_millis() as u64}));
+        (but(json!({"code": code}), delay), is_again.then_some(after.unwrap_or_default()))
     };
     let cases: Vec<_> = (1..=16).map(case).collect();
     let Some(server) = peer(python_server_answering(&script(&cases))) else { return };

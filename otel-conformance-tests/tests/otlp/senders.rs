@@ -1,4 +1,4 @@
-//! Strangers that send to us, and the whole path: a Collector, the real binary, a Collector.
+//! Other senders to our receiver, and the whole path: a Collector, the real binary, a Collector.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};

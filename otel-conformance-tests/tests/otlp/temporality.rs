@@ -54,7 +54,7 @@ fn histogram(point: &HistogramDataPoint) -> String {
     format!("{count} {:.6} {bucket_counts:?} {explicit_bounds:?}", sum.unwrap())
 }
 
-/// An exponential histogram with nothing in it but what matters: counts by index, as coarse as told.
+/// Returns an exponential histogram of a scale with counts by index.
 fn exponential(point: &ExponentialHistogramDataPoint, scale: i32) -> String {
     let side = |buckets: &Option<Buckets>| by_index(buckets, point.scale - scale);
     let (positive, negative) = (side(&point.positive), side(&point.negative));

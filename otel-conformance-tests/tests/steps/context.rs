@@ -12,7 +12,7 @@ use simulator::player::Player;
 use super::{Log, outliers_in};
 use crate::live::agent::{Agent, Setup, turn};
 use crate::live::binary::binary;
-use crate::live::inbox::{Inbox, Said};
+use crate::live::inbox::{Inbox, ReportedItem};
 
 /// A second of decodes of 4 ms, and one of 400.
 const SCRIPT: &str = "\
@@ -51,7 +51,7 @@ fn publisher(binary: &Path, dir: &Path) -> Option<Player> {
 }
 
 /// The slow step's span and all spans, where an outlier's span is this to the application's own.
-fn outlier(relation: &str) -> Option<(Said, Vec<Said>)> {
+fn outlier(relation: &str) -> Option<(ReportedItem, Vec<ReportedItem>)> {
     let binary = binary()?;
     let (_turn, dir, inbox) = (turn(), tempfile::tempdir().unwrap(), Inbox::open());
     let mut player = publisher(&binary, dir.path())?;

@@ -1,7 +1,7 @@
-//! Trouble turns detail up and its end turns it down, and no count changes by it.
+//! Outliers increase the sampling of calls, recovery decreases it, and no count depends on it.
 //!
-//! The same copy is slow twice: the first time its process is healthy, and only what is long is told of it; the second
-//! time it is in trouble, and every call is.
+//! One copy is slow twice: at first its process is healthy, and only long calls are recorded; the second time it is not,
+//! and every call is recorded.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use simulator::oracle::{CallLine, StepLine};
 use super::{Log, outliers_in, unix};
 use crate::live::agent::{Agent, Setup, player, turn};
 use crate::live::binary::binary;
-use crate::live::inbox::{Inbox, Said};
+use crate::live::inbox::{Inbox, ReportedItem};
 
 /// Decodes of 3 ms; in two of them the copy takes 40 ms.
 const SCRIPT: &str = "\
@@ -45,8 +45,8 @@ fn is_timed(call: &&CallLine) -> bool {
 }
 
 /// The children of a span that are calls, in their order.
-fn calls_of<'a>(spans: &'a [Said], root: &Said) -> Vec<&'a Said> {
-    let mut calls: Vec<&Said> =
+fn calls_of<'a>(spans: &'a [ReportedItem], root: &ReportedItem) -> Vec<&'a ReportedItem> {
+    let mut calls: Vec<&ReportedItem> =
         spans.iter().filter(|s| s.name == "gpu.step.call" && s.ids.2 == root.ids.1).collect();
     calls.sort_by_key(|s| s.at_ns);
     calls
@@ -61,17 +61,17 @@ fn made_in<'a>(log: &'a Log, step: &StepLine) -> Vec<&'a CallLine> {
 }
 
 #[track_caller]
-fn assert_same(told: &Said, made: &CallLine) {
-    assert_eq!(told.text("gpu.cuda.operation.name"), made.symbol);
-    assert_eq!(told.number::<u32>("thread.id"), made.tid);
+fn assert_same(reported: &ReportedItem, made: &CallLine) {
+    assert_eq!(reported.text("gpu.cuda.operation.name"), made.symbol);
+    assert_eq!(reported.number::<u32>("thread.id"), made.tid);
     let (from, to) = (unix(made.entry_ns) - OFF_NS, unix(made.exit_ns) + OFF_NS);
-    assert!(from <= told.at_ns && told.end_ns <= to, "{told:?} is {made:?}");
-    let (took, made_ns) = (told.end_ns - told.at_ns, made.exit_ns - made.entry_ns);
-    assert!(took.abs_diff(made_ns) < 2 * OFF_NS, "{took} ns told, {made_ns} ns made");
+    assert!(from <= reported.at_ns && reported.end_ns <= to, "{reported:?} is {made:?}");
+    let (took, made_ns) = (reported.end_ns - reported.at_ns, made.exit_ns - made.entry_ns);
+    assert!(took.abs_diff(made_ns) < 2 * OFF_NS, "{took} ns reported, {made_ns} ns made");
 }
 
 /// The one outlier of a slow step, and its record.
-fn outlier(inbox: &Inbox, spans: &[Said], step: &StepLine) -> (Said, Said) {
+fn outlier(inbox: &Inbox, spans: &[ReportedItem], step: &StepLine) -> (ReportedItem, ReportedItem) {
     let found = outliers_in(spans, step);
     let [span] = found[..] else { panic!("one outlier in the slow step: {found:#?}") };
     let records = inbox.until("gpu.step.outlier", |r| r.iter().any(|r| r.ids.1 == span.ids.1));
@@ -121,16 +121,19 @@ fn trouble_brings_every_call_and_goes_and_the_counts_are_those_of_the_log() {
     let spans = inbox.until_spans(|spans| !outliers_in(spans, second).is_empty());
     let (root, _) = outlier(&inbox, &spans, first);
     let copy = *made_in(&log, first).iter().max_by_key(|c| c.exit_ns - c.entry_ns).unwrap();
-    let told = calls_of(&spans, &root);
-    let long: Vec<_> = told.iter().filter(|s| s.text("gpu.call.weight") == "1").collect();
-    assert!(!long.is_empty() && long.len() <= told.len(), "the first outlier has its long call: {told:?}");
-    assert_same(told.iter().max_by_key(|s| s.end_ns - s.at_ns).unwrap(), copy);
+    let reported = calls_of(&spans, &root);
+    let long: Vec<_> = reported.iter().filter(|s| s.text("gpu.call.weight") == "1").collect();
+    assert!(
+        !long.is_empty() && long.len() <= reported.len(),
+        "the first outlier has its long call: {reported:?}"
+    );
+    assert_same(reported.iter().max_by_key(|s| s.end_ns - s.at_ns).unwrap(), copy);
 
     let (root, record) = outlier(&inbox, &spans, second);
-    let (told, made) = (calls_of(&spans, &root), made_in(&log, second));
-    assert_eq!(told.len(), made.len(), "every call of the second: {told:#?} of {made:#?}");
-    told.iter().zip(&made).for_each(|(told, made)| assert_same(told, made));
-    assert!(told.iter().all(|s| s.text("gpu.call.weight") == "1"));
+    let (reported, made) = (calls_of(&spans, &root), made_in(&log, second));
+    assert_eq!(reported.len(), made.len(), "every call of the second: {reported:#?} of {made:#?}");
+    reported.iter().zip(&made).for_each(|(reported, made)| assert_same(reported, made));
+    assert!(reported.iter().all(|s| s.text("gpu.call.weight") == "1"));
     assert!(record.text("gpu.step.calls").starts_with("cudaMemcpyAsync took "), "{record:?}");
 
     goes_up_and_down(&inbox, &spans, second);
@@ -139,9 +142,9 @@ fn trouble_brings_every_call_and_goes_and_the_counts_are_those_of_the_log() {
 }
 
 /// Of ten hits eight are delivered in trouble, and two without: the steps themselves.
-fn goes_up_and_down(inbox: &Inbox, spans: &[Said], last: &StepLine) {
+fn goes_up_and_down(inbox: &Inbox, spans: &[ReportedItem], last: &StepLine) {
     // Noise of the machine is trouble too.
-    let large = |s: &&Said| s.name == "infer.outlier.2x" || s.name == "infer.outlier.3x";
+    let large = |s: &&ReportedItem| s.name == "infer.outlier.2x" || s.name == "infer.outlier.3x";
     let trouble: Vec<(u64, u64)> =
         spans.iter().filter(large).map(|s| (s.end_ns, s.end_ns + TROUBLE_NS)).collect();
     let (mut inside, mut before, mut behind) = (0, 0, 0);
@@ -164,7 +167,7 @@ fn goes_up_and_down(inbox: &Inbox, spans: &[Said], last: &StepLine) {
     assert!(before + behind >= 3 && inside >= 5 && behind >= 1, "{before} {inside} {behind}: {trouble:?}");
 }
 
-/// Calls and durations by function are those that the player made, whatever was told one by one.
+/// Calls and durations by function are those that the player made, however many calls were recorded individually.
 fn same_counts(inbox: &Inbox, log: &Log, pid: u32) {
     let mut made = BTreeMap::<String, [f64; 2]>::new();
     for call in log.calls.iter().filter(|c| c.row != 0 && c.pid == pid) {
@@ -172,13 +175,13 @@ fn same_counts(inbox: &Inbox, log: &Log, pid: u32) {
         counts[0] += 1.0;
         counts[1] += if is_timed(&call) { 1.0 } else { 0.0 };
     }
-    let mut told = BTreeMap::<String, [f64; 2]>::new();
+    let mut reported = BTreeMap::<String, [f64; 2]>::new();
     for (at, name) in ["gpu.cuda.operation.count", "gpu.cuda.operation.duration"].into_iter().enumerate() {
         for ((of, key), value) in inbox.sums(name) {
             let symbol = key.split("gpu.cuda.operation.name=").nth(1).unwrap_or_default();
             assert_eq!(of, pid);
-            told.entry(symbol.to_owned()).or_default()[at] += value;
+            reported.entry(symbol.to_owned()).or_default()[at] += value;
         }
     }
-    assert_eq!(told, made);
+    assert_eq!(reported, made);
 }

@@ -1,8 +1,8 @@
 //! Steps from end to end: a brake of the GPU, slow calls and the application's own trace, seen by real probes and a stub
 //! driver, judged by the real binary.
 //!
-//! What the player's own log says is the truth that everything told is compared with. Needs root; what is missing is
-//! said.
+//! Everything reported is compared with the player's oracle log. Needs root; the reason for a skip is
+//! printed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -18,7 +18,7 @@ mod throttle;
 
 use std::path::Path;
 
-use live::inbox::Said;
+use live::inbox::ReportedItem;
 use simulator::oracle::{CallLine, Line, StepLine, read};
 
 /// What a player wrote.
@@ -49,8 +49,9 @@ fn unix(ns: u64) -> u64 {
 }
 
 /// The spans of outliers that overlap a step: noise of the machine may make others elsewhere.
-fn outliers_in<'a>(spans: &'a [Said], step: &StepLine) -> Vec<&'a Said> {
+fn outliers_in<'a>(spans: &'a [ReportedItem], step: &StepLine) -> Vec<&'a ReportedItem> {
     let (from, to) = (unix(step.first_ns), unix(step.exit_ns));
-    let is_meant = |s: &&Said| s.name.starts_with("infer.outlier.") && s.at_ns < to && s.end_ns > from;
+    let is_meant =
+        |s: &&ReportedItem| s.name.starts_with("infer.outlier.") && s.at_ns < to && s.end_ns > from;
     spans.iter().filter(|s| s.pid == step.pid).filter(is_meant).collect()
 }

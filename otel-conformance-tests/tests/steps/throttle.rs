@@ -12,7 +12,7 @@ use simulator::oracle::StepLine;
 use super::{Log, outliers_in, unix};
 use crate::live::agent::{Agent, PATIENCE, Setup, player, turn};
 use crate::live::binary::binary;
-use crate::live::inbox::{Inbox, LOOK_EVERY, Said};
+use crate::live::inbox::{Inbox, POLL_EVERY, ReportedItem};
 
 /// A second of decodes of 4 ms, one of two seconds, and some more.
 const SCRIPT: &str = "\
@@ -56,23 +56,24 @@ fn driver(pids: [u32; 2]) -> String {
     gpus.collect::<String>() + &brake
 }
 
-/// When the driver's clock began, ns since 1970, by the temperatures told; waits until it shows `GO_MS`.
+/// Returns the time at which the driver's clock began, ns since 1970, from reported temperatures; waits for `GO_MS`.
 fn driver_began(inbox: &Inbox) -> u64 {
     let began = Instant::now();
     loop {
-        let told = inbox.history("hw.temperature", "GPU-0a");
-        if told.last().is_some_and(|(_, degrees)| *degrees >= GO_MS as f64) {
-            let mut began: Vec<u64> = told.iter().map(|(at, degrees)| at - *degrees as u64 * MS).collect();
+        let reported = inbox.history("hw.temperature", "GPU-0a");
+        if reported.last().is_some_and(|(_, degrees)| *degrees >= GO_MS as f64) {
+            let mut began: Vec<u64> =
+                reported.iter().map(|(at, degrees)| at - *degrees as u64 * MS).collect();
             began.sort_unstable();
             return began[began.len() / 2];
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain for the driver: {told:?}");
-        std::thread::sleep(LOOK_EVERY);
+        assert!(began.elapsed() < PATIENCE, "waited in vain for the driver: {reported:?}");
+        std::thread::sleep(POLL_EVERY);
     }
 }
 
 /// The slow step of a player, and its outlier's span and record.
-fn slow(dir: &Path, name: &str, inbox: &Inbox) -> (StepLine, Said, Said) {
+fn slow(dir: &Path, name: &str, inbox: &Inbox) -> (StepLine, ReportedItem, ReportedItem) {
     let step = Log::read(dir, name).slow.remove(0);
     let spans = inbox.until_spans(|spans| !outliers_in(spans, &step).is_empty());
     let found = outliers_in(&spans, &step);
@@ -84,7 +85,7 @@ fn slow(dir: &Path, name: &str, inbox: &Inbox) -> (StepLine, Said, Said) {
 
 /// A published agent laid every GPU's throttling at the door of every process.
 #[test]
-fn a_brake_is_told_of_the_step_on_its_gpu_and_of_no_other() {
+fn power_brake_is_attributed_only_to_steps_of_its_gpu() {
     let Some(binary) = binary() else { return };
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
@@ -121,10 +122,10 @@ fn a_brake_is_told_of_the_step_on_its_gpu_and_of_no_other() {
         assert_eq!(said.text("gpu.step.throttle.reasons"), "hw_power_brake");
         assert_eq!(said.text("gpu.step.cause"), "throttle");
         // As fine as the looks on both ends, and the passes by which the driver's clock is known.
-        let told: f64 = said.number("gpu.step.throttle.duration");
-        let off_ms = (told * 1e3 - braked_ns as f64 / 1e6).abs();
-        println!("told: {:.1} ms, off by {off_ms:.1} ms", told * 1e3);
-        assert!(off_ms < 100.0, "{told} s of {braked_ns} ns");
+        let reported: f64 = said.number("gpu.step.throttle.duration");
+        let off_ms = (reported * 1e3 - braked_ns as f64 / 1e6).abs();
+        println!("reported: {:.1} ms, off by {off_ms:.1} ms", reported * 1e3);
+        assert!(off_ms < 100.0, "{reported} s of {braked_ns} ns");
         assert!((said.number::<f64>("gpu.step.throttle.share") - share).abs() < 0.05, "{share}: {said:?}");
     }
     assert!(record.body.contains("hw_power_brake throttled the GPU's clocks"), "{}", record.body);
