@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::context::{Context, Metadata};
 
-/// What is known of an authenticated sender, such as `username`.
+/// The attributes of an authenticated sender, such as `username`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Identity(pub BTreeMap<String, String>);
 

@@ -1,8 +1,8 @@
-//! What is known of the request that data came in with: headers and who sent it, carried beside the data.
+//! The context of the request that data arrived in: its headers and the authenticated sender.
 //!
-//! The one idea: the context travels with the task, as Go's `context.Context` travels with the call: a
-//! receiver opens a [`scope`] around `consume`, and whoever is called within sees it by [`current`]. A
-//! component that goes on in another task, such as a queue, keeps the context and opens a scope again.
+//! The context belongs to the task, as Go's `context.Context` belongs to the call: a receiver opens a [`scope`] around
+//! `consume`, and components called within it read it with [`current`]. A component that continues in another task, such
+//! as a queue, stores the context and opens a new scope.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::auth::Identity;
 pub struct Metadata(BTreeMap<String, Vec<String>>);
 
 impl Metadata {
-    /// The values under a name, in whatever case it is given; none where it is not there.
+    /// Returns the values of a name, ignoring case; none if it is absent.
     pub fn get(&self, name: &str) -> &[String] {
         self.0.get(&name.to_ascii_lowercase()).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Adds a value under a name.
+    /// Adds a value to a name.
     pub fn add(&mut self, name: &str, value: impl Into<String>) {
         self.0.entry(name.to_ascii_lowercase()).or_default().push(value.into());
     }
 
-    /// All names with their values, by name.
+    /// Returns all names with their values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.0.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 
-    /// True where there is none.
+    /// Returns true if there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What is known of a request. Cheap to clone.
+/// The context of a request. Cheap to clone.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Context {
-    /// Its headers, where the receiver was told to include them.
+    /// The headers, if the receiver is configured to include them.
     pub metadata: Arc<Metadata>,
-    /// Who sent it, where the receiver authenticates.
+    /// The sender, if the receiver authenticates it.
     pub identity: Arc<Identity>,
 }
 
@@ -48,7 +48,7 @@ tokio::task_local! {
     static CURRENT: Context;
 }
 
-/// The context of the request that is being handled; an empty one outside of every scope.
+/// Returns the context of the current request; an empty one outside of every scope.
 pub fn current() -> Context {
     CURRENT.try_with(Clone::clone).unwrap_or_default()
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_is_seen_within_its_scope_and_nowhere_else() {
+    fn a_context_is_current_only_within_its_scope() {
         let mut metadata = Metadata::default();
         metadata.add("X-Tenant", "a");
         metadata.add("x-tenant", "b");

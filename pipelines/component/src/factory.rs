@@ -1,16 +1,16 @@
-//! How a component comes to life: a factory row says its type and what it handles; `build` turns decoded
-//! configuration into a component without touching the outside; `start` is where sockets and files open.
+//! The life of a component: a factory row names its type and signals, `build` converts its configuration into a component
+//! without I/O, and `start` opens sockets and files.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxFuture, ComponentId, Consumer, Host, Offer};
+use crate::{BoxFuture, Capabilities, ComponentId, Consumer, Host};
 use config::{ConfigError, Section};
 use pdata::Signal;
 
-/// How settled a component is, in the Collector's words.
+/// The stability level of a component, as the Collector defines it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stability {
     /// May change in any release.
@@ -21,7 +21,7 @@ pub enum Stability {
     Stable,
 }
 
-/// What a component is told about where it is built.
+/// The context that a component is built in.
 #[derive(Clone, Debug)]
 pub struct BuildContext {
     /// Its id in the configuration.
@@ -33,14 +33,17 @@ pub struct BuildContext {
 /// A started component: its background work, to be awaited after its token is cancelled.
 pub type Running = BoxFuture<'static, ()>;
 
-/// What a start returns; the error prints itself as a sentence.
+/// The result of a start; the error displays as a complete message.
 pub type StartResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The source end of pipelines. One instance serves every signal it is used for.
 pub trait Receiver: Send {
-    /// Begins to receive. `next` holds, per signal that a pipeline asks of this receiver, where its data goes.
-    /// An error here stops the program before data moves. The returned future ends soon after `stop` is
-    /// cancelled, when everything received has been handed on.
+    /// Starts to receive. `next` lists the consumer of each signal that a pipeline uses this receiver for. The returned
+    /// future completes soon after `stop` is cancelled, when all received data has been consumed.
+    ///
+    /// # Errors
+    ///
+    /// An error stops the program before data is processed.
     fn start(
         self: Box<Self>,
         next: Vec<(Signal, Arc<dyn Consumer>)>,
@@ -51,8 +54,8 @@ pub trait Receiver: Send {
 
 /// A step in the middle of one pipeline.
 pub trait Processor: Send {
-    /// Begins to process for one pipeline: returns the consumer that stands before `next`, and its background
-    /// work, which on `stop` flushes what it holds.
+    /// Starts to process for one pipeline: returns the consumer in front of `next`, and the background work, which
+    /// flushes pending data on `stop`.
     fn start(
         self: Box<Self>,
         next: Arc<dyn Consumer>,
@@ -61,14 +64,14 @@ pub trait Processor: Send {
     ) -> (Arc<dyn Consumer>, Running);
 }
 
-/// The sink end of some pipelines and the source end of others. One instance stands between the pipelines
-/// of one signal that end in it and those of one signal that it feeds.
+/// The sink end of some pipelines and the source end of others. One instance connects the pipelines of one signal that
+/// end in it with those of one signal that it feeds.
 pub trait Connector: Send {
-    /// What it can make of data of this signal: the signals of the pipelines it may feed.
+    /// Returns the signals of the pipelines that this connector can feed from data of `from`.
     fn outputs(&self, from: Signal) -> &'static [Signal];
 
-    /// Begins to connect: returns the consumer of `from`, which hands data of `to` on to `next`, and its
-    /// background work, which on `stop` flushes what it holds.
+    /// Starts to connect: returns the consumer of the first signal of `ends`, which sends data of the second one to
+    /// `next`, and the background work, which flushes pending data on `stop`.
     fn start(
         self: Box<Self>,
         ends: (Signal, Signal),
@@ -78,21 +81,27 @@ pub trait Connector: Send {
     ) -> (Arc<dyn Consumer>, Running);
 }
 
-/// What serves other components, or whoever looks after the collector, and takes no part in pipelines.
+/// A component outside of pipelines that serves other components or the operators of the collector.
 pub trait Extension: Send {
-    /// Opens what it needs, before everything that is no extension. An error here stops the program before data
-    /// moves.
+    /// Starts the extension, before all components that are not extensions.
+    ///
+    /// # Errors
+    ///
+    /// An error stops the program before data is processed.
     fn start(
         self: Box<Self>,
         host: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>>;
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>>;
 }
 
 /// The sink end of pipelines. One instance serves every signal it is used for.
 pub trait Exporter: Send {
-    /// Opens what it writes to. An error here stops the program before data moves. On `stop` what is queued is
-    /// sent or counted as lost, then the future ends.
+    /// Opens the destination. On `stop` queued data is sent or counted as dropped, then the future completes.
+    ///
+    /// # Errors
+    ///
+    /// An error stops the program before data is processed.
     fn start(
         self: Box<Self>,
         host: &Host,
@@ -100,21 +109,21 @@ pub trait Exporter: Send {
     ) -> BoxFuture<'static, StartResult<(Arc<dyn Consumer>, Running)>>;
 }
 
-/// One row of a table of components; `T` is the trait that its components have.
+/// One row of a table of components that implement the trait `T`.
 pub struct Factory<T: ?Sized> {
-    /// The type, as in the configuration.
+    /// The component type in the configuration.
     pub kind: &'static str,
     /// Older names that still load, with a warning.
     pub aliases: &'static [&'static str],
-    /// The signals it handles; of a connector those that may go in, of an extension none.
+    /// The supported signals: of a connector those of its input, of an extension none.
     pub signals: &'static [Signal],
-    /// How settled it is.
+    /// The stability level.
     pub stability: Stability,
-    /// What it is for, in a sentence.
+    /// The purpose, in one sentence.
     pub about: &'static str,
-    /// A section that shows its use: YAML that can be run as it is.
+    /// An example of its section: YAML that runs unchanged.
     pub example: &'static str,
-    /// Decodes and validates its section, and builds it. No file, socket or clock is touched.
+    /// Decodes and validates its section, and builds the component without I/O.
     pub build: fn(&BuildContext, Section<'_>) -> Result<Box<T>, ConfigError>,
 }
 
@@ -130,13 +139,13 @@ pub type ProcessorFactory = Factory<dyn Processor>;
 pub type ReceiverFactory = Factory<dyn Receiver>;
 
 impl<T: ?Sized> Factory<T> {
-    /// True for its type and for its older names.
+    /// Returns true for the type and its older names.
     pub fn answers_to(&self, kind: &str) -> bool {
         self.kind == kind || self.aliases.contains(&kind)
     }
 }
 
-// Derived, these would ask the trait object for the same.
+// A derive would require the trait object to implement these.
 impl<T: ?Sized> Clone for Factory<T> {
     fn clone(&self) -> Self {
         *self
@@ -151,7 +160,7 @@ impl<T: ?Sized> fmt::Debug for Factory<T> {
     }
 }
 
-/// The row that answers to `kind`.
+/// Returns the row of a type or of one of its older names.
 pub fn find<'a, T: ?Sized>(rows: &'a [Factory<T>], kind: &str) -> Option<&'a Factory<T>> {
     rows.iter().find(|row| row.answers_to(kind))
 }

@@ -1,5 +1,4 @@
-//! What a component finds around it when it starts: extensions, the meter of the collector's own telemetry,
-//! and where to tell how it fares.
+//! The environment of a component: extensions, the meter of the collector's own telemetry, and its status.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,34 +12,34 @@ use crate::spans::Spans;
 use crate::status::{State, Status};
 use crate::storage::Storage;
 
-/// What a running extension offers to other components; by default, nothing.
+/// The capabilities of a running extension for other components; none by default.
 #[derive(Clone, Default)]
-pub struct Offer {
-    /// It checks requests that come in.
+pub struct Capabilities {
+    /// Authorizes incoming requests.
     pub server_auth: Option<Arc<dyn ServerAuth>>,
-    /// It signs requests that go out.
+    /// Authenticates outgoing requests.
     pub client_auth: Option<Arc<dyn ClientAuth>>,
-    /// It stores state.
+    /// Stores state.
     pub storage: Option<Arc<dyn Storage>>,
 }
 
-/// An extension that a component's configuration names and that cannot serve it.
+/// Why an extension named by a component's configuration cannot be used.
 #[derive(Clone, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum HostError {
-    /// It does not run.
+    /// The extension does not run.
     #[error("extension \"{id}\" does not run: expected one of service::extensions: [{}]", listed(.running))]
     NotRunning {
-        /// The one that was named.
+        /// The id in the configuration.
         id: ComponentId,
-        /// Those that run.
+        /// The extensions that run.
         running: Vec<ComponentId>,
     },
-    /// It does something else.
-    #[error("extension \"{id}\" is no {wanted}")]
+    /// The extension lacks the required capability.
+    #[error("extension \"{id}\" is not a {wanted}")]
     Other {
-        /// The one that was named.
+        /// The id in the configuration.
         id: ComponentId,
-        /// What was asked of it.
+        /// The required capability.
         wanted: &'static str,
     },
 }
@@ -49,83 +48,83 @@ fn listed(ids: &[ComponentId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// The surroundings of one component. Cheap to clone.
+/// The environment of one component. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
     component: Arc<str>,
     meter: Meter,
     state: Arc<State>,
-    extensions: Arc<BTreeMap<ComponentId, Offer>>,
+    extensions: Arc<BTreeMap<ComponentId, Capabilities>>,
 }
 
 impl Host {
-    /// A host without extensions, that measures by `meter` and tells `state`.
+    /// Creates a host without extensions.
     pub fn new(meter: Meter, state: Arc<State>) -> Self {
         Host { component: Arc::from(""), meter, state, extensions: Arc::default() }
     }
 
-    /// A host that keeps nothing: for components that run on their own, as tests have them.
+    /// Creates a host without extensions that discards metrics and status, for tests.
     pub fn detached() -> Self {
         Host::new(NoopMeterProvider::new().meter("detached"), Arc::default())
     }
 
-    /// The same host as one more extension sees it, and everything that starts after that.
-    pub fn with_extension(mut self, id: ComponentId, offer: Offer) -> Self {
-        Arc::make_mut(&mut self.extensions).insert(id, offer);
+    /// Returns this host with one more extension.
+    pub fn with_extension(mut self, id: ComponentId, capabilities: Capabilities) -> Self {
+        Arc::make_mut(&mut self.extensions).insert(id, capabilities);
         self
     }
 
-    /// The same host for the component that the log calls `name`.
+    /// Returns this host for the component with this name in the status.
     pub fn of(&self, name: &str) -> Self {
         Host { component: Arc::from(name), ..self.clone() }
     }
 
-    /// The meter for the collector's own metrics, whose names begin with `otelcol_`.
+    /// Returns the meter of the collector's own metrics.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// The state of the whole collector.
+    /// Returns the state of the whole collector.
     pub fn state(&self) -> &Arc<State> {
         &self.state
     }
 
-    /// The recorder of the collector's own spans.
+    /// Returns the recorder of the collector's own spans.
     pub fn spans(&self) -> &Arc<Spans> {
         self.state.spans()
     }
 
-    /// Tells how this component fares.
+    /// Reports the status of this component.
     pub fn report(&self, status: Status) {
         self.state.report(&self.component, status);
     }
 
-    /// The extension that checks requests for this component.
+    /// Returns the extension `id` that authorizes requests to this component.
     pub fn server_auth(&self, id: &ComponentId) -> Result<Arc<dyn ServerAuth>, HostError> {
-        self.offered(id, "server authenticator", |offer| offer.server_auth.clone())
+        self.capability(id, "server authenticator", |capabilities| capabilities.server_auth.clone())
     }
 
-    /// The extension that signs this component's requests.
+    /// Returns the extension `id` that authenticates this component's requests.
     pub fn client_auth(&self, id: &ComponentId) -> Result<Arc<dyn ClientAuth>, HostError> {
-        self.offered(id, "client authenticator", |offer| offer.client_auth.clone())
+        self.capability(id, "client authenticator", |capabilities| capabilities.client_auth.clone())
     }
 
-    /// The extension that stores this component's state.
+    /// Returns the extension `id` that stores this component's state.
     pub fn storage(&self, id: &ComponentId) -> Result<Arc<dyn Storage>, HostError> {
-        self.offered(id, "storage", |offer| offer.storage.clone())
+        self.capability(id, "storage", |capabilities| capabilities.storage.clone())
     }
 
-    fn offered<T>(
+    fn capability<T>(
         &self,
         id: &ComponentId,
         wanted: &'static str,
-        pick: impl Fn(&Offer) -> Option<T>,
+        pick: impl Fn(&Capabilities) -> Option<T>,
     ) -> Result<T, HostError> {
-        let Some(offer) = self.extensions.get(id) else {
+        let Some(capabilities) = self.extensions.get(id) else {
             let running = self.extensions.keys().cloned().collect();
             return Err(HostError::NotRunning { id: id.clone(), running });
         };
-        pick(offer).ok_or_else(|| HostError::Other { id: id.clone(), wanted })
+        pick(capabilities).ok_or_else(|| HostError::Other { id: id.clone(), wanted })
     }
 }
 
@@ -140,18 +139,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_extension_that_does_not_run_or_does_something_else_is_named() {
+    fn an_unusable_extension_is_named_in_the_error() {
         let id = |text| ComponentId::parse(text).unwrap();
-        let host = Host::detached().with_extension(id("health_check"), Offer::default());
-        let told = |e: HostError| e.to_string();
+        let host = Host::detached().with_extension(id("health_check"), Capabilities::default());
+        let text = |e: HostError| e.to_string();
         assert_eq!(
-            host.storage(&id("file_storage/q")).map(|_| ()).map_err(told),
+            host.storage(&id("file_storage/q")).map(|_| ()).map_err(text),
             Err("extension \"file_storage/q\" does not run: expected one of service::extensions: [health_check]"
                 .to_owned())
         );
         assert_eq!(
-            host.client_auth(&id("health_check")).map(|_| ()).map_err(told),
-            Err("extension \"health_check\" is no client authenticator".to_owned())
+            host.client_auth(&id("health_check")).map(|_| ()).map_err(text),
+            Err("extension \"health_check\" is not a client authenticator".to_owned())
         );
     }
 }

@@ -1,9 +1,8 @@
-//! What a collector component is: the traits, the data they hand to each other, and how a component is
-//! found by name and built from its configuration.
+//! The interface of the collector's components: their traits, their environment, and the factories that build them from
+//! configuration.
 //!
-//! The one idea: data moves by a call that returns when the next component has taken it, so that an `Ok`
-//! is an acknowledgement and an [`Refused`] travels back to whoever may try again. This crate knows OTLP's
-//! message types (they *are* the data) and nothing of YAML, sockets, files or graphs.
+//! Data is sent by a call that returns when the next component has accepted it, so that `Ok` is an acknowledgement and
+//! [`Refused`] is returned to a component that can retry. This crate knows no YAML, sockets, files or graphs.
 
 pub mod auth;
 mod code;
@@ -24,7 +23,7 @@ pub use factory::{
     BuildContext, Connector, ConnectorFactory, Exporter, ExporterFactory, Extension, ExtensionFactory,
     Factory, Processor, ProcessorFactory, Receiver, ReceiverFactory, Running, Stability, StartResult, find,
 };
-pub use host::{Host, HostError, Offer};
+pub use host::{Capabilities, Host, HostError};
 pub use id::{ComponentId, IdError};
 
 /// A boxed future, the shape every asynchronous trait method here returns.

@@ -1,9 +1,8 @@
-//! Spans of the collector itself: what receivers handed over and exporters took, how long that took, and how it
-//! went.
+//! Spans of the collector itself: one for each batch that a receiver sends and an exporter receives.
 //!
-//! The one idea: nothing is recorded until somebody looks ([`Spans::watch`]) or takes spans away
-//! ([`Spans::subscribe`]), so that a collector that nobody looks into pays one atomic load per batch. Who looks
-//! sees the latest few spans of each name by latency; who subscribes gets every span through a bounded channel.
+//! Spans are recorded only while there is a watcher ([`Spans::watch`]) or a subscriber ([`Spans::subscribe`]); otherwise
+//! a batch costs one atomic load. Watchers read the latest few spans of each name by latency; subscribers receive every
+//! span through a bounded channel.
 
 use std::collections::VecDeque;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +20,7 @@ mod traced;
 
 pub use traced::{exporting, receiving};
 
-/// Where the buckets of latency begin.
+/// The lower bounds of the latency buckets.
 pub const LATENCIES: [Duration; 9] = [
     Duration::ZERO,
     Duration::from_micros(10),
@@ -34,65 +33,65 @@ pub const LATENCIES: [Duration; 9] = [
     Duration::from_secs(100),
 ];
 
-/// Spans kept per name and bucket, the latest; older ones are only counted.
+/// Maximum number of stored spans per name and bucket; older ones are evicted and still counted.
 const SAMPLES_MAX: usize = 10;
-/// Names that spans are kept of; those of more names go to subscribers alone, and are counted.
+/// Maximum number of span names for watchers; spans of further names are sent to subscribers only, and counted.
 const NAMES_MAX: usize = 128;
-/// Spans under way that are listed; more are not, until they end.
+/// Maximum number of running spans that are listed.
 const RUNNING_MAX: usize = 1024;
-/// Bytes of an error that are kept.
+/// Maximum length of an error in bytes; the rest is cut off.
 const ERROR_BYTES_MAX: usize = 1024;
 
-/// A span: of one that is under way, as far as it is known.
+/// A span; while it is running, its attributes and error are empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// What was done.
+    /// The name of the operation.
     pub name: Arc<str>,
-    /// What it was done for.
+    /// The id of the trace.
     pub trace_id: TraceId,
-    /// Its own id.
+    /// The id of the span.
     pub span_id: SpanId,
-    /// The span within which it was done.
+    /// The id of the parent span.
     pub parent: Option<SpanId>,
-    /// When it began, by the wall clock.
+    /// The wall time of the start.
     pub started_at: SystemTime,
-    /// How long it took.
+    /// The duration.
     pub duration: Duration,
-    /// What is known of it.
+    /// The attributes.
     pub attributes: Vec<KeyValue>,
-    /// Why it failed, where it did.
+    /// The error, if the operation failed.
     pub error: Option<String>,
 }
 
-/// Which spans of a name.
+/// A selection of the spans of a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Which {
-    /// Those under way.
+    /// Running spans.
     Running,
-    /// Those that went well, by the index of their bucket in [`LATENCIES`].
+    /// Successful spans of the bucket with this index in [`LATENCIES`].
     Latency(usize),
-    /// Those that failed.
+    /// Failed spans.
     Failed,
 }
 
-/// How many spans there were of one name since somebody looks.
+/// The number of spans of one name since the first watcher.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
     /// The name.
     pub name: Arc<str>,
-    /// Those under way.
+    /// Running spans.
     pub running: usize,
-    /// Those that went well, by latency.
+    /// Successful spans, by latency bucket.
     pub latencies: [u64; LATENCIES.len()],
-    /// Those that failed.
+    /// Failed spans.
     pub failed: u64,
 }
 
 /// The recorder. One per collector.
 pub struct Spans {
-    /// How many look or are subscribed: 0 is off.
+    /// The number of watchers and subscribers; 0 disables recording.
     wanted: AtomicUsize,
-    /// Makes ids that nobody can guess from others.
+    /// Creates ids that cannot be guessed from others.
     ids: RandomState,
     begun: AtomicU64,
     dropped: AtomicU64,
@@ -104,13 +103,13 @@ pub struct Spans {
 struct Inner {
     watchers: usize,
     subscribers: Vec<mpsc::Sender<Arc<Span>>>,
-    names: BTreeMap<Arc<str>, Kept>,
+    names: BTreeMap<Arc<str>, Stored>,
     running: HashMap<SpanId, (Span, Instant)>,
 }
 
-/// What is kept of one name.
+/// The stored spans of one name.
 #[derive(Default)]
-struct Kept {
+struct Stored {
     latencies: [Ring; LATENCIES.len()],
     failed: Ring,
 }
@@ -145,20 +144,20 @@ impl Default for Spans {
 }
 
 impl Spans {
-    /// True while somebody looks or is subscribed.
+    /// Returns true while there is a watcher or subscriber.
     pub fn is_on(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// Keeps the latest spans of each name for as long as the guard lives.
+    /// Stores the latest spans of each name until the guard is dropped.
     pub fn watch(self: &Arc<Self>) -> Watch {
         self.with(|inner| inner.watchers += 1);
         self.wanted.fetch_add(1, Ordering::Relaxed);
         Watch(self.clone())
     }
 
-    /// Every span that ends from now on. One that finds `capacity` others waiting is dropped and counted. Ends
-    /// by dropping the receiver.
+    /// Returns a receiver of every span that ends from now on. A span is dropped and counted if `capacity` others are
+    /// pending. Dropping the receiver ends the subscription.
     pub fn subscribe(&self, capacity: usize) -> mpsc::Receiver<Arc<Span>> {
         let (sender, receiver) = mpsc::channel(capacity);
         self.with(|inner| inner.subscribers.push(sender));
@@ -166,17 +165,17 @@ impl Spans {
         receiver
     }
 
-    /// How many spans subscribers had no room for.
+    /// Returns the number of spans dropped because a subscriber's channel was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How many spans were not kept, since there were too many names.
+    /// Returns the number of spans not stored because there were too many names.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Begins a span within the one that is current; none where nobody wants spans.
+    /// Starts a child of the current span; none while recording is disabled.
     pub fn begin(self: &Arc<Self>, name: &Arc<str>) -> Option<Open> {
         if !self.is_on() {
             return None;
@@ -197,29 +196,29 @@ impl Spans {
         Some(Open { spans: self.clone(), span: Some(span), started })
     }
 
-    /// What is kept, by name.
+    /// Returns the number of spans of each name.
     pub fn summaries(&self) -> Vec<Summary> {
         self.with(|inner| {
             let running =
                 |name: &Arc<str>| inner.running.values().filter(|(span, _)| span.name == *name).count();
-            let summary = |(name, kept): (&Arc<str>, &Kept)| Summary {
+            let summary = |(name, stored): (&Arc<str>, &Stored)| Summary {
                 name: name.clone(),
                 running: running(name),
-                latencies: kept.latencies.each_ref().map(|ring| ring.count),
-                failed: kept.failed.count,
+                latencies: stored.latencies.each_ref().map(|ring| ring.count),
+                failed: stored.failed.count,
             };
             inner.names.iter().map(summary).collect()
         })
     }
 
-    /// The latest spans of a name, the latest first; of those under way the duration so far.
+    /// Returns the latest spans of a name, the latest first; running ones with their duration so far.
     pub fn latest(&self, name: &str, which: Which) -> Vec<Arc<Span>> {
         self.with(|inner| {
-            let Some(kept) = inner.names.get(name) else { return Vec::new() };
+            let Some(stored) = inner.names.get(name) else { return Vec::new() };
             let ring = match which {
                 Which::Running => return inner.running_of(name),
-                Which::Latency(bucket) => kept.latencies.get(bucket),
-                Which::Failed => Some(&kept.failed),
+                Which::Latency(bucket) => stored.latencies.get(bucket),
+                Which::Failed => Some(&stored.failed),
             };
             ring.map(|ring| ring.latest.iter().rev().cloned().collect()).unwrap_or_default()
         })
@@ -229,14 +228,14 @@ impl Spans {
         self.with(|inner| {
             inner.running.remove(&span.span_id);
             let span = Arc::new(span);
-            if inner.watchers > 0 && !inner.keep(&span) {
+            if inner.watchers > 0 && !inner.store(&span) {
                 self.left_out.fetch_add(1, Ordering::Relaxed);
             }
-            self.hand_out(inner, &span);
+            self.publish(inner, &span);
         });
     }
 
-    fn hand_out(&self, inner: &mut Inner, span: &Arc<Span>) {
+    fn publish(&self, inner: &mut Inner, span: &Arc<Span>) {
         inner.subscribers.retain(|subscriber| match subscriber.try_send(span.clone()) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
@@ -254,12 +253,12 @@ impl Spans {
         TraceId::from(u128::from(self.random()) << 64 | u128::from(self.random()))
     }
 
-    /// Never 0: that is no id.
+    // An id is never 0.
     fn random(&self) -> u64 {
         self.ids.hash_one(self.begun.fetch_add(1, Ordering::Relaxed)).max(1)
     }
 
-    /// A panic elsewhere leaves plain values behind, which are as good as before.
+    // A panic while the lock is held leaves valid values, so a poisoned lock is used.
     fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
         f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -272,25 +271,25 @@ impl fmt::Debug for Spans {
 }
 
 impl Inner {
-    /// Lists a span as under way.
+    /// Lists a running span.
     fn list(&mut self, span: &Span, started: Instant) {
-        if self.watchers > 0 && self.running.len() < RUNNING_MAX && self.kept(&span.name).is_some() {
+        if self.watchers > 0 && self.running.len() < RUNNING_MAX && self.stored(&span.name).is_some() {
             self.running.insert(span.span_id, (span.clone(), started));
         }
     }
 
-    /// False where there are too many names.
-    fn keep(&mut self, span: &Arc<Span>) -> bool {
-        let Some(kept) = self.kept(&span.name) else { return false };
+    /// Stores a span; returns false if there are too many names.
+    fn store(&mut self, span: &Arc<Span>) -> bool {
+        let Some(stored) = self.stored(&span.name) else { return false };
         let ring = match span.error {
-            Some(_) => &mut kept.failed,
-            None => &mut kept.latencies[bucket(span.duration)],
+            Some(_) => &mut stored.failed,
+            None => &mut stored.latencies[bucket(span.duration)],
         };
         ring.push(span.clone());
         true
     }
 
-    fn kept(&mut self, name: &Arc<str>) -> Option<&mut Kept> {
+    fn stored(&mut self, name: &Arc<str>) -> Option<&mut Stored> {
         if self.names.len() >= NAMES_MAX && !self.names.contains_key(name) {
             return None;
         }
@@ -306,12 +305,12 @@ impl Inner {
     }
 }
 
-/// The index of the bucket in [`LATENCIES`].
+/// Returns the index of the bucket in [`LATENCIES`].
 pub fn bucket(duration: Duration) -> usize {
     LATENCIES.partition_point(|begin| *begin <= duration).saturating_sub(1)
 }
 
-/// Somebody looks. What was kept is forgotten when the last one no longer does.
+/// A watcher of spans. Stored spans are removed when the last watcher is dropped.
 #[derive(Debug)]
 pub struct Watch(Arc<Spans>);
 
@@ -327,7 +326,7 @@ impl Drop for Watch {
     }
 }
 
-/// A span under way. Dropping it says that what it stands for was given up.
+/// A running span. Dropping it without [`Open::end`] records that the operation was cancelled.
 #[derive(Debug)]
 pub struct Open {
     spans: Arc<Spans>,
@@ -344,7 +343,7 @@ impl Open {
         }
     }
 
-    /// Ends it: well, or for a reason.
+    /// Ends the span, with an error if the operation failed.
     pub fn end(mut self, attributes: Vec<KeyValue>, error: Option<String>) {
         self.close(attributes, error);
     }
@@ -358,7 +357,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.close(Vec::new(), Some("given up before it was done".to_owned()));
+        self.close(Vec::new(), Some("cancelled".to_owned()));
     }
 }
 

@@ -1,5 +1,5 @@
-//! How the collector fares: whether it takes data, what its pipelines are, and what each component says of
-//! itself. Written by the graph and by components, read by the extensions that show it.
+//! The status of the collector: whether it accepts data, its pipelines, and the status of each component. The graph and
+//! components write it; extensions read it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,52 +9,52 @@ use tokio::sync::watch;
 
 use crate::spans::Spans;
 
-/// How a component fares, in the Collector's words.
+/// The status of a component, as the Collector defines it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Status {
-    /// It is being started.
+    /// The component is starting.
     #[default]
     Starting,
-    /// It works.
+    /// The component works.
     Ok,
-    /// It does not work now, and may again by itself.
+    /// The component fails and may recover by itself.
     RecoverableError(String),
-    /// It will not work again until it is configured otherwise; the others go on.
+    /// The component fails until its configuration is changed; other components continue.
     PermanentError(String),
-    /// It has stopped.
+    /// The component has stopped.
     Stopped,
 }
 
-/// One pipeline, as it was configured.
+/// The configuration of one pipeline.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PipelineInfo {
-    /// Its id, such as `traces/gpu`.
+    /// The id, such as `traces/gpu`.
     pub id: String,
-    /// What feeds it.
+    /// The receivers, and connectors that feed it.
     pub receivers: Vec<String>,
-    /// What changes its data, in order.
+    /// The processors, in order.
     pub processors: Vec<String>,
-    /// Where it ends.
+    /// The exporters, and connectors that it feeds.
     pub exporters: Vec<String>,
 }
 
-/// One feature gate, as it is shown.
+/// One feature gate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct GateInfo {
-    /// Its name.
+    /// The name.
     pub id: String,
-    /// Whether it is on.
+    /// Whether the gate is enabled.
     pub is_on: bool,
-    /// How settled it is, such as `Alpha`.
+    /// The stage, such as `Alpha`.
     pub stage: String,
-    /// What it does.
+    /// The description.
     pub description: String,
 }
 
 /// The state of the collector.
 #[derive(Debug)]
 pub struct State {
-    /// When the process began, by the wall clock.
+    /// The wall time of the start of the process.
     pub started_at: SystemTime,
     begun: Instant,
     ready: watch::Sender<bool>,
@@ -84,74 +84,74 @@ impl Default for State {
 }
 
 impl State {
-    /// For how long the collector has run.
+    /// Returns how long the collector has run.
     pub fn uptime(&self) -> std::time::Duration {
         self.begun.elapsed()
     }
 
-    /// True while every pipeline takes data.
+    /// Returns true while every pipeline accepts data.
     pub fn is_ready(&self) -> bool {
         *self.ready.borrow()
     }
 
-    /// Tells whether every pipeline takes data.
+    /// Sets whether every pipeline accepts data.
     pub fn set_ready(&self, is_ready: bool) {
         let now = || (SystemTime::now(), Instant::now());
         self.with(|inner| inner.ready_since = is_ready.then(|| inner.ready_since.unwrap_or_else(now)));
         self.ready.send_replace(is_ready);
     }
 
-    /// Since when every pipeline has taken data, by the wall clock, and for how long.
+    /// Returns since when every pipeline has accepted data, and for how long; none if it does not.
     pub fn ready_since(&self) -> Option<(SystemTime, std::time::Duration)> {
         self.with(|inner| inner.ready_since.map(|(at, instant)| (at, instant.elapsed())))
     }
 
-    /// The recorder of the collector's own spans.
+    /// Returns the recorder of the collector's own spans.
     pub fn spans(&self) -> &Arc<Spans> {
         &self.spans
     }
 
-    /// Says which feature gates there are.
+    /// Sets the feature gates.
     pub fn set_gates(&self, gates: Vec<GateInfo>) {
         self.with(|inner| inner.gates = gates);
     }
 
-    /// The feature gates.
+    /// Returns the feature gates.
     pub fn gates(&self) -> Vec<GateInfo> {
         self.with(|inner| inner.gates.clone())
     }
 
-    /// Says what runs now; what is said of components that no longer run is forgotten by [`State::forget`].
+    /// Sets the pipelines and extensions that run. [`State::remove`] removes the status of stopped components.
     pub fn describe(&self, pipelines: Vec<PipelineInfo>, extensions: Vec<String>) {
         self.with(|inner| (inner.pipelines, inner.extensions) = (pipelines, extensions));
     }
 
-    /// The pipelines that run.
+    /// Returns the pipelines that run.
     pub fn pipelines(&self) -> Vec<PipelineInfo> {
         self.with(|inner| inner.pipelines.clone())
     }
 
-    /// The extensions that run.
+    /// Returns the extensions that run.
     pub fn extensions(&self) -> Vec<String> {
         self.with(|inner| inner.extensions.clone())
     }
 
-    /// How each component fares, by the name that the log has for it.
+    /// Returns the status of each component, by its name in the log.
     pub fn components(&self) -> BTreeMap<String, Status> {
         self.with(|inner| inner.components.clone())
     }
 
-    /// Notes how a component fares.
+    /// Sets the status of a component.
     pub fn report(&self, component: &str, status: Status) {
         self.with(|inner| inner.components.insert(component.to_owned(), status));
     }
 
-    /// Drops what was said of a component that is gone.
-    pub fn forget(&self, component: &str) {
+    /// Removes the status of a component.
+    pub fn remove(&self, component: &str) {
         self.with(|inner| inner.components.remove(component));
     }
 
-    /// A panic elsewhere leaves plain values behind, which are as good as before.
+    // A panic while the lock is held leaves valid values, so a poisoned lock is used.
     fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
         f(&mut self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }

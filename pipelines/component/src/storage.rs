@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{BoxFuture, ComponentId};
 
-/// Whose state it is: no two components share one.
+/// The namespace of a component's state; no two components share one.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Namespace {
     /// The kind of component: `exporter`, `receiver`.
@@ -44,7 +44,7 @@ pub enum Operation {
     Delete(String),
 }
 
-/// What an extension offers that stores state.
+/// An extension that stores state.
 pub trait Storage: Send + Sync {
     /// Opens the state of one component. It is closed by dropping the client.
     fn open(&self, namespace: Namespace) -> BoxFuture<'_, Result<Arc<dyn StorageClient>, StorageError>>;

@@ -1,4 +1,4 @@
-//! `forward`: hands data from one pipeline to another as it is, to join pipelines or to fork them.
+//! `forward`: sends data of one pipeline unchanged to others, to merge or fork pipelines.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub const FACTORY: ConnectorFactory = ConnectorFactory {
     aliases: &[],
     signals: &Signal::ALL,
     stability: Stability::Beta,
-    about: "Hands data of one pipeline on to others of the same signal.",
+    about: "Sends data of one pipeline to others of the same signal.",
     example: "",
     build,
 };
@@ -58,7 +58,7 @@ mod tests {
     use crate::testing::{build, pass};
 
     #[test]
-    fn data_of_every_signal_goes_on_as_it_is() {
+    fn data_of_every_signal_is_forwarded_unchanged() {
         for (signal, json) in [
             (Signal::Logs, r#"{"resourceLogs":[{"schemaUrl":"u"}]}"#),
             (Signal::Metrics, r#"{"resourceMetrics":[{"schemaUrl":"u"}]}"#),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_configure() {
+    fn no_key_is_accepted() {
         let found = build(&FACTORY, r#"{"to": "x"}"#).err().unwrap();
         assert!(matches!(&found[..], [one] if one.contains("invalid keys: to")), "{found:?}");
     }

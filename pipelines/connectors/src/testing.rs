@@ -1,4 +1,4 @@
-//! A connector between a test and what it hands on. Data is OTLP JSON, settings are the user's.
+//! A connector in front of a consumer that records, for tests. Data is OTLP JSON, settings are JSON.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ impl Consumer for Sink {
     }
 }
 
-/// A connector by its settings, or what is wrong with them.
+/// Builds a connector from its settings, or returns their problems.
 pub(crate) fn build(factory: &ConnectorFactory, settings: &str) -> Result<Box<dyn Connector>, Vec<String>> {
     let node: Node = serde_json::from_str(settings).unwrap();
     let id = ComponentId::parse(factory.kind).unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn build(factory: &ConnectorFactory, settings: &str) -> Result<Box<dy
     built.map_err(|e| e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect())
 }
 
-/// What a connector makes of one batch.
+/// Returns the batches that a connector sends for one batch.
 pub(crate) fn pass(
     factory: &ConnectorFactory,
     settings: &str,

@@ -11,5 +11,9 @@ mod otlp;
 pub mod otlp_grpc;
 pub mod otlp_http;
 
+/// The exporters, sorted by type.
+pub const EXPORTERS: &[component::ExporterFactory] =
+    &[debug::FACTORY, file::FACTORY, nop::FACTORY, otlp_grpc::FACTORY, otlp_http::FACTORY];
+
 #[cfg(test)]
 mod testing;

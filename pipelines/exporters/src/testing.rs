@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use component::auth::ClientAuth;
 use component::context::{Context, Metadata};
-use component::{BuildContext, ComponentId, Consumer, ExporterFactory, Host, Offer, Running};
+use component::{BuildContext, Capabilities, ComponentId, Consumer, ExporterFactory, Host, Running};
 use config::{Node, Section};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
@@ -201,8 +201,8 @@ pub(crate) fn free_address() -> SocketAddr {
 
 /// Returns a host with an extension `signer` that adds the tenant of the data, if there is one.
 pub(crate) fn signing() -> Host {
-    let offer = Offer { client_auth: Some(Arc::new(Tenant)), ..Offer::default() };
-    Host::detached().with_extension(ComponentId::parse("signer").unwrap(), offer)
+    let capabilities = Capabilities { client_auth: Some(Arc::new(Tenant)), ..Capabilities::default() };
+    Host::detached().with_extension(ComponentId::parse("signer").unwrap(), capabilities)
 }
 
 struct Tenant;

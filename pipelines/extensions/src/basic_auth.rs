@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use component::auth::{ClientAuth, Identity, ServerAuth, Unauthenticated};
 use component::context::{Context, Metadata};
 use component::{
-    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+    BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
 use config::{ConfigError, Problems, Secret, Section};
 use serde::Deserialize;
@@ -112,19 +112,21 @@ impl Extension for BasicAuth {
         self: Box<Self>,
         _: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         Box::pin(async move {
-            let offer = match (&self.config.htpasswd, &self.config.client_auth) {
-                (Some(config), _) => {
-                    Offer { server_auth: Some(Arc::new(HtpasswdAuth::open(config)?)), ..Offer::default() }
-                }
-                (None, Some(config)) => {
-                    Offer { client_auth: Some(Arc::new(Login::open(config)?)), ..Offer::default() }
-                }
-                (None, None) => Offer::default(),
+            let capabilities = match (&self.config.htpasswd, &self.config.client_auth) {
+                (Some(config), _) => Capabilities {
+                    server_auth: Some(Arc::new(HtpasswdAuth::open(config)?)),
+                    ..Capabilities::default()
+                },
+                (None, Some(config)) => Capabilities {
+                    client_auth: Some(Arc::new(Login::open(config)?)),
+                    ..Capabilities::default()
+                },
+                (None, None) => Capabilities::default(),
             };
             let running: Running = Box::pin(async move { stop.cancelled().await });
-            Ok((offer, running))
+            Ok((capabilities, running))
         })
     }
 }

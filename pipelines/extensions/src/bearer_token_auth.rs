@@ -6,7 +6,7 @@ use std::sync::Arc;
 use component::auth::{ClientAuth, Identity, ServerAuth, Unauthenticated};
 use component::context::{Context, Metadata};
 use component::{
-    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+    BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
 use config::{ConfigError, Problems, Secret, Section};
 use http::HeaderName;
@@ -94,13 +94,16 @@ impl Extension for BearerTokenAuth {
         self: Box<Self>,
         _: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         Box::pin(async move {
             let bearer = Arc::new(Bearer::open(&self.config)?);
-            let offer =
-                Offer { server_auth: Some(bearer.clone()), client_auth: Some(bearer), ..Offer::default() };
+            let capabilities = Capabilities {
+                server_auth: Some(bearer.clone()),
+                client_auth: Some(bearer),
+                ..Capabilities::default()
+            };
             let running: Running = Box::pin(async move { stop.cancelled().await });
-            Ok((offer, running))
+            Ok((capabilities, running))
         })
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use component::auth::ClientAuth;
 use component::context::Context;
 use component::{
-    BoxFuture, BuildContext, ComponentId, Extension, ExtensionFactory, Host, Offer, Running, Stability,
-    StartResult,
+    BoxFuture, BuildContext, Capabilities, ComponentId, Extension, ExtensionFactory, Host, Running,
+    Stability, StartResult,
 };
 use config::{ConfigError, Problems, Secret, Section};
 use http::HeaderName;
@@ -146,13 +146,14 @@ impl Extension for HeadersSetter {
         self: Box<Self>,
         host: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         let host = host.clone();
         Box::pin(async move {
             let setter = Setter::open(&self.config, &host)?;
-            let offer = Offer { client_auth: Some(Arc::new(setter)), ..Offer::default() };
+            let capabilities =
+                Capabilities { client_auth: Some(Arc::new(setter)), ..Capabilities::default() };
             let running: Running = Box::pin(async move { stop.cancelled().await });
-            Ok((offer, running))
+            Ok((capabilities, running))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use component::status::State;
 use component::{
-    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+    BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
 use config::unused::{self, Unused};
 use config::{ConfigError, GoDuration, Headers, Node, Optional, Problems, Section};
@@ -148,12 +148,12 @@ impl Extension for HealthCheck {
         self: Box<Self>,
         host: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         let host = host.clone();
         Box::pin(async move {
             let bound = Bound::open(self.config.server(), &self.name, &host).await?;
             let running: Running = Box::pin(bound.run(HealthPage { config: self.config, host }, stop));
-            Ok((Offer::default(), running))
+            Ok((Capabilities::default(), running))
         })
     }
 }

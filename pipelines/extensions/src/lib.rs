@@ -12,3 +12,12 @@ mod server;
 #[cfg(test)]
 mod testing;
 pub mod zpages;
+
+/// The extensions of this crate, sorted by type.
+pub const EXTENSIONS: &[component::ExtensionFactory] = &[
+    basic_auth::FACTORY,
+    bearer_token_auth::FACTORY,
+    headers_setter::FACTORY,
+    health_check::FACTORY,
+    zpages::FACTORY,
+];

@@ -1,6 +1,8 @@
 //! Helpers for the tests of extensions: configurations from JSON, and an independent HTTP client.
 
-use component::{BuildContext, ComponentId, Extension, ExtensionFactory, Host, Offer, Running, StartResult};
+use component::{
+    BuildContext, Capabilities, ComponentId, Extension, ExtensionFactory, Host, Running, StartResult,
+};
 use config::{ConfigError, Node, Section};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -27,7 +29,7 @@ pub(crate) async fn start(
     factory: &ExtensionFactory,
     json: &str,
     host: &Host,
-) -> StartResult<(Offer, Running)> {
+) -> StartResult<(Capabilities, Running)> {
     build(factory, json)?.start(host, CancellationToken::new()).await
 }
 

@@ -11,7 +11,7 @@ mod vars;
 
 use component::spans::Watch;
 use component::{
-    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+    BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
 use config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
 use http::StatusCode;
@@ -104,13 +104,13 @@ impl Extension for ZPages {
         self: Box<Self>,
         host: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         let host = host.clone();
         Box::pin(async move {
             let name = self.context.id.to_string();
             let bound = Bound::open(self.config.server(), &name, &host).await?;
             let shown = Shown::new(host, self.context.version, self.config.expvar.enabled);
-            Ok((Offer::default(), Box::pin(bound.run(shown, stop)) as Running))
+            Ok((Capabilities::default(), Box::pin(bound.run(shown, stop)) as Running))
         })
     }
 }

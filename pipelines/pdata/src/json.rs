@@ -1,10 +1,8 @@
-//! OTLP's JSON encoding, straight between bytes and the protobuf message types.
+//! OTLP's JSON encoding, directly between bytes and the protobuf message types.
 //!
-//! The one idea: every message is a table of rows `"jsonName": Kind = field`, in the order of the protobuf
-//! field numbers; the rows are the encoder and the decoder both, so that the two cannot drift apart. OTLP
-//! departs from protobuf's own JSON mapping (ids are hex, enums are numbers only, unknown fields are always
-//! ignored), which is why no general mapping fits. What a request means, and how it travels, is left to
-//! exporters and receivers.
+//! Every message is a table of rows `"jsonName": Kind = field`, in the order of the protobuf field numbers. The rows are
+//! both the encoder and the decoder, so that the two agree. OTLP departs from protobuf's own JSON mapping (ids are hex,
+//! enums are numbers, unknown fields are ignored), so no general mapping fits.
 
 mod kinds;
 pub mod plain;
@@ -32,14 +30,18 @@ pub trait Message: Default {
 #[doc(hidden)]
 pub use reader::Reader;
 
-/// One message as JSON, on one line.
+/// Encodes one message as JSON, on one line.
 pub fn to_vec<M: Message>(message: &M) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     writer::message(message, &mut out);
     out
 }
 
-/// The message in `bytes`, which holds one JSON object and nothing else.
+/// Decodes the message in `bytes`, which contain one JSON object.
+///
+/// # Errors
+///
+/// If the bytes are not JSON, or a field has a value of another type.
 pub fn from_slice<M: Message>(bytes: &[u8]) -> Result<M, JsonError> {
     let mut reader = Reader::over(bytes);
     let message = reader.message()?;
@@ -47,7 +49,7 @@ pub fn from_slice<M: Message>(bytes: &[u8]) -> Result<M, JsonError> {
     Ok(message)
 }
 
-/// A batch as the JSON of its signal's export request, on one line.
+/// Encodes a batch as the JSON of its signal's export request, on one line.
 pub fn encode(data: &Data) -> Vec<u8> {
     match data {
         Data::Logs(d) => to_vec(&**d),
@@ -57,7 +59,11 @@ pub fn encode(data: &Data) -> Vec<u8> {
     }
 }
 
-/// The batch in the JSON of an export request of `signal`.
+/// Decodes a batch from the JSON of an export request of `signal`.
+///
+/// # Errors
+///
+/// If the bytes are not such a request.
 pub fn decode(signal: Signal, bytes: &[u8]) -> Result<Data, JsonError> {
     Ok(match signal {
         Signal::Logs => Data::Logs(Payload::new(from_slice(bytes)?)),

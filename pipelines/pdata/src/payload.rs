@@ -1,9 +1,8 @@
-//! One signal's OTLP message: decoded, or still the bytes that it came as.
+//! One signal's OTLP message: as the bytes that arrived, decoded, or both.
 //!
-//! The one idea: most data goes through a collector without anyone looking into it. What comes as protobuf is
-//! checked once ([`crate::wire`]), kept as it is, put into a batch by putting bytes side by side (the messages
-//! of a batch are repeated fields, for which protobuf promises that this is the same), and goes out as it
-//! came. It is decoded when somebody reads it, and its bytes are dropped when somebody changes it.
+//! Most data passes a collector unread. Protobuf is checked once ([`crate::wire`]), stored as bytes, appended to a batch
+//! as bytes (a batch is a repeated field, for which protobuf defines concatenation as appending), and sent as bytes. It
+//! is decoded when first read, and its bytes are dropped when it is changed.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,16 +13,16 @@ use prost::bytes::{BufMut, Bytes};
 
 use crate::shape::Group;
 
-/// A message, shared: cheap to clone, copied only by who changes it while others hold it.
+/// A shared message: cheap to clone, copied by a change while there are other references.
 pub struct Payload<T>(Arc<Form<T>>);
 
-/// The forms that a message has: at least one of them.
+/// The forms of a message; there is at least one.
 struct Form<T> {
     wire: Option<Wire>,
     message: OnceLock<T>,
 }
 
-/// A message as protobuf, in parts that were put side by side.
+/// A message as protobuf: the concatenation of `parts`.
 #[derive(Clone, Default)]
 struct Wire {
     parts: Vec<Bytes>,
@@ -32,34 +31,34 @@ struct Wire {
 }
 
 impl<T: Message + Default + Clone> Payload<T> {
-    /// A message.
+    /// Wraps a decoded message.
     pub fn new(message: T) -> Self {
         Payload(Arc::new(Form { wire: None, message: OnceLock::from(message) }))
     }
 
-    /// Bytes that [`crate::wire::check`] took for a message of type `T` with so many items.
+    /// Wraps bytes that [`crate::wire::check`] accepted as a message of type `T` with `items` items.
     pub(crate) fn from_wire(part: Bytes, items: usize) -> Self {
         let wire = Wire { bytes: part.len(), parts: vec![part], items };
         Payload(Arc::new(Form { wire: Some(wire), message: OnceLock::new() }))
     }
 
-    /// The message to be changed: this one's own from here on, and in no other form.
+    /// Returns the decoded message for changes. It is copied if there are other references; its bytes are dropped.
     pub fn make_mut(&mut self) -> &mut T {
         if Arc::get_mut(&mut self.0).is_none() {
             *self = Payload::new((**self).clone());
         }
         self.decoded();
-        let form = Arc::get_mut(&mut self.0).expect("nobody else holds what was just made");
+        let form = Arc::get_mut(&mut self.0).expect("the form was just created");
         form.wire = None;
-        form.message.get_mut().expect("it was just decoded")
+        form.message.get_mut().expect("the message was just decoded")
     }
 
-    /// The message itself, copied where others hold it, too.
+    /// Returns the decoded message, copied if there are other references.
     pub fn into_inner(mut self) -> T {
         std::mem::take(self.make_mut())
     }
 
-    /// How many hold the same message, this one among them.
+    /// Returns the number of references to this message, including this one.
     pub fn holders(&self) -> usize {
         Arc::strong_count(&self.0)
     }
@@ -78,28 +77,28 @@ impl<T: Message + Default + Clone> Payload<T> {
         }
     }
 
-    /// The bytes, which nobody else holds, and no message that they no longer say the same as.
+    /// Returns unique access to the encoded form; drops the decoded message, which becomes stale.
     fn wire_mut(&mut self) -> &mut Wire {
         if Arc::get_mut(&mut self.0).is_none() {
             let wire = self.0.wire.clone();
             self.0 = Arc::new(Form { wire, message: OnceLock::new() });
         }
-        let form = Arc::get_mut(&mut self.0).expect("nobody else holds what was just made");
+        let form = Arc::get_mut(&mut self.0).expect("the form was just created");
         form.message = OnceLock::new();
         form.wire.get_or_insert_default()
     }
 
-    /// The number of items, where it is known without looking.
+    /// Returns the number of items if it is known without decoding.
     pub(crate) fn items(&self) -> Option<usize> {
         self.0.wire.as_ref().map(|wire| wire.items)
     }
 
-    /// The size as protobuf, in bytes.
+    /// Returns the size as protobuf, in bytes.
     pub(crate) fn encoded_len(&self) -> usize {
         self.0.wire.as_ref().map_or_else(|| self.decoded().encoded_len(), |wire| wire.bytes)
     }
 
-    /// Appends it as protobuf.
+    /// Appends the protobuf encoding to a buffer that grows as needed.
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
         match &self.0.wire {
             Some(wire) => wire.parts.iter().for_each(|part| out.put_slice(part)),
@@ -107,7 +106,7 @@ impl<T: Message + Default + Clone> Payload<T> {
         }
     }
 
-    /// It as protobuf, in parts to be written one behind the other.
+    /// Returns the protobuf encoding, in parts to be written in order.
     pub(crate) fn to_parts(&self) -> Vec<Bytes> {
         match &self.0.wire {
             Some(wire) if wire.bytes >= wire.parts.len() * PART_BYTES_MIN => wire.parts.clone(),
@@ -124,7 +123,7 @@ impl<T: Message + Default + Clone> Payload<T> {
     }
 }
 
-/// Parts that are smaller than this on average are put together: each is written on its own.
+/// Parts that are smaller than this on average are concatenated, since each part is written separately.
 const PART_BYTES_MIN: usize = 4096;
 
 impl Wire {
@@ -134,8 +133,8 @@ impl Wire {
         self.items += more.items;
     }
 
-    /// The checks on arrival are the decoder's own, as a property shows; should they ever differ, what cannot be
-    /// decoded is left out rather than taking the process along.
+    /// Decodes the bytes. The check on arrival accepts what the decoder accepts, which a property test asserts; a part
+    /// that cannot be decoded would be omitted.
     fn decode<T: Message + Default>(&self) -> T {
         let mut message = T::default();
         for part in &self.parts {

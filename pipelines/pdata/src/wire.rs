@@ -1,28 +1,27 @@
-//! Checks the protobuf of an OTLP message without building it, and counts its items.
+//! Checks the protobuf encoding of an OTLP message without decoding it, and counts its items.
 //!
-//! The one idea: the wire format is walked once, by tables of what each message may hold ([`schema`]), and what
-//! is taken here is exactly what the decoder takes: the same limits of depth, the same rules for lengths, kinds
-//! of fields and text. So bytes that passed can be decoded later, by whoever first looks into them, and never
-//! fail. The encoding is that of protobuf.dev/programming-guides/encoding.
+//! The bytes are read once, by tables of the fields of each message ([`schema`]). The check accepts exactly what the
+//! decoder accepts: the same nesting limit and the same rules for lengths, wire types and text. Checked bytes can
+//! therefore be decoded later without an error. The encoding is protobuf.dev/programming-guides/encoding.
 
 mod schema;
 
 use crate::Signal;
 use schema::{Kind, Schema};
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, thiserror::Error, Eq, PartialEq)]
 pub enum WireError {
-    /// A number does not end, or is larger than 64 bits.
+    /// A varint is incomplete or longer than 64 bits.
     #[error("invalid varint")]
     Varint,
-    /// A field's number is 0 or larger than 29 bits, or its kind does not exist.
+    /// A field number is 0 or longer than 29 bits, or its wire type does not exist.
     #[error("invalid field key {0}")]
     Key(u64),
-    /// A field is of another kind than the message has it.
+    /// A field has another wire type than the schema.
     #[error("field {0} has an unexpected wire type")]
     Kind(u64),
-    /// A field is longer than what holds it.
+    /// A field is longer than the message that contains it.
     #[error("field {0} is truncated")]
     Truncated(u64),
     /// A text is not UTF-8.
@@ -33,11 +32,11 @@ pub enum WireError {
     Depth,
 }
 
-/// How deeply messages may be nested: the decoder's limit.
+/// Maximum nesting of messages, as in the decoder.
 const DEPTH_MAX: u32 = 100;
 
-/// Checks the export request, or the data, of a signal; returns the number of its items. `None` is a signal that
-/// there is no table for.
+/// Checks the export request or the data of a signal; returns the number of its items, or `None` for a signal without
+/// a schema.
 pub(crate) fn check(signal: Signal, bytes: &[u8]) -> Option<Result<usize, WireError>> {
     let schema = match signal {
         Signal::Logs => &schema::LOGS,
@@ -48,7 +47,7 @@ pub(crate) fn check(signal: Signal, bytes: &[u8]) -> Option<Result<usize, WireEr
     Some(walk(schema, bytes, DEPTH_MAX))
 }
 
-/// Walks one message. Of parts that exclude each other only the last kind counts.
+/// Checks one message. Of a `oneof` only the items of the last kind count.
 fn walk(schema: &'static Schema, bytes: &[u8], depth: u32) -> Result<usize, WireError> {
     let (mut rest, mut items, mut last) = (bytes, 0, 0);
     while !rest.is_empty() {
@@ -63,7 +62,7 @@ fn walk(schema: &'static Schema, bytes: &[u8], depth: u32) -> Result<usize, Wire
     Ok(items)
 }
 
-/// A field's number and its wire type.
+/// Reads a field number and its wire type.
 fn key(rest: &mut &[u8]) -> Result<(u64, u64), WireError> {
     let key = varint(rest)?;
     match (key >> 3, key & 7) {
@@ -144,7 +143,7 @@ fn length<'a>(rest: &mut &'a [u8], field: u64) -> Result<&'a [u8], WireError> {
     Ok(inside)
 }
 
-/// Passes over a field that is not known, whatever it is.
+/// Skips an unknown field.
 fn skip(field: u64, wire: u64, rest: &mut &[u8], depth: u32) -> Result<usize, WireError> {
     let depth = depth.checked_sub(1).ok_or(WireError::Depth)?;
     match wire {

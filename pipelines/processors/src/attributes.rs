@@ -1,5 +1,5 @@
-//! `attributes`: changes the attributes of spans, log records and metric points, of all or of those that
-//! `include` and `exclude` select.
+//! `attributes`: changes the attributes of spans, log records and metric points: of all, or of those selected by
+//! `include` and `exclude`.
 
 use std::sync::Arc;
 

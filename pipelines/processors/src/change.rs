@@ -1,11 +1,11 @@
-//! A processor that changes what passes by and keeps nothing: one function between two consumers.
+//! A stateless processor: one function between two consumers.
 
 use std::sync::Arc;
 
 use component::{BoxFuture, Consumer, Refused, Running};
 use pdata::Data;
 
-/// The consumer that applies `change` and hands on, and its background work, which is none.
+/// Returns a consumer that applies `change` and forwards the data, without background work.
 pub(crate) fn stage(
     change: impl Fn(&mut Data) + Send + Sync + 'static,
     next: Arc<dyn Consumer>,
@@ -13,7 +13,7 @@ pub(crate) fn stage(
     (Arc::new(Change { change, next }), Box::pin(async {}))
 }
 
-/// As [`stage`], for a change that takes items away: a batch that lost all of its items goes no further.
+/// Returns a consumer that applies `change` and forwards the data unless no item is left.
 pub(crate) fn filter(
     change: impl Fn(&mut Data) + Send + Sync + 'static,
     next: Arc<dyn Consumer>,
@@ -26,7 +26,7 @@ struct Change<F> {
     next: Arc<dyn Consumer>,
 }
 
-// The change is made when the future runs: only then is the request's context there.
+// The change is made when the future runs, since the request's context is available only then.
 impl<F: Fn(&mut Data) + Send + Sync> Consumer for Change<F> {
     fn consume(&self, mut data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         Box::pin(async move {

@@ -1,7 +1,7 @@
-//! Which things are the same: a number of 128 bits for what identifies a resource, a scope, a series.
+//! The identity of resources, scopes and series: a hash of 128 bits.
 //!
-//! The order of attributes does not matter, at any depth; everything else does. Two SipHashes with different
-//! beginnings make up the number, so that a million identities meet by chance once in 10^26.
+//! The order of attributes is ignored at any depth. The hash is two SipHashes with different initial input, so that a
+//! million identities collide with a probability of 10^-26.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-/// Collects what identifies a thing. Cheap to clone, for things that have much in common.
+/// A hasher of identifying properties. Cheap to clone, to extend a common prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity(DefaultHasher, DefaultHasher);
 
@@ -22,24 +22,24 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// The number of what was collected.
+    /// Returns the hash of the properties.
     pub(crate) fn number(&self) -> u128 {
         u128::from(self.0.finish()) << 64 | u128::from(self.1.finish())
     }
 
-    /// With one more property.
+    /// Adds a property.
     pub(crate) fn with(mut self, property: impl Hash) -> Self {
         property.hash(&mut self);
         self
     }
 
-    /// With attributes, in whatever order.
+    /// Adds attributes, ignoring their order.
     pub(crate) fn with_attributes(mut self, attributes: &[KeyValue]) -> Self {
         self.attributes(attributes);
         self
     }
 
-    /// With a resource.
+    /// Adds a resource.
     pub(crate) fn with_resource(self, resource: Option<&Resource>) -> Self {
         let Some(Resource { attributes, dropped_attributes_count, entity_refs }) = resource else {
             return self.with_resource(Some(&Resource::default()));
@@ -48,7 +48,7 @@ impl Identity {
         self.with_attributes(attributes).with(dropped_attributes_count).with(entities)
     }
 
-    /// With a scope.
+    /// Adds a scope.
     pub(crate) fn with_scope(self, scope: Option<&InstrumentationScope>) -> Self {
         let Some(InstrumentationScope { name, version, attributes, dropped_attributes_count }) = scope else {
             return self.with_scope(Some(&InstrumentationScope::default()));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_attributes_does_not_matter_and_everything_else_does() {
+    fn identity_ignores_only_the_order_of_attributes() {
         let a = r#"{"key":"a","value":{"intValue":"1"}}"#;
         let b = r#"{"key":"b","value":{"kvlistValue":{"values":[{"key":"x"},{"key":"y"}]}}}"#;
         let turned = r#"{"key":"b","value":{"kvlistValue":{"values":[{"key":"y"},{"key":"x"}]}}}"#;

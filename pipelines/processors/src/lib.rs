@@ -1,9 +1,7 @@
 //! The processors: the steps in the middle of a pipeline.
 //!
-//! Every processor is one file or folder with one row, its `FACTORY`; the binary lists the rows. What several
-//! of them share stands beside them: `actions` changes attributes, `matching` says which data is meant,
-//! `change` is the consumer of a processor that only changes what passes by. Where data comes from and where
-//! it goes is left to the pipeline.
+//! Every processor is one file or folder with one row, its `FACTORY`, in [`PROCESSORS`]. Several of them share `actions`,
+//! which change attributes; `matching`, which selects items; and `change`, the consumer of a stateless processor.
 
 mod actions;
 pub mod attributes;
@@ -21,6 +19,18 @@ mod telemetry;
 
 pub use actions::ActionConfig;
 pub use matching::{MatchConfig, RegexpConfig};
+
+/// The processors, sorted by type.
+pub const PROCESSORS: &[component::ProcessorFactory] = &[
+    attributes::FACTORY,
+    batch::FACTORY,
+    cumulative_to_delta::FACTORY,
+    group_by_attrs::FACTORY,
+    memory_limiter::FACTORY,
+    probabilistic_sampler::FACTORY,
+    resource::FACTORY,
+    resource_detection::FACTORY,
+];
 
 #[cfg(test)]
 mod testing;

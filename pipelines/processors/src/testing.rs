@@ -1,4 +1,4 @@
-//! A processor between a test and what it hands on. Data is OTLP JSON, settings are the user's.
+//! A processor in front of a consumer that records, for tests. Data is OTLP JSON, settings are JSON.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use config::{Node, Section};
 use pdata::{Data, Signal};
 use tokio_util::sync::CancellationToken;
 
-/// The end of the pipeline: keeps what comes, answers what it is told to.
+/// A consumer that records batches and returns a configured result.
 pub(crate) struct Sink {
     pub(crate) got: Mutex<Vec<Data>>,
     pub(crate) answer: Mutex<Result<(), Refused>>,
@@ -20,7 +20,7 @@ impl Sink {
         Arc::new(Sink { got: Mutex::default(), answer: Mutex::new(Ok(())) })
     }
 
-    /// What has come since the last time.
+    /// Returns the batches since the last call.
     pub(crate) fn take(&self) -> Vec<Data> {
         std::mem::take(&mut self.got.lock().unwrap())
     }
@@ -36,7 +36,7 @@ impl Consumer for Sink {
     }
 }
 
-/// A processor by its settings.
+/// Builds a processor from its settings, or returns their problems.
 pub(crate) fn build(factory: &ProcessorFactory, settings: &str) -> Result<Box<dyn Processor>, Vec<String>> {
     let node: Node = serde_json::from_str(settings).unwrap();
     let id = ComponentId::parse(factory.kind).unwrap();
@@ -44,12 +44,12 @@ pub(crate) fn build(factory: &ProcessorFactory, settings: &str) -> Result<Box<dy
     built.map_err(|e| e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect())
 }
 
-/// What is wrong with settings.
+/// Returns the problems of settings.
 pub(crate) fn problems(factory: &ProcessorFactory, settings: &str) -> Vec<String> {
     build(factory, settings).err().unwrap_or_default()
 }
 
-/// A processor that runs.
+/// A running processor.
 pub(crate) struct Started {
     pub(crate) front: Arc<dyn Consumer>,
     pub(crate) sink: Arc<Sink>,
@@ -66,7 +66,7 @@ impl Started {
     }
 }
 
-/// Checks what a processor makes of one batch; that the batch it was given is shared must not show.
+/// Asserts what a processor sends for one batch, and that a shared copy of the batch is unchanged.
 #[track_caller]
 pub(crate) fn check(factory: &ProcessorFactory, settings: &str, signal: Signal, before: &str, after: &str) {
     let given = pdata::json::decode(signal, before.as_bytes()).unwrap();
@@ -78,9 +78,5 @@ pub(crate) fn check(factory: &ProcessorFactory, settings: &str, signal: Signal, 
     let made = String::from_utf8(pdata::json::encode(made)).unwrap();
     let after = pdata::json::decode(signal, after.as_bytes()).unwrap();
     assert_eq!(made, String::from_utf8(pdata::json::encode(&after)).unwrap(), "{settings}");
-    assert_eq!(
-        kept,
-        pdata::json::decode(signal, before.as_bytes()).unwrap(),
-        "what others hold is unchanged"
-    );
+    assert_eq!(kept, pdata::json::decode(signal, before.as_bytes()).unwrap(), "the shared copy is unchanged");
 }

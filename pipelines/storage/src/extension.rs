@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use component::storage::{Namespace, Storage, StorageClient, StorageError};
 use component::{
-    BoxFuture, BuildContext, Extension, ExtensionFactory, Host, Offer, Running, Stability, StartResult,
+    BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
 use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry::metrics::Meter;
@@ -132,19 +132,19 @@ impl Extension for FileStorage {
         self: Box<Self>,
         host: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         let meter = host.meter().clone();
         Box::pin(async move {
             let mode = self.config.mode().unwrap_or(0o750);
             prepare(&self.config.directory, self.config.create_directory.then_some(mode))?;
             let (directory, settings) = (self.config.directory.clone(), self.config.settings());
             let files = Arc::new(Files { directory, settings, meter, open: Mutex::default() });
-            let offer = Offer { storage: Some(files.clone()), ..Offer::default() };
+            let capabilities = Capabilities { storage: Some(files.clone()), ..Capabilities::default() };
             let running: Running = Box::pin(async move {
                 stop.cancelled().await;
                 files.close().await;
             });
-            Ok((offer, running))
+            Ok((capabilities, running))
         })
     }
 }

@@ -1,46 +1,47 @@
-//! The components of this binary: explicit rows, by name. Adding a component is adding its row here.
+//! The components of this binary. Each component crate lists its own components; a crate of one component is listed here.
 
-use component::{ConnectorFactory, ExporterFactory, ExtensionFactory, ProcessorFactory, ReceiverFactory};
+use component::{
+    ConnectorFactory, ExporterFactory, ExtensionFactory, Factory, ProcessorFactory, ReceiverFactory,
+};
 
 use crate::graph::Factories;
 
-/// What joins pipelines.
-pub const CONNECTORS: &[ConnectorFactory] = &[connectors::count::FACTORY, connectors::forward::FACTORY];
+/// The connectors.
+pub const CONNECTORS: &[ConnectorFactory] = connectors::CONNECTORS;
 
-/// What serves other components, and whoever looks after the collector.
-pub const EXTENSIONS: &[ExtensionFactory] = &[
-    extensions::basic_auth::FACTORY,
-    extensions::bearer_token_auth::FACTORY,
-    storage::FACTORY,
-    extensions::headers_setter::FACTORY,
-    extensions::health_check::FACTORY,
-    extensions::zpages::FACTORY,
-];
+/// The extensions, sorted by type.
+pub const EXTENSIONS: &[ExtensionFactory] =
+    &insert::<_, { extensions::EXTENSIONS.len() + 1 }>(extensions::EXTENSIONS, storage::FACTORY);
 
-/// Sources.
+/// The receivers, sorted by type.
 pub const RECEIVERS: &[ReceiverFactory] =
     &[amdsmi::FACTORY, gpu::FACTORY, nvml::FACTORY, otlp_receiver::FACTORY];
 
-/// What stands between.
-pub const PROCESSORS: &[ProcessorFactory] = &[
-    processors::attributes::FACTORY,
-    processors::batch::FACTORY,
-    processors::cumulative_to_delta::FACTORY,
-    processors::group_by_attrs::FACTORY,
-    processors::memory_limiter::FACTORY,
-    processors::probabilistic_sampler::FACTORY,
-    processors::resource::FACTORY,
-    processors::resource_detection::FACTORY,
-];
+/// The processors.
+pub const PROCESSORS: &[ProcessorFactory] = processors::PROCESSORS;
 
-/// Sinks.
-pub const EXPORTERS: &[ExporterFactory] = &[
-    exporters::debug::FACTORY,
-    exporters::file::FACTORY,
-    exporters::nop::FACTORY,
-    exporters::otlp_grpc::FACTORY,
-    exporters::otlp_http::FACTORY,
-];
+/// The exporters.
+pub const EXPORTERS: &[ExporterFactory] = exporters::EXPORTERS;
+
+/// Returns sorted `rows` with one more row.
+const fn insert<T: ?Sized, const N: usize>(rows: &[Factory<T>], row: Factory<T>) -> [Factory<T>; N] {
+    let mut all = [row; N];
+    let mut index = 0;
+    while index < rows.len() {
+        all[if is_before(rows[index].kind, row.kind) { index } else { index + 1 }] = rows[index];
+        index += 1;
+    }
+    all
+}
+
+const fn is_before(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index < b.len() && (index == a.len() || a[index] < b[index])
+}
 
 /// All tables.
 pub const FACTORIES: Factories<'static> = Factories {

@@ -129,9 +129,12 @@ impl Started {
         let next = signals.iter().map(|s| (*s, pipeline.clone() as Arc<dyn Consumer>)).collect();
         let metrics = InMemoryMetricExporter::default();
         let meters = SdkMeterProvider::builder().with_periodic_exporter(metrics.clone()).build();
-        let offer = component::Offer { server_auth: Some(Arc::new(Doorman)), ..component::Offer::default() };
+        let capabilities = component::Capabilities {
+            server_auth: Some(Arc::new(Doorman)),
+            ..component::Capabilities::default()
+        };
         let host = Host::new(meters.meter("test"), Arc::default())
-            .with_extension(ComponentId::parse("doorman").unwrap(), offer);
+            .with_extension(ComponentId::parse("doorman").unwrap(), capabilities);
         let stop = CancellationToken::new();
         let running = Box::new(receiver).start(next, &host, stop.clone()).await.unwrap();
         let [grpc, http] =

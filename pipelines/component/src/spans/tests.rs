@@ -1,4 +1,4 @@
-//! What is kept, what is handed out, and that nothing is where nobody asks.
+//! Recording, storing and publishing of spans.
 
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as OtlpSpan, TracesData};
 use pdata::Payload;
@@ -7,7 +7,7 @@ use super::*;
 use crate::{BoxFuture, ComponentId, Consumer, Refused};
 use pdata::{Data, Signal};
 
-/// Answers as told.
+/// Returns a fixed result.
 struct Sink(Result<(), Refused>);
 
 impl Consumer for Sink {
@@ -32,7 +32,7 @@ fn send(spans: &Arc<Spans>, answer: Result<(), Refused>) {
     let _ = runtime.block_on(receiver.consume(two_spans()));
 }
 
-fn told(span: &Span) -> Vec<String> {
+fn attributes(span: &Span) -> Vec<String> {
     span.attributes.iter().map(|a| format!("{}={}", a.key, a.value)).collect()
 }
 
@@ -46,7 +46,7 @@ fn nothing_is_recorded_until_somebody_asks() {
     send(&spans, Ok(()));
     assert_eq!(spans.summaries().len(), 2);
     drop(watch);
-    assert_eq!(spans.summaries(), [], "forgotten when nobody looks");
+    assert_eq!(spans.summaries(), [], "removed with the last watcher");
     assert!(!spans.is_on());
 }
 
@@ -61,9 +61,9 @@ fn the_span_of_an_exporter_is_within_that_of_the_receiver() {
     assert_eq!((exporter.trace_id, exporter.parent), (receiver.trace_id, Some(receiver.span_id)));
     assert_eq!(receiver.parent, None);
     assert_eq!(receiver.error.as_deref(), Some("full"));
-    assert_eq!(told(&receiver), ["accepted_spans=0", "refused_spans=2"]);
+    assert_eq!(attributes(&receiver), ["accepted_spans=0", "refused_spans=2"]);
     let want = ["exporter=otlp_grpc/x", "data_type=traces", "items.sent=0", "items.failed=2"];
-    assert_eq!(told(&exporter), want);
+    assert_eq!(attributes(&exporter), want);
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn the_latest_spans_are_kept_by_latency_and_by_error() {
     let open = spans.begin(&name).unwrap();
     let summary = &spans.summaries()[0];
     assert_eq!((summary.running, summary.failed, summary.latencies.iter().sum::<u64>()), (1, 12, 13));
-    let failed: Vec<_> = spans.latest(&name, Which::Failed).iter().flat_map(|s| told(s)).collect();
+    let failed: Vec<_> = spans.latest(&name, Which::Failed).iter().flat_map(|s| attributes(s)).collect();
     assert_eq!(failed, [23, 21, 19, 17, 15, 13, 11, 9, 7, 5].map(|i| format!("i={i}")));
     assert_eq!(spans.latest(&name, Which::Running).len(), 1);
     drop(open);
     let latest = &spans.latest(&name, Which::Failed)[0];
-    assert_eq!(latest.error.as_deref(), Some("given up before it was done"));
+    assert_eq!(latest.error.as_deref(), Some("cancelled"));
     assert_eq!(spans.latest(&name, Which::Running).len(), 0);
 }
 

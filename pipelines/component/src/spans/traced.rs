@@ -13,7 +13,7 @@ tokio::task_local! {
     static CURRENT: (TraceId, SpanId);
 }
 
-/// The span within which the caller runs.
+/// Returns the ids of the current span.
 pub(super) fn current() -> Option<(TraceId, SpanId)> {
     CURRENT.try_with(|ids| *ids).ok()
 }
@@ -22,7 +22,7 @@ pub(super) async fn scope<T>(ids: (TraceId, SpanId), work: impl Future<Output = 
     CURRENT.scope(ids, work).await
 }
 
-/// How a span is called and what is counted in it, of one signal.
+/// The names of spans and attributes of one signal.
 struct Row {
     signal: Signal,
     received: &'static str,
@@ -42,7 +42,7 @@ const fn row(signal: Signal, received: &'static str, accepted: &'static str, ref
     Row { signal, received, accepted, refused }
 }
 
-/// What a receiver hands data of `signal` over to: spans such as `receiver/otlp/TraceDataReceived`.
+/// Wraps the consumer of a receiver in spans such as `receiver/otlp/TraceDataReceived`.
 pub fn receiving(
     id: &ComponentId,
     signal: Signal,
@@ -54,7 +54,7 @@ pub fn receiving(
     Arc::new(Traced { next, names, end: End::Receiver, spans: spans.clone() })
 }
 
-/// What takes data for an exporter: spans such as `exporter/otlp_grpc/traces`.
+/// Wraps the consumer of an exporter in spans such as `exporter/otlp_grpc/traces`.
 pub fn exporting(id: &ComponentId, next: Arc<dyn Consumer>, spans: &Arc<Spans>) -> Arc<dyn Consumer> {
     let names = ROWS.each_ref().map(|row| format!("exporter/{id}/{}", row.signal.name()).into());
     Arc::new(Traced { next, names, end: End::Exporter(id.to_string()), spans: spans.clone() })
@@ -67,7 +67,7 @@ struct Traced {
     spans: Arc<Spans>,
 }
 
-/// Which end of a pipeline.
+/// The end of a pipeline that a span describes.
 enum End {
     Receiver,
     Exporter(String),
@@ -98,7 +98,7 @@ impl Consumer for Traced {
         };
         Box::pin(async move {
             let items = data.items();
-            // Within the block, so that what is called begins there, too.
+            // The call is inside the block, so that it starts within the span.
             let outcome = open.around(async { self.next.consume(data).await }).await;
             let error = outcome.as_ref().err().map(ToString::to_string);
             open.end(self.end.attributes(signal, items, error.is_none()), error);

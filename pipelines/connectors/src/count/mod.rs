@@ -28,7 +28,7 @@ pub const FACTORY: ConnectorFactory = ConnectorFactory {
     aliases: &[],
     signals: &Signal::STABLE,
     stability: Stability::Alpha,
-    about: "Counts what goes through, as metrics.",
+    about: "Counts items and sends the counts as metrics.",
     example: "\
 spans:
   errors:

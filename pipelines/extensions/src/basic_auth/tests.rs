@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{refused as problems, start};
 
-async fn open(json: &str) -> Offer {
+async fn open(json: &str) -> Capabilities {
     start(&FACTORY, json, &Host::detached()).await.unwrap().0
 }
 

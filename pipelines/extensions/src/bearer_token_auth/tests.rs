@@ -3,19 +3,19 @@
 use super::*;
 use crate::testing::{build as built, refused, start};
 
-async fn open(json: &str) -> Offer {
+async fn open(json: &str) -> Capabilities {
     start(&FACTORY, json, &Host::detached()).await.unwrap().0
 }
 
-fn accepts(offer: &Offer, header: &str, value: &str) -> Result<(), String> {
+fn accepts(capabilities: &Capabilities, header: &str, value: &str) -> Result<(), String> {
     let mut headers = Metadata::default();
     headers.add(header, value);
-    let auth = offer.server_auth.as_ref().unwrap();
+    let auth = capabilities.server_auth.as_ref().unwrap();
     auth.authenticate(&headers).map(|_| ()).map_err(|e| e.to_string())
 }
 
-fn sent(offer: &Offer) -> Vec<(String, String)> {
-    offer.client_auth.as_ref().unwrap().headers(&Context::default()).unwrap()
+fn sent(capabilities: &Capabilities) -> Vec<(String, String)> {
+    capabilities.client_auth.as_ref().unwrap().headers(&Context::default()).unwrap()
 }
 
 fn one(name: &str, value: &str) -> Vec<(String, String)> {
@@ -25,8 +25,8 @@ fn one(name: &str, value: &str) -> Vec<(String, String)> {
 #[tokio::test]
 async fn only_the_configured_token_is_accepted_and_sent() {
     const NO: &str = "provided authorization does not match expected scheme or token";
-    let offer = open(r#"{"token": "abc"}"#).await;
-    assert_eq!(sent(&offer), one("authorization", "Bearer abc"));
+    let capabilities = open(r#"{"token": "abc"}"#).await;
+    assert_eq!(sent(&capabilities), one("authorization", "Bearer abc"));
     for (value, want) in [
         ("Bearer abc", Ok(())),
         ("bearer abc", Err(NO)),
@@ -36,26 +36,26 @@ async fn only_the_configured_token_is_accepted_and_sent() {
         ("abc", Err(NO)),
         ("", Err(NO)),
     ] {
-        assert_eq!(accepts(&offer, "authorization", value), want.map_err(str::to_owned), "{value}");
+        assert_eq!(accepts(&capabilities, "authorization", value), want.map_err(str::to_owned), "{value}");
     }
     let error = "missing or empty authorization header: Authorization".to_owned();
-    assert_eq!(accepts(&offer, "x", "Bearer abc"), Err(error));
+    assert_eq!(accepts(&capabilities, "x", "Bearer abc"), Err(error));
 }
 
 #[tokio::test]
 async fn header_and_scheme_can_be_chosen() {
-    let offer = open(r#"{"token": "abc", "header": "X-Api-Key", "scheme": ""}"#).await;
-    assert_eq!(sent(&offer), one("x-api-key", "abc"));
-    assert_eq!(accepts(&offer, "x-api-key", "abc"), Ok(()));
-    assert!(accepts(&offer, "x-api-key", "Bearer abc").is_err());
+    let capabilities = open(r#"{"token": "abc", "header": "X-Api-Key", "scheme": ""}"#).await;
+    assert_eq!(sent(&capabilities), one("x-api-key", "abc"));
+    assert_eq!(accepts(&capabilities, "x-api-key", "abc"), Ok(()));
+    assert!(accepts(&capabilities, "x-api-key", "Bearer abc").is_err());
 }
 
 #[tokio::test]
 async fn all_tokens_are_accepted_and_the_first_is_sent() {
-    let offer = open(r#"{"tokens": ["one", "two"]}"#).await;
-    assert_eq!(sent(&offer), one("authorization", "Bearer one"));
-    assert_eq!(accepts(&offer, "authorization", "Bearer two"), Ok(()));
-    assert!(accepts(&offer, "authorization", "Bearer three").is_err());
+    let capabilities = open(r#"{"tokens": ["one", "two"]}"#).await;
+    assert_eq!(sent(&capabilities), one("authorization", "Bearer one"));
+    assert_eq!(accepts(&capabilities, "authorization", "Bearer two"), Ok(()));
+    assert!(accepts(&capabilities, "authorization", "Bearer three").is_err());
 }
 
 #[tokio::test]
@@ -63,15 +63,15 @@ async fn a_changed_file_changes_the_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     std::fs::write(&path, "\n  one  the node's\n\ttwo\n").unwrap();
-    let offer = open(&serde_json::json!({"filename": path, "token": "unused"}).to_string()).await;
-    assert_eq!(sent(&offer), one("authorization", "Bearer one"));
-    assert_eq!(accepts(&offer, "authorization", "Bearer two"), Ok(()));
-    assert!(accepts(&offer, "authorization", "Bearer unused").is_err());
+    let capabilities = open(&serde_json::json!({"filename": path, "token": "unused"}).to_string()).await;
+    assert_eq!(sent(&capabilities), one("authorization", "Bearer one"));
+    assert_eq!(accepts(&capabilities, "authorization", "Bearer two"), Ok(()));
+    assert!(accepts(&capabilities, "authorization", "Bearer unused").is_err());
     std::fs::write(&path, "new").unwrap();
-    assert_eq!(sent(&offer), one("authorization", "Bearer new"));
-    assert!(accepts(&offer, "authorization", "Bearer one").is_err());
+    assert_eq!(sent(&capabilities), one("authorization", "Bearer new"));
+    assert!(accepts(&capabilities, "authorization", "Bearer one").is_err());
     std::fs::write(&path, "").unwrap();
-    assert_eq!(sent(&offer), one("authorization", "Bearer new"), "an empty file is no change");
+    assert_eq!(sent(&capabilities), one("authorization", "Bearer new"), "an empty file is no change");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use component::auth::{Identity, ServerAuth, Unauthenticated};
 use component::context::Metadata;
-use component::{ComponentId, Host, Offer};
+use component::{Capabilities, ComponentId, Host};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -103,8 +103,8 @@ impl ServerAuth for Key {
 #[tokio::test]
 async fn an_authenticator_rejects_other_requests() {
     let id = ComponentId::parse("key").unwrap();
-    let offer = Offer { server_auth: Some(Arc::new(Key)), ..Offer::default() };
-    let host = Host::detached().with_extension(id, offer);
+    let capabilities = Capabilities { server_auth: Some(Arc::new(Key)), ..Capabilities::default() };
+    let host = Host::detached().with_extension(id, capabilities);
     host.state().set_ready(true);
     let (address, _running) =
         serve(r#"{"auth": {"authenticator": "key", "request_params": ["x-key"]}}"#, &host).await;

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use crate::json::reader::{JsonError, Reader};
 use crate::json::{Message, writer};
 
-/// How a Rust value of type `T` appears in JSON.
+/// The JSON form of a Rust value of type `T`.
 pub(crate) trait Kind<T> {
     /// True where the field is left out, as proto3 leaves out defaults.
     fn is_unset(value: &T) -> bool;
@@ -118,7 +118,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
-/// What is read: padding or none, since both are met.
+/// The decoder, which accepts text with and without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         self.nest(b'[', b']', "a list", item)
     }
 
-    /// What `open ... close` holds, in commas.
+    /// Reads a comma-separated list between `open` and `close`.
     fn nest(
         &mut self,
         open: u8,
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What stands after `\u`: four hex digits, or two such groups that are one character.
+    /// Reads the text after `\u`: four hex digits, or two groups of them that form one character.
     fn unicode(&mut self) -> Result<char, JsonError> {
         let first = u32::from(self.four_digits()?);
         let is_half = (0xd800..0xdc00).contains(&first) && self.bytes[self.at..].starts_with(b"\\u");

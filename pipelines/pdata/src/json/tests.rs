@@ -17,7 +17,7 @@ fn protobuf(data: &Data) -> Vec<u8> {
     bytes
 }
 
-/// The same JSON with white space around every bracket, comma and colon.
+/// Adds white space around every bracket, comma and colon.
 fn spread(json: &[u8]) -> Vec<u8> {
     let (mut out, mut quoted, mut escaped) = (Vec::new(), false, false);
     for &byte in json {

@@ -1,11 +1,11 @@
-//! What each OTLP message may hold: tables of opentelemetry-proto 1.11, by field number.
+//! The fields of each OTLP message of opentelemetry-proto 1.11, by field number.
 //!
-//! Only what can make a message wrong is told: a field that is not here is passed over, as the decoder does.
+//! A field that is not listed is skipped, as the decoder does.
 
-/// The kinds of value that a field has.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// Not in the table.
+    /// Not listed.
     Unknown,
     /// `bool`, `int`, `uint`, `sint`, enums.
     Varint,
@@ -21,9 +21,9 @@ pub(super) enum Kind {
     Text,
     /// `bytes`.
     Bytes,
-    /// A message that holds others.
+    /// A message.
     Part(&'static Schema),
-    /// One of several such that exclude each other: the last kind of them holds.
+    /// A message of a `oneof`: the last kind of them in the bytes is valid.
     Choice(&'static Schema),
     /// A message that counts as an item.
     Item(&'static Schema),
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 /// The largest field number in use.
 const FIELD_MAX: usize = 16;
 
-/// What a message holds.
+/// The fields of a message.
 pub(super) struct Schema([Kind; FIELD_MAX + 1]);
 
 impl Schema {

@@ -1,4 +1,4 @@
-//! The walk takes what the decoder takes, and counts what it would build.
+//! The check accepts what the decoder accepts, and counts the same items.
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogsData, ResourceLogs, ScopeLogs};
@@ -11,7 +11,7 @@ use prost::Message;
 use super::{WireError, check};
 use crate::{Data, Signal};
 
-/// What the decoder makes of bytes: the number of items, or that they are wrong.
+/// Returns the number of items that the decoder finds, or none if it refuses the bytes.
 fn decoded(signal: Signal, bytes: &[u8]) -> Option<usize> {
     let data = match signal {
         Signal::Logs => Data::Logs(LogsData::decode(bytes).ok()?.into()),
@@ -26,7 +26,7 @@ fn same(signal: Signal, bytes: &[u8]) {
     assert_eq!(walked.ok(), decoded(signal, bytes), "{signal:?} {bytes:02x?}: {walked:?}");
 }
 
-/// A field by its number and wire type, with bytes that fit or not.
+/// Generates a field of any number and wire type, with matching or other bytes.
 fn field(depth: u32) -> BoxedStrategy<Vec<u8>> {
     let number = prop_oneof![8 => 1u64..17, 1 => Just(0), 1 => 17u64..40];
     let varint = any::<u64>().prop_map(|n| {
@@ -67,7 +67,7 @@ fn delimited(number: u64, bytes: &[u8]) -> Vec<u8> {
     tagged(number, 2, &inside)
 }
 
-/// Within what every message of data begins with, so that the fields are those of the signal's own.
+/// Wraps fields in the messages that every signal starts with.
 fn wrapped(fields: &[u8]) -> Vec<u8> {
     delimited(1, &delimited(2, &delimited(2, fields)))
 }
@@ -76,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_walk_takes_what_the_decoder_takes(fields in vec(field(5), 0..4), is_wrapped: bool, cut: prop::sample::Index) {
+    fn the_check_accepts_what_the_decoder_accepts(fields in vec(field(5), 0..4), is_wrapped: bool, cut: prop::sample::Index) {
         let bytes = if is_wrapped { wrapped(&fields.concat()) } else { fields.concat() };
         let cut = &bytes[..cut.index(bytes.len() + 1)];
         for signal in Signal::STABLE {
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_taken_or_refused_as_the_decoder_does(bytes in vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_are_accepted_as_by_the_decoder(bytes in vec(any::<u8>(), 0..40)) {
         for signal in Signal::STABLE {
             same(signal, &bytes);
             same(signal, &wrapped(&bytes));
@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// A log record whose body is nested so often.
+/// Returns a log record whose body is nested `times` times.
 fn nested(times: usize) -> Vec<u8> {
     let array =
         |value| AnyValue { value: Some(any_value::Value::ArrayValue(ArrayValue { values: vec![value] })) };
@@ -105,14 +105,14 @@ fn nested(times: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_limit_of_depth_is_the_decoders() {
+fn the_nesting_limit_is_that_of_the_decoder() {
     (44..52).for_each(|times| same(Signal::Logs, &nested(times)));
     assert_eq!(check(Signal::Logs, &nested(10)), Some(Ok(1)));
     assert_eq!(check(Signal::Logs, &nested(60)), Some(Err(WireError::Depth)));
 }
 
 #[test]
-fn of_two_kinds_of_points_in_one_metric_the_last_one_counts() {
+fn the_last_of_two_point_kinds_in_a_metric_counts() {
     let point = delimited(1, &[]);
     let (gauge, sum) = (delimited(5, &point), delimited(7, &[point.clone(), point].concat()));
     for metric in [[gauge.clone(), sum.clone()], [sum.clone(), gauge.clone()], [gauge.clone(), gauge]] {
@@ -123,7 +123,7 @@ fn of_two_kinds_of_points_in_one_metric_the_last_one_counts() {
 }
 
 #[test]
-fn groups_are_passed_over_with_what_is_in_them() {
+fn groups_are_skipped_with_their_contents() {
     let group = |inner: &[u8], end| [tagged(9, 3, inner), tagged(end, 4, &[])].concat();
     for bytes in [
         group(&[], 9),

@@ -52,7 +52,7 @@ pub(crate) struct Source {
 /// A part of what is known of the request that data came with.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FromContext {
-    /// What an authenticator says of the sender.
+    /// An attribute of the authenticated sender.
     Auth(String),
     /// A header.
     Metadata(String),
@@ -76,8 +76,8 @@ impl Source {
     fn value(&self, attributes: &[KeyValue]) -> Option<AnyValue> {
         let copied = || attributes.iter().find(|a| Some(&a.key) == self.from_attribute.as_ref());
         let copied = || copied().map(|a| a.value.clone().unwrap_or_default());
-        let told = || self.from_context.as_ref().and_then(FromContext::value);
-        self.value.clone().or_else(copied).or_else(told).or_else(|| self.default_value.clone())
+        let from_context = || self.from_context.as_ref().and_then(FromContext::value);
+        self.value.clone().or_else(copied).or_else(from_context).or_else(|| self.default_value.clone())
     }
 }
 

@@ -8,8 +8,7 @@ use semconv::own_metric;
 use super::holder::Trigger;
 use crate::telemetry;
 
-/// The metrics of one processor. The size in bytes is not among them: it would have to be worked out for every
-/// batch.
+/// The metrics of one processor. The size in bytes is not measured, since it would be computed for every batch.
 pub(super) struct Instruments {
     send_size: Histogram<u64>,
     size_triggers: Counter<u64>,
@@ -19,7 +18,7 @@ pub(super) struct Instruments {
     processor: [KeyValue; 1],
 }
 
-/// The bounds of the size of batches, as the Collector has them.
+/// The bucket bounds of batch sizes, as in the Collector.
 const SEND_SIZE_BOUNDS: [f64; 22] = [
     10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 9e3, 1e4,
     2e4, 3e4, 5e4, 1e5,
@@ -54,7 +53,7 @@ impl Instruments {
         self.dropped_items.add(items as u64, &self.processor);
     }
 
-    /// One more combination of metadata is held apart.
+    /// Counts a new combination of metadata.
     pub(super) fn began(&self) {
         self.cardinality.add(1, &self.processor);
     }

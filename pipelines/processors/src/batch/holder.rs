@@ -1,4 +1,4 @@
-//! The task that holds what arrives until it is enough, or old enough.
+//! The task that collects data until a batch is large enough or its timeout has passed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use tokio_util::task::TaskTracker;
 use super::counts::Instruments;
 use super::{Batch, WAITING_MAX};
 
-/// The way into a holder.
+/// The consumer in front of a batching task.
 #[derive(Clone)]
 pub(super) struct Front {
     sender: mpsc::Sender<Data>,
 }
 
 impl Front {
-    /// Begins to hold what came under `context`; `tasks` has the task that does.
+    /// Starts a batching task for requests of `context`, tracked by `tasks`.
     pub(super) fn start(
         settings: &Arc<Settings>,
         context: Context,
@@ -47,14 +47,14 @@ impl Consumer for Front {
     }
 }
 
-/// Why a batch is handed on.
+/// The reason why a batch is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Trigger {
     Size,
     Timeout,
 }
 
-/// What all holders of a processor share.
+/// The settings that all batching tasks of a processor share.
 pub(super) struct Settings {
     id: ComponentId,
     health: Health,
@@ -62,7 +62,7 @@ pub(super) struct Settings {
     dropped: AtomicU64,
     instruments: Instruments,
     next: Arc<dyn Consumer>,
-    /// None where nothing is ever held.
+    /// None if every batch is sent at once.
     timeout: Option<Duration>,
     size: usize,
     size_max: Option<usize>,
@@ -85,10 +85,10 @@ impl Settings {
     }
 }
 
-/// Holds items until they are handed on.
+/// The state of a batching task.
 struct Holder {
     settings: Arc<Settings>,
-    /// What the items came under, and are handed on with.
+    /// The context of the requests, with which batches are sent.
     context: Context,
     held: Option<Data>,
 }
@@ -134,7 +134,7 @@ impl Holder {
         self.held.as_ref().map_or(0, Data::items)
     }
 
-    /// Takes data in, and hands on what is large enough; true where something was handed on.
+    /// Adds data and sends full batches; returns true if one was sent.
     async fn add(&mut self, data: Data) -> bool {
         if data.items() == 0 {
             return false;
@@ -152,7 +152,7 @@ impl Holder {
         sent
     }
 
-    /// Hands on what is held, as far as one batch may go.
+    /// Sends one batch, up to the maximum size.
     async fn send(&mut self, trigger: Trigger) {
         let Some(mut batch) = self.held.take() else { return };
         if let Some(most) = self.settings.size_max.filter(|most| batch.items() > *most) {
@@ -181,7 +181,7 @@ impl Settings {
         self.instruments.dropped(items);
         self.dropped.fetch_add(items as u64, Ordering::Relaxed);
         if self.health.record(false) == Some(Change::Failed) {
-            tracing::warn!(processor = %self.id, dropped_items = items, error = %refused, "a batch was refused, dropping it");
+            tracing::warn!(processor = %self.id, dropped_items = items, error = %refused, "dropped a refused batch");
         }
     }
 }

@@ -1,11 +1,9 @@
-//! `batch`: puts small batches together and splits large ones, by count and by time.
+//! `batch`: combines small batches and splits large ones, by count and by time.
 //!
-//! What arrives is held by one task per pipeline, or, with `metadata_keys`, by one for each combination of the
-//! values that requests had under these keys (`shards`). It is handed on once `send_batch_size` items are
-//! there, or once `timeout` has passed since the last batch (`holder`). While the next component takes a batch, at most
-//! [`WAITING_MAX`] more wait; whoever brings another one waits too, so that a slow exporter is felt
-//! upstream. As in the Collector a batch that is refused is dropped, with a count and a word in the log;
-//! [`pdata::Data::split_front`] splits a batch.
+//! One task per pipeline, or, with `metadata_keys`, one for each combination of the values of these keys (`shards`),
+//! collects data. It sends a batch when it has `send_batch_size` items or `timeout` has passed since the last batch
+//! (`holder`). While the next component consumes a batch, at most [`WAITING_MAX`] others are pending; further senders
+//! wait, so that a slow exporter slows its sources. As in the Collector a refused batch is dropped, counted and logged.
 
 mod counts;
 mod holder;
@@ -95,7 +93,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A processor by a configuration that was checked.
+    /// Creates a processor from a validated configuration.
     pub fn new(id: ComponentId, config: BatchConfig) -> Self {
         Batch { id, config }
     }

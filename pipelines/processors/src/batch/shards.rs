@@ -1,7 +1,7 @@
-//! One holder for each combination of what requests had under `metadata_keys`.
+//! One batching task for each combination of the values of `metadata_keys`.
 //!
-//! Holders are kept until the processor stops, as in the Collector; beyond `metadata_cardinality_limit`
-//! combinations, data that brings another one is refused for good.
+//! Tasks run until the processor stops, as in the Collector. Above `metadata_cardinality_limit` combinations, data of a
+//! new combination is refused permanently.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +39,7 @@ impl Shards {
         Shards { keys, limit, settings, fronts: Mutex::default(), tasks, stop }
     }
 
-    /// What a request had under the keys; a key that it did not have is not there.
+    /// Returns the values of the keys in the current request; absent keys are omitted.
     fn metadata(&self) -> Metadata {
         let all = context::current().metadata;
         let mut metadata = Metadata::default();
@@ -49,7 +49,7 @@ impl Shards {
         metadata
     }
 
-    /// The holder for these values.
+    /// Returns the consumer for these values.
     fn front(&self, metadata: Metadata) -> Result<Front, Refused> {
         let mut fronts = self.fronts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(front) = fronts.get(&metadata) {

@@ -177,7 +177,7 @@ async fn what_is_empty_is_not_handed_on() {
     assert_eq!(sizes(&batch.sink.take()), NONE);
 }
 
-/// A sink that never answers fills what may wait, and then whoever brings more has to wait.
+/// A consumer that never returns fills the pending batches; further senders wait.
 #[tokio::test(start_paused = true)]
 async fn a_slow_exporter_is_felt_upstream() {
     struct Stuck;

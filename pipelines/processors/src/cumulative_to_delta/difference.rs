@@ -36,7 +36,7 @@ impl Why {
     }
 }
 
-/// What is remembered of a point.
+/// The stored state of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Last {
     Int(i64),

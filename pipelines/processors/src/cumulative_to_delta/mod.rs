@@ -98,14 +98,14 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Process
     Ok(Box::new(CumulativeToDelta { id: context.id.clone(), config, include, exclude }))
 }
 
-/// Which metrics are meant: none of both is all.
+/// A selection of metrics by name and type; empty selects all.
 #[derive(Clone, Debug, Default)]
 struct Matcher {
     names: Option<Texts>,
     kinds: Option<Vec<Kind>>,
 }
 
-/// The types that are converted.
+/// The metric types that are converted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     ExponentialHistogram,
@@ -120,7 +120,7 @@ impl Kind {
         ("sum", Kind::Sum),
     ];
 
-    /// The type of what can be converted.
+    /// Returns the type of a metric if it can be converted.
     fn of(metric: &Metric) -> Option<Self> {
         let cumulative = AggregationTemporality::Cumulative as i32;
         match metric.data.as_ref()? {
@@ -157,7 +157,7 @@ impl Matcher {
         Matcher { names, kinds: Some(kinds).filter(|kinds| !kinds.is_empty()) }
     }
 
-    /// What it says of names and of types, where it says something.
+    /// Returns the results for the name and the type, each if it is configured.
     fn verdicts(&self, name: &str, kind: Kind) -> [Option<bool>; 2] {
         [self.names.as_ref().map(|n| n.match_text(name)), self.kinds.as_ref().map(|k| k.contains(&kind))]
     }
@@ -199,7 +199,7 @@ impl Processor for CumulativeToDelta {
                 return;
             }
             while tokio::time::timeout(max_staleness, stop.cancelled()).await.is_err() {
-                swept.lock().unwrap_or_else(PoisonError::into_inner).forget_older_than(max_staleness);
+                swept.lock().unwrap_or_else(PoisonError::into_inner).evict_older_than(max_staleness);
             }
         });
         let change = move |data: &mut Data| {
@@ -242,7 +242,7 @@ impl CumulativeToDelta {
     }
 }
 
-/// Converts the points of a metric; false where none is left.
+/// Converts the points of a metric; returns false if none is left.
 fn convert_metric(metric: &mut Metric, kind: Kind, scope: &Identity, series: &mut Series) -> bool {
     let id = scope.clone().with((&metric.name, &metric.unit, kind as u8));
     let delta = AggregationTemporality::Delta as i32;

@@ -31,7 +31,7 @@ pub(super) trait Point {
     /// The times of its start and of itself, in nanoseconds since 1970.
     fn times(&mut self) -> (&mut u64, u64);
     fn has_no_value(&self) -> bool;
-    /// What to remember; none where it can be no part of a difference, and stays as it is.
+    /// Returns the state to store; none if the point cannot be part of a difference and is left unchanged.
     fn value(&self) -> Option<Last>;
     /// Becomes what it is more than `last`.
     fn subtract(&mut self, last: &Last) -> Result<(), Why>;
@@ -60,7 +60,7 @@ impl Series {
     }
 
     /// Forgets series that brought no point for so long.
-    pub(super) fn forget_older_than(&mut self, age: Duration) {
+    pub(super) fn evict_older_than(&mut self, age: Duration) {
         let now = Instant::now();
         self.last.retain(|_, remembered| now.duration_since(remembered.seen) < age);
         self.last.shrink_to(self.last.len() * 2);

@@ -1,8 +1,7 @@
-//! `probabilistic_sampler`: keeps a share of spans and log records.
+//! `probabilistic_sampler`: samples a share of spans and log records.
 //!
-//! `decision` says which, `carrier` where an item carries what was sampled before, `threshold` and
-//! `tracestate` how that is written. Resources and scopes that lost all of their items go with them, and so do
-//! batches.
+//! `decision` decides, `carrier` reads and writes the sampling state of an item, `threshold` and `tracestate` are its
+//! text formats. Resources, scopes and batches without items are removed.
 
 mod carrier;
 mod decision;
@@ -28,7 +27,7 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &[],
     signals: &[Signal::Logs, Signal::Traces],
     stability: Stability::Beta,
-    about: "Keeps a share of traces or log records, the same ones in every collector.",
+    about: "Samples a share of traces or log records, the same ones in every collector.",
     example: "\
 sampling_percentage: 10
 ",

@@ -107,7 +107,7 @@ fn a_hash_decides_the_same_for_a_trace_and_leaves_randomness_behind() {
     check(settings, r#"{"name":"no id"}"#, None);
 }
 
-/// What the Collector's own processor (v0.158) makes of these trace ids.
+/// The decisions of the Collector's own processor (v0.158) for these trace ids.
 #[test]
 fn a_hash_is_that_of_the_collector() {
     for (settings, id, state) in [

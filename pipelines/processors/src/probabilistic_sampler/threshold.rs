@@ -75,7 +75,7 @@ fn leading_zero_digits(number: f64) -> u32 {
 }
 
 impl Randomness {
-    /// What every threshold but `NEVER` keeps.
+    /// The randomness that every threshold except `NEVER` accepts.
     pub(super) const MOST: Randomness = Randomness(ALL - 1);
 
     /// Reads the 14 digits of `rv`.

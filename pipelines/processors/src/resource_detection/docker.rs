@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use super::switches::{Default as Switch, Switches};
 use super::{Detector, Found, http, system, text};
 
-/// What it may find.
+/// The attributes of this detector.
 pub(super) const ATTRIBUTES: [Switch; 4] =
     [("container.image.name", false), ("container.name", false), ("host.name", true), ("os.type", true)];
 

@@ -1,6 +1,6 @@
 //! The detector `k8s_api`: the node and the cluster, asked of the API server as the pod's service account.
 //!
-//! Which node it is, the pod is told by an environment variable, `K8S_NODE_NAME` unless configured otherwise,
+//! The node's name is in an environment variable, `K8S_NODE_NAME` unless configured otherwise,
 //! which the pod's manifest sets from `spec.nodeName`.
 
 use std::fs;
@@ -21,7 +21,7 @@ use super::http::HttpError;
 use super::switches::{Default as Switch, Switches};
 use super::{Detector, Found, http, text};
 
-/// What it may find.
+/// The attributes of this detector.
 pub(super) const ATTRIBUTES: [Switch; 3] =
     [("k8s.cluster.uid", true), ("k8s.node.name", true), ("k8s.node.uid", true)];
 
@@ -68,7 +68,7 @@ pub(super) struct Kubernetes {
     switches: Switches,
     is_strict: bool,
     account: PathBuf,
-    /// Host and port, where they are not those that the pod is told.
+    /// Host and port, if they differ from those in the pod's environment.
     address: Option<(String, u16)>,
 }
 
@@ -150,7 +150,7 @@ impl Kubernetes {
         Ok(Found::new(attributes))
     }
 
-    /// Where the API server is, as every pod is told.
+    /// Returns the address of the API server from the environment of the pod.
     fn address(&self) -> Result<(String, u16), String> {
         if let Some(address) = &self.address {
             return Ok(address.clone());
@@ -174,13 +174,13 @@ struct Server {
 
 impl Server {
     fn open((host, port): (String, u16), account: &Path) -> Result<Self, String> {
-        let told = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let error = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let (token_file, ca_file) = (account.join("token"), account.join("ca.crt"));
-        let token = fs::read_to_string(&token_file).map_err(|e| told(&token_file, &e))?;
+        let token = fs::read_to_string(&token_file).map_err(|e| error(&token_file, &e))?;
         let authorities: Result<Vec<_>, _> =
             CertificateDer::pem_file_iter(&ca_file).and_then(Iterator::collect);
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(authorities.map_err(|e| told(&ca_file, &e))?);
+        roots.add_parsable_certificates(authorities.map_err(|e| error(&ca_file, &e))?);
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let tls = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());

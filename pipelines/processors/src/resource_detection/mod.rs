@@ -41,7 +41,7 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     aliases: &["resourcedetection"],
     signals: &Signal::ALL,
     stability: Stability::Beta,
-    about: "Says where the data comes from: the machine, the container, the cluster's node.",
+    about: "Adds attributes of the host, the container and the Kubernetes node to the resource.",
     example: "\
 detectors: [env, system]
 system:
@@ -50,9 +50,9 @@ system:
     build,
 };
 
-/// The schema of what detectors find.
+/// The schema of detected attributes.
 const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.40.0";
-/// The time before a detector that failed is asked again; it doubles.
+/// The delay before the first retry of a failed detector; it doubles.
 const BACKOFF: Duration = Duration::from_secs(1);
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
@@ -63,15 +63,15 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Process
     Ok(Box::new(ResourceDetection { id: context.id.clone(), config, detectors: detectors.into() }))
 }
 
-/// Finds out about one side of where the process runs.
+/// A detector of attributes of the environment.
 pub(crate) trait Detector: Send + Sync {
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     fn name(&self) -> &'static str;
-    /// What it found: nothing where it looks for what is not here. An error is worth another try.
+    /// Returns the detected attributes: none if the resource is absent. An error is retried.
     fn detect(&self) -> BoxFuture<'_, Result<Found, String>>;
 }
 
-/// What was found.
+/// The detected attributes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Found {
     attributes: Vec<KeyValue>,
@@ -79,13 +79,13 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Attributes of the conventions; none of a schema where there is none.
+    /// Creates a result; the schema URL is empty if there are no attributes.
     fn new(attributes: Vec<KeyValue>) -> Self {
         let schema_url = if attributes.is_empty() { "" } else { SCHEMA_URL };
         Found { attributes, schema_url }
     }
 
-    /// Adds what is not there yet.
+    /// Adds attributes that are absent.
     fn add(&mut self, more: Found) {
         merge(&mut self.attributes, &more.attributes, false);
         if self.schema_url.is_empty() {
@@ -113,12 +113,12 @@ fn merge(attributes: &mut Vec<KeyValue>, from: &[KeyValue], overrides: bool) {
     }
 }
 
-/// An attribute with a text.
+/// Creates an attribute with a text.
 fn text(key: &str, text: impl Into<String>) -> KeyValue {
     attribute(key, Value::StringValue(text.into()))
 }
 
-/// An attribute with several texts.
+/// Creates an attribute with several texts.
 fn texts(key: &str, texts: Vec<String>) -> KeyValue {
     let values = texts.into_iter().map(|t| AnyValue { value: Some(Value::StringValue(t)) }).collect();
     attribute(key, Value::ArrayValue(ArrayValue { values }))
@@ -147,7 +147,7 @@ impl Processor for ResourceDetection {
         let detecting = tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.detect_for_ever(&sender, &host) => {}
+                () = self.detect_periodically(&sender, &host) => {}
             }
         });
         (Arc::new(front), Box::pin(async move { drop(detecting.await) }))
@@ -155,8 +155,8 @@ impl Processor for ResourceDetection {
 }
 
 impl ResourceDetection {
-    /// Detects, and again at every `refresh_interval`. What failed once does not replace what was found.
-    async fn detect_for_ever(&self, sender: &watch::Sender<Option<Arc<Found>>>, host: &Host) {
+    /// Detects at the start and at every `refresh_interval`. A failed detection does not replace an earlier result.
+    async fn detect_periodically(&self, sender: &watch::Sender<Option<Arc<Found>>>, host: &Host) {
         loop {
             let (found, failed) = self.detect().await;
             let is_first = sender.borrow().is_none();
@@ -176,7 +176,7 @@ impl ResourceDetection {
         }
     }
 
-    /// What all detectors found, and why some did not.
+    /// Returns the attributes of all detectors, and the errors of those that failed.
     async fn detect(&self) -> (Found, Vec<String>) {
         let deadline = Instant::now() + *self.config.timeout;
         let running: Vec<_> = (0..self.detectors.len())
@@ -196,7 +196,7 @@ impl ResourceDetection {
     }
 }
 
-/// Asks a detector until it answers, or time is up.
+/// Runs a detector until it succeeds or the deadline passes.
 async fn detect_until(detector: &dyn Detector, deadline: Instant, id: &ComponentId) -> Result<Found, String> {
     let mut backoff = BACKOFF;
     let mut first_error = None;
@@ -220,7 +220,7 @@ async fn detect_until(detector: &dyn Detector, deadline: Instant, id: &Component
     })
 }
 
-/// Waits for what is detected, and merges it in.
+/// The consumer that waits for the detection and merges its attributes into resources.
 struct Front {
     found: watch::Receiver<Option<Arc<Found>>>,
     overrides: bool,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use config::Problems;
 use serde::Deserialize;
 
-/// An attribute that a detector may find, and whether it does unless told otherwise.
+/// An attribute of a detector, and whether it is enabled by default.
 pub(super) type Default = (&'static str, bool);
 
 /// Attributes by name, switched on or off.
@@ -22,8 +22,8 @@ struct Switch {
 impl Switches {
     /// Whether to find an attribute of `defaults`.
     pub(super) fn is_on(&self, name: &str, defaults: &[Default]) -> bool {
-        let told = self.0.get(name).and_then(|switch| switch.enabled);
-        told.unwrap_or_else(|| defaults.iter().any(|(known, is_on)| *known == name && *is_on))
+        let enabled = self.0.get(name).and_then(|switch| switch.enabled);
+        enabled.unwrap_or_else(|| defaults.iter().any(|(known, is_on)| *known == name && *is_on))
     }
 
     /// Adds a problem for each name that the detector of this section does not have.

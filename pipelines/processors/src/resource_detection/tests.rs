@@ -117,7 +117,7 @@ async fn what_was_found_is_looked_for_again_and_a_failure_keeps_it() {
     let processor = ResourceDetection { id, config, detectors };
     let (sender, mut found) = watch::channel(None);
     let host = Host::detached();
-    let _detecting = tokio::spawn(async move { processor.detect_for_ever(&sender, &host).await });
+    let _detecting = tokio::spawn(async move { processor.detect_periodically(&sender, &host).await });
     for _ in 0..3 {
         found.changed().await.unwrap();
         assert_eq!(found.borrow_and_update().as_ref().unwrap().attributes.len(), 1);

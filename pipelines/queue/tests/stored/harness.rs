@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use component::storage::{Namespace, Operation, Storage, StorageClient, StorageError};
-use component::{BoxFuture, ComponentId, Consumer, Offer, Refused, Running};
+use component::{BoxFuture, Capabilities, ComponentId, Consumer, Refused, Running};
 use config::{GoDuration, Optional};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use pdata::{Data, Signal};
@@ -222,9 +222,10 @@ impl Process {
     /// Starts a process.
     pub async fn start(shape: Shape, disk: &Arc<Disk>, backend: &Arc<Backend>) -> Self {
         let storage = ComponentId::parse("file_storage").unwrap();
-        let offer = Offer { storage: Some(Arc::new(Shared(disk.clone()))), ..Offer::default() };
+        let capabilities =
+            Capabilities { storage: Some(Arc::new(Shared(disk.clone()))), ..Capabilities::default() };
         let observed = Observed::new();
-        let host = observed.host().with_extension(storage, offer);
+        let host = observed.host().with_extension(storage, capabilities);
         let id = ComponentId::parse("otlp").unwrap();
         let (metrics, stop) = (ExporterMetrics::new(&host, &id), CancellationToken::new());
         let stages = shape.stages();

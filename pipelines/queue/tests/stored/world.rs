@@ -14,7 +14,7 @@ use super::harness::{Answer, Backend, Disk, Process, Shape, request};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// A request with this number of items arrives.
-    Offer(u8),
+    Capabilities(u8),
     /// This number of requests arrives at once.
     Burst(u8),
     /// The backend changes its answer.
@@ -83,8 +83,8 @@ impl World {
 
     async fn act(&mut self, action: Action) {
         match action {
-            Action::Offer(items) => self.offer(&[items]).await,
-            Action::Burst(count) => self.offer(&vec![1; count.into()]).await,
+            Action::Capabilities(items) => self.capabilities(&[items]).await,
+            Action::Burst(count) => self.capabilities(&vec![1; count.into()]).await,
             Action::Answer(answer) => self.backend.answer(answer),
             Action::Wait(tenths) => tokio::time::sleep(Duration::from_millis(100 * u64::from(tenths))).await,
             Action::Full(is_full) => self.disk.set_full(is_full),
@@ -102,7 +102,7 @@ impl World {
         sizes.iter().map(&mut one).collect()
     }
 
-    async fn offer(&mut self, sizes: &[u8]) {
+    async fn capabilities(&mut self, sizes: &[u8]) {
         let requests = self.requests(sizes);
         let input = self.process.as_ref().unwrap().input.clone();
         let mut offers = JoinSet::new();
@@ -127,12 +127,12 @@ impl World {
     async fn kill(&mut self, turns: u8) {
         let ids = self.requests(&[3]).remove(0);
         let input = self.process.as_ref().unwrap().input.clone();
-        let mut offer = Box::pin(input.consume(request(ids.clone())));
+        let mut capabilities = Box::pin(input.consume(request(ids.clone())));
         let mut answered = None;
         for _ in 0..turns % 16 {
             tokio::select! {
                 biased;
-                answer = &mut offer, if answered.is_none() => answered = Some(answer),
+                answer = &mut capabilities, if answered.is_none() => answered = Some(answer),
                 () = tokio::task::yield_now() => {}
             }
         }
@@ -141,7 +141,7 @@ impl World {
             Some(Err(_)) => {}
             None => self.unsure.extend(ids),
         }
-        drop(offer);
+        drop(capabilities);
         self.report.in_flight_at_kills += self.backend.in_flight();
         self.process.take().unwrap().kill();
         tokio::task::yield_now().await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use component::status::Status;
-use component::{Consumer, Host, Offer, Running, StartResult, metrics, spans};
+use component::{Capabilities, Consumer, Host, Running, StartResult, metrics, spans};
 use config::Node as Config;
 use opentelemetry::KeyValue;
 use pdata::Signal;
@@ -45,7 +45,7 @@ pub(super) struct Node {
     /// Where its data goes.
     pub(super) edges: Vec<(Signal, Arc<Edge>)>,
     /// What an extension offers.
-    offer: Offer,
+    capabilities: Capabilities,
     task: Task,
 }
 
@@ -122,18 +122,18 @@ impl Graph {
         let stop = CancellationToken::new();
         let edges = self.edges(&ways);
         let started = start(part, &key, &edges, &host, stop.clone()).await;
-        let Started { front, offer, running } =
+        let Started { front, capabilities, running } =
             started.map_err(|source| StartError { name: key.to_string(), source })?;
         host.report(Status::Ok);
         let task = self.run(key.to_string(), stop, running);
-        self.nodes.push(Node { key, level, config, front, edges, offer, task });
+        self.nodes.push(Node { key, level, config, front, edges, capabilities, task });
         Ok(())
     }
 
     /// The surroundings of one node: everything, and the extensions that run.
     fn host(&self, key: &Key) -> Host {
         let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
-        let add = |host: Host, n: &Node| host.with_extension(n.key.id().clone(), n.offer.clone());
+        let add = |host: Host, n: &Node| host.with_extension(n.key.id().clone(), n.capabilities.clone());
         extensions.fold(self.bare.of(&key.to_string()), add)
     }
 
@@ -213,7 +213,7 @@ impl Graph {
                 task.work.abort();
                 stopped.abandoned.push(key.to_string());
             }
-            self.bare.state().forget(&key.to_string());
+            self.bare.state().remove(&key.to_string());
         }
     }
 }
@@ -221,7 +221,7 @@ impl Graph {
 /// What came out of a start.
 struct Started {
     front: Option<Arc<dyn Consumer>>,
-    offer: Offer,
+    capabilities: Capabilities,
     running: Running,
 }
 
@@ -233,13 +233,14 @@ async fn start(
     stop: CancellationToken,
 ) -> StartResult<Started> {
     let next = || edges.first().map_or_else(|| Edge::to(Vec::new()), |(_, edge)| edge.clone());
-    let fed = |(front, running)| Started { front: Some(front), offer: Offer::default(), running };
+    let fed =
+        |(front, running)| Started { front: Some(front), capabilities: Capabilities::default(), running };
     Ok(match part {
         Part::Connector(connector, ends) => fed(connector.start(ends, next(), host, stop)),
         Part::Exporter(exporter) => fed(exporter.start(host, stop).await?),
         Part::Extension(extension) => {
-            let (offer, running) = extension.start(host, stop).await?;
-            Started { front: None, offer, running }
+            let (capabilities, running) = extension.start(host, stop).await?;
+            Started { front: None, capabilities, running }
         }
         Part::Processor(processor, signal) => {
             let counted = |metric: semconv::Counter, next| match UNCOUNTED.contains(&key.id().kind()) {
@@ -254,7 +255,7 @@ async fn start(
             let traced =
                 |(s, edge): &(_, Arc<Edge>)| (*s, spans::receiving(key.id(), *s, edge.clone(), host.spans()));
             let running = receiver.start(edges.iter().map(traced).collect(), host, stop).await?;
-            Started { front: None, offer: Offer::default(), running }
+            Started { front: None, capabilities: Capabilities::default(), running }
         }
     })
 }

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use component::{
-    BoxFuture, BuildContext, Connector, ConnectorFactory, Consumer, Exporter, ExporterFactory, Extension,
-    ExtensionFactory, Host, Offer, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused, Running,
-    Stability, StartResult,
+    BoxFuture, BuildContext, Capabilities, Connector, ConnectorFactory, Consumer, Exporter, ExporterFactory,
+    Extension, ExtensionFactory, Host, Processor, ProcessorFactory, Receiver, ReceiverFactory, Refused,
+    Running, Stability, StartResult,
 };
 use config::{ConfigError, Node, Section};
 use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
@@ -205,10 +205,10 @@ impl Extension for Fake {
         self: Box<Self>,
         _: &Host,
         stop: CancellationToken,
-    ) -> BoxFuture<'static, StartResult<(Offer, Running)>> {
+    ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         Box::pin(async move {
             Fake::start(&self)?;
-            Ok((Offer::default(), self.running(stop, Box::pin(async {}))))
+            Ok((Capabilities::default(), self.running(stop, Box::pin(async {}))))
         })
     }
 }

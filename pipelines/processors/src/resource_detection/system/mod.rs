@@ -20,7 +20,7 @@ use files::Files;
 use names::Source;
 pub(super) use names::host_name;
 
-/// What it may find.
+/// The attributes of this detector.
 const ATTRIBUTES: [Switch; 17] = [
     ("host.arch", false),
     ("host.cpu.cache.l2.size", false),
@@ -93,7 +93,7 @@ impl System {
         System { sources, switches: config.switches.clone(), root: PathBuf::from("/") }
     }
 
-    /// The name by the first source that has one. Names are resolved where waiting keeps nobody from working.
+    /// Returns the name from the first source that has one. Names are resolved on a thread that may block.
     async fn host_name(&self) -> Result<String, String> {
         let (sources, root) = (self.sources.clone(), self.root.clone());
         let named = move || {
