@@ -10,6 +10,12 @@ use opentelemetry::metrics::{
     ObservableCounter, ObservableGauge, UpDownCounter,
 };
 
+/// The bucket bounds of histograms of the number of items, as in the Collector.
+pub const ITEM_COUNT_BOUNDS: [f64; 22] = [
+    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0,
+    7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
+];
+
 macro_rules! builders {
     ($($(#[$doc:meta])* $name:ident($metric:ident) -> $builder:ty;)*) => {$(
         $(#[$doc])*

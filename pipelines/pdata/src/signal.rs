@@ -31,16 +31,6 @@ impl Signal {
             Signal::Profiles => "profiles",
         }
     }
-
-    /// Returns the word for this signal's items in the names of the Collector's own metrics.
-    pub const fn items_name(self) -> &'static str {
-        match self {
-            Signal::Logs => "log_records",
-            Signal::Metrics => "metric_points",
-            Signal::Traces => "spans",
-            Signal::Profiles => "profile_samples",
-        }
-    }
 }
 
 /// One value for each signal, indexed by [`Signal`].

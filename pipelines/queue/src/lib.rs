@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use component::storage::{Namespace, StorageClient};
 use component::{BoxFuture, ComponentId, Consumer, Host, Refused, Running, StartResult, spans};
-use pdata::{Data, Signal};
+use pdata::{Data, PerSignal, Signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +68,7 @@ pub async fn stack(
     stop: &CancellationToken,
 ) -> StartResult<(Arc<dyn Consumer>, Running)> {
     let mut dispatchers = JoinSet::new();
-    let mut by_signal: [Option<Arc<dyn Consumer>>; Signal::ALL.len()] = Default::default();
+    let mut by_signal = BySignal::default();
     for signal in signals {
         let metrics = metrics.of(*signal);
         let mut next = sender.clone();
@@ -88,10 +88,10 @@ pub async fn stack(
             dispatchers.spawn(dispatching);
             next = queue;
         }
-        by_signal[*signal as usize] = Some(next);
+        by_signal.0[*signal] = Some(next);
     }
     let drained = async move { while dispatchers.join_next().await.is_some() {} };
-    Ok((Arc::new(BySignal(by_signal)), Box::pin(drained)))
+    Ok((Arc::new(by_signal), Box::pin(drained)))
 }
 
 /// Opens the storage of a queue for one signal, if one is configured.
@@ -108,11 +108,12 @@ async fn storage_client(
 }
 
 /// Routes each signal to its own stages.
-struct BySignal([Option<Arc<dyn Consumer>>; Signal::ALL.len()]);
+#[derive(Default)]
+struct BySignal(PerSignal<Option<Arc<dyn Consumer>>>);
 
 impl Consumer for BySignal {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        match &self.0[data.signal() as usize] {
+        match &self.0[data.signal()] {
             Some(next) => next.consume(data),
             None => {
                 let signal = data.signal().name();

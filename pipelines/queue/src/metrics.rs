@@ -11,12 +11,6 @@ use semconv::own_metric;
 
 use crate::Server;
 
-/// The bucket bounds of a histogram of items.
-const ITEM_BOUNDS: [f64; 22] = [
-    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0,
-    7000.0, 8000.0, 9000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0, 100_000.0,
-];
-
 /// The metrics of one exporter, by signal.
 #[derive(Debug)]
 pub struct ExporterMetrics([Arc<SignalMetrics>; Signal::ALL.len()]);
@@ -75,8 +69,9 @@ impl SignalMetrics {
         let meter = host.meter();
         let counter = |metric| metrics::u64_counter(meter, metric).build();
         let item_counter = |by_signal: [semconv::Counter; 4]| counter(by_signal[signal as usize]);
-        let histogram =
-            |metric| metrics::u64_histogram(meter, metric).with_boundaries(ITEM_BOUNDS.to_vec()).build();
+        let histogram = |metric| {
+            metrics::u64_histogram(meter, metric).with_boundaries(metrics::ITEM_COUNT_BOUNDS.to_vec()).build()
+        };
         let exporter = KeyValue::new("exporter", id.to_string());
         let server = server.map(Server::attributes).into_iter().flatten();
         SignalMetrics {

@@ -19,7 +19,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use component::{Consumer, Refused};
-use pdata::{Data, Signal};
+use pdata::{Data, PerSignal, Signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -72,17 +72,17 @@ pub fn channel(
 #[derive(Debug, Default)]
 struct Shared {
     is_stopping: AtomicBool,
-    dropped: [AtomicU64; 3],
+    dropped: PerSignal<AtomicU64>,
 }
 
 impl Shared {
     fn count_dropped(&self, data: &Data) {
         let items = u64::try_from(data.items()).unwrap_or(u64::MAX);
-        self.dropped[data.signal() as usize].fetch_add(items, Ordering::Relaxed);
+        self.dropped[data.signal()].fetch_add(items, Ordering::Relaxed);
     }
 
     fn dropped_items(&self) -> DroppedItems {
-        let of = |signal: Signal| self.dropped[signal as usize].load(Ordering::Relaxed);
+        let of = |signal: Signal| self.dropped[signal].load(Ordering::Relaxed);
         DroppedItems { logs: of(Signal::Logs), metrics: of(Signal::Metrics), traces: of(Signal::Traces) }
     }
 }
@@ -316,6 +316,15 @@ mod tests {
         batches.try_recv().unwrap();
         sender.flush();
         assert_eq!((sender.buffered.len(), sender.shared.dropped_items()), (0, DroppedItems::default()));
+    }
+
+    #[test]
+    fn dropped_batch_of_profiles_does_not_panic() {
+        let (mut sender, batches) = sender(1);
+        drop(batches);
+        sender.push(Batch { data: Data::Profiles(Payload::default()), is_repeated: false });
+        sender.flush();
+        assert_eq!(sender.dropped_items(), DroppedItems::default());
     }
 
     #[test]

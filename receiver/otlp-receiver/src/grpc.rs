@@ -22,16 +22,6 @@ use crate::sink::Sink;
 const KEEPALIVE_TIME: Duration = Duration::from_secs(2 * 60 * 60);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the method of a signal.
-fn path(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-        Signal::Profiles => "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
-    }
-}
-
 /// Returns the settings of the server.
 pub(crate) fn settings(name: String, config: &GrpcConfig) -> ServerSettings {
     let parameters = config.keepalive.get().and_then(|k| k.server_parameters.get()).cloned();
@@ -65,7 +55,8 @@ impl Service {
     async fn export(&self, request: Request<Incoming>) -> Result<(), Status> {
         let (parts, body) = request.into_parts();
         let method = parts.uri.path();
-        let signal = Signal::ALL.into_iter().find(|s| path(*s) == method && self.sink.accepts(*s));
+        let signal =
+            Signal::ALL.into_iter().find(|s| pdata::otlp::grpc_path(*s) == method && self.sink.accepts(*s));
         let unknown = || Status::unimplemented(format!("unknown method {method}"));
         let signal = signal.ok_or_else(unknown)?;
         let context = self.sink.authenticate(|| metadata(&parts.headers));

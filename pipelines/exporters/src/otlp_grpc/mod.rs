@@ -175,7 +175,7 @@ impl OtlpGrpc {
     /// Returns the URI of a signal.
     fn uri(&self, signal: Signal) -> StartResult<Uri> {
         let scheme = if self.tls.protects(self.endpoint.is_https) { "https" } else { "http" };
-        Ok(format!("{scheme}://{}{}", self.authority, sender::path(signal)).parse()?)
+        Ok(format!("{scheme}://{}{}", self.authority, pdata::otlp::grpc_path(signal)).parse()?)
     }
 }
 

@@ -17,16 +17,6 @@ use super::OtlpGrpc;
 use super::balancer::Balancer;
 use crate::otlp::{self, ExportResponse, Signer};
 
-/// Returns the method of a signal.
-pub(super) fn path(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-        Signal::Profiles => "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
-    }
-}
-
 /// Largest response, in bytes; a longer one is a permanent error, as OTLP requires.
 const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -162,7 +152,7 @@ mod tests {
     fn every_signal_has_a_method() {
         for signal in Signal::ALL {
             let name = signal.name().trim_end_matches('s');
-            assert!(path(signal).contains(&format!(".{name}")), "{signal:?}");
+            assert!(pdata::otlp::grpc_path(signal).contains(&format!(".{name}")), "{signal:?}");
         }
     }
 

@@ -18,12 +18,6 @@ pub(super) struct Instruments {
     processor: [KeyValue; 1],
 }
 
-/// The bucket bounds of batch sizes, as in the Collector.
-const SEND_SIZE_BOUNDS: [f64; 22] = [
-    10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 9e3, 1e4,
-    2e4, 3e4, 5e4, 1e5,
-];
-
 impl Instruments {
     pub(super) fn new(id: &ComponentId, host: &Host) -> Self {
         let counter = |metric| telemetry::counter(host, metric);
@@ -31,7 +25,7 @@ impl Instruments {
             metrics::u64_histogram(host.meter(), own_metric::OTELCOL_PROCESSOR_BATCH_BATCH_SEND_SIZE);
         let cardinality = own_metric::OTELCOL_PROCESSOR_BATCH_METADATA_CARDINALITY;
         Instruments {
-            send_size: send_size.with_boundaries(SEND_SIZE_BOUNDS.to_vec()).build(),
+            send_size: send_size.with_boundaries(metrics::ITEM_COUNT_BOUNDS.to_vec()).build(),
             size_triggers: counter(own_metric::OTELCOL_PROCESSOR_BATCH_BATCH_SIZE_TRIGGER_SEND),
             timeout_triggers: counter(own_metric::OTELCOL_PROCESSOR_BATCH_TIMEOUT_TRIGGER_SEND),
             dropped_items: counter(own_metric::OTELCOL_PROCESSOR_BATCH_DROPPED_ITEMS),
