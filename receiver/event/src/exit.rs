@@ -12,40 +12,6 @@ pub enum ExitStatus {
     Killed(u8),
 }
 
-/// Signals by their numbers, from 1 on, where Linux gives them the same on x86-64 and AArch64.
-const SIGNALS: [&str; 31] = [
-    "SIGHUP",
-    "SIGINT",
-    "SIGQUIT",
-    "SIGILL",
-    "SIGTRAP",
-    "SIGABRT",
-    "SIGBUS",
-    "SIGFPE",
-    "SIGKILL",
-    "SIGUSR1",
-    "SIGSEGV",
-    "SIGUSR2",
-    "SIGPIPE",
-    "SIGALRM",
-    "SIGTERM",
-    "SIGSTKFLT",
-    "SIGCHLD",
-    "SIGCONT",
-    "SIGSTOP",
-    "SIGTSTP",
-    "SIGTTIN",
-    "SIGTTOU",
-    "SIGURG",
-    "SIGXCPU",
-    "SIGXFSZ",
-    "SIGVTALRM",
-    "SIGPROF",
-    "SIGWINCH",
-    "SIGIO",
-    "SIGPWR",
-    "SIGSYS",
-];
 /// The number of an unknown status, which no other status has.
 const UNKNOWN: u32 = u32::MAX;
 /// Flag for a written core dump.
@@ -69,11 +35,6 @@ impl ExitStatus {
             ExitStatus::Killed(signal) => signal as u32,
         }
     }
-
-    /// The name of a signal; `None` for those without one, such as real-time signals.
-    pub fn signal_name(signal: u8) -> Option<&'static str> {
-        SIGNALS.get(usize::from(signal).checked_sub(1)?).copied()
-    }
 }
 
 #[cfg(test)]
@@ -94,13 +55,5 @@ mod tests {
             assert_eq!(ExitStatus::of_wait(status), expected, "{status:#x}");
             assert_eq!(ExitStatus::of_wait(expected.wait()), expected);
         }
-    }
-
-    #[test]
-    fn signals_have_the_names_of_signal_7() {
-        let names = [1, 9, 11, 15, 31, 34, 0].map(ExitStatus::signal_name);
-        let expected =
-            [Some("SIGHUP"), Some("SIGKILL"), Some("SIGSEGV"), Some("SIGTERM"), Some("SIGSYS"), None, None];
-        assert_eq!(names, expected);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use event::{ExitStatus, ProcessId};
+use signal_hook::low_level::signal_name;
 
 use crate::communicator::Communicator;
 use crate::identity::Who;
@@ -32,7 +33,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             End::Exited(Some(code)) => write!(f, "exited {code}"),
-            End::Killed(signal) => match ExitStatus::signal_name(*signal) {
+            End::Killed(signal) => match signal_name((*signal).into()) {
                 Some(name) => write!(f, "killed by {name}"),
                 None => write!(f, "killed by signal {signal}"),
             },
