@@ -7,6 +7,7 @@ use instrumentation::{DroppedItems, TimeRange};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use persist::PersistDrops;
 use probe_abi::counters::DropReason;
 use semconv::value::{
     WarptapAnalysisEntry, WarptapCollectiveAnomaly, WarptapCollectiveOutcome, WarptapPersistenceDropReason,
@@ -15,7 +16,6 @@ use semconv::value::{
 use semconv::{attribute, metric};
 use steps::StepTally;
 
-use crate::keep::Unkept;
 use crate::points::{count, gauges, seconds, sums, text};
 
 /// What became of everything.
@@ -41,10 +41,10 @@ pub(crate) struct Account {
     pub(crate) unmeasured: u64,
     /// What no pipeline took.
     pub(crate) dropped_items: DroppedItems,
-    /// Records that were to outlive the receiver and are not kept.
-    pub(crate) unkept: Unkept,
-    /// Records of an earlier run that cannot be read.
-    pub(crate) damaged: u64,
+    /// Records that could not be persisted.
+    pub(crate) persist_drops: PersistDrops,
+    /// Records of earlier runs that could not be read.
+    pub(crate) corrupted_records: u64,
     /// What was left out of collectives.
     pub(crate) collectives: LeftOut,
 }
@@ -94,9 +94,9 @@ impl Account {
             (WarptapSignal::Traces, self.dropped_items.traces),
         ];
         let dropped_items = by(attribute::WARPTAP_SIGNAL, dropped_items.map(|(s, n)| (s.as_str(), n)));
-        let unkept = self.unkept.with(WarptapPersistenceDropReason::Corrupted, self.damaged);
-        let unkept = WarptapPersistenceDropReason::ALL.map(|loss| (loss.as_str(), unkept.of(loss)));
-        let unkept = by(attribute::WARPTAP_PERSISTENCE_DROP_REASON, unkept);
+        let drops = self.persist_drops.with(WarptapPersistenceDropReason::Corrupted, self.corrupted_records);
+        let drops = WarptapPersistenceDropReason::ALL.map(|reason| (reason.as_str(), drops.of(reason)));
+        let drops = by(attribute::WARPTAP_PERSISTENCE_DROP_REASON, drops);
         let tally = &state.tally;
         let (of_collectives, outstanding) = state.collectives.unwrap_or_default();
         let evicted = evicted(tally, &of_collectives);
@@ -112,7 +112,7 @@ impl Account {
             sums(metric::WARPTAP_DELIVERY_DROPPED, window, dropped_items),
             sums(metric::WARPTAP_EVENT_DROPPED, window, by_reason(self.lost)),
             sums(metric::WARPTAP_EVENT_ORPHANED, window, alone(self.orphaned)),
-            sums(metric::WARPTAP_PERSISTENCE_DROPPED, window, unkept),
+            sums(metric::WARPTAP_PERSISTENCE_DROPPED, window, drops),
             sums(metric::WARPTAP_PROCESS_EVICTED, window, alone(self.evicted)),
             gauges(metric::WARPTAP_PROCESS_TRACKED, window, tracked),
             sums(metric::WARPTAP_SEGMENT_UNASSIGNED, window, alone(tally.leftover)),

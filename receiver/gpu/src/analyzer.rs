@@ -15,7 +15,7 @@
 mod collecting;
 mod lives;
 mod ranks;
-mod recall;
+mod restore;
 mod settings;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use event::{CallRecord, Event, ProcessId, ProcessInfo, StepRecord, TraceContext};
 use instrumentation::{DroppedItems, Records};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use persist::PersistDrops;
 use probe_abi::Probe;
 use probe_abi::detail::Detail;
 use steps::{Engine, Finding, Outlier, Step};
@@ -33,7 +34,6 @@ use crate::clock::Clock;
 use crate::collectives::Collectives;
 use crate::detail::{Call, Trouble};
 use crate::instruments::scope;
-use crate::keep::Unkept;
 use crate::memory::{self, Effect};
 use crate::tell;
 use crate::traced::Traced;
@@ -60,9 +60,9 @@ pub struct Analyzer {
     records: Records,
     account: Account,
     receiver: Resource,
-    /// Keys of kept records that are to go.
-    gone: Vec<String>,
-    /// When baselines are told next to whoever keeps them.
+    /// Keys of stored records to delete.
+    deleted_records: Vec<String>,
+    /// Time of the next write of baselines.
     baselines_at_ns: u64,
     /// Findings of the current event; empty between events.
     findings: Vec<Finding>,
@@ -86,7 +86,7 @@ impl Analyzer {
             evicted: VecDeque::new(),
             records: Records::new(scope()),
             account: Account::default(),
-            gone: Vec::new(),
+            deleted_records: Vec::new(),
             baselines_at_ns: 0,
             findings: Vec::new(),
         }
@@ -147,8 +147,8 @@ impl Analyzer {
     }
 
     /// What could not be kept of what is to outlive the receiver, since the beginning.
-    pub fn set_unkept(&mut self, unkept: Unkept) {
-        self.account.unkept = unkept;
+    pub fn set_persist_drops(&mut self, drops: PersistDrops) {
+        self.account.persist_drops = drops;
     }
 
     /// The source has ended: finds what was held back, and collects for the last time. No event may follow.

@@ -12,9 +12,9 @@
 
 mod bridge;
 pub(crate) mod dump;
-pub(crate) mod keeping;
 mod launcher;
 pub(crate) mod meters;
+pub(crate) mod persisted;
 pub(crate) mod says;
 mod spans;
 mod straggler;
@@ -25,7 +25,7 @@ use nccl::observe::StepNote;
 use nccl::{Engine, Finding, Observation, RankState, Tally};
 
 use self::bridge::Bridge;
-use self::keeping::Keeping;
+use self::persisted::PersistedFlights;
 use self::spans::Selection;
 use self::tell::Teller;
 use crate::analyzer::{Found, Look};
@@ -72,7 +72,7 @@ pub(crate) struct Collectives {
     selection: Selection,
     /// What was brought to light and not told yet.
     findings: Vec<Finding>,
-    keeping: Keeping,
+    persisted: PersistedFlights,
 }
 
 impl Collectives {
@@ -83,13 +83,13 @@ impl Collectives {
             engine: Engine::new(settings.engine),
             selection: Selection::new(settings.traces_per_minute, settings.traces_burst),
             findings: Vec::new(),
-            keeping: Keeping::default(),
+            persisted: PersistedFlights::default(),
         }
     }
 
     /// Takes the next event, and tells what it brings to light.
     pub(crate) fn observe(&mut self, event: &Event, teller: &mut Teller<'_, '_>, look: Look<'_>) {
-        self.take_back(event);
+        self.restore_process(event);
         let Collectives { bridge, engine, selection, findings, .. } = self;
         bridge.cross(event, &mut |observation| {
             engine.observe(&observation, &mut |finding| match is_usual(&finding) {

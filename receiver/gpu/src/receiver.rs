@@ -17,12 +17,13 @@ use component::{
 use config::{ConfigError, Section};
 use instrumentation::{Backpressure, BatchSender};
 use pdata::Signal;
+use persist::Target;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::analyzer::{Analyzer, Settings};
 use crate::config::Config;
-use crate::keep::{self, Keeper, Keeping};
+use crate::persistence::Persistence;
 use crate::source::{AnySource, Open, Origin, SourceError};
 
 /// How often the source is read.
@@ -41,31 +42,31 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
     let config = Config::read(section)?;
-    let keeping = config.storage().map(|storage| Keeping { receiver: context.id.clone(), storage });
-    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(), keeping }))
+    let target = config.storage().map(|storage| Target { receiver: context.id.clone(), storage });
+    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(), target }))
 }
 
-/// A receiver of the events of a source of one's own.
+/// Creates a receiver that reads a given source.
 pub fn receiver(settings: Settings, backpressure: Backpressure, open: Open) -> Box<dyn Receiver> {
-    Box::new(GpuReceiver { settings, origin: Origin::Given(backpressure, open), keeping: None })
+    Box::new(GpuReceiver { settings, origin: Origin::Given(backpressure, open), target: None })
 }
 
-/// The same, called `id`, which keeps what is to outlive it in the extension `storage`.
+/// Creates a receiver named `id` that reads a given source and persists its state in the extension `storage`.
 pub fn receiver_with_storage(
     settings: Settings,
     (backpressure, open): (Backpressure, Open),
     id: ComponentId,
     storage: ComponentId,
 ) -> Box<dyn Receiver> {
-    let keeping = Some(Keeping { receiver: id, storage });
-    Box::new(GpuReceiver { settings, origin: Origin::Given(backpressure, open), keeping })
+    let target = Some(Target { receiver: id, storage });
+    Box::new(GpuReceiver { settings, origin: Origin::Given(backpressure, open), target })
 }
 
 struct GpuReceiver {
     settings: Settings,
     origin: Origin,
-    /// None: nothing is kept.
-    keeping: Option<Keeping>,
+    /// Where state is persisted, if anywhere.
+    target: Option<Target>,
 }
 
 impl Receiver for GpuReceiver {
@@ -77,14 +78,15 @@ impl Receiver for GpuReceiver {
     ) -> BoxFuture<'static, StartResult<Running>> {
         let host = host.clone();
         Box::pin(async move {
-            let GpuReceiver { mut settings, origin, keeping } = *self;
+            let GpuReceiver { mut settings, origin, target } = *self;
             if matches!(origin, Origin::Kernel(..)) {
                 settings.host.extend(instrumentation::host());
             }
             let (sender, delivery) = instrumentation::channel(origin.backpressure(), next);
             let (opened, is_open) = oneshot::channel();
-            let (keeper, storing) = keep::open(keeping, &host, &stop).await?;
-            let pump = Pump { analyzer: Analyzer::new(settings), sender, keeper };
+            let (records, storing) = persist::open(target, &host, capture::offsets, &stop).await?;
+            let persistence = records.map(Persistence::new);
+            let pump = Pump { analyzer: Analyzer::new(settings), sender, persistence };
             let thread = std::thread::Builder::new().name("gpu".to_owned());
             let thread = thread.spawn(move || pump.run(origin, opened))?;
             is_open.await??;
@@ -101,7 +103,7 @@ impl Receiver for GpuReceiver {
 struct Pump {
     analyzer: Analyzer,
     sender: BatchSender,
-    keeper: Option<Keeper>,
+    persistence: Option<Persistence>,
 }
 
 impl Pump {
@@ -112,27 +114,27 @@ impl Pump {
         };
         // Nobody waits for the answer any more: the program is going down.
         if opened.send(Ok(())).is_ok() {
-            self.recall();
+            self.restore();
             self.read_all(source.as_mut());
         }
-        let Pump { analyzer, sender, keeper } = &mut self;
+        let Pump { analyzer, sender, persistence } = &mut self;
         analyzer.finish(&mut |batch| sender.push(batch));
-        if let Some(keeper) = keeper.take() {
-            keeper.close(analyzer);
+        if let Some(persistence) = persistence.take() {
+            persistence.close(analyzer);
         }
         self.sender.close();
     }
 
-    fn recall(&mut self) {
-        let Pump { analyzer, sender, keeper } = self;
-        if let Some(keeper) = keeper {
-            keeper.recall(analyzer, &mut |batch| sender.push(batch));
+    fn restore(&mut self) {
+        let Pump { analyzer, sender, persistence } = self;
+        if let Some(persistence) = persistence {
+            persistence.restore(analyzer, &mut |batch| sender.push(batch));
         }
     }
 
     fn read_all(&mut self, source: &mut dyn AnySource) {
         let mut events = Vec::new();
-        let Pump { analyzer, sender, keeper } = self;
+        let Pump { analyzer, sender, persistence } = self;
         while !sender.is_stopping() {
             let is_more = source.read(&mut events).unwrap_or_else(|error| {
                 tracing::error!(%error, "the source of GPU events cannot be read any further");
@@ -147,8 +149,8 @@ impl Pump {
                 // Where the source cannot, its outliers have no calls.
                 let _ = source.set_detail(process, detail);
             }
-            if let Some(keeper) = keeper {
-                keeper.look(analyzer, &mut |batch| sender.push(batch));
+            if let Some(persistence) = persistence {
+                persistence.poll(analyzer, &mut |batch| sender.push(batch));
             }
             sender.flush();
             if !is_more {

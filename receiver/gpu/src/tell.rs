@@ -83,7 +83,13 @@ pub(crate) fn shift(
 }
 
 /// What an earlier run left cannot be read.
-pub(crate) fn damaged(resource: &Resource, count: u64, at_unix: u64, records: &Records, sink: Sink<'_>) {
+pub(crate) fn corrupted_records(
+    resource: &Resource,
+    count: u64,
+    at_unix: u64,
+    records: &Records,
+    sink: Sink<'_>,
+) {
     records.log(instant(at_unix), None, |log| {
         log.set_event_name(event_name::WARPTAP_PERSISTENCE_CORRUPTED);
         log.set_severity_number(Severity::Warn);

@@ -146,8 +146,8 @@ fn seen() -> Seen {
 /// An analysis to which an earlier run left what nobody can read.
 fn recalled() -> Output {
     let mut output = Output { batches: Vec::new() };
-    let left = gpu::Left { damaged: 1, ..gpu::Left::default() };
-    gpu::Analyzer::new(settings()).recall(&left, &|_| true, &mut |batch| output.batches.push(batch));
+    let left = persist::RestoredState { corrupted: 1, ..persist::RestoredState::default() };
+    gpu::Analyzer::new(settings()).restore(&left, &|_| true, &mut |batch| output.batches.push(batch));
     output
 }
 

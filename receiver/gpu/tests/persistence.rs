@@ -11,8 +11,9 @@ use component::storage::{Namespace, Operation};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Host, Refused};
 use config::{Node, Section};
 use event::{Event, ExitStatus, ProcessId};
-use gpu::{Analyzer, Backpressure, Batch, Change, Kept, Left, Open, Settings};
+use gpu::{Analyzer, Backpressure, Batch, Open, Settings};
 use pdata::{Data, Signal};
+use persist::{RecordChange, RestoredState, StoredRecord};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -154,17 +155,17 @@ fn a_storage_that_does_not_run_stops_the_start_with_its_sentence() {
 }
 
 /// What an analysis leaves behind.
-fn left_by(analyzer: &mut Analyzer, to_unix_ns: i64) -> Left {
+fn left_by(analyzer: &mut Analyzer, to_unix_ns: i64) -> RestoredState {
     let mut records = Vec::new();
-    analyzer.changes(&mut |Change { key, bytes }| {
+    analyzer.changes(&mut |RecordChange { key, bytes }| {
         let bytes = bytes.expect("nothing has ended");
-        records.push(Kept { key, bytes, is_this_boot: true, to_unix_ns, written_unix_ns: 0 });
+        records.push(StoredRecord { key, bytes, is_this_boot: true, to_unix_ns, written_unix_ns: 0 });
     });
-    Left { records, ..Left::default() }
+    RestoredState { records, ..RestoredState::default() }
 }
 
 /// Four ranks, of which one did not come to the sixth collective: what is left when the agent is killed.
-fn hanging(to_unix_ns: i64) -> (Job, Left) {
+fn hanging(to_unix_ns: i64) -> (Job, RestoredState) {
     let mut job = Job::new(4, 100);
     job.rounds(5, |_| Some(0));
     job.round(|rank| (rank != 2).then_some(0));
@@ -172,13 +173,13 @@ fn hanging(to_unix_ns: i64) -> (Job, Left) {
     told_of(&job).iter().for_each(|event| analyzer.observe(event, &mut |_| {}));
     let left = left_by(&mut analyzer, to_unix_ns);
     let flights = left.records.iter().filter(|kept| kept.key.starts_with("nccl/")).cloned().collect();
-    (job, Left { records: flights, ..left })
+    (job, RestoredState { records: flights, ..left })
 }
 
 /// What a new analysis says when it finds what is left.
-fn recalled(left: &Left, lives: &dyn Fn(ProcessId) -> bool) -> (Analyzer, Output) {
+fn recalled(left: &RestoredState, lives: &dyn Fn(ProcessId) -> bool) -> (Analyzer, Output) {
     let (mut analyzer, mut batches) = (Analyzer::new(Settings::default()), Vec::new());
-    analyzer.recall(left, lives, &mut |batch| batches.push(batch));
+    analyzer.restore(left, lives, &mut |batch| batches.push(batch));
     (analyzer, Output { batches })
 }
 
@@ -235,9 +236,9 @@ fn of_a_rank_that_hung_before_and_after_it_is_told_what_it_had_under_way_when_it
     let (_, left) = hanging(UNIX as i64);
     let (mut analyzer, _) = recalled(&left, &|_| true);
     let mut batches = Vec::new();
-    analyzer.look_again(&|_| true, &mut |batch| batches.push(batch));
+    analyzer.report_ended(&|_| true, &mut |batch| batches.push(batch));
     assert_eq!(batches, []);
-    (0..2).for_each(|_| analyzer.look_again(&|p| p.pid != 103, &mut |batch| batches.push(batch)));
+    (0..2).for_each(|_| analyzer.report_ended(&|p| p.pid != 103, &mut |batch| batches.push(batch)));
     let output = Output { batches };
     let told = output.logs("nccl.flight_record");
     let [(resource, log)] = told.as_slice() else { panic!("{told:#?}") };

@@ -1,6 +1,6 @@
-//! A record as bytes: what stands in a slot of the storage.
+//! The bytes of a record in a slot of the storage.
 //!
-//! The frame is [`recording::persisted`]'s; in it, little endian:
+//! The frame is that of [`recording::persisted`]; its content is little endian:
 //!
 //! ```text
 //!  0             16             24             32             34       34 + length
@@ -9,17 +9,17 @@
 //!  +-------------+--------------+--------------+--------------+--------+-------+
 //! ```
 //!
-//! `written` is in ns since 1970, the key is UTF-8. The clock stands beside every record, since times inside are CLOCK_MONOTONIC, which a restart of
-//! the machine begins anew.
+//! `written` is in ns since 1970, the key is UTF-8. Each record carries its clock, because the times in it are
+//! CLOCK_MONOTONIC, which restarts at boot.
 
 use recording::codec::{Encoder, Field};
 use recording::persisted::Format;
 
-use super::{Change, Kept};
+use super::{RecordChange, StoredRecord};
 
 const FORMAT: Format = Format { name: "kept record", magic: *b"WTKR", version: 1 };
 
-/// The clock that records are written by.
+/// The clock at the time of writing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Clock {
     pub(super) boot: [u8; 16],
@@ -27,7 +27,7 @@ pub(super) struct Clock {
     pub(super) written_unix_ns: u64,
 }
 
-/// A record and its clock.
+/// A record and its clock, as stored.
 struct Slot {
     clock: Clock,
     key: String,
@@ -55,17 +55,17 @@ impl Field for Slot {
     }
 }
 
-/// A record as bytes; `None` for one that is gone, and for a key too long to be one of ours.
-pub(super) fn encode(change: &Change, clock: Clock) -> Option<Vec<u8>> {
+/// Encodes a record; `None` for a deletion and for a key that is too long.
+pub(super) fn encode(change: &RecordChange, clock: Clock) -> Option<Vec<u8>> {
     let (key, bytes) = (change.key.clone(), change.bytes.clone()?);
     (key.len() <= usize::from(u16::MAX)).then(|| FORMAT.encode(&Slot { clock, key, bytes }))
 }
 
-/// The record of bytes, read in the boot `boot`.
-pub(super) fn decode(bytes: &[u8], boot: [u8; 16]) -> Option<Kept> {
+/// Decodes a record; `None` for corrupted bytes. `boot` identifies the current boot.
+pub(super) fn decode(bytes: &[u8], boot: [u8; 16]) -> Option<StoredRecord> {
     let Slot { clock, key, bytes } = FORMAT.decode(bytes).ok()?;
     let Clock { boot: then, to_unix_ns, written_unix_ns } = clock;
-    Some(Kept { key, bytes, is_this_boot: then == boot, to_unix_ns, written_unix_ns })
+    Some(StoredRecord { key, bytes, is_this_boot: then == boot, to_unix_ns, written_unix_ns })
 }
 
 #[cfg(test)]
@@ -75,24 +75,24 @@ mod tests {
     const CLOCK: Clock = Clock { boot: [3; 16], to_unix_ns: -5, written_unix_ns: 7 };
 
     fn slot() -> Vec<u8> {
-        encode(&Change { key: "kind/name".to_owned(), bytes: Some(vec![1, 2, 3]) }, CLOCK).unwrap()
+        encode(&RecordChange { key: "kind/name".to_owned(), bytes: Some(vec![1, 2, 3]) }, CLOCK).unwrap()
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_another_boot_is_known() {
-        let kept = |is_this_boot| Kept {
+    fn decoded_record_equals_the_encoded_one_and_knows_its_boot() {
+        let record = |is_this_boot| StoredRecord {
             key: "kind/name".to_owned(),
             bytes: vec![1, 2, 3],
             is_this_boot,
             to_unix_ns: -5,
             written_unix_ns: 7,
         };
-        assert_eq!(decode(&slot(), [3; 16]), Some(kept(true)));
-        assert_eq!(decode(&slot(), [4; 16]), Some(kept(false)));
+        assert_eq!(decode(&slot(), [3; 16]), Some(record(true)));
+        assert_eq!(decode(&slot(), [4; 16]), Some(record(false)));
     }
 
     #[test]
-    fn what_is_cut_short_or_changed_is_no_record() {
+    fn truncated_or_changed_bytes_are_rejected() {
         let slot = slot();
         (0..slot.len()).for_each(|length| assert_eq!(decode(&slot[..length], [3; 16]), None, "{length}"));
         for at in 0..slot.len() {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_takes_no_slot() {
-        assert_eq!(encode(&Change { key: "a".to_owned(), bytes: None }, CLOCK), None);
+    fn deletion_has_no_encoding() {
+        assert_eq!(encode(&RecordChange { key: "a".to_owned(), bytes: None }, CLOCK), None);
     }
 }
