@@ -13,9 +13,14 @@ pub const CONNECTORS: &[ConnectorFactory] = connectors::CONNECTORS;
 pub const EXTENSIONS: &[ExtensionFactory] =
     &insert::<_, { extensions::EXTENSIONS.len() + 1 }>(extensions::EXTENSIONS, storage::FACTORY);
 
+/// The drivers whose GPU clocks are polled: the first that opens.
+pub const DRIVERS: [hardware::DriverFactory; 2] = [nvml::driver, amdsmi::driver];
+
+/// The `gpu` receiver, with these drivers.
+const GPU: ReceiverFactory = gpu::factory(|context, section| gpu::build(context, section, &DRIVERS));
+
 /// The receivers, sorted by type.
-pub const RECEIVERS: &[ReceiverFactory] =
-    &[amdsmi::FACTORY, gpu::FACTORY, nvml::FACTORY, otlp_receiver::FACTORY];
+pub const RECEIVERS: &[ReceiverFactory] = &[amdsmi::FACTORY, GPU, nvml::FACTORY, otlp_receiver::FACTORY];
 
 /// The processors.
 pub const PROCESSORS: &[ProcessorFactory] = processors::PROCESSORS;

@@ -1,4 +1,4 @@
-//! The receiver's section of the configuration, and what the program makes of it.
+//! The receiver's section of the configuration, and the settings derived from it.
 
 mod hardware;
 mod nccl;
@@ -6,6 +6,7 @@ mod phases;
 
 use std::path::PathBuf;
 
+use ::hardware::DriverFactory;
 use component::ComponentId;
 use config::{ConfigError, GoDuration, Section};
 use probe_abi::detail::Detail;
@@ -22,71 +23,71 @@ use crate::analyzer::Settings;
 use crate::detail::DetailSettings;
 use crate::source::Origin;
 
-/// Collections that follow each other faster than this cost more than they tell.
+/// The minimum collection interval; shorter ones cost more than they show.
 const INTERVAL_MIN_MS: u128 = 100;
 
-/// What the user writes.
+/// The section as written by the user.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Config {
-    /// How often metrics are collected.
+    /// Interval between collections of metrics.
     pub collection_interval: GoDuration,
-    /// Where events come from.
+    /// The source of events.
     pub source: SourceConfig,
-    /// How phases are told apart.
+    /// Classification of phases.
     pub phases: PhasesConfig,
-    /// Which steps are compared with each other.
+    /// Grouping of steps into baselines.
     pub baselines: BaselinesConfig,
-    /// When a step is an outlier, and how many of them are told one by one.
+    /// Detection of outliers and limits of their spans.
     pub outliers: OutliersConfig,
-    /// Which calls are told one by one.
+    /// Calls recorded individually.
     pub detail: DetailConfig,
-    /// How collectives are judged, traced and told.
+    /// Analysis and tracing of collectives.
     pub nccl: NcclConfig,
-    /// Whether the clocks of the GPUs are looked at, for outliers to say what held them down.
+    /// Polling of GPU clocks, which shows throttling in outliers.
     pub hardware: HardwareConfig,
-    /// What is watched.
+    /// Processes to trace.
     pub capture: CaptureConfig,
-    /// Processes that have series at a time.
+    /// The maximum number of processes with series; the one silent longest is evicted.
     pub processes_max: usize,
-    /// The extension that keeps what is to outlive the receiver: what was outstanding on each communicator, and what
-    /// steps usually take. Without one nothing is written, and every start begins anew.
+    /// The storage extension that persists flight records of communicators and baselines across restarts. Without one,
+    /// nothing is persisted.
     pub storage: Option<String>,
 }
 
-/// Where events come from: the kernel, unless a recording is named.
+/// The source of events: the kernel, unless a recording is named.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct SourceConfig {
-    /// A file with a recording or a profiler trace, plain or gzip.
+    /// Path of a recording or a profiler trace, plain or gzip.
     pub recording: String,
 }
 
-/// Which calls are told one by one. Launches are not: of them no return is seen.
+/// Calls recorded individually. Launches are not, because their returns are not probed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct DetailConfig {
-    /// One of so many calls of a process without trouble, and every one that takes a millisecond or longer; 0 none.
+    /// Records one in N calls of a healthy process, and every call of at least a millisecond; 0 disables.
     pub healthy: u64,
-    /// How long after a step of twice its p95 or more every call of its process is told; 0s never.
+    /// Time for which all calls of a process are recorded after a step of at least twice its p95; 0s disables.
     pub trouble: GoDuration,
 }
 
 impl Default for DetailConfig {
     fn default() -> Self {
-        DetailConfig { healthy: DetailSettings::default().healthy, trouble: GoDuration::from_secs(30) }
+        DetailConfig { healthy: Detail::HEALTHY.calls(), trouble: GoDuration::from_secs(30) }
     }
 }
 
-/// What is watched.
+/// Processes to trace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct CaptureConfig {
-    /// Every process that calls a GPU library.
+    /// Traces every process that calls a GPU library.
     pub trace_all: bool,
-    /// These processes alone, where `trace_all` is false.
+    /// The processes to trace if `trace_all` is false.
     pub pids: Vec<u32>,
-    /// How long a library stays attached after its last process.
+    /// Time for which a library stays attached after its last process ended.
     pub linger: GoDuration,
 }
 
@@ -116,7 +117,7 @@ impl Default for CaptureConfig {
 }
 
 impl Config {
-    /// Reads and checks a section.
+    /// Decodes and checks a section; reports all problems.
     pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
         let config: Config = section.decode()?;
         let mut problems = section.problems();
@@ -153,13 +154,13 @@ impl Config {
         problems.require(
             config.storage.is_none() || config.source.recording.is_empty(),
             "storage",
-            "a recording is replayed, and nothing is kept of it: expected `storage` or `source::recording`",
+            "a replayed recording is not persisted: expected `storage` or `source::recording`, not both",
         );
         problems.finish()?;
         Ok(config)
     }
 
-    /// How the analysis works.
+    /// Returns the settings of the analysis.
     pub fn settings(&self) -> Settings {
         let defaults = Settings::default();
         Settings {
@@ -169,10 +170,7 @@ impl Config {
             spans_per_minute: self.outliers.spans_per_minute,
             relation: self.outliers.trace_context.into(),
             collectives: self.nccl.settings(self.processes_max),
-            detail: DetailSettings {
-                healthy: self.detail.healthy,
-                trouble_ns: self.detail.trouble.nanoseconds(),
-            },
+            detail: DetailSettings { trouble_ns: self.detail.trouble.nanoseconds() },
             steps: steps::Settings {
                 classifier: self.phases.classifier(),
                 baseline: BaselineSettings {
@@ -187,15 +185,15 @@ impl Config {
         }
     }
 
-    /// Where events come from.
-    pub(crate) fn origin(&self) -> Origin {
+    /// Returns the source of events.
+    pub(crate) fn origin(&self, drivers: &[DriverFactory]) -> Origin {
         match self.source.recording.as_str() {
-            "" => Origin::Kernel(self.capture(), self.hardware.settings()),
+            "" => Origin::Kernel(self.capture(), self.hardware.settings(drivers)),
             path => Origin::File(PathBuf::from(path)),
         }
     }
 
-    /// The extension that keeps what is to outlive the receiver.
+    /// Returns the storage extension, if one is named.
     pub(crate) fn storage(&self) -> Option<ComponentId> {
         self.storage.as_deref().and_then(|storage| ComponentId::parse(storage).ok())
     }
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_is_the_default() {
+    fn empty_section_is_the_default() {
         assert_eq!(read("null"), Ok(Config::default()));
         assert_eq!(read("{}"), Ok(Config::default()));
         let (config, settings) = (Config::default().settings(), Settings::default());
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_runs() {
+    fn keys_reach_the_settings() {
         let config = read(
             r#"{"collection_interval": "2s", "phases": {"classifier": "rules",
                 "rules": {"decode_graph_launches_max": 3}}, "baselines": {"key": ["phase", "fingerprint"]},
@@ -266,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_looks_at_collectives_their_libraries_are_left_alone() {
+    fn nccl_is_not_probed_when_disabled() {
         let probes = |json| read(json).unwrap().capture().collectives;
         assert_eq!([probes("{}"), probes(r#"{"nccl": {"enabled": false}}"#)], [true, false]);
     }
 
     #[test]
-    fn every_wrong_value_is_told_with_its_place() {
+    fn wrong_values_are_reported_with_their_path() {
         for (json, want) in [
             (r#"{"collection_intervall": "2s"}"#, "collection_interval"),
             (
@@ -304,7 +302,7 @@ mod tests {
             (r#"{"storage": "file storage"}"#, "storage: "),
             (
                 r#"{"storage": "file_storage", "source": {"recording": "x"}}"#,
-                "expected `storage` or `source::recording`",
+                "expected `storage` or `source::recording`, not both",
             ),
             (r#"{"nccl": {"communicator_max": 3}}"#, "communicators_max"),
             (r#"{"nccl": {"communicators_max": 0}}"#, "nccl::communicators_max: 0 communicators"),
@@ -313,8 +311,8 @@ mod tests {
             (r#"{"nccl": {"stragglers": {"lateness_min": "-1s"}}}"#, "lateness_min"),
             (r#"{"capture": {"trace_all": false}}"#, "capture::pids: 0 processes are named"),
         ] {
-            let told = read(json).unwrap_err();
-            assert!(told.contains(want), "{told}");
+            let error = read(json).unwrap_err();
+            assert!(error.contains(want), "{error}");
         }
     }
 }

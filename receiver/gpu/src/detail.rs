@@ -26,18 +26,16 @@ const HEALTHY_CALLS_MAX: usize = 256;
 /// Calls told with an outlier.
 const TOLD_MAX: usize = 16;
 
-/// Which calls are told one by one.
+/// When all calls of a process are recorded individually.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DetailSettings {
-    /// One of so many calls of a process without trouble, and every long one; 0 none.
-    pub healthy: u64,
-    /// How long every call is told after a large outlier; 0 never.
+    /// Time for which all calls of a process are recorded after a large outlier, ns; 0 disables.
     pub trouble_ns: u64,
 }
 
 impl Default for DetailSettings {
     fn default() -> Self {
-        DetailSettings { healthy: Detail::HEALTHY.calls(), trouble_ns: 30_000_000_000 }
+        DetailSettings { trouble_ns: 30_000_000_000 }
     }
 }
 

@@ -15,6 +15,7 @@ use component::{
     StartResult,
 };
 use config::{ConfigError, Section};
+use hardware::DriverFactory;
 use instrumentation::{Backpressure, BatchSender};
 use pdata::Signal;
 use persist::Target;
@@ -29,21 +30,31 @@ use crate::source::{AnySource, Open, Origin, SourceError};
 /// How often the source is read.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The row of the receivers' table.
-pub const FACTORY: ReceiverFactory = ReceiverFactory {
-    kind: "gpu",
-    aliases: &[],
-    signals: &Signal::STABLE,
-    stability: Stability::Alpha,
-    about: "Watches CUDA, HIP and NCCL calls of every process from the kernel: steps, phases, baselines, outliers and their causes; collectives, stragglers and hangs.",
-    example: include_str!("config/example.yaml"),
-    build,
-};
+/// Returns the factory of the receiver. `build` calls [`build`] with the drivers whose clocks are polled.
+pub const fn factory(
+    build: fn(&BuildContext, Section<'_>) -> Result<Box<dyn Receiver>, ConfigError>,
+) -> ReceiverFactory {
+    ReceiverFactory {
+        kind: "gpu",
+        aliases: &[],
+        signals: &Signal::STABLE,
+        stability: Stability::Alpha,
+        about: "Watches CUDA, HIP and NCCL calls of every process from the kernel: steps, phases, baselines, outliers and their causes; collectives, stragglers and hangs.",
+        example: include_str!("config/example.yaml"),
+        build,
+    }
+}
 
-fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
+/// Builds a receiver from its section. The first of `drivers` that opens is polled; their libraries are those of the keys
+/// `hardware::library` and `hardware::amdsmi_library`.
+pub fn build(
+    context: &BuildContext,
+    section: Section<'_>,
+    drivers: &[DriverFactory],
+) -> Result<Box<dyn Receiver>, ConfigError> {
     let config = Config::read(section)?;
     let target = config.storage().map(|storage| Target { receiver: context.id.clone(), storage });
-    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(), target }))
+    Ok(Box::new(GpuReceiver { settings: config.settings(), origin: config.origin(drivers), target }))
 }
 
 /// Creates a receiver that reads a given source.

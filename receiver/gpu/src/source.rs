@@ -6,15 +6,14 @@
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use event::{ClockOffsets, Event, EventSource, ProcessId};
+use hardware::{ClockPoller, Driver, FirstDriver};
 use instrumentation::Backpressure;
 use probe_abi::detail::Detail;
 use trace::Limits;
 use trace::replay::Replay;
-
-use crate::hardware::{Beside, Hardware, HardwareSettings};
 
 /// Why a source cannot be opened, or read on.
 pub type SourceError = Box<dyn Error + Send + Sync>;
@@ -43,10 +42,16 @@ impl<S: EventSource> AnySource for S {
 /// Opens a source, on the thread that will read it.
 pub type Open = Box<dyn FnOnce() -> Result<Box<dyn AnySource>, SourceError> + Send>;
 
+/// The interval at which GPU clocks are polled, and the drivers, of which the first that opens is polled.
+pub(crate) struct ClockSettings {
+    pub(crate) interval: Duration,
+    pub(crate) drivers: Vec<Box<dyn Driver>>,
+}
+
 /// Where a receiver's events come from.
 pub(crate) enum Origin {
-    /// The kernel of this machine, and the driver of its GPUs beside it.
-    Kernel(capture::Settings, Option<HardwareSettings>),
+    /// The kernel of this machine, and the clocks of its GPUs.
+    Kernel(capture::Settings, Option<ClockSettings>),
     /// A recording or a profiler trace.
     File(PathBuf),
     /// Whatever it was given.
@@ -57,7 +62,7 @@ impl Origin {
     /// Opens it. A kernel that refuses does not keep the rest of the program from running.
     pub(crate) fn open(self) -> Result<Box<dyn AnySource>, SourceError> {
         match self {
-            Origin::Kernel(settings, hardware) => Ok(beside(kernel(&settings), hardware)),
+            Origin::Kernel(settings, hardware) => Ok(with_clocks(kernel(&settings), hardware)),
             Origin::File(path) => file(&path),
             Origin::Given(_, open) => open(),
         }
@@ -83,10 +88,30 @@ fn kernel(settings: &capture::Settings) -> Box<dyn AnySource> {
     }
 }
 
-/// The calls alone where nobody looks at the hardware.
-fn beside(calls: Box<dyn AnySource>, hardware: Option<HardwareSettings>) -> Box<dyn AnySource> {
-    let Some(settings) = hardware else { return calls };
-    Box::new(Beside { calls, hardware: Hardware::start(settings) })
+/// Returns a source of calls and GPU clocks; of calls only if clocks are not polled.
+fn with_clocks(calls: Box<dyn AnySource>, clocks: Option<ClockSettings>) -> Box<dyn AnySource> {
+    let Some(ClockSettings { interval, drivers }) = clocks else { return calls };
+    let clocks = ClockPoller::start(interval, Box::new(FirstDriver(drivers)), capture::now_ns);
+    Box::new(HardwarePoller { calls, clocks })
+}
+
+/// A source of calls and GPU clocks.
+struct HardwarePoller {
+    calls: Box<dyn AnySource>,
+    clocks: ClockPoller,
+}
+
+impl AnySource for HardwarePoller {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
+        let before = into.len();
+        let is_more = self.calls.read(into)?;
+        self.clocks.read(before, into);
+        Ok(is_more)
+    }
+
+    fn set_detail(&mut self, process: ProcessId, detail: Option<Detail>) -> bool {
+        self.calls.set_detail(process, detail)
+    }
 }
 
 fn file(path: &Path) -> Result<Box<dyn AnySource>, SourceError> {

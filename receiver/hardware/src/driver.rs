@@ -11,6 +11,9 @@ use semconv::value::GpuHardwareThrottleReason as Reason;
 use crate::queries::{QUERY_COUNT, Query};
 use crate::throttle::Reasons;
 
+/// Creates the driver of a vendor: that of the library at a path, or of the one that the loader finds.
+pub type DriverFactory = fn(path: Option<&str>) -> Box<dyn Driver>;
+
 /// A vendor of GPUs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Vendor {

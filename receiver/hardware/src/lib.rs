@@ -4,8 +4,11 @@
 //! and waits for its events in between. A fault of a driver never stops the receiver: a query that is unsupported or
 //! fails, and a device that is lost or hangs, is logged once, and again when it recovers.
 //!
-//! Names are values of `semconv`. A vendor's library, numbers and masks are in the vendor's crate.
+//! A [`ClockPoller`] polls clocks for `gpu`, as events. Names are values of `semconv`; a vendor's library, numbers and masks
+//! are in its own package.
 
+mod clock_poller;
+mod clocks;
 mod config;
 mod device_points;
 mod device_state;
@@ -23,7 +26,9 @@ mod throttle;
 mod users;
 
 pub use self::config::Config;
-pub use driver::{Driver, Fault, Identity, Incident, Process, Reading, Session, Vendor};
+pub use clock_poller::{ClockPoller, FirstDriver};
+pub use clocks::ClockSamples;
+pub use driver::{Driver, DriverFactory, Fault, Identity, Incident, Process, Reading, Session, Vendor};
 pub use monitor::{DriverPoll, Monitor, Settings};
 pub use queries::{QUERY_COUNT, Query, duration_query};
 pub use receiver::receiver;

@@ -12,7 +12,7 @@ mod xid;
 
 use component::{BuildContext, Receiver, ReceiverFactory, Stability};
 use config::{ConfigError, Section};
-use hardware::{Config, Vendor};
+use hardware::{Config, Driver, Vendor};
 use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 pub use session::Library;
@@ -50,6 +50,10 @@ collection_interval: 10s
 
 fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiver>, ConfigError> {
     let config = Config::read(section)?;
-    let library = config.library.clone().map_or_else(Library::default, |path| Library { path: path.into() });
-    Ok(hardware::receiver(VENDOR, &config, Box::new(library)))
+    Ok(hardware::receiver(VENDOR, &config, driver(config.library.as_deref())))
+}
+
+/// Returns NVIDIA's driver, by the path of its library or as the loader finds it.
+pub fn driver(path: Option<&str>) -> Box<dyn Driver> {
+    Box::new(path.map_or_else(Library::default, |path| Library { path: path.into() }))
 }

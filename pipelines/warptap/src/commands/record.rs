@@ -9,14 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use capture::{Capture, Settings};
 use event::{Event, EventSource as _};
-use gpu::{Hardware, HardwareSettings};
+use hardware::{ClockPoller, FirstDriver};
 use recording::{Info, Writer};
 
 use crate::cli::RecordArgs;
 use crate::commands::terminal::Terminal;
+use crate::components::DRIVERS;
 use crate::prepare::VERSION;
 
-/// How often the ring is drained.
+/// Interval between polls of GPU clocks.
+const CLOCKS_EVERY: Duration = Duration::from_millis(100);
+/// Interval between reads of the ring.
 const POLL: Duration = Duration::from_millis(5);
 const PROGRESS: Duration = Duration::from_secs(1);
 
@@ -36,7 +39,8 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
 
 fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let mut capture = Capture::start(&settings(args))?;
-    let mut hardware = Hardware::start(HardwareSettings::default());
+    let drivers = DRIVERS.map(|driver| driver(None)).into();
+    let mut clocks = ClockPoller::start(CLOCKS_EVERY, Box::new(FirstDriver(drivers)), capture::now_ns);
     let interrupted = interrupts()?;
     let mut writer = Writer::begin(BufWriter::new(file), &Info::here(VERSION, capture::offsets()))?;
     let mut terminal = Terminal::new();
@@ -46,7 +50,7 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let (mut events, mut steps) = (Vec::new(), 0);
     while !interrupted.load(Ordering::Relaxed) && args.seconds.is_none_or(|limit| began.elapsed() < limit) {
         capture.read(&mut events)?;
-        hardware.read(0, &mut events);
+        clocks.read(0, &mut events);
         write(&mut writer, &mut events, &mut steps)?;
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
@@ -56,7 +60,7 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     }
     capture.read(&mut events)?;
     capture.read_totals(&mut events);
-    hardware.read(0, &mut events);
+    clocks.read(0, &mut events);
     write(&mut writer, &mut events, &mut steps)?;
     let written = writer.events();
     writer.finish()?;

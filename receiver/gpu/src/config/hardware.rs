@@ -1,39 +1,44 @@
-//! The keys under `hardware`: whether and how often the clocks of the GPUs are looked at.
+//! The keys under `hardware`: polling of GPU clocks.
 
 use std::time::Duration;
 
 use config::{GoDuration, Problems};
+use hardware::DriverFactory;
 use serde::Deserialize;
 
-use crate::hardware::HardwareSettings;
+use crate::source::ClockSettings;
 
-/// Looks that follow each other faster than this cost more than they tell.
+/// The minimum interval; shorter ones cost more than they show.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Whether the clocks of the GPUs are looked at, for outliers to say what held them down.
+/// Polling of GPU clocks, which shows throttling in outliers.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct HardwareConfig {
-    /// False where nobody looks.
+    /// Whether GPU clocks are polled.
     pub enabled: bool,
-    /// Time between looks: what is known of a step is as fine as this.
+    /// Interval between polls, which is the resolution of throttle times.
     pub interval: GoDuration,
-    /// The library of NVIDIA's driver: a name that the loader finds, or a path.
+    /// The library of the first driver: a name that the loader finds, or a path.
     pub library: String,
-    /// The library of AMD's driver, in the same way; the one that is found where nothing is said.
+    /// The library of the second driver, which is used if the first is absent; by default as it is found.
     pub amdsmi_library: Option<String>,
 }
 
 impl Default for HardwareConfig {
     fn default() -> Self {
-        let HardwareSettings { interval, library, .. } = HardwareSettings::default();
-        let library = library.path.to_string_lossy().into_owned();
-        HardwareConfig { enabled: true, interval: interval.into(), library, amdsmi_library: None }
+        let library = "libnvidia-ml.so.1".to_owned();
+        HardwareConfig {
+            enabled: true,
+            interval: Duration::from_millis(100).into(),
+            library,
+            amdsmi_library: None,
+        }
     }
 }
 
 impl HardwareConfig {
-    /// Adds what is wrong with it.
+    /// Checks the values.
     pub(super) fn check(&self, problems: &mut Problems<'_>) {
         problems.require(
             *self.interval >= INTERVAL_MIN,
@@ -50,10 +55,10 @@ impl HardwareConfig {
         );
     }
 
-    /// How it is looked, where it is.
-    pub(super) fn settings(&self) -> Option<HardwareSettings> {
-        let library = nvml::Library { path: self.library.clone().into() };
-        let amdsmi = self.amdsmi_library.as_ref().map_or_else(amdsmi::Library::default, amdsmi::Library::at);
-        self.enabled.then_some(HardwareSettings { interval: *self.interval, library, amdsmi })
+    /// Returns the settings of the poller, if enabled. The libraries are those of the factories, in order.
+    pub(super) fn settings(&self, drivers: &[DriverFactory]) -> Option<ClockSettings> {
+        let libraries = [Some(self.library.as_str()), self.amdsmi_library.as_deref()];
+        let drivers = drivers.iter().zip(libraries).map(|(driver, library)| driver(library)).collect();
+        self.enabled.then_some(ClockSettings { interval: *self.interval, drivers })
     }
 }

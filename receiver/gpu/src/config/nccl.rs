@@ -1,4 +1,4 @@
-//! The keys under `nccl`: how collectives are judged, traced and told. Every default is meant to be left alone.
+//! The keys under `nccl`: analysis and tracing of collectives. The defaults suit most jobs.
 
 use config::{GoDuration, Problems};
 use nccl::{StragglerSettings, TraceSettings};
@@ -6,48 +6,48 @@ use serde::Deserialize;
 
 use crate::collectives::CollectiveSettings;
 
-/// Shorter waits are not told from a busy machine.
+/// The minimum hang timeout; shorter waits occur on a busy machine.
 const HANG_TIMEOUT_MIN_MS: u128 = 100;
 
-/// How collectives are judged, traced and told.
+/// Analysis and tracing of collectives.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct NcclConfig {
-    /// False where nobody looks at collectives: then their libraries are not probed at all.
+    /// Whether NCCL and RCCL are probed.
     pub enabled: bool,
-    /// Ranks of communicators that a process has series of its own for. Further ones share one, and are counted.
+    /// The maximum number of ranks of communicators with their own series in a process; further ones share one series.
     pub communicators_max: usize,
-    /// A rank that its peers wait for, or a collective that nobody finishes, is a hang after this time.
+    /// Time after which a missing rank or an unfinished collective is reported as a hang.
     pub hang_timeout: GoDuration,
-    /// Which ranks are late.
+    /// Detection of late ranks.
     pub stragglers: StragglersConfig,
-    /// Which collectives become traces.
+    /// Tracing of collectives.
     pub traces: TracesConfig,
 }
 
-/// Which ranks are late, and how often it is told.
+/// Detection of late ranks and limits of their log records.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct StragglersConfig {
-    /// A rank is not late for less than this behind the middle of its peers.
+    /// The minimum delay after the median of its peers for a rank to be late.
     pub lateness_min: GoDuration,
-    /// Verdicts and the like that are told of a process at once. The counters are never limited.
+    /// The burst of log records of a process. Counters are not limited.
     pub records_burst: u32,
-    /// The same in the long run.
+    /// The rate of log records of a process.
     pub records_per_minute: u32,
 }
 
-/// Which collectives become traces.
+/// Tracing of collectives.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct TracesConfig {
-    /// The share of all collectives, from 0 to 1: the same ones on every rank and node.
+    /// The share of collectives to trace, from 0 to 1; the same ones on every rank and node.
     pub rate: f64,
-    /// And those with at least this from the first rank of this node to the last; 0 for none.
+    /// Traces collectives with at least this skew on the node; 0s disables.
     pub skew_min: GoDuration,
-    /// Collectives that are traced for their skew at once.
+    /// The burst of collectives traced for their skew.
     pub skewed_burst: u32,
-    /// The same in the long run.
+    /// The rate of collectives traced for their skew.
     pub skewed_per_minute: u32,
 }
 
@@ -88,7 +88,7 @@ impl Default for TracesConfig {
 }
 
 impl NcclConfig {
-    /// What is wrong with it.
+    /// Checks the values.
     pub(super) fn check(&self, problems: &mut Problems<'_>) {
         let rate = self.traces.rate;
         problems.require(
@@ -108,7 +108,7 @@ impl NcclConfig {
         );
     }
 
-    /// How collectives are analysed and told; of so many processes at a time.
+    /// Returns the settings of the analysis for at most `processes_max` processes.
     pub(super) fn settings(&self, processes_max: usize) -> CollectiveSettings {
         let (NcclConfig { stragglers, traces, .. }, defaults) = (self, CollectiveSettings::default());
         CollectiveSettings {

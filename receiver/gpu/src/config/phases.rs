@@ -1,4 +1,4 @@
-//! The keys under `phases`, `baselines` and `outliers`: how steps are told apart, compared and judged.
+//! The keys under `phases`, `baselines` and `outliers`: classification, comparison and judgement of steps.
 
 use config::GoDuration;
 use serde::Deserialize;
@@ -7,24 +7,24 @@ use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
 use crate::analyzer::Settings;
 use crate::contexts::Relation;
 
-/// How phases are told apart.
+/// Classification of phases.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct PhasesConfig {
-    /// Which way.
+    /// The classifier.
     pub classifier: ClassifierConfig,
-    /// The thresholds of `rules`.
+    /// The thresholds of the classifier `rules`.
     pub rules: RulesConfig,
 }
 
-/// A way to tell phases apart.
+/// A classifier of phases.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassifierConfig {
-    /// By comparing the steps of a stream with each other.
+    /// Compares the steps of a stream with each other.
     #[default]
     Adaptive,
-    /// By thresholds.
+    /// Applies thresholds.
     Rules,
 }
 
@@ -36,56 +36,56 @@ pub struct RulesConfig {
     pub decode_graph_launches_max: u64,
     /// A step without graphs, or with more, is a decode up to this many threads per launch.
     pub decode_threads_per_launch_max: u64,
-    /// From this many threads per launch on it is a prefill, or mixed where it launches graphs.
+    /// A step with at least this many threads per launch is a prefill, or mixed if it launches graphs.
     pub prefill_threads_per_launch_min: u64,
 }
 
-/// Which steps are compared with each other.
+/// Grouping of steps into baselines.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct BaselinesConfig {
-    /// What the steps of one baseline have in common.
+    /// Properties that the steps of one baseline have in common.
     pub key: Vec<BaselineKeyConfig>,
 }
 
-/// Something that the steps of one baseline have in common.
+/// A property that the steps of one baseline have in common.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum BaselineKeyConfig {
-    /// The phase: always.
+    /// The phase; required.
     Phase,
-    /// The kernels and graphs that they launch.
+    /// The launched kernels and graphs.
     Fingerprint,
 }
 
-/// When a step is an outlier, and how many of them are told one by one.
+/// Detection of outliers and limits of their spans.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct OutliersConfig {
-    /// Steps of a phase before anything is judged.
+    /// Number of steps of a phase before outliers are detected.
     pub warm_up: u32,
-    /// A step is no outlier for less than this over the p95.
+    /// The minimum excess over the p95 for a step to be an outlier.
     pub excess_min: GoDuration,
-    /// Spans that a process may emit at once.
+    /// The burst of outlier spans of a process.
     pub spans_burst: u32,
-    /// Spans that a process may emit in the long run. The counters are never limited.
+    /// The rate of outlier spans of a process. Counters are not limited.
     pub spans_per_minute: u32,
-    /// What a step's span is to the application's own span that was active on the thread that waited.
+    /// Relation of an outlier's span to the application's active span on the waiting thread.
     pub trace_context: TraceContextConfig,
 }
 
-/// What a step's span is to the application's own.
+/// Relation of an outlier's span to the application's span.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceContextConfig {
-    /// Its child where that is sampled, else the root of a trace of its own, with a link.
+    /// A child if the application's span is sampled, otherwise a root span with a link.
     #[default]
     Auto,
-    /// Its child, sampled or not.
+    /// A child, whether the application's span is sampled or not.
     Child,
-    /// The root of a trace of its own, with a link.
+    /// A root span with a link.
     Link,
-    /// Nothing: no process is looked into for what its threads publish.
+    /// No relation; trace contexts are not read.
     None,
 }
 
@@ -120,7 +120,7 @@ impl Default for OutliersConfig {
 }
 
 impl PhasesConfig {
-    /// What tells phases apart.
+    /// Returns the classifier.
     pub(super) fn classifier(&self) -> Classifier {
         match (self.classifier, Rules::try_from(self.rules.thresholds())) {
             (ClassifierConfig::Rules, Ok(rules)) => Classifier::Rules(rules),
@@ -130,7 +130,7 @@ impl PhasesConfig {
 }
 
 impl BaselinesConfig {
-    /// What baselines are kept by.
+    /// Returns the key of baselines.
     pub(super) fn key(&self) -> BaselineKey {
         match self.key.contains(&BaselineKeyConfig::Fingerprint) {
             true => BaselineKey::PhaseAndFingerprint,
@@ -140,7 +140,7 @@ impl BaselinesConfig {
 }
 
 impl RulesConfig {
-    /// As `steps` has them.
+    /// Returns the thresholds in the form of `steps`.
     pub(super) fn thresholds(&self) -> Thresholds {
         Thresholds {
             decode_graph_launches_max: self.decode_graph_launches_max,

@@ -1,9 +1,13 @@
-//! Looks at a driver that answers by a script, as events.
+//! Clocks of a driver that answers by a script, as events.
 
-use event::{ExitStatus, ProcessInfo};
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
+
+use std::thread;
+use std::time::Duration;
+
+use event::{Clocks, Device, Event, ExitStatus, ProcessId, ProcessInfo, ThrottleReason, ThrottleTime};
+use hardware::{ClockPoller, ClockSamples, Driver, Fault, FirstDriver};
 use simulator::DriverControl;
-
-use super::*;
 
 const MS: u64 = 1_000_000;
 
@@ -15,18 +19,18 @@ const GPU: &str = "\
 0s gpu0 processes 100:5 7:5
 ";
 
-/// Looks at these milliseconds of a script, processes at every other one.
-fn looked(script: &str, times: &[u64]) -> Vec<Event> {
+/// Samples a script at these milliseconds, with processes at every other one.
+fn sampled(script: &str, times: &[u64]) -> Vec<Event> {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(&format!("{GPU}{script}")));
     let mut library = nvml::Library { path: control.path().into() };
-    let (mut looks, mut events) = (Looks::default(), Vec::new());
+    let (mut samples, mut events) = (ClockSamples::default(), Vec::new());
     let opened = library.open(&mut |session| {
         for (at, time) in times.iter().enumerate() {
             control.set_now(time * MS);
             let readings = session.read_clocks(at % 2 == 0).unwrap();
-            events.extend(looks.take(time * MS, &readings, at % 2 == 0));
+            events.extend(samples.sample(time * MS, &readings, at % 2 == 0));
         }
     });
     opened.unwrap();
@@ -48,7 +52,7 @@ fn device(at_ms: u64, processes: &[u32]) -> Event {
 }
 
 #[test]
-fn two_looks_say_how_long_the_driver_counted_and_what_it_does_not_count_was_seen() {
+fn throttle_time_is_counted_by_the_driver_or_sampled() {
     let script =
         "100ms gpu0 throttle 136\n150ms gpu0 throttled.hw_power_brake 38000000\n300ms gpu0 throttle 1";
     let held = |ms, slow| {
@@ -58,7 +62,7 @@ fn two_looks_say_how_long_the_driver_counted_and_what_it_does_not_count_was_seen
         all
     };
     assert_eq!(
-        looked(script, &[0, 100, 200, 300, 400]),
+        sampled(script, &[0, 100, 200, 300, 400]),
         [
             device(0, &[7, 100]),
             clocks(0, 100, &[]),
@@ -70,10 +74,10 @@ fn two_looks_say_how_long_the_driver_counted_and_what_it_does_not_count_was_seen
 }
 
 #[test]
-fn a_device_is_told_again_when_others_use_it_and_a_lost_one_leaves_a_gap() {
+fn changed_device_is_reported_and_a_lost_one_leaves_a_gap() {
     let script = "150ms gpu0 processes 9:5\n250ms gpu0 * GPU_IS_LOST\n350ms gpu0 * answers\n350ms gpu0 throttled.hw_power_brake 1000000";
     assert_eq!(
-        looked(script, &[0, 100, 200, 300, 400, 500]),
+        sampled(script, &[0, 100, 200, 300, 400, 500]),
         [
             device(0, &[7, 100]),
             clocks(0, 100, &[]),
@@ -85,7 +89,7 @@ fn a_device_is_told_again_when_others_use_it_and_a_lost_one_leaves_a_gap() {
     );
 }
 
-/// Of a chip of AMD's, whose firmware counts a thousand cycles a second: a quarter of them at its power limit.
+/// An AMD GPU whose firmware counts 1000 cycles per second, a quarter of them at its power limit.
 const AMD: &str = "\
 0s gpu0 uuid 2cff
 0s gpu0 bdf 49408
@@ -96,18 +100,18 @@ const AMD: &str = "\
 ";
 
 #[test]
-fn where_there_is_no_driver_of_nvidias_amds_is_looked_at_and_its_counts_are_times() {
+fn second_driver_is_polled_when_the_first_is_absent() {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::amdsmi(folder.path()).unwrap();
     assert!(control.set_script(AMD));
     let nowhere = nvml::Library { path: folder.path().join("libnvidia-ml.so.1").into() };
-    let mut driver = FirstOf([Box::new(nowhere), Box::new(amdsmi::Library::at(control.path()))]);
-    let (mut looks, mut events) = (Looks::default(), Vec::new());
+    let mut driver = FirstDriver(vec![Box::new(nowhere), Box::new(amdsmi::Library::at(control.path()))]);
+    let (mut samples, mut events) = (ClockSamples::default(), Vec::new());
     let opened = driver.open(&mut |session| {
         for (at, time) in [0, 100, 200].into_iter().enumerate() {
             control.set_now(time * MS);
             let readings = session.read_clocks(at == 0).unwrap();
-            events.extend(looks.take(time * MS, &readings, at == 0));
+            events.extend(samples.sample(time * MS, &readings, at == 0));
         }
     });
     assert_eq!(opened, Ok(()));
@@ -118,52 +122,36 @@ fn where_there_is_no_driver_of_nvidias_amds_is_looked_at_and_its_counts_are_time
 }
 
 #[test]
-fn why_there_is_no_driver_is_what_the_first_says() {
+fn fault_is_that_of_the_first_driver() {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script("0s driver init DRIVER_NOT_LOADED"));
     let refusing = nvml::Library { path: control.path().into() };
-    let mut driver = FirstOf([Box::new(refusing), Box::new(amdsmi::Library::at("/no/such/library.so"))]);
+    let mut driver =
+        FirstDriver(vec![Box::new(refusing), Box::new(amdsmi::Library::at("/no/such/library.so"))]);
     assert_eq!(driver.open(&mut |_| {}), Err(Fault::Failed("driver_not_loaded")));
 }
 
-/// A process that begins, and ends when it is told to.
-struct Life {
-    is_ending: Arc<AtomicBool>,
-    has_begun: bool,
-}
-
-impl AnySource for Life {
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<bool, SourceError> {
-        let process = ProcessId { pid: 7, start_ns: 1 };
-        if !std::mem::replace(&mut self.has_begun, true) {
-            into.push(Event::Process(Box::new(ProcessInfo { process, ..ProcessInfo::default() })));
-        }
-        if self.is_ending.swap(false, Ordering::Relaxed) {
-            into.push(Event::Exit { process, at_ns: 2, status: ExitStatus::Unknown });
-        }
-        Ok(true)
-    }
-}
-
 #[test]
-fn devices_are_looked_at_while_there_is_a_process_and_the_driver_is_closed_behind_it() {
+fn devices_are_polled_while_a_process_runs() {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(GPU));
     let library = nvml::Library { path: control.path().into() };
-    let is_ending = Arc::new(AtomicBool::new(false));
-    let life = Life { is_ending: Arc::clone(&is_ending), has_begun: false };
-    let hardware = Hardware::look(Duration::from_millis(1), Box::new(library), || 5);
-    let mut source = Beside { calls: Box::new(life), hardware };
+    let process = ProcessId { pid: 7, start_ns: 1 };
+    let mut poller = ClockPoller::start(Duration::from_millis(1), Box::new(library), || 5);
     assert_eq!(control.calls(), 0);
-    let mut events = Vec::new();
+    let mut events = vec![Event::Process(Box::new(ProcessInfo { process, ..ProcessInfo::default() }))];
+    poller.read(0, &mut events);
+    assert!(poller.is_wanted());
     while !events.iter().any(|event| matches!(event, Event::Clocks(_))) {
-        assert!(source.read(&mut events).unwrap());
+        let before = events.len();
+        poller.read(before, &mut events);
         thread::yield_now();
     }
     assert!(events.iter().any(|event| matches!(event, Event::Device(device) if device.id == "GPU-5a")));
-    is_ending.store(true, Ordering::Relaxed);
-    assert!(source.read(&mut events).unwrap());
-    assert!(!source.hardware.shared.is_wanted.load(Ordering::Relaxed));
+    let before = events.len();
+    events.push(Event::Exit { process, at_ns: 2, status: ExitStatus::Unknown });
+    poller.read(before, &mut events);
+    assert!(!poller.is_wanted());
 }
