@@ -1,6 +1,6 @@
-//! The receiver about itself: what the probes say of themselves, and what this analysis had to leave out.
+//! Internal telemetry of the receiver: counters of the probes, and of everything that the analysis dropped or suppressed.
 //!
-//! The one idea: whatever does not appear in the figures of a process appears here, by reason.
+//! Data that is missing from the metrics of a process is counted here by reason.
 
 use event::Account as Probes;
 use instrumentation::{DroppedItems, TimeRange};
@@ -18,66 +18,66 @@ use steps::StepTally;
 
 use crate::points::{count, gauges, seconds, sums, text};
 
-/// What became of everything.
+/// The counters of internal telemetry.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// The probes' own, where the source has probes.
+    /// The counters of the probes, if the source has probes.
     pub(crate) probes: Option<Probes>,
-    /// Losses told by events, in the order of [`DropReason::ALL`].
+    /// Lost records reported by events, in the order of [`DropReason::ALL`].
     pub(crate) lost: [u64; DropReason::ALL.len()],
-    /// Processes whose series ended for want of room.
+    /// Evicted processes.
     pub(crate) evicted: u64,
-    /// Series that stood for others of processes whose series ended since the last collection.
+    /// Overflow series of processes that ended since the last collection.
     pub(crate) overflowed: u64,
-    /// Outliers without a span.
+    /// Outliers with suppressed spans.
     pub(crate) suppressed: u64,
-    /// Failed allocations without a log record.
-    pub(crate) unsaid_failures: u64,
-    /// Allocations not remembered.
+    /// Failed allocations with suppressed log records.
+    pub(crate) suppressed_failures: u64,
+    /// Untracked allocations.
     pub(crate) untracked: u64,
     /// Events of ended processes.
     pub(crate) orphaned: u64,
     /// Steps without durations.
     pub(crate) unmeasured: u64,
-    /// What no pipeline took.
+    /// Items that no pipeline accepted.
     pub(crate) dropped_items: DroppedItems,
     /// Records that could not be persisted.
     pub(crate) persist_drops: PersistDrops,
     /// Records of earlier runs that could not be read.
     pub(crate) corrupted_records: u64,
-    /// What was left out of collectives.
-    pub(crate) collectives: LeftOut,
+    /// Suppressed telemetry of collectives.
+    pub(crate) collectives: SuppressedCounts,
 }
 
-/// What was left out of collectives to stay within bounds.
+/// Suppressed telemetry of collectives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct LeftOut {
-    /// Ranks of communicators without series of their own.
+pub(crate) struct SuppressedCounts {
+    /// Ranks in the overflow series.
     pub(crate) folded: u64,
     /// Log records.
-    pub(crate) unsaid: u64,
-    /// Parts in collectives that were to be traced.
+    pub(crate) suppressed_logs: u64,
+    /// Untraced participations in collectives.
     pub(crate) untraced: u64,
 }
 
-/// What is so now.
+/// The current state of the analysis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub(crate) processes: usize,
     pub(crate) overflowing: u64,
     pub(crate) tally: StepTally,
-    /// What was counted of collectives, and operations that nobody has waited for yet.
+    /// Counters of collectives, and the number of outstanding operations.
     pub(crate) collectives: Option<(nccl::Tally, u64)>,
 }
 
 impl Account {
-    /// Losses that an event told of.
+    /// Counts lost records.
     pub(crate) fn lose(&mut self, reason: DropReason, count: u64) {
         let lost = &mut self.lost[reason as usize];
         *lost = lost.saturating_add(count);
     }
 
-    /// Everything, as metrics.
+    /// Returns all counters as metrics.
     pub(crate) fn metrics(&self, window: TimeRange, state: State) -> Vec<Metric> {
         let mut all = self.own(window, state);
         if let Some(probes) = &self.probes {
@@ -102,7 +102,7 @@ impl Account {
         let evicted = evicted(tally, &of_collectives);
         let tracked = alone(u64::try_from(state.processes).unwrap_or(u64::MAX));
         vec![
-            sums(metric::WARPTAP_ALLOCATION_LOGS_SUPPRESSED, window, alone(self.unsaid_failures)),
+            sums(metric::WARPTAP_ALLOCATION_LOGS_SUPPRESSED, window, alone(self.suppressed_failures)),
             sums(metric::WARPTAP_ALLOCATION_UNTRACKED, window, alone(self.untracked)),
             sums(metric::WARPTAP_ANALYSIS_EVICTED, window, evicted),
             sums(metric::WARPTAP_COLLECTIVE_ANOMALIES, window, anomalies(&of_collectives)),
@@ -124,10 +124,10 @@ impl Account {
     }
 }
 
-impl LeftOut {
+impl SuppressedCounts {
     fn points(&self) -> Vec<(Vec<KeyValue>, Value)> {
         let rows = [
-            (WarptapSignal::Logs, self.unsaid),
+            (WarptapSignal::Logs, self.suppressed_logs),
             (WarptapSignal::Metrics, self.folded),
             (WarptapSignal::Traces, self.untraced),
         ];
@@ -135,7 +135,7 @@ impl LeftOut {
     }
 }
 
-/// What both analyses forgot.
+/// Returns the evictions of both analyses.
 fn evicted(steps: &StepTally, collectives: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
     use WarptapAnalysisEntry as Entry;
     let (s, c) = (steps, collectives);
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_registry_knows_every_reason_of_a_loss() {
+    fn registry_has_every_drop_reason() {
         let mut reasons = DropReason::ALL.map(DropReason::name);
         reasons.sort_unstable();
         assert_eq!(reasons, WarptapDropReason::ALL.map(WarptapDropReason::as_str));

@@ -1,7 +1,7 @@
-//! Events in, telemetry out: the whole of the receiver but its clock, its threads and its source.
+//! The analysis: events in, telemetry out. The receiver adds a clock, threads and a source.
 //!
-//! The one idea: time is an event. Collections happen where event time passes their instants, so that a recording
-//! gives the same bytes as the machine it was made on, in batches of any size, as often as it is read.
+//! Time is an event. Metrics are collected when event time passes an interval, so a recording gives the same bytes as the
+//! machine that it was made on, for batches of any size and on every replay.
 //!
 //! ```text
 //! Event -> steps::Engine -> Step -> meters of its process --+-- collection --> metrics, a resource each
@@ -9,8 +9,8 @@
 //!   `---> operations, memory, account ----------------------'
 //! ```
 //!
-//! Bounded: processes ([`Settings::processes_max`], the one unseen for longest makes room), spans (a limit for each
-//! process), series, allocations and exemplars. What is left out is counted in [`crate::account`].
+//! Bounded: processes ([`Settings::processes_max`]; the one silent longest is evicted), spans (a limit for each process),
+//! series, allocations and exemplars. Drops are counted in [`crate::account`].
 
 mod collecting;
 mod lives;
@@ -33,29 +33,29 @@ use crate::batch::Sink;
 use crate::clock::Clock;
 use crate::collectives::Collectives;
 use crate::detail::{Call, Trouble};
+use crate::emit;
 use crate::instruments::scope;
 use crate::memory::{self, Effect};
-use crate::tell;
 use crate::traced::Traced;
 
 pub use settings::{Found, Look, Settings};
 
-/// The analysis.
+/// The analysis of all processes.
 #[derive(Debug)]
 pub struct Analyzer {
     settings: Settings,
     engine: Engine,
-    /// None where nobody looks at them.
+    /// `None` if collectives are disabled.
     collectives: Option<Collectives>,
     clock: Clock,
     trouble: Trouble,
-    /// When collecting began, since 1970, fixed at the first collection.
+    /// Start of the metrics in ns since 1970, fixed at the first collection.
     start_unix: Option<u64>,
     first_ns: Option<u64>,
     collect_at_ns: u64,
     processes: BTreeMap<ProcessId, Traced>,
     ended: VecDeque<ProcessId>,
-    /// What is known of evicted processes, should they come back.
+    /// Descriptions of evicted processes, for events that follow.
     evicted: VecDeque<ProcessInfo>,
     records: Records,
     account: Account,
@@ -69,7 +69,7 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// An analysis that has seen nothing.
+    /// Creates an analysis without state.
     pub fn new(settings: Settings) -> Analyzer {
         Analyzer {
             engine: Engine::new(settings.steps),
@@ -92,12 +92,12 @@ impl Analyzer {
         }
     }
 
-    /// Takes one event; what it makes ready goes to `sink`.
+    /// Observes an event and sends the resulting telemetry to `sink`.
     pub fn observe(&mut self, event: &Event, sink: Sink<'_>) {
         self.observe_with(event, sink, &mut |_| {});
     }
 
-    /// The same, showing `look` every finding on the way.
+    /// Observes an event as [`Analyzer::observe`] does, and calls `look` with every finding.
     pub fn observe_with(&mut self, event: &Event, sink: Sink<'_>, look: Look<'_>) {
         if let Event::Clock(offsets) = event {
             self.clock.set(*offsets);
@@ -117,7 +117,7 @@ impl Analyzer {
             }
             Event::Account(probes) => self.account.probes = Some((**probes).clone()),
             Event::Lost { reason, count, .. } => self.account.lose(*reason, *count),
-            Event::CallArgs(told) => self.told(told, sink),
+            Event::CallArgs(args) => self.call_args(args, sink),
             Event::UnderWay(_)
             | Event::LauncherEnv(_)
             | Event::Device(_)
@@ -126,39 +126,39 @@ impl Analyzer {
             | Event::Exit { .. }
             | Event::Tick { .. } => {}
         }
-        // Before steps: a wait's collectives say what it waited for.
-        self.with_collectives(sink, |collectives, teller| collectives.observe(event, teller, look));
+        // Before steps: collectives record the peer waits that steps use.
+        self.with_collectives(sink, |collectives, emitter| collectives.observe(event, emitter, look));
         self.engine.observe(event, &mut self.findings);
         self.report_findings(sink, look);
-        self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
+        self.with_collectives(sink, |collectives, emitter| collectives.tell(emitter, look));
         if let Event::Exit { process, at_ns, .. } = event {
             self.end(*process, *at_ns, sink);
         }
     }
 
-    /// How much detail the source is to be asked for, since this was last asked.
+    /// Returns the changes of detail that the source should apply, since the last call.
     pub fn take_details(&mut self) -> Vec<(ProcessId, Option<Detail>)> {
         self.trouble.take_changes()
     }
 
-    /// What whoever delivers could not deliver, since the beginning.
+    /// Sets the number of items that could not be delivered since the start.
     pub fn set_dropped_items(&mut self, dropped_items: DroppedItems) {
         self.account.dropped_items = dropped_items;
     }
 
-    /// What could not be kept of what is to outlive the receiver, since the beginning.
+    /// Sets the numbers of records that could not be persisted since the start.
     pub fn set_persist_drops(&mut self, drops: PersistDrops) {
         self.account.persist_drops = drops;
     }
 
-    /// The source has ended: finds what was held back, and collects for the last time. No event may follow.
+    /// Reports deferred findings and collects metrics after the end of the source. No event may follow.
     pub fn finish(&mut self, sink: Sink<'_>) {
         self.finish_with(sink, &mut |_| {});
     }
 
-    /// The same, showing `look` every finding on the way.
+    /// Finishes as [`Analyzer::finish`] does, and calls `look` with every finding.
     pub fn finish_with(&mut self, sink: Sink<'_>, look: Look<'_>) {
-        self.with_collectives(sink, |collectives, teller| collectives.finish(teller, look));
+        self.with_collectives(sink, |collectives, emitter| collectives.finish(emitter, look));
         self.engine.finish(&mut self.findings);
         self.report_findings(sink, look);
         self.emit_metrics(self.clock.now_ns(), false, sink);
@@ -181,7 +181,7 @@ impl Analyzer {
         let process = (&record.header).into();
         let calls_max = self.trouble.calls_max(process);
         let Some(traced) = self.traced(process, sink) else { return };
-        // The folds hold it: it is told once more, for what it says itself.
+        // The call is already in the folds; the record adds its own times.
         if record.header.is_detail() {
             return traced.calls.see(Call::of(record), calls_max);
         }
@@ -202,8 +202,8 @@ impl Analyzer {
     ) {
         let Analyzer { processes, records, account, clock, .. } = self;
         let Some(traced) = processes.get_mut(&process) else { return };
-        let is_told = memory::tell::failed(traced, row, record, records, clock, sink);
-        account.unsaid_failures += u64::from(!is_told);
+        let is_logged = memory::emit::failed(traced, row, record, records, clock, sink);
+        account.suppressed_failures += u64::from(!is_logged);
     }
 
     /// Reports the findings of the engine.
@@ -226,21 +226,21 @@ impl Analyzer {
                 Finding::Step(step) if is_measured(step) => {
                     traced.step(step);
                     if let Some(leak) = traced.memory.step(step.end_ns) {
-                        memory::tell::leak(traced, &leak, records, clock, sink);
+                        memory::emit::leak(traced, &leak, records, clock, sink);
                     }
                     trouble.outlier(step.process, step.outlier, step.end_ns);
                     if step.outlier != Outlier::None {
-                        tell::outlier(traced, step, records, account, clock, sink);
+                        emit::outlier(traced, step, records, account, clock, sink);
                     }
                 }
                 Finding::Step(_) => account.unmeasured += 1,
-                Finding::BaselineShift(shift) => tell::shift(traced, shift, records, clock, sink),
+                Finding::BaselineShift(shift) => emit::shift(traced, shift, records, clock, sink),
             }
         }
     }
 }
 
-/// When an event happened; a process was seen when it was described.
+/// Returns the time of an event; that of a process is the time of its description.
 fn when(event: &Event) -> Option<u64> {
     match event {
         Event::Process(info) => Some(info.at_ns).filter(|at_ns| *at_ns > 0),
@@ -248,7 +248,7 @@ fn when(event: &Event) -> Option<u64> {
     }
 }
 
-/// A step has a duration if its beginning is known and somebody waited for its end.
+/// Returns whether a step has a duration: its start is known and a call waited for its end.
 fn is_measured(step: &Step) -> bool {
     step.is_start_known && !step.is_unfinished
 }

@@ -10,24 +10,24 @@
 //!                                                `--> log records, at once
 //! ```
 
+pub(crate) mod attributes;
 mod bridge;
 pub(crate) mod dump;
+pub(crate) mod emit;
 mod launcher;
 pub(crate) mod meters;
 pub(crate) mod persisted;
-pub(crate) mod says;
 mod spans;
 mod straggler;
-pub(crate) mod tell;
 
 use event::Event;
 use nccl::observe::StepNote;
 use nccl::{Engine, Finding, Observation, RankState, Tally};
 
 use self::bridge::Bridge;
+use self::emit::Emitter;
 use self::persisted::PersistedFlights;
 use self::spans::Selection;
-use self::tell::Teller;
 use crate::analyzer::{Found, Look};
 
 /// How collectives are analysed and told.
@@ -88,19 +88,19 @@ impl Collectives {
     }
 
     /// Takes the next event, and tells what it brings to light.
-    pub(crate) fn observe(&mut self, event: &Event, teller: &mut Teller<'_, '_>, look: Look<'_>) {
+    pub(crate) fn observe(&mut self, event: &Event, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         self.restore_process(event);
         let Collectives { bridge, engine, selection, findings, .. } = self;
         bridge.cross(event, &mut |observation| {
             engine.observe(&observation, &mut |finding| match is_usual(&finding) {
                 true => {
                     look(Found::Collective(&finding));
-                    teller.usual(&finding, selection);
+                    emitter.usual(&finding, selection);
                 }
                 false => findings.push(finding),
             });
         });
-        self.tell(teller, look);
+        self.tell(emitter, look);
     }
 
     /// A step is over: a process's last ones are kept for the flight recorder.
@@ -116,29 +116,29 @@ impl Collectives {
     }
 
     /// Tells what was not told yet, for which the engine may be asked.
-    pub(crate) fn tell(&mut self, teller: &mut Teller<'_, '_>, look: Look<'_>) {
+    pub(crate) fn tell(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         let Collectives { engine, findings, selection, .. } = self;
         for finding in findings.drain(..) {
             look(Found::Collective(&finding));
             match &finding {
-                Finding::Rank(found) if found.is_new => teller.rank(&found.who),
-                Finding::Straggler(found) => teller.straggler(found),
-                Finding::Recovered(found) => teller.recovered(found),
-                Finding::Hang(found) => teller.hang(found, engine),
-                Finding::HangOver(found) => teller.hang_over(found, engine),
-                Finding::Mismatch(found) => teller.mismatch(found),
-                Finding::Disagreement(found) => teller.disagreement(found),
-                Finding::Ended(found) => teller.ended(found),
-                usual => teller.usual(usual, selection),
+                Finding::Rank(found) if found.is_new => emitter.rank(&found.who),
+                Finding::Straggler(found) => emitter.straggler(found),
+                Finding::Recovered(found) => emitter.recovered(found),
+                Finding::Hang(found) => emitter.hang(found, engine),
+                Finding::HangOver(found) => emitter.hang_over(found, engine),
+                Finding::Mismatch(found) => emitter.mismatch(found),
+                Finding::Disagreement(found) => emitter.disagreement(found),
+                Finding::Ended(found) => emitter.ended(found),
+                usual => emitter.usual(usual, selection),
             }
         }
     }
 
     /// The source has ended.
-    pub(crate) fn finish(&mut self, teller: &mut Teller<'_, '_>, look: Look<'_>) {
+    pub(crate) fn finish(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         let Collectives { engine, findings, .. } = self;
         engine.finish(&mut |finding| findings.push(finding));
-        self.tell(teller, look);
+        self.tell(emitter, look);
     }
 
     /// The ranks as they are now.

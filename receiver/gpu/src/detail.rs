@@ -1,14 +1,13 @@
-//! When a process is told in detail, and the calls that this brings.
+//! Calls recorded individually, and the processes of which all calls are recorded.
 //!
-//! The one idea: a large outlier says that there is trouble, and for a while after it every call of its process is told;
-//! an outlier in that while brings the longest calls inside it along, as children of its span. Event time ends the
-//! while. Whoever reads the source is told what to change: this decides, and changes nothing. Without trouble one of a
-//! hundred calls is told, and every long one, so that a first outlier has the call that made it slow.
+//! After a large outlier all calls of its process are recorded for a time; an outlier in that time has the longest calls inside
+//! it as child spans. Event time ends it. This module decides; the reader of the source applies the changes. Of a healthy
+//! process one in a hundred calls is recorded, and every long one, so that a first outlier has the call that made it slow.
 //!
-//! What a call usually takes is not asked of these: the folds count every call exactly ([`crate::operations`]).
+//! Usual durations of calls come from the folds, which count every call ([`crate::operations`]).
 //!
-//! Bounded: [`TROUBLED_MAX`] processes at a time, further ones stay as they are; [`CALLS_MAX`] calls of a process in
-//! trouble, [`HEALTHY_CALLS_MAX`] of another, the oldest makes room.
+//! Bounded: [`TROUBLED_MAX`] processes at a time, further ones stay sampled; [`CALLS_MAX`] calls of a troubled process,
+//! [`HEALTHY_CALLS_MAX`] of a healthy one, of which the oldest is evicted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,14 +16,14 @@ use event::{CallRecord, ProcessId};
 use probe_abi::detail::Detail;
 use steps::Outlier;
 
-/// Processes told in detail at a time.
+/// The maximum number of processes of which all calls are recorded.
 const TROUBLED_MAX: usize = 32;
-/// Calls remembered of a process in trouble.
+/// The maximum number of stored calls of a troubled process.
 const CALLS_MAX: usize = 4_096;
-/// The same of one without.
+/// The maximum number of stored calls of a healthy process.
 const HEALTHY_CALLS_MAX: usize = 256;
-/// Calls told with an outlier.
-const TOLD_MAX: usize = 16;
+/// The maximum number of calls shown for an outlier.
+const CALLS_SHOWN_MAX: usize = 16;
 
 /// When all calls of a process are recorded individually.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,10 +38,10 @@ impl Default for DetailSettings {
     }
 }
 
-/// What a process's detail is to be; `None`: that of one without trouble.
+/// A process and its new detail; `None` for that of a healthy process.
 pub(crate) type Change = (ProcessId, Option<Detail>);
 
-/// Which processes are in trouble, and until when.
+/// The troubled processes and the times at which their trouble ends.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
     trouble_ns: u64,
@@ -55,7 +54,7 @@ impl Trouble {
         Trouble { trouble_ns: settings.trouble_ns, ..Trouble::default() }
     }
 
-    /// A step of the process that ended at `end_ns` is an outlier.
+    /// Observes an outlier of a process that ended at `end_ns`.
     pub(crate) fn outlier(&mut self, process: ProcessId, outlier: Outlier, end_ns: u64) {
         let is_large = matches!(outlier, Outlier::Ratio2 | Outlier::Ratio3);
         let is_known = self.until.contains_key(&process);
@@ -68,7 +67,7 @@ impl Trouble {
         }
     }
 
-    /// Event time has come to `now_ns`.
+    /// Advances event time to `now_ns`.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         let Trouble { until, changes, .. } = self;
         until.retain(|process, until_ns| {
@@ -143,7 +142,7 @@ impl Calls {
         let is_within = |c: &&Call| c.entry_ns >= start_ns && c.exit_ns <= end_ns;
         let mut calls: Vec<Call> = self.0.iter().filter(is_within).copied().collect();
         calls.sort_by_key(|c| (Reverse(c.duration_ns()), c.entry_ns, c.row));
-        calls.truncate(TOLD_MAX);
+        calls.truncate(CALLS_SHOWN_MAX);
         calls.sort_by_key(|c| (c.entry_ns, c.tid, c.row));
         calls
     }
@@ -161,7 +160,7 @@ mod tests {
 
     /// A sampler that never left its degraded state.
     #[test]
-    fn trouble_begins_with_a_large_outlier_lasts_from_the_last_one_and_ends() {
+    fn trouble_lasts_from_the_last_large_outlier() {
         let mut trouble = Trouble::new(DetailSettings::default());
         let process = process(5);
         trouble.outlier(process, Outlier::Ratio15, S);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_processes_are_in_trouble_than_there_is_room_for_and_none_where_it_is_off() {
+    fn troubled_processes_are_bounded_and_can_be_disabled() {
         let mut trouble = Trouble::new(DetailSettings::default());
         (0..100).for_each(|pid| trouble.outlier(process(pid), Outlier::Ratio3, S));
         assert_eq!(trouble.take_changes().len(), TROUBLED_MAX);
@@ -191,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_calls_inside_a_step_are_told_in_their_order() {
+    fn longest_calls_inside_a_step_are_in_time_order() {
         let mut calls = Calls::default();
         let call = |at: u64| Call { entry_ns: at * 1_000, exit_ns: at * 1_000 + at % 97, ..Call::default() };
         (0..10_000).for_each(|at| calls.see(call(at), CALLS_MAX));
         assert_eq!(calls.0.len(), CALLS_MAX);
         let within = calls.within(9_000_000, 9_500_000);
-        assert_eq!(within.len(), TOLD_MAX);
+        assert_eq!(within.len(), CALLS_SHOWN_MAX);
         assert!(within.is_sorted_by_key(|c| c.entry_ns));
         assert!(within.iter().all(|c| (9_000_000..=9_500_000).contains(&c.entry_ns)));
         let shortest = within.iter().map(Call::duration_ns).min();
@@ -206,7 +205,7 @@ mod tests {
 
     /// Every process on a node had room for the calls of one in trouble.
     #[test]
-    fn what_trouble_filled_is_given_back_after_it() {
+    fn stored_calls_shrink_after_trouble() {
         let (mut trouble, process) = (Trouble::new(DetailSettings::default()), process(5));
         let mut calls = Calls::default();
         trouble.outlier(process, Outlier::Ratio3, S);

@@ -14,6 +14,7 @@ mod collectives;
 mod config;
 mod contexts;
 mod detail;
+mod emit;
 mod errors;
 mod instruments;
 mod memory;
@@ -27,7 +28,6 @@ mod replay;
 mod resource;
 mod service;
 mod source;
-mod tell;
 mod traced;
 
 pub use self::config::{

@@ -1,13 +1,12 @@
-//! Device memory that a process allocated and has not freed: how much, how old, and whether it only grows.
+//! Device memory that a process has allocated and not freed: size, age and growth.
 //!
-//! The one idea: a free says an address and no size, so the size is remembered from the allocation; everything else
-//! follows from what is remembered. Pools allocate as others do. Virtual memory is counted where it becomes physical
-//! (`cuMemCreate`), by its handle; where that is mapped costs nothing.
+//! A free has an address and no size, so allocations are stored with their sizes. Allocations from pools count as others do.
+//! Virtual memory is counted when it becomes physical (`cuMemCreate`), by its handle; mapping it costs nothing.
 //!
-//! Bounded: beyond [`ALLOCATIONS_MAX`] an allocation is counted and not remembered, and its free has no size.
+//! Bounded: above [`ALLOCATIONS_MAX`] an allocation is counted as untracked, and its free has no size.
 
+pub(crate) mod emit;
 mod envelope;
-pub(crate) mod tell;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,35 +17,34 @@ use self::envelope::{Envelope, Sizes};
 
 pub(crate) use self::envelope::Leak;
 
-/// Allocations remembered of one process. Caching allocators hold hundreds.
+/// The maximum number of tracked allocations of a process. Caching allocators have hundreds.
 pub(crate) const ALLOCATIONS_MAX: usize = 16_384;
-/// Frees remembered, for what surrounds an allocation that fails.
+/// The number of most recent frees, shown with a failed allocation.
 const FREED_MAX: usize = 4;
-/// Failed allocations told one by one: at once, and in the long run. An allocator that is out of memory tries again
-/// and again.
+/// Burst and rate of log records about failed allocations. An allocator that is out of memory retries continuously.
 const FAILURES_BURST: u32 = 5;
 const FAILURES_PER_MINUTE: u32 = 6;
 
-/// What a call that succeeded does to memory.
+/// The effect of a successful call on memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Effect {
-    /// It takes some.
+    /// The call allocates.
     Allocates(Space),
-    /// It gives some back.
+    /// The call frees.
     Frees(Space),
 }
 
-/// Where a handle is unique.
+/// The namespace of a handle.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Space {
-    /// Addresses, of pools as well.
+    /// Addresses, including those of pools.
     Addresses,
     /// Handles of physical memory.
     Physical,
 }
 
 impl Effect {
-    /// What calls of this row do.
+    /// Returns the effect of calls of a probe row.
     pub(crate) fn of(row: &Probe) -> Option<Effect> {
         match (row.action, row.symbol) {
             (Action::Alloc, _) => Some(Effect::Allocates(Space::Addresses)),
@@ -58,7 +56,7 @@ impl Effect {
     }
 }
 
-/// Memory that came or went.
+/// An allocation or a free.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) bytes: u64,
@@ -73,7 +71,7 @@ pub(crate) struct Memory {
     was_used: bool,
     sizes: Sizes,
     envelope: Envelope,
-    /// The newest last.
+    /// Recent frees, newest last.
     freed: Vec<Piece>,
     pub(crate) failures: Limit,
 }
@@ -93,14 +91,14 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// An allocation that succeeded. False where there was no room to remember it.
+    /// Tracks a successful allocation; returns false above the bound.
     pub(crate) fn allocate(&mut self, space: Space, handle: u64, piece: Piece) -> bool {
         self.was_used = true;
         let key = (space, handle);
         if self.pieces.len() >= ALLOCATIONS_MAX && !self.pieces.contains_key(&key) {
             return false;
         }
-        // A handle given out again was freed unseen.
+        // A handle that is allocated again was freed by an unobserved call.
         self.remove(key);
         self.pieces.insert(key, piece);
         self.live_bytes = self.live_bytes.saturating_add(piece.bytes);

@@ -21,7 +21,7 @@ use steps::{BaselineLevel, Phase, Step};
 
 use crate::contexts::Place;
 use crate::memory::Piece;
-use crate::memory::tell::{ages, sizes};
+use crate::memory::emit::{ages, sizes};
 use crate::points::seconds;
 
 pub(crate) use calls::Inside;

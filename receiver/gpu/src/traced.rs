@@ -15,8 +15,8 @@ use steps::{BaselineLevel, Step};
 
 use crate::batch::resource_metrics;
 use crate::clock::Clock;
+use crate::collectives::emit::Limits;
 use crate::collectives::meters::Meters as CollectiveMeters;
-use crate::collectives::tell::Limits;
 use crate::contexts::{Contexts, Relation};
 use crate::detail::Calls;
 use crate::errors::error_type;
@@ -220,7 +220,7 @@ impl Traced {
     }
 
     /// A call of NCCL.
-    pub(crate) fn told(&mut self, row: &'static Probe, result: u32) {
+    pub(crate) fn call_args(&mut self, row: &'static Probe, result: u32) {
         if let Some(error) = error_type(row, result).filter(|_| result != IN_PROGRESS) {
             self.collectives().error(row.symbol, error);
         }

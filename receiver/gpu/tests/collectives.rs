@@ -213,7 +213,7 @@ fn a_hang_says_how_the_one_that_is_missing_ended() {
     let output = analysed(&told_of(&job), Settings::default());
     let [(_, hang)] = &output.logs("nccl.hang")[..] else { panic!("one hang") };
     let missing = text(&hang.attributes, "nccl.hang.missing_ranks");
-    assert!(missing.ends_with("which is gone: killed by SIGSEGV"), "{missing}");
+    assert!(missing.ends_with("which ended: killed by SIGSEGV"), "{missing}");
 }
 
 #[test]

@@ -215,10 +215,10 @@ fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
     let logs = output.logs("warptap.process.coverage");
     let told: Vec<(String, String)> =
         logs.iter().map(|(_, l)| (l.severity_text.clone(), show(l.body.as_ref()))).collect();
-    let seen = "seen: libcuda.so.1";
+    let seen = "observed: libcuda.so.1";
     let want = [
         ("INFO".to_owned(), seen.to_owned()),
-        ("WARN".to_owned(), format!("{seen}; not seen: cudart is linked statically")),
+        ("WARN".to_owned(), format!("{seen}; not observed: cudart is linked statically")),
     ];
     assert_eq!(told, want);
     assert_eq!(pid_of(Some(logs[0].0)), Some(7));

@@ -30,10 +30,10 @@ impl Analyzer {
             let due_ns = self.collect_at_ns + missed * interval;
             self.collect_at_ns = due_ns.saturating_add(interval);
             let tick = Event::Tick { at_ns: due_ns };
-            self.with_collectives(sink, |collectives, teller| collectives.observe(&tick, teller, look));
+            self.with_collectives(sink, |collectives, emitter| collectives.observe(&tick, emitter, look));
             self.engine.observe(&tick, &mut self.findings);
             self.report_findings(sink, look);
-            self.with_collectives(sink, |collectives, teller| collectives.tell(teller, look));
+            self.with_collectives(sink, |collectives, emitter| collectives.tell(emitter, look));
             self.collect(due_ns, sink);
         }
         self.clock.see(at_ns);
@@ -41,7 +41,7 @@ impl Analyzer {
     }
 
     pub(super) fn emit_metrics(&mut self, at_ns: u64, is_repeated: bool, sink: Sink<'_>) {
-        self.look_at_ranks();
+        self.record_rank_states();
         let (clock, mut is_last) = (&self.clock, false);
         let collect = |traced: &mut Traced| {
             let (collected, ends) = traced.collect(clock, at_ns);

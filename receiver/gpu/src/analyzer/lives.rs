@@ -6,8 +6,8 @@ use instrumentation::Limit;
 use super::Analyzer;
 use super::collecting::series_overflowing;
 use crate::batch::{Sink, metrics};
-use crate::collectives::tell::Limits;
-use crate::tell;
+use crate::collectives::emit::Limits;
+use crate::emit;
 use crate::traced::{Bounds, Traced};
 
 /// Ended processes that are remembered, so that a late event does not begin them again.
@@ -25,7 +25,7 @@ impl Analyzer {
             self.processes.insert(info.process, Traced::new(info, &self.settings.host, now_ns, bounds));
         }
         if let Some(traced) = self.processes.get(&info.process) {
-            tell::seen(traced, info, &self.records, &self.clock, sink);
+            emit::coverage(traced, info, &self.records, &self.clock, sink);
         }
     }
 

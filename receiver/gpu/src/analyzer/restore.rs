@@ -13,7 +13,7 @@ use super::Analyzer;
 use crate::batch::{Sink, take_records};
 use crate::collectives::dump::Dump;
 use crate::collectives::persisted::{self, Found};
-use crate::{resource, tell};
+use crate::{emit, resource};
 
 /// The key prefix of baselines, one for each workload.
 const BASELINE: &str = "baseline";
@@ -34,7 +34,7 @@ impl Analyzer {
         self.account.corrupted_records = restored.corrupted.saturating_add(unread as u64);
         if self.account.corrupted_records > 0 {
             let at_unix = self.clock.unix(restored.clock.at_ns);
-            tell::corrupted_records(
+            emit::corrupted_records(
                 &self.receiver,
                 self.account.corrupted_records,
                 at_unix,
@@ -109,7 +109,10 @@ impl Analyzer {
     fn report_flight(&mut self, found: &Found, sink: Sink<'_>) {
         let Found { record, to_unix_ns } = found;
         let at = instant(record.at_ns.saturating_add_signed(*to_unix_ns));
-        record.ranks.iter().for_each(|rank| Dump::of_record(record, rank).tell_gone(at, &self.records));
+        record
+            .ranks
+            .iter()
+            .for_each(|rank| Dump::of_record(record, rank).log_ended_process(at, &self.records));
         let info = ProcessInfo { process: record.process, ..ProcessInfo::default() };
         take_records(&encoded(&resource::process(&info, &self.settings.host)), &self.records, sink);
         self.deleted_records.push(persisted::key(record.process));

@@ -1,10 +1,10 @@
-//! Events into observations: what a record of the probes says, in the words of `nccl`.
+//! Conversion of events into observations of `nccl`.
 //!
-//! The one idea: a row's meaning is looked up once, when the bridge is built. An event then costs an index into a table,
-//! and most events are none of `nccl`'s business.
+//! The meaning of each probe row is looked up once, when the bridge is built, so an event costs an index into a table. Most
+//! events are ignored.
 //!
-//! Waits come from step records, each with the stream and how far it waited. What orders streams comes call by call, of
-//! processes that call NCCL alone. A call that waited for a stream without work of its own is told by neither.
+//! Waits come from step records, each with its stream and the snapshot that it waited for. Calls that order streams are
+//! recorded only for processes that use NCCL. A wait for a stream without pending work is in neither.
 
 use event::{CallArgs, CallRecord, Event, ProcessId};
 use nccl::functions::{Memory, Role, Row, of_symbol};
@@ -17,41 +17,41 @@ use probe_abi::{Action, Probe};
 
 use crate::collectives::launcher::environment;
 
-/// What the version's own function is called: `nccl` has no row for it.
+/// The function that returns NCCL's version; `nccl` has no row for it.
 const VERSION: &str = "ncclGetVersion";
 
-/// What a row's records mean to `nccl`.
+/// The meaning of a probe row for `nccl`.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
-    /// Nothing.
-    Nothing,
-    /// A function of NCCL.
+    /// Ignored.
+    Ignored,
+    /// An NCCL function.
     Function(&'static Row),
-    /// The library tells its version.
+    /// The function that returns the version of the library.
     Version,
-    /// It waits for streams, or orders them.
+    /// A call that waits for streams or orders them.
     Stream(fn(&CallRecord, StreamKey) -> StreamAction),
 }
 
-/// Turns events into observations.
+/// Converts events into observations.
 #[derive(Clone, Debug)]
 pub(crate) struct Bridge {
-    /// By the row's id.
+    /// Meanings by row id.
     meanings: Box<[Meaning]>,
 }
 
 impl Bridge {
-    /// A bridge for this build's rows.
+    /// Creates a bridge for all probe rows.
     pub(crate) fn new() -> Bridge {
-        let mut meanings = vec![Meaning::Nothing; ROWS].into_boxed_slice();
+        let mut meanings = vec![Meaning::Ignored; ROWS].into_boxed_slice();
         probe_abi::PROBES.iter().for_each(|probe| meanings[usize::from(probe.id)] = meaning(probe));
         Bridge { meanings }
     }
 
-    /// Gives `give` what the event says.
+    /// Calls `give` with the observations of an event.
     pub(crate) fn cross(&self, event: &Event, give: &mut impl FnMut(Observation)) {
         match event {
-            Event::CallArgs(told) => self.told(told, give),
+            Event::CallArgs(args) => self.args(args, give),
             Event::Step(record) => source::closer(record).into_iter().map(Observation::Stream).for_each(give),
             Event::Call(record) => self.call(record).into_iter().map(Observation::Stream).for_each(give),
             Event::UnderWay(call) => give(Observation::UnderWay(UnderWay {
@@ -80,15 +80,15 @@ impl Bridge {
     }
 
     fn meaning(&self, row: u16) -> Meaning {
-        self.meanings.get(usize::from(row)).copied().unwrap_or(Meaning::Nothing)
+        self.meanings.get(usize::from(row)).copied().unwrap_or(Meaning::Ignored)
     }
 
-    fn told(&self, told: &CallArgs, give: &mut impl FnMut(Observation)) {
-        match self.meaning(told.header.row) {
-            Meaning::Function(row) => function(row, told, give),
-            Meaning::Version if told.result == 0 => {
-                let version = told.words_at_exit().next().and_then(|word| u32::try_from(word).ok());
-                let process = ProcessId::from(&told.header);
+    fn args(&self, args: &CallArgs, give: &mut impl FnMut(Observation)) {
+        match self.meaning(args.header.row) {
+            Meaning::Function(row) => function(row, args, give),
+            Meaning::Version if args.result == 0 => {
+                let version = args.words_at_exit().next().and_then(|word| u32::try_from(word).ok());
+                let process = ProcessId::from(&args.header);
                 version.into_iter().for_each(|version| give(Observation::Library { process, version }));
             }
             _ => {}
@@ -108,53 +108,53 @@ impl Bridge {
     }
 }
 
-/// A call of NCCL, and before the end of a group what the calls inside it have written by then.
-fn function(row: &Row, told: &CallArgs, give: &mut impl FnMut(Observation)) {
+/// Gives the observation of an NCCL call, preceded by the handles that calls in its group have written, if it ends a group.
+fn function(row: &Row, args: &CallArgs, give: &mut impl FnMut(Observation)) {
     if row.role == Role::GroupEnd {
-        let pairs = told.exit.as_chunks::<16>().0.iter();
+        let pairs = args.exit.as_chunks::<16>().0.iter();
         let written = pairs.map(|pair| {
             let (at, handle) = pair.split_at(8);
             Out { at: word(at), handle: word(handle) }
         });
         let written = written.filter(|out| out.handle != 0);
-        written.for_each(|out| give(call(told, Function::Written(out))));
+        written.for_each(|out| give(call(args, Function::Written(out))));
     }
-    let function = row.read(|n| told.argument(n), |handle| stream(&told.header, handle), memory(row, told));
-    function.into_iter().for_each(|function| give(call(told, function)));
+    let function = row.read(|n| args.argument(n), |handle| stream(&args.header, handle), memory(row, args));
+    function.into_iter().for_each(|function| give(call(args, function)));
 }
 
-fn call(told: &CallArgs, function: Function) -> Observation {
-    let header = &told.header;
+fn call(args: &CallArgs, function: Function) -> Observation {
+    let header = &args.header;
     Observation::Call(Call {
         process: header.into(),
         tid: header.tid,
         entry_ns: header.entry_ns,
         duration_ns: header.duration_ns,
-        result: told.result,
-        device: told.device,
+        result: args.result,
+        device: args.device,
         function,
     })
 }
 
-/// What stood behind the call's pointers. An operation has none, and allocates nothing.
-fn memory(row: &Row, told: &CallArgs) -> Memory {
+/// Returns the memory that the call's pointers referred to. An operation has none and allocates nothing.
+fn memory(row: &Row, args: &CallArgs) -> Memory {
     match row.role {
-        Role::GetUniqueId => Memory { id: id(&told.exit), ..Memory::default() },
+        Role::GetUniqueId => Memory { id: id(&args.exit), ..Memory::default() },
         Role::GroupEnd => Memory::default(),
-        // The id of a grown communicator is no list.
+        // The id of a grown communicator is not a list.
         Role::Init | Role::Grow => {
-            Memory { id: id(&told.entry), out: told.words_at_exit().collect(), ..Memory::default() }
+            Memory { id: id(&args.entry), out: args.words_at_exit().collect(), ..Memory::default() }
         }
         Role::InitAll | Role::Shrink => Memory {
-            list: told.ints_at_entry().collect(),
-            out: told.words_at_exit().collect(),
+            list: args.ints_at_entry().collect(),
+            out: args.words_at_exit().collect(),
             ..Memory::default()
         },
-        _ => Memory { out: told.words_at_exit().collect(), ordinal: told.ordinal, ..Memory::default() },
+        _ => Memory { out: args.words_at_exit().collect(), ordinal: args.ordinal, ..Memory::default() },
     }
 }
 
-/// True where a call of NCCL may be among what was lost: such are in no map of streams or durations.
+/// Returns whether NCCL calls may be among the lost records; they use no map of streams or durations.
 fn loses_calls(reason: DropReason) -> bool {
     !matches!(reason, DropReason::StreamsFull | DropReason::DurationsFull)
 }
@@ -167,8 +167,8 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// The stream that a handle means, as step records name it: a thread's own default stream by its thread, in the upper
-/// half. Calls made through a per-thread twin on stream 0 are taken for such on the shared default stream.
+/// Returns the stream of a handle, as step records identify it: a per-thread default stream has its thread in the upper half.
+/// Calls of per-thread variants on stream 0 are attributed to the shared default stream.
 fn stream(header: &Header, handle: u64) -> StreamKey {
     let key = StreamKey::of(header.pid, header.tid, handle, false);
     StreamKey { pid: key.pid, tid: 0, stream: key.stream | u64::from(key.tid) << 32 }
@@ -178,7 +178,7 @@ fn meaning(probe: &Probe) -> Meaning {
     let wiring = &probe.wiring;
     Meaning::Stream(match probe.action {
         Action::RecordArgs if probe.symbol == VERSION => return Meaning::Version,
-        Action::RecordArgs => return of_symbol(probe.symbol).map_or(Meaning::Nothing, Meaning::Function),
+        Action::RecordArgs => return of_symbol(probe.symbol).map_or(Meaning::Ignored, Meaning::Function),
         Action::StreamSync => |_, stream| StreamAction::Sync(stream),
         Action::Copy if wiring.blocking => |_, stream| StreamAction::Sync(stream),
         Action::EventSync => |call, _| StreamAction::EventSync(call.handle),
@@ -189,7 +189,7 @@ fn meaning(probe: &Probe) -> Meaning {
         Action::CaptureBegin => |_, stream| StreamAction::BeginCapture(stream),
         Action::CaptureEnd => |_, stream| StreamAction::EndCapture(stream),
         Action::StreamWait => |call, stream| StreamAction::WaitEvent(stream, call.handle),
-        _ => return Meaning::Nothing,
+        _ => return Meaning::Ignored,
     })
 }
 

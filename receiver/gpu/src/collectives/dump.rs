@@ -15,7 +15,7 @@ use nccl::{End, FlightRecord, Op, Operation, Who};
 use opentelemetry::logs::{AnyValue, Severity};
 use semconv::{attribute, event};
 
-use super::says::{log, who};
+use super::attributes::{log, who};
 use crate::outlier::texts;
 
 /// What is known of a rank.
@@ -56,7 +56,7 @@ impl<'a> Dump<'a> {
     }
 
     /// Tells that the rank is gone.
-    pub(crate) fn tell_end(&self, end: End, at: SystemTime, records: &Records) {
+    pub(crate) fn log_end(&self, end: End, at: SystemTime, records: &Records) {
         let is_usual = matches!(end, End::Exited(None | Some(0))) && self.outstanding_count == 0;
         let severity = if is_usual { Severity::Info } else { Severity::Error };
         let was = if matches!(end, End::Exited(_)) { "" } else { "was " };
@@ -72,7 +72,7 @@ impl<'a> Dump<'a> {
     }
 
     /// Tells what a rank had under way whose process ended while nobody looked.
-    pub(crate) fn tell_gone(&self, at: SystemTime, records: &Records) {
+    pub(crate) fn log_ended_process(&self, at: SystemTime, records: &Records) {
         let severity = if self.outstanding_count == 0 { Severity::Info } else { Severity::Error };
         let (who, communicator) = (self.who, self.who.communicator);
         let body =

@@ -1,12 +1,10 @@
-//! What is recorded of one process's collectives: counts, bytes, times, by communicator and rank.
+//! Metrics of the collectives of one process: counts, bytes and times by communicator and rank.
 //!
-//! The one idea: a collective is a few additions to sums that are at hand, and becomes points when they are collected:
-//! two look-ups in short lists and a bucket for each of its times, some 100 ns. Lists, since most processes have one
-//! rank each in a few communicators, and call a few kinds of operations.
+//! Recording a collective costs some 100 ns: two look-ups in short lists and a bucket for each of its times. Lists suffice,
+//! because most processes have one rank each in a few communicators and call a few kinds of operations.
 //!
-//! Bounded: [`Meters::new`] is told how many ranks of communicators a process has series for. Those beyond share the
-//! series that OpenTelemetry has for such (`otel.metric.overflow`) until one that is gone makes room, which it does with
-//! the collection that told its last values.
+//! Bounded: [`Meters::new`] takes the maximum number of ranks with their own series. Further ranks share the overflow series
+//! of OpenTelemetry (`otel.metric.overflow`) until a rank ends, whose series are freed by the collection of their last values.
 
 mod metrics;
 
@@ -20,31 +18,31 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 
 use crate::points::Durations;
 
-/// Kinds of operations of one rank: operation, datatype and reduction. Programs use a handful. Full: further ones go
-/// to the overflow.
+/// The maximum number of kinds of operations of one rank (operation, datatype and reduction). Further ones are in the overflow
+/// series.
 const KINDS_MAX: usize = 64;
 const OPERATIONS: usize = Operation::ALL.len();
 const HANGS: [HangKind; 3] = [HangKind::Missing, HangKind::Peer, HangKind::Stuck];
 
-/// A rank of a communicator: its name and its number, where that is known.
+/// A rank: the hash of its communicator, and its number if known.
 type Rank = (u64, Option<u32>);
-/// Operation, datatype, reduction; the latter two by their numbers, as far as these have names.
+/// Operation, datatype and reduction; the latter two as numbers, limited to those with names.
 type Kind = (Operation, u8, u8);
 
-/// All numbers from here on are called the same.
+/// Larger numbers share one name.
 const DATATYPE_MAX: u32 = DATATYPES.len() as u32;
 const REDUCTION_MAX: u32 = REDUCTIONS.len() as u32;
-/// The operation has none.
+/// An operation without a reduction.
 const NO_REDUCTION: u8 = u8::MAX;
 
-/// What was moved.
+/// Calls and bytes of one kind of operation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moved {
     calls: u64,
     bytes: u64,
 }
 
-/// The times of one operation.
+/// The times of one type of operation.
 #[derive(Clone, Debug, Default)]
 struct Times {
     enqueue: Durations,
@@ -55,7 +53,7 @@ struct Times {
     captured: u64,
 }
 
-/// Everything of one rank.
+/// All series of one rank.
 #[derive(Clone, Debug, Default)]
 struct Series {
     /// In the order of their first calls.
@@ -63,37 +61,37 @@ struct Series {
     times: [Option<Box<Times>>; OPERATIONS],
     stragglers: u64,
     hangs: [u64; HANGS.len()],
-    /// As the last collection found it; `None` where it was gone by then.
+    /// Its state at the last collection; `None` if it had ended.
     state: Option<RankState>,
 }
 
-/// What is recorded of one process.
+/// The metrics of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Meters {
     ranks_max: usize,
     /// Sorted.
     ranks: Vec<(Rank, Box<Series>)>,
-    /// Where the last one was found.
+    /// The index of the last rank found.
     last: usize,
-    /// Of those beyond the bound.
+    /// Series of ranks above the bound.
     overflow: Series,
     /// Failed calls, by function and error.
     errors: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Meters {
-    /// Nothing is recorded yet, and series are kept for so many ranks.
+    /// Creates empty metrics with series for at most `ranks_max` ranks.
     pub(crate) fn new(ranks_max: usize) -> Meters {
         let overflow = Series::default();
         Meters { ranks_max, ranks: Vec::new(), last: 0, overflow, errors: BTreeMap::new() }
     }
 
-    /// A rank came. False where there is no room for series of its own.
+    /// Admits a rank; returns false if it has no series of its own.
     pub(crate) fn admit(&mut self, who: &Who) -> bool {
-        self.place(who).is_some()
+        self.index(who).is_some()
     }
 
-    /// An operation was enqueued.
+    /// Records an enqueued operation.
     pub(crate) fn enqueued(&mut self, enqueued: &Enqueued) {
         let op = &enqueued.op;
         let (series, overflow) = self.series(&enqueued.who);
@@ -112,7 +110,7 @@ impl Meters {
         moved.bytes = moved.bytes.saturating_add(enqueued.bytes.unwrap_or(0));
     }
 
-    /// A rank has waited for an operation.
+    /// Records an operation that a rank has waited for.
     pub(crate) fn completed(&mut self, completed: &Completed) {
         let times = self.series(&completed.who).0.times(completed.op.operation);
         times.issue_gap.add(completed.issue_gap_ns);
@@ -120,35 +118,35 @@ impl Meters {
         times.barrier_wait.add(completed.barrier_wait_ns);
     }
 
-    /// A rank of this process came last to a collective.
+    /// Records the skew of a collective whose last rank is in this process.
     pub(crate) fn arrived(&mut self, arrived: &Arrived) {
         self.series(&arrived.last).0.times(arrived.operation).skew.add(arrived.skew_ns);
     }
 
-    /// A rank of this process is late, again and again.
+    /// Counts a straggler verdict.
     pub(crate) fn straggler(&mut self, straggler: &Straggler) {
         self.series(&straggler.who).0.stragglers += 1;
     }
 
-    /// A communicator hangs, as far as this rank of it is concerned.
+    /// Counts a hang of a rank.
     pub(crate) fn hang(&mut self, hang: &Hang, who: &Who) {
         let at = HANGS.iter().position(|kind| *kind == hang.kind).unwrap_or(0);
         self.series(who).0.hangs[at] += 1;
     }
 
-    /// A call failed.
+    /// Counts a failed call.
     pub(crate) fn error(&mut self, function: &'static str, error: &'static str) {
         *self.errors.entry((function, error)).or_default() += 1;
     }
 
-    /// How a rank is at a collection.
+    /// Stores the state of a rank for the next collection.
     pub(crate) fn see(&mut self, state: RankState) {
         if let Ok(at) = self.search(&rank(&state.who)) {
             self.ranks[at].1.state = Some(state);
         }
     }
 
-    /// Everything recorded so far. Series of ranks that [`Meters::see`] was not told of end with it; true where some do.
+    /// Returns all metrics, and whether series ended: those of ranks whose state [`Meters::see`] did not store.
     pub(crate) fn collect(&mut self, window: TimeRange) -> (Vec<Metric>, bool) {
         let metrics = self.metrics(window);
         let before = self.ranks.len();
@@ -157,16 +155,16 @@ impl Meters {
         (metrics, self.ranks.len() < before)
     }
 
-    /// The series of a rank, and beside it the overflow, unless that is what the rank has.
+    /// Returns the series of a rank, and the overflow series unless those are the series of the rank.
     fn series(&mut self, who: &Who) -> (&mut Series, Option<&mut Series>) {
-        match self.place(who) {
+        match self.index(who) {
             Some(at) => (&mut self.ranks[at].1, Some(&mut self.overflow)),
             None => (&mut self.overflow, None),
         }
     }
 
-    /// Where a rank's series are, which it gets where there is room.
-    fn place(&mut self, who: &Who) -> Option<usize> {
+    /// Returns the index of a rank's series, which are created below the bound.
+    fn index(&mut self, who: &Who) -> Option<usize> {
         let rank = rank(who);
         if self.ranks.get(self.last).is_some_and(|(known, _)| *known == rank) {
             return Some(self.last);

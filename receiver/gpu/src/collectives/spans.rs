@@ -1,19 +1,19 @@
-//! One collective, one trace: the spans of a rank's part in it, under ids that every rank and node comes to by itself.
+//! Spans of collectives: one trace for each collective, with ids that every rank and node derives independently.
 //!
 //! ```text
-//! nccl.collective.AllReduce      of rank 0, from the first rank of this node to come
+//! nccl.collective.AllReduce      of rank 0, from the first arrival on this node
 //! `- nccl.rank.AllReduce         of each rank
 //!    |- nccl.rank.enqueue
 //!    `- nccl.rank.wait
 //!
-//! nccl.rank.Send                 of the rank that sends: of a message there is no more than its two sides
+//! nccl.rank.Send                 of the rank that sends; a message has only its two sides
 //! |- nccl.rank.enqueue, nccl.rank.wait
 //! `- nccl.rank.Recv              of the rank that receives
 //!    `- nccl.rank.enqueue, nccl.rank.wait
 //! ```
 //!
-//! Collectives that their hash chose are all told, on every node alike. Those of a large skew can be every one, so they
-//! are limited: by collective and not by rank, so that those that are told are told whole.
+//! Collectives selected by their hash are traced on every node. Those selected for a large skew are rate-limited, by
+//! collective and not by rank, so that their traces are complete.
 
 use std::collections::VecDeque;
 
@@ -30,24 +30,24 @@ use semconv::{attribute, span};
 use crate::clock::Clock;
 use crate::points::seconds;
 
-/// Collectives whose ranks may still be on their way to the same answer. Full: the oldest is forgotten, and asked anew.
+/// The number of recent decisions that later ranks of a collective reuse. When full, the oldest is evicted.
 const REMEMBERED_MAX: usize = 256;
 
-/// Which collectives of a large skew are told.
+/// Selects the collectives of a large skew to trace.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     limit: Limit,
-    /// Trace id and answer.
+    /// Trace id and decision.
     remembered: VecDeque<(u128, bool)>,
 }
 
 impl Selection {
-    /// Lets `burst` collectives pass at once, and `per_minute` in the long run.
+    /// Creates a selection with a burst and a rate per minute.
     pub(super) fn new(per_minute: u32, burst: u32) -> Selection {
         Selection { limit: Limit::new(per_minute, burst), remembered: VecDeque::new() }
     }
 
-    /// True where the collective is told: the same for all its ranks.
+    /// Returns whether the collective is traced; equal for all its ranks.
     pub(super) fn takes(&mut self, traced: &Traced, now_ns: u64) -> bool {
         if traced.chosen == Chosen::Rate {
             return true;
@@ -66,19 +66,26 @@ impl Selection {
     }
 }
 
-/// Records a rank's part, and the whole where the rank is the one to send it.
+/// Records the spans of a rank, and the span of the collective if this rank sends it.
 pub(super) fn emit(completed: &Completed, traced: &Traced, clock: &Clock, records: &Records) {
     let part = Part { completed, traced, clock, records };
-    let (is_collective, nobody) = (completed.op.operation.is_collective(), Context::new());
+    let (is_collective, no_parent) = (completed.op.operation.is_collective(), Context::new());
     if traced.is_root && is_collective {
         let first_ns = completed.op.arrival_ns.saturating_sub(completed.behind_first_ns.unwrap_or(0));
         let name = format!("{}.{}", span::NCCL_COLLECTIVE, completed.op.operation.name());
-        part.span(traced.ids.root_span_id, name, &nobody, part.of_collective(), first_ns, completed.end_ns);
+        part.span(
+            traced.ids.root_span_id,
+            name,
+            &no_parent,
+            part.of_collective(),
+            first_ns,
+            completed.end_ns,
+        );
     }
     let (op, end_ns) = (&completed.op, completed.end_ns);
     let name = format!("{}.{}", span::NCCL_RANK, op.operation.name());
     let (id, parent) = match traced.is_root && !is_collective {
-        true => (traced.ids.root_span_id, nobody),
+        true => (traced.ids.root_span_id, no_parent),
         false => (traced.ids.span_id, part.context(traced.ids.root_span_id)),
     };
     part.span(id, name, &parent, part.of_rank(), op.entry_ns, end_ns);
@@ -92,7 +99,7 @@ pub(super) fn emit(completed: &Completed, traced: &Traced, clock: &Clock, record
     part.span(wait, name, &own, thread(completed.closer_tid), waited_ns, end_ns);
 }
 
-/// A rank's part in a collective.
+/// The participation of a rank in a collective.
 struct Part<'a> {
     completed: &'a Completed,
     traced: &'a Traced,
@@ -105,7 +112,7 @@ impl Part<'_> {
         TraceId::from(self.traced.ids.trace_id)
     }
 
-    /// A parent that somebody else may send.
+    /// Returns a parent context, whose span another process may send.
     fn context(&self, span_id: u64) -> Context {
         let (trace, span) = (self.trace_id(), SpanId::from(span_id));
         let parent = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::NONE);
@@ -128,7 +135,7 @@ impl Part<'_> {
         builder.start_with_context(tracer, parent).end_with_timestamp(at(to_ns));
     }
 
-    /// What is so of the collective, whoever says it.
+    /// Returns the attributes common to all ranks.
     fn rows(&self) -> Vec<(&'static str, Option<Value>)> {
         let Completed { who, op, skew_ns, .. } = self.completed;
         vec![

@@ -9,19 +9,19 @@ use semconv::value::NcclStragglerCause;
 use semconv::{attribute, event, span};
 use steps::Step;
 
-use super::says::{log, number, who};
-use super::tell::{Kind, Teller};
+use super::attributes::{log, number, who};
+use super::emit::{Emitter, Kind};
 use crate::outlier::{explanation, run_queue_s, texts};
 use crate::points::seconds;
 use crate::traced::Traced;
 
-impl Teller<'_, '_> {
+impl Emitter<'_, '_> {
     /// A rank is late. Counted always, told as far as its process's limit allows.
     pub(super) fn straggler(&mut self, found: &Straggler) {
         if let Some(traced) = self.processes.get_mut(&found.who.process) {
             traced.collectives().straggler(found);
         }
-        if !self.may_tell(&found.who, Kind::Verdict) {
+        if !self.may_log(&found.who, Kind::Verdict) {
             return;
         }
         let step = self.processes.get(&found.who.process).and_then(Traced::last_step);

@@ -1,4 +1,4 @@
-//! What was recorded of collectives, as points.
+//! Metrics of collectives as points.
 
 use instrumentation::{OVERFLOW, TimeRange};
 use nccl::RankState;
@@ -12,7 +12,7 @@ use super::{HANGS, Kind, Meters, Moved, NO_REDUCTION, Rank, Series, Times};
 use crate::points::{self, Durations, count, integer, seconds, text, truth};
 
 impl Meters {
-    /// Everything recorded so far.
+    /// Returns all metrics.
     pub(super) fn metrics(&self, window: TimeRange) -> Vec<Metric> {
         let counters = [
             (metric::NCCL_COLLECTIVE_CAPTURED, self.points(captured)),
@@ -42,7 +42,7 @@ impl Meters {
         sums.chain(levels).chain(distributions).collect()
     }
 
-    /// The points of each rank, each with what `of` says beyond whose it is; then the sum of those beyond the bound.
+    /// Returns the points of each rank with the attributes of `of`, then the sum of the overflow series.
     fn points(&self, of: impl Fn(&Series) -> Vec<(Vec<KeyValue>, Value)>) -> Vec<(Vec<KeyValue>, Value)> {
         let mut points = Vec::new();
         for (rank, series) in &self.ranks {
@@ -84,7 +84,7 @@ fn whose((communicator, rank): &Rank) -> impl Iterator<Item = KeyValue> + use<> 
     [hash].into_iter().chain(rank.map(|rank| integer(attribute::NCCL_RANK, rank.into())))
 }
 
-/// One point, or none where there is nothing to tell.
+/// Returns one point, or none for 0.
 fn some(value: u64) -> Vec<(Vec<KeyValue>, Value)> {
     if value > 0 { vec![(Vec::new(), count(value))] } else { Vec::new() }
 }

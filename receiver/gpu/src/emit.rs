@@ -1,4 +1,4 @@
-//! What is told at once, as spans and log records: outliers, new baselines, processes that come into sight.
+//! Spans and log records emitted at once: outliers, baseline shifts, coverage of processes.
 
 use event::ProcessInfo;
 use instrumentation::{Records, instant};
@@ -13,10 +13,10 @@ use crate::clock::Clock;
 use crate::outlier::{Outlier, Times, texts};
 use crate::traced::Traced;
 
-/// Allocations named on an outlier.
+/// The maximum number of allocations named on an outlier.
 const OLDEST_MAX: usize = 5;
 
-/// An outlier, as far as its process's limit allows. Without a baseline there is none.
+/// Emits the span and log record of an outlier, unless the limit of its process suppresses them.
 pub(crate) fn outlier(
     traced: &mut Traced,
     step: &Step,
@@ -50,7 +50,7 @@ pub(crate) fn outlier(
     take_records(traced.resource(), records, sink);
 }
 
-/// A baseline was learnt anew.
+/// Logs that a baseline was relearned.
 pub(crate) fn shift(
     traced: &Traced,
     shift: &BaselineShift,
@@ -61,7 +61,7 @@ pub(crate) fn shift(
     let phase = shift.phase.as_str();
     let (before, after) = (&shift.before, &shift.after);
     let body = format!(
-        "{phase} steps take {:.1} ms from here on, {:.1} ms before: the baseline was learnt anew",
+        "{phase} steps now take {:.1} ms, {:.1} ms before: the baseline was relearned",
         after.mean_ns / 1e6,
         before.mean_ns / 1e6
     );
@@ -82,7 +82,7 @@ pub(crate) fn shift(
     take_records(traced.resource(), records, sink);
 }
 
-/// What an earlier run left cannot be read.
+/// Logs that records of earlier runs could not be read.
 pub(crate) fn corrupted_records(
     resource: &Resource,
     count: u64,
@@ -94,37 +94,41 @@ pub(crate) fn corrupted_records(
         log.set_event_name(event_name::WARPTAP_PERSISTENCE_CORRUPTED);
         log.set_severity_number(Severity::Warn);
         log.set_severity_text("WARN");
-        log.set_body(
-            format!("{count} records of an earlier run cannot be read: what they held is begun anew").into(),
-        );
+        log.set_body(format!("{count} persisted records cannot be read and are discarded").into());
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         log.add_attribute(attribute::WARPTAP_PERSISTENCE_RECORDS, count);
     });
     take_records(resource, records, sink);
 }
 
-/// What can be seen of a process, and what cannot.
-pub(crate) fn seen(traced: &Traced, info: &ProcessInfo, records: &Records, clock: &Clock, sink: Sink<'_>) {
+/// Logs which calls of a process are observed and which are not.
+pub(crate) fn coverage(
+    traced: &Traced,
+    info: &ProcessInfo,
+    records: &Records,
+    clock: &Clock,
+    sink: Sink<'_>,
+) {
     let is_whole = info.gaps.is_empty() && !info.observed.is_empty();
     let (severity, text) = if is_whole { (Severity::Info, "INFO") } else { (Severity::Warn, "WARN") };
     records.log(instant(clock.unix(clock.now_ns())), None, |log| {
         log.set_event_name(event_name::WARPTAP_PROCESS_COVERAGE);
         log.set_severity_number(severity);
         log.set_severity_text(text);
-        log.set_body(sight(info).into());
+        log.set_body(coverage_text(info).into());
         log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_GAPS, texts(&info.gaps));
         log.add_attribute(attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, texts(&info.observed));
     });
     take_records(traced.resource(), records, sink);
 }
 
-fn sight(info: &ProcessInfo) -> String {
-    let seen = match info.observed.as_slice() {
-        [] => "nothing of it is seen".to_owned(),
-        libraries => format!("seen: {}", libraries.join(", ")),
+fn coverage_text(info: &ProcessInfo) -> String {
+    let observed = match info.observed.as_slice() {
+        [] => "no calls are observed".to_owned(),
+        libraries => format!("observed: {}", libraries.join(", ")),
     };
     match info.gaps.as_slice() {
-        [] => seen,
-        blind => format!("{seen}; not seen: {}", blind.join(", ")),
+        [] => observed,
+        gaps => format!("{observed}; not observed: {}", gaps.join(", ")),
     }
 }

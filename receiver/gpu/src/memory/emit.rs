@@ -1,4 +1,4 @@
-//! What is told at once of memory: allocations that failed with the state around them, and leaks.
+//! Log records about memory: failed allocations and leaks.
 
 use event::CallRecord;
 use instrumentation::{Records, Sink, instant, take_records};
@@ -9,7 +9,7 @@ use semconv::{attribute, event as event_name};
 
 use super::{Leak, Memory, Piece};
 use crate::clock::Clock;
-use crate::collectives::says::{log, number};
+use crate::collectives::attributes::{log, number};
 use crate::errors::error_type;
 use crate::points::seconds;
 use crate::traced::Traced;
@@ -17,7 +17,7 @@ use crate::traced::Traced;
 /// One mebibyte.
 const MIB: f64 = 1_048_576.0;
 
-/// An allocation that failed. False where it is one too many to be told.
+/// Logs a failed allocation and the memory that the process holds; returns false if the limit suppresses the record.
 pub(crate) fn failed(
     traced: &mut Traced,
     row: &'static Probe,
@@ -51,7 +51,7 @@ pub(crate) fn failed(
     true
 }
 
-/// A leak that is suspected, or no longer is.
+/// Logs that a leak is suspected, or no longer suspected.
 pub(crate) fn leak(traced: &Traced, leak: &Leak, records: &Records, clock: &Clock, sink: Sink<'_>) {
     let (state, severity) = match leak.is_suspected {
         true => (GpuMemoryLeakState::Suspected, Severity::Warn),
@@ -75,18 +75,18 @@ fn sentence(leak: &Leak, lasted_ns: u64) -> String {
     let grown = leak.growth_bytes as f64 / MIB;
     match leak.is_suspected {
         true => format!(
-            "the least that is allocated grew by {grown:.1} MiB in {:.0} min and never fell: {:.1} MiB of it in \
+            "allocated memory grew by {grown:.1} MiB in {:.0} min and never fell: {:.1} MiB of it in \
              allocations of {} to {} bytes",
             seconds(lasted_ns) / 60.0,
             leak.class.growth_bytes as f64 / MIB,
             leak.class.from_bytes,
             leak.class.from_bytes.saturating_mul(2) - 1,
         ),
-        false => format!("what had grown by {grown:.1} MiB no longer grows, or half of it came back"),
+        false => format!("growth of {grown:.1} MiB stopped, or half of it was freed"),
     }
 }
 
-/// What is allocated, and what was freed last.
+/// Returns attributes of allocated and recently freed memory.
 fn state(memory: &Memory, now_ns: u64) -> Vec<(&'static str, AnyValue)> {
     let freed = memory.freed();
     let mut rows = vec![
@@ -101,12 +101,12 @@ fn state(memory: &Memory, now_ns: u64) -> Vec<(&'static str, AnyValue)> {
     rows
 }
 
-/// How long ago, s.
+/// Returns the ages of pieces in seconds.
 pub(crate) fn ages(pieces: &[Piece], now_ns: u64) -> Vec<f64> {
     pieces.iter().map(|piece| seconds(now_ns.saturating_sub(piece.at_ns))).collect()
 }
 
-/// How many bytes.
+/// Returns the sizes of pieces in bytes.
 pub(crate) fn sizes(pieces: &[Piece]) -> Vec<i64> {
     pieces.iter().map(|piece| i64::try_from(piece.bytes).unwrap_or(i64::MAX)).collect()
 }

@@ -1,4 +1,4 @@
-//! Words that all records and spans about collectives share: who, which communicator, how a record is emitted.
+//! Attributes shared by log records and spans about collectives.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use semconv::attribute;
 
 use instrumentation::Records;
 
-/// Emits a log record.
+/// Emits a log record with sorted attributes.
 pub(crate) fn log(
     records: &Records,
     at: SystemTime,
@@ -30,7 +30,7 @@ pub(crate) fn log(
     });
 }
 
-/// Which communicator, and how surely.
+/// Returns the attributes of a communicator.
 pub(super) fn communicator(id: CommunicatorId) -> Vec<(&'static str, AnyValue)> {
     vec![
         (attribute::NCCL_COMMUNICATOR_HASH, id.to_string().into()),
@@ -38,7 +38,7 @@ pub(super) fn communicator(id: CommunicatorId) -> Vec<(&'static str, AnyValue)> 
     ]
 }
 
-/// Which rank of how many of which communicator, and how surely.
+/// Returns the attributes of a rank and its communicator.
 pub(super) fn who(who: &Who) -> Vec<(&'static str, AnyValue)> {
     let mut rows = communicator(who.communicator);
     rows.push((attribute::NCCL_RANK_SOURCE, who.rank.source.name().into()));
@@ -47,7 +47,7 @@ pub(super) fn who(who: &Who) -> Vec<(&'static str, AnyValue)> {
     rows
 }
 
-/// A count as a value.
+/// Returns a count as an attribute value.
 pub(crate) fn number(count: impl TryInto<i64>) -> AnyValue {
     AnyValue::from(count.try_into().unwrap_or(i64::MAX))
 }

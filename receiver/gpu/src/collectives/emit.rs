@@ -1,8 +1,8 @@
-//! What is told at once, as log records: stragglers, hangs, mismatches, ends.
+//! Log records about collectives: stragglers, hangs, mismatches, ends.
 //!
-//! Told for the process that a finding is about, so that its resource says whose it is. Each process has two limits,
-//! and what is left out is counted: one for verdicts, which a busy machine may bring again and again, and a wide one for
-//! hangs, ends and what was under way, which only a process can exceed that makes and aborts communicators without end.
+//! A record has the resource of the process that the finding is about. Each process has two limits, and suppressed records are
+//! counted: one for verdicts, which can repeat on a busy machine, and a wide one for hangs, ends and flight records, which only
+//! a process that creates and aborts communicators in a loop exceeds.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -14,8 +14,8 @@ use nccl::{Engine, Finding, Who};
 use opentelemetry::logs::{AnyValue, Severity};
 use semconv::{attribute, event as event_name};
 
+use super::attributes::{communicator, log, number, who};
 use super::dump::{Dump, called};
-use super::says::{communicator, log, number, who};
 use super::spans::{self, Selection};
 use crate::account::Account;
 use crate::clock::Clock;
@@ -23,14 +23,14 @@ use crate::outlier::texts;
 use crate::points::seconds;
 use crate::traced::Traced;
 
-/// Ranks of one hang whose flight records are told: those of a large node.
+/// The maximum number of flight records logged for one hang; enough for a large node.
 const DUMPS_MAX: usize = 64;
-/// Hangs and ends of one process that are told at once: more than it has communicators.
+/// The burst of log records about hangs and ends of a process; more than it has communicators.
 const ENDS_BURST: u32 = 256;
-/// The same in the long run.
+/// The rate of log records about hangs and ends of a process.
 const ENDS_PER_MINUTE: u32 = 60;
 
-/// How many log records about its collectives a process may have.
+/// The limits of log records about the collectives of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     verdicts: Limit,
@@ -38,41 +38,41 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limit for verdicts is the user's to set.
+    /// Creates limits; the limit of verdicts is configurable.
     pub(crate) fn new(per_minute: u32, burst: u32) -> Limits {
         Limits { verdicts: Limit::new(per_minute, burst), ends: Limit::new(ENDS_PER_MINUTE, ENDS_BURST) }
     }
 }
 
-/// What is told of a process.
+/// The type of a log record, which selects its limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// A rank is late, or different from others.
+    /// A rank is late, or differs from its peers.
     Verdict,
-    /// A communicator does not go on, or a rank is gone.
+    /// A communicator hangs, or a rank ended.
     End,
 }
 
-/// Everything that telling needs.
-pub(crate) struct Teller<'a, 'b> {
+/// Emits findings about collectives as metrics, spans and log records.
+pub(crate) struct Emitter<'a, 'b> {
     pub(crate) processes: &'a mut BTreeMap<ProcessId, Traced>,
     pub(crate) records: &'a Records,
     pub(crate) account: &'a mut Account,
     pub(crate) clock: &'a Clock,
-    /// Where steps are told what they waited for.
+    /// The engine of steps, which records waits for peers.
     pub(crate) steps: &'a mut steps::Engine,
     pub(crate) sink: Sink<'b>,
 }
 
-impl Teller<'_, '_> {
-    /// The process of a rank; counted where it is gone.
+impl Emitter<'_, '_> {
+    /// Returns the process of a rank; counts the event if the process has ended.
     pub(super) fn process(&mut self, who: &Who) -> Option<&mut Traced> {
         let found = self.processes.get_mut(&who.process);
         self.account.orphaned += u64::from(found.is_none());
         found
     }
 
-    /// What every collective brings.
+    /// Records the metrics and spans of an operation.
     pub(super) fn usual(&mut self, finding: &Finding, selection: &mut Selection) {
         let who = match finding {
             Finding::Enqueued(found) => &found.who,
@@ -92,9 +92,9 @@ impl Teller<'_, '_> {
         }
     }
 
-    /// A rank has waited for an operation: its step may blame others for it, and it may be traced.
+    /// Records a peer wait for the step of a completed operation, and traces the operation if selected.
     fn completed(&mut self, found: &Completed, selection: &mut Selection) {
-        if let Some((from_ns, to_ns)) = waited_for_others(found) {
+        if let Some((from_ns, to_ns)) = peer_wait(found) {
             self.steps.record_peer_wait(found.who.process, from_ns, to_ns);
         }
         let Some(trace) = &found.trace else { return };
@@ -106,22 +106,22 @@ impl Teller<'_, '_> {
         self.take_records(&found.who);
     }
 
-    /// A rank came: it gets series of its own where there is room.
+    /// Admits a new rank to its own series, or counts it for the overflow series.
     pub(super) fn rank(&mut self, who: &Who) {
         let Some(traced) = self.process(who) else { return };
         let is_admitted = traced.collectives().admit(who);
         self.account.collectives.folded += u64::from(!is_admitted);
     }
 
-    /// True where the process may be told of once more.
-    pub(super) fn may_tell(&mut self, who: &Who, kind: Kind) -> bool {
+    /// Returns whether the limit of the process allows one more log record; counts it as suppressed otherwise.
+    pub(super) fn may_log(&mut self, who: &Who, kind: Kind) -> bool {
         let now_ns = self.clock.now_ns();
         let Some(traced) = self.process(who) else { return false };
         let is_free = match kind {
             Kind::Verdict => traced.limits.verdicts.take(now_ns),
             Kind::End => traced.limits.ends.take(now_ns),
         };
-        self.account.collectives.unsaid += u64::from(!is_free);
+        self.account.collectives.suppressed_logs += u64::from(!is_free);
         is_free
     }
 
@@ -129,16 +129,16 @@ impl Teller<'_, '_> {
         instant(self.clock.unix(ns))
     }
 
-    /// Sends what was recorded as the telemetry of the rank's process.
+    /// Sends the recorded spans and log records with the resource of the rank's process.
     pub(super) fn take_records(&mut self, who: &Who) {
         if let Some(traced) = self.processes.get(&who.process) {
             take_records(traced.resource(), self.records, self.sink);
         }
     }
 
-    /// A rank that was late is so no more.
+    /// Logs that a straggler is no longer late.
     pub(super) fn recovered(&mut self, found: &Recovered) {
-        if !self.may_tell(&found.who, Kind::Verdict) {
+        if !self.may_log(&found.who, Kind::Verdict) {
             return;
         }
         let body = format!("{} of {} is no longer late", found.who, found.who.communicator);
@@ -148,7 +148,7 @@ impl Teller<'_, '_> {
         self.take_records(&found.who);
     }
 
-    /// A communicator hangs: a record, and what each of its ranks has under way.
+    /// Logs a hang and the flight records of its ranks.
     pub(super) fn hang(&mut self, hang: &Hang, engine: &Engine) {
         let Some(blamed) = self.blamed(hang) else {
             self.account.orphaned += 1;
@@ -157,7 +157,7 @@ impl Teller<'_, '_> {
         if let Some(traced) = self.processes.get_mut(&blamed.process) {
             traced.collectives().hang(hang, &blamed);
         }
-        if !self.may_tell(&blamed, Kind::End) {
+        if !self.may_log(&blamed, Kind::End) {
             return;
         }
         let at = self.at(hang.at_ns);
@@ -169,7 +169,7 @@ impl Teller<'_, '_> {
         }
     }
 
-    /// The rank whose process a hang is told of: one that did not come, else one that waits.
+    /// Returns the rank whose process a hang is logged for: a missing one, otherwise a waiting one.
     fn blamed(&self, hang: &Hang) -> Option<Who> {
         let all = hang.missing.iter().map(|absent| &absent.who).chain(&hang.waiting);
         all.copied().find(|who| self.processes.contains_key(&who.process))
@@ -177,25 +177,25 @@ impl Teller<'_, '_> {
 
     fn dump(&mut self, rank: &Who, engine: &Engine, at: SystemTime) {
         let Some(record) = engine.flight_record(rank.process) else { return };
-        if !self.may_tell(rank, Kind::End) {
+        if !self.may_log(rank, Kind::End) {
             return;
         }
         let is_it = |who: &Who| who.communicator == rank.communicator && who.rank == rank.rank;
-        for kept in record.ranks.iter().filter(|kept| is_it(&kept.who)) {
-            Dump::of_record(&record, kept).tell(at, self.records);
+        for found in record.ranks.iter().filter(|found| is_it(&found.who)) {
+            Dump::of_record(&record, found).tell(at, self.records);
         }
         self.take_records(rank);
     }
 
-    /// A communicator that hung goes on. Told for whoever goes first.
+    /// Logs the end of a hang, for the first rank of the communicator.
     pub(super) fn hang_over(&mut self, over: &HangOver, engine: &Engine) {
         let ranks = engine.ranks().map(|rank| rank.who).filter(|who| who.communicator == over.communicator);
         let Some(first) = ranks.min_by_key(|who| (who.rank.value, who.process)) else { return };
-        if !self.may_tell(&first, Kind::End) {
+        if !self.may_log(&first, Kind::End) {
             return;
         }
         let hung_s = seconds(over.duration_ns);
-        let body = format!("{} goes on after {hung_s:.1} s in #{}", over.communicator, over.seq);
+        let body = format!("{} continues after a hang of {hung_s:.1} s in #{}", over.communicator, over.seq);
         let own =
             [(attribute::NCCL_HANG_DURATION, hung_s.into()), (attribute::NCCL_SEQUENCE, number(over.seq))];
         let rows = communicator(over.communicator).into_iter().chain(own);
@@ -211,9 +211,9 @@ impl Teller<'_, '_> {
         self.take_records(&first);
     }
 
-    /// Ranks called different things.
+    /// Logs that ranks made different calls at one sequence number.
     pub(super) fn mismatch(&mut self, found: &Mismatch) {
-        if !self.may_tell(&found.who, Kind::Verdict) {
+        if !self.may_log(&found.who, Kind::Verdict) {
             return;
         }
         let (own, first) = (called(found.called), called(found.first));
@@ -231,15 +231,15 @@ impl Teller<'_, '_> {
         self.take_records(&found.who);
     }
 
-    /// Two say different things of a communicator.
+    /// Logs that two sources reported different values for a field of a communicator.
     pub(super) fn disagreement(&mut self, found: &Disagreement) {
-        if !self.may_tell(&found.who, Kind::Verdict) {
+        if !self.may_log(&found.who, Kind::Verdict) {
             return;
         }
         let about = dispute(found.about);
-        let said = found.said.map_or("something else".to_owned(), |said| said.to_string());
+        let said = found.said.map_or("another value".to_owned(), |said| said.to_string());
         let body =
-            format!("{} of {}: {said} was said, too, of its {about}", found.who, found.who.communicator);
+            format!("{} of {}: {said} was also reported for {about}", found.who, found.who.communicator);
         let said = found.said.map(|said| (attribute::NCCL_DISPUTE_VALUE, AnyValue::from(i64::from(said))));
         let own = [(attribute::NCCL_DISPUTE_FIELD, about.into())].into_iter().chain(said);
         let (at, rows) = (self.at(found.at_ns), who(&found.who).into_iter().chain(own));
@@ -247,17 +247,17 @@ impl Teller<'_, '_> {
         self.take_records(&found.who);
     }
 
-    /// A rank was aborted, or its process ended.
+    /// Logs that a rank was aborted or its process ended.
     pub(super) fn ended(&mut self, ended: &Ended) {
-        if self.may_tell(&ended.who, Kind::End) {
-            Dump::of_ended(ended).tell_end(ended.end, self.at(ended.at_ns), self.records);
+        if self.may_log(&ended.who, Kind::End) {
+            Dump::of_ended(ended).log_end(ended.end, self.at(ended.at_ns), self.records);
             self.take_records(&ended.who);
         }
     }
 }
 
-/// The part of a wait in which the last rank of this node had not come yet, where that is known.
-fn waited_for_others(found: &Completed) -> Option<(u64, u64)> {
+/// Returns the part of a wait before the last rank of this node arrived, if known.
+fn peer_wait(found: &Completed) -> Option<(u64, u64)> {
     let last_ns = found.op.arrival_ns.saturating_add(found.skew_ns?.saturating_sub(found.behind_first_ns?));
     let (from_ns, to_ns) = (found.end_ns.saturating_sub(found.wait_ns), last_ns.min(found.end_ns));
     Some((from_ns, to_ns.max(from_ns)))
@@ -283,16 +283,16 @@ fn sentence(hang: &Hang) -> String {
             format!("{waiting} for {}{others}", absent(first))
         }
         ([], Some(peer)) => format!("{waiting} for rank {peer}"),
-        ([], None) => format!("{waiting}, and all of this node have come"),
+        ([], None) => format!("{waiting}, and all ranks of this node have joined"),
     };
     let mismatch = if hang.is_mismatched { "; ranks called different operations before" } else { "" };
     format!("{what}: {whom}{mismatch}")
 }
 
-/// A rank that others wait for, in words.
+/// Returns a sentence about a missing rank.
 fn absent(absent: &Absent) -> String {
     match absent.end {
-        Some(end) => format!("{}, which is gone: {end}", absent.who),
+        Some(end) => format!("{}, which ended: {end}", absent.who),
         None => format!("{}, which enqueued nothing for {:.1} s", absent.who, seconds(absent.idle_ns)),
     }
 }
