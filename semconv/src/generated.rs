@@ -3,7 +3,7 @@
 use opentelemetry_semantic_conventions::attribute as upstream;
 
 use crate::{
-    Attribute, Counter, Event, Gauge, Histogram, Instrument, Level, Metric, Span, Stability, UpDownCounter, Use,
+    Attribute, Counter, EventDefinition, Gauge, Histogram, Instrument, Level, Metric, SpanDefinition, Stability, UpDownCounter, Use,
 };
 
 /// Keys of attributes.
@@ -1401,7 +1401,7 @@ pub mod value {
 
 }
 
-/// Metrics, by what records them.
+/// Metrics, by the type of their instrument.
 pub mod metric {
     use super::*;
 
@@ -3261,24 +3261,24 @@ static OWN_METRICS_ROWS: [Metric; 65] = [
 /// Every metric of the collector itself, sorted by name.
 pub static OWN_METRICS: &[Metric] = &OWN_METRICS_ROWS;
 
-/// Every span, sorted by name.
-pub static SPANS: &[Span] = &[
-    Span { name: "gpu.step.call", attributes: &[
+/// All spans, sorted by name.
+pub static SPANS: &[SpanDefinition] = &[
+    SpanDefinition { name: "gpu.step.call", attributes: &[
         Use { key: attribute::GPU_CALL_BASELINE_MEDIAN, level: Level::Recommended },
         Use { key: attribute::GPU_CALL_WEIGHT, level: Level::Required },
         Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "gpu.step.enqueue", attributes: &[
+    SpanDefinition { name: "gpu.step.enqueue", attributes: &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "gpu.step.wait", attributes: &[
+    SpanDefinition { name: "gpu.step.wait", attributes: &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "infer.outlier", attributes: &[
+    SpanDefinition { name: "infer.outlier", attributes: &[
         Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
         Use { key: attribute::GEN_AI_PROVIDER_NAME, level: Level::Recommended },
         Use { key: attribute::GEN_AI_REQUEST_MODEL, level: Level::Recommended },
@@ -3322,7 +3322,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::HW_ID, level: Level::Recommended },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "nccl.collective", attributes: &[
+    SpanDefinition { name: "nccl.collective", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
@@ -3331,7 +3331,7 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::NCCL_SKEW, level: Level::Recommended },
         Use { key: attribute::NCCL_TRACE_REASON, level: Level::Required },
     ] },
-    Span { name: "nccl.rank", attributes: &[
+    SpanDefinition { name: "nccl.rank", attributes: &[
         Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
         Use { key: attribute::NCCL_ARRIVAL_DELAY, level: Level::Recommended },
         Use { key: attribute::NCCL_BYTES, level: Level::Recommended },
@@ -3350,13 +3350,13 @@ pub static SPANS: &[Span] = &[
         Use { key: attribute::NCCL_TRACE_REASON, level: Level::Required },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "nccl.rank.enqueue", attributes: &[
+    SpanDefinition { name: "nccl.rank.enqueue", attributes: &[
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "nccl.rank.wait", attributes: &[
+    SpanDefinition { name: "nccl.rank.wait", attributes: &[
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Span { name: "nccl.straggler", attributes: &[
+    SpanDefinition { name: "nccl.straggler", attributes: &[
         Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
@@ -3385,9 +3385,9 @@ pub static SPANS: &[Span] = &[
     ] },
 ];
 
-/// Every event, sorted by name.
-pub static EVENTS: &[Event] = &[
-    Event { name: "gpu.hardware.device.discovered", attributes: &[
+/// All events, sorted by name.
+pub static EVENTS: &[EventDefinition] = &[
+    EventDefinition { name: "gpu.hardware.device.discovered", attributes: &[
         Use { key: attribute::GPU_HARDWARE_QUERY_UNSUPPORTED, level: Level::Required },
         Use { key: attribute::GPU_PCI_ADDRESS, level: Level::Recommended },
         Use { key: attribute::HW_DRIVER_VERSION, level: Level::Recommended },
@@ -3399,55 +3399,55 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::HW_SERIAL_NUMBER, level: Level::Recommended },
         Use { key: attribute::HW_VENDOR, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.device.lost", attributes: &[
+    EventDefinition { name: "gpu.hardware.device.lost", attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.device.recovered", attributes: &[
+    EventDefinition { name: "gpu.hardware.device.recovered", attributes: &[
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.device.removed", attributes: &[
+    EventDefinition { name: "gpu.hardware.device.removed", attributes: &[
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.errors", attributes: &[
+    EventDefinition { name: "gpu.hardware.errors", attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
         Use { key: attribute::GPU_HARDWARE_ERRORS, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.notification", attributes: &[
+    EventDefinition { name: "gpu.hardware.notification", attributes: &[
         Use { key: attribute::GPU_HARDWARE_NOTIFICATION, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.query.failed", attributes: &[
+    EventDefinition { name: "gpu.hardware.query.failed", attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
         Use { key: attribute::GPU_HARDWARE_QUERY_NAME, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.query.recovered", attributes: &[
+    EventDefinition { name: "gpu.hardware.query.recovered", attributes: &[
         Use { key: attribute::GPU_HARDWARE_QUERY_NAME, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.hardware.xid", attributes: &[
+    EventDefinition { name: "gpu.hardware.xid", attributes: &[
         Use { key: attribute::GPU_XID, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Required },
         Use { key: attribute::HW_NAME, level: Level::Recommended },
         Use { key: attribute::HW_PARENT, level: Level::Recommended },
     ] },
-    Event { name: "gpu.memory.allocation.failed", attributes: &[
+    EventDefinition { name: "gpu.memory.allocation.failed", attributes: &[
         Use { key: attribute::ERROR_TYPE, level: Level::Required },
         Use { key: attribute::GPU_API_VENDOR, level: Level::Required },
         Use { key: attribute::GPU_CUDA_OPERATION_NAME, level: Level::Required },
@@ -3458,7 +3458,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_MEMORY_LIVE, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_REQUESTED, level: Level::Required },
     ] },
-    Event { name: "gpu.memory.leak", attributes: &[
+    EventDefinition { name: "gpu.memory.leak", attributes: &[
         Use { key: attribute::GPU_MEMORY_LEAK_DURATION, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_GROWTH, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_MINIMUM, level: Level::Required },
@@ -3466,14 +3466,14 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_MEMORY_LEAK_SIZE_MIN, level: Level::Required },
         Use { key: attribute::GPU_MEMORY_LEAK_STATE, level: Level::Required },
     ] },
-    Event { name: "gpu.step.baseline.shift", attributes: &[
+    EventDefinition { name: "gpu.step.baseline.shift", attributes: &[
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_PREVIOUS_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_PREVIOUS_P95, level: Level::Required },
         Use { key: attribute::GPU_STEP_PHASE, level: Level::Required },
     ] },
-    Event { name: "gpu.step.outlier", attributes: &[
+    EventDefinition { name: "gpu.step.outlier", attributes: &[
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_MEAN, level: Level::Required },
         Use { key: attribute::GPU_STEP_BASELINE_P95, level: Level::Required },
@@ -3497,7 +3497,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::GPU_STEP_WAIT_DURATION, level: Level::Required },
         Use { key: attribute::HW_ID, level: Level::Recommended },
     ] },
-    Event { name: "nccl.dispute", attributes: &[
+    EventDefinition { name: "nccl.dispute", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_DISPUTE_FIELD, level: Level::Required },
@@ -3506,7 +3506,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RANK, level: Level::Recommended },
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
     ] },
-    Event { name: "nccl.flight_record", attributes: &[
+    EventDefinition { name: "nccl.flight_record", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
@@ -3517,7 +3517,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RECENT_OPERATIONS, level: Level::Required },
         Use { key: attribute::NCCL_RECENT_STEPS, level: Level::Required },
     ] },
-    Event { name: "nccl.hang", attributes: &[
+    EventDefinition { name: "nccl.hang", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_HANG_DURATION, level: Level::Required },
@@ -3529,13 +3529,13 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_PEER, level: Level::Recommended },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
-    Event { name: "nccl.hang.recovered", attributes: &[
+    EventDefinition { name: "nccl.hang.recovered", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_HANG_DURATION, level: Level::Required },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
-    Event { name: "nccl.mismatch", attributes: &[
+    EventDefinition { name: "nccl.mismatch", attributes: &[
         Use { key: attribute::NCCL_CALL, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
@@ -3545,7 +3545,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
-    Event { name: "nccl.rank.ended", attributes: &[
+    EventDefinition { name: "nccl.rank.ended", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_END_REASON, level: Level::Required },
@@ -3559,7 +3559,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RECENT_STEPS, level: Level::Required },
         Use { key: attribute::PROCESS_EXIT_CODE, level: Level::Recommended },
     ] },
-    Event { name: "nccl.straggler", attributes: &[
+    EventDefinition { name: "nccl.straggler", attributes: &[
         Use { key: attribute::CUDA_DEVICE_INDEX, level: Level::Recommended },
         Use { key: attribute::GPU_EVENT_ID, level: Level::Required },
         Use { key: attribute::GPU_STEP_CAUSES, level: Level::Recommended },
@@ -3586,7 +3586,7 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_STRAGGLER_WAIT, level: Level::Recommended },
         Use { key: attribute::THREAD_ID, level: Level::Required },
     ] },
-    Event { name: "nccl.straggler.recovered", attributes: &[
+    EventDefinition { name: "nccl.straggler.recovered", attributes: &[
         Use { key: attribute::NCCL_COMMUNICATOR_HASH, level: Level::Required },
         Use { key: attribute::NCCL_COMMUNICATOR_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_NRANKS, level: Level::Recommended },
@@ -3594,10 +3594,10 @@ pub static EVENTS: &[Event] = &[
         Use { key: attribute::NCCL_RANK_SOURCE, level: Level::Required },
         Use { key: attribute::NCCL_SEQUENCE, level: Level::Required },
     ] },
-    Event { name: "warptap.persistence.corrupted", attributes: &[
+    EventDefinition { name: "warptap.persistence.corrupted", attributes: &[
         Use { key: attribute::WARPTAP_PERSISTENCE_RECORDS, level: Level::Required },
     ] },
-    Event { name: "warptap.process.coverage", attributes: &[
+    EventDefinition { name: "warptap.process.coverage", attributes: &[
         Use { key: attribute::WARPTAP_PROCESS_COVERAGE_GAPS, level: Level::Required },
         Use { key: attribute::WARPTAP_PROCESS_COVERAGE_OBSERVED, level: Level::Required },
     ] },

@@ -176,7 +176,7 @@ kind!(
 
 /// A span of the registry.
 #[derive(Debug, Eq, PartialEq)]
-pub struct Span {
+pub struct SpanDefinition {
     /// The span name, or its prefix.
     pub name: &'static str,
     /// The attributes.
@@ -185,7 +185,7 @@ pub struct Span {
 
 /// An event of the registry: a log record with an event name.
 #[derive(Debug, Eq, PartialEq)]
-pub struct Event {
+pub struct EventDefinition {
     /// The event name.
     pub name: &'static str,
     /// The attributes.

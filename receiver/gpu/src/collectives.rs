@@ -30,21 +30,21 @@ use self::persisted::PersistedFlights;
 use self::spans::Selection;
 use crate::analyzer::{Found, Look};
 
-/// How collectives are analysed and told.
+/// The settings of the analysis of collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CollectiveSettings {
-    /// False where nobody looks at them.
+    /// Whether collectives are analysed.
     pub is_enabled: bool,
     /// Ranks of communicators that a process has series of its own for; the rest share one.
     pub communicators_max: usize,
     /// Log records about stragglers and the like that a process may emit at once; hangs and ends have a limit of their
     /// own, far above what happens.
     pub verdicts_burst: u32,
-    /// The same in the long run.
+    /// The rate of log records about verdicts.
     pub verdicts_per_minute: u32,
     /// Collectives that are traced for their skew, at once.
     pub traces_burst: u32,
-    /// The same in the long run. Those chosen by rate are not limited.
+    /// The rate of collectives traced for their skew; those selected by hash are not limited.
     pub traces_per_minute: u32,
     /// How they are analysed.
     pub engine: nccl::Settings,
@@ -70,7 +70,7 @@ pub(crate) struct Collectives {
     bridge: Bridge,
     engine: Engine,
     selection: Selection,
-    /// What was brought to light and not told yet.
+    /// Pending findings.
     findings: Vec<Finding>,
     persisted: PersistedFlights,
 }
@@ -115,7 +115,7 @@ impl Collectives {
         self.engine.observe(&Observation::Step(note), &mut |finding| findings.push(finding));
     }
 
-    /// Tells what was not told yet, for which the engine may be asked.
+    /// Emits the pending findings, which may need data of the engine.
     pub(crate) fn tell(&mut self, emitter: &mut Emitter<'_, '_>, look: Look<'_>) {
         let Collectives { engine, findings, selection, .. } = self;
         for finding in findings.drain(..) {
@@ -146,13 +146,13 @@ impl Collectives {
         self.engine.ranks()
     }
 
-    /// What was counted, and operations that nobody has waited for yet.
+    /// Returns the counters and the number of outstanding operations.
     pub(crate) fn tally(&self) -> (Tally, u64) {
         (self.engine.tally(), self.engine.outstanding())
     }
 }
 
-/// True of what every collective brings: it is told where it is found, and not kept for later.
+/// Returns whether a finding occurs for every collective; such findings are recorded at once, not deferred.
 fn is_usual(finding: &Finding) -> bool {
     matches!(finding, Finding::Enqueued(_) | Finding::Completed(_) | Finding::Arrived(_))
 }

@@ -2,7 +2,7 @@
 //!
 //! The one idea: a step's span tells of what a thread waited for, and where the application says for which of its spans
 //! it waited, the step's span is that one's child. It is so only where that span is sure to be exported: a child of one
-//! that is not would hang in the air, and whoever samples late publishes "not sampled" until then. Everywhere else the
+//! that is not would have no parent, and a late sampler publishes "not sampled" until it decides. Everywhere else the
 //! span begins a trace of its own and links to theirs: also where a step was waited for on behalf of several.
 //!
 //! Bounded: [`CONTEXTS_MAX`] of a process, the oldest makes room; [`LINKS_MAX`] links of a span.

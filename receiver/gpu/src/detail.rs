@@ -95,7 +95,7 @@ impl Trouble {
     }
 }
 
-/// A call that was told for its detail.
+/// A recorded call.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Call {
     pub(crate) entry_ns: u64,
@@ -123,7 +123,7 @@ impl Call {
     }
 }
 
-/// The newest calls of a process that are told for their detail.
+/// The most recent recorded calls of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(VecDeque<Call>);
 

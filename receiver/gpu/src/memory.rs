@@ -204,7 +204,7 @@ mod tests {
         allocate(&mut memory, 0x100, 10, 5);
         allocate(&mut memory, 0x100, 30, 9);
         assert_eq!((memory.live_bytes(), memory.oldest_age_ns(10)), (30, Some(1)));
-        assert_eq!(memory.freed(), [], "nobody freed it that we know of");
+        assert_eq!(memory.freed(), [], "no free was observed");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What is said of a step that took far longer than its baseline: a span with two children and one for each of its
-//! longest calls where these are told, and a log record.
+//! longest recorded calls, and a log record.
 //!
 //! The one idea: all of it is said once, here, in the registry's words, from values that are known when the step
 //! ends. Span, record and exemplar find each other by the span's ids; span and record also by their event id.
@@ -38,7 +38,7 @@ pub(crate) struct Outlier<'a> {
     pub(crate) live_bytes: u64,
     /// Its oldest allocations, the oldest first.
     pub(crate) oldest: Vec<Piece>,
-    /// Its longest calls that were told one by one.
+    /// Its longest recorded calls.
     pub(crate) calls: Vec<Inside>,
     /// Where its span belongs.
     pub(crate) place: Place,

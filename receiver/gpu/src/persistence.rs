@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use event::ProcessId;
-use persist::Records;
+use persist::PersistedRecords;
 
 use crate::analyzer::Analyzer;
 use crate::batch::Sink;
@@ -15,12 +15,12 @@ const TICK_NS: u64 = 10_000_000;
 
 /// The records of an analysis and the time of the last write.
 pub(crate) struct Persistence {
-    records: Records,
+    records: PersistedRecords,
     written_at: Instant,
 }
 
 impl Persistence {
-    pub(crate) fn new(records: Records) -> Persistence {
+    pub(crate) fn new(records: PersistedRecords) -> Persistence {
         Persistence { records, written_at: Instant::now() }
     }
 

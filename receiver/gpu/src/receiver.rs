@@ -1,7 +1,7 @@
 //! The `gpu` component: a thread that reads and analyses, a task that hands on, a bounded channel between them.
 //!
 //! The one idea: a pipeline that is slow or refuses must not hold up the ring; [`instrumentation::BatchSender`] and [`instrumentation::Delivery`] stand
-//! between them. What they could not deliver is told in [`crate::account`].
+//! between them. Items that could not be delivered are counted in [`crate::account`].
 //!
 //! ```text
 //!  thread `gpu`: source -> Analyzer -> BatchSender --- channel --> task: Delivery -> pipelines
@@ -123,7 +123,7 @@ impl Pump {
             Ok(source) => source,
             Err(error) => return drop(opened.send(Err(error))),
         };
-        // Nobody waits for the answer any more: the program is going down.
+        // If the receiver of the answer is gone, the program is shutting down.
         if opened.send(Ok(())).is_ok() {
             self.restore();
             self.read_all(source.as_mut());

@@ -1,7 +1,7 @@
 //! Who sends a signal: the resource of a traced process.
 //!
 //! The one idea: identity is said once, here, so that no point carries a pid. What is already known of a process
-//! (`k8s.*`, a service name it was given) wins over what is guessed. The host's own attributes are given by whoever
+//! (`k8s.*`, a service name it was given) wins over what is guessed. The host's own attributes are given by the program that
 //! knows the host; a replay has none.
 
 use event::ProcessInfo;

@@ -63,7 +63,7 @@ pub(crate) struct Traced {
     model: Option<String>,
     vendor: GpuApiVendor,
     first_seen_ns: u64,
-    /// The same since 1970, fixed at the first collection: a clock that is set must not move it.
+    /// The start in ns since 1970, fixed at the first collection so that setting the clock does not move it.
     start_unix: Option<u64>,
     pub(crate) last_seen_ns: u64,
     pub(crate) limit: Limit,
@@ -151,7 +151,7 @@ impl Traced {
         self.operations.replace(total);
     }
 
-    /// Its longest calls that were told within this time, beside what they usually take.
+    /// Returns its longest recorded calls within this time, with their usual durations.
     pub(crate) fn calls_within(&self, start_ns: u64, end_ns: u64) -> Vec<Inside> {
         let calls = self.calls.within(start_ns, end_ns).into_iter();
         calls.map(|call| Inside { call, usual_s: self.operations.usual_s(call.row) }).collect()

@@ -19,7 +19,7 @@ const MANY: u32 = 20_000;
 /// An analysis, and what its last collection said of whom.
 struct Node {
     analyzer: Analyzer,
-    /// The newest points of each process that the last ones were told of, by pid.
+    /// The latest points of each ended process, by pid.
     counts: BTreeMap<u32, BTreeMap<String, f64>>,
     account: Output,
     /// Series that stood for others, added up over collections.
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    fn told(&self, name: &str, of: &str) -> f64 {
+    fn counted(&self, name: &str, of: &str) -> f64 {
         values(self.account.account(), name)[of]
     }
 }
@@ -97,7 +97,7 @@ fn failed(rank: &Rank, symbol: &str, result: u32, entry_ns: u64) -> Event {
     Event::Call(CallRecord { header, result, ..CallRecord::default() })
 }
 
-/// Memory is the whole program's: whoever measures it runs alone.
+/// Memory is that of the whole program, so tests that measure it run alone.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Resident memory, KiB.
@@ -113,7 +113,7 @@ fn assert_flat(memory: &[u64]) {
 }
 
 #[test]
-fn after_twenty_thousand_processes_the_last_ones_points_are_told_and_memory_is_flat() {
+fn memory_is_flat_over_twenty_thousand_processes() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut node, mut memory) = (Node::new(), Vec::new());
     for n in 0..MANY {
@@ -140,7 +140,7 @@ fn after_twenty_thousand_processes_the_last_ones_points_are_told_and_memory_is_f
     assert_eq!(of_last.values().copied().collect::<Vec<_>>(), [1.0], "{of_last:?}");
     assert!(of_last.keys().all(|key| key.contains("nccl.rank=0")), "{of_last:?}");
     assert_eq!(node.overflowing, 0.0);
-    assert_eq!(node.told("warptap.process.evicted", ""), 0.0);
+    assert_eq!(node.counted("warptap.process.evicted", ""), 0.0);
     assert_flat(&memory);
 }
 
@@ -166,7 +166,7 @@ fn after_twenty_thousand_communicators_of_one_process_the_last_ones_points_are_i
     assert_eq!(*own.1, 1.0);
     assert!(node.counts[&1_000].len() <= 32, "{:?}", node.counts[&1_000]);
     assert_eq!(
-        (node.overflowing, node.told("warptap.collective.suppressed", "warptap.signal=metrics")),
+        (node.overflowing, node.counted("warptap.collective.suppressed", "warptap.signal=metrics")),
         (0.0, 0.0)
     );
     assert_flat(&memory);
@@ -186,8 +186,8 @@ fn one_that_stays_after_more_than_there_is_room_for_has_its_own_series_as_soon_a
             node.give(&rank.of_comm("ncclCommDestroy", at_ns + 20 * US));
         }
     }
-    let folded = node.told("warptap.collective.suppressed", "warptap.signal=metrics");
-    assert!(folded > 0.0 && node.overflowing > 0.0, "what is beyond the bound is told: {folded}");
+    let folded = node.counted("warptap.collective.suppressed", "warptap.signal=metrics");
+    assert!(folded > 0.0 && node.overflowing > 0.0, "ranks above the bound are counted: {folded}");
     let after_ns = 2 * SECOND + u64::from(MANY) * MS;
     for n in 1..30 {
         node.give(&rank.all_reduce(after_ns + n * SECOND, US));

@@ -17,7 +17,7 @@ use pdata::{Data, Signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Answers as told, as long as it was told something; passes on what it takes.
+/// Answers as scripted, then accepts; passes on accepted data.
 struct Pipeline {
     answers: Mutex<Vec<Refused>>,
     asked: AtomicUsize,
@@ -304,6 +304,6 @@ fn the_factory_builds_from_a_section_and_refuses_what_is_wrong() {
     };
     assert_eq!(build("null"), None);
     assert_eq!(build(r#"{"collection_interval": "30s", "capture": {"trace_all": true}}"#), None);
-    let told = build(r#"{"colection_interval": "30s"}"#).unwrap();
-    assert!(told.contains("collection_interval"), "{told}");
+    let logged = build(r#"{"colection_interval": "30s"}"#).unwrap();
+    assert!(logged.contains("collection_interval"), "{logged}");
 }

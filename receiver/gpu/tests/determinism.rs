@@ -1,8 +1,8 @@
-//! The same recording, the same bytes: twice, in batches of any size, in another process's company.
+//! Equal recordings give equal bytes: on every replay, in batches of any size, beside other processes.
 
 mod common;
 
-use common::job::{Job, told_of};
+use common::job::{Job, job_events};
 use common::*;
 use event::Event;
 use gpu::Settings;
@@ -33,7 +33,7 @@ fn collectives() -> Vec<Event> {
     job.rounds(30, |rank| Some(if rank == 1 { 15 * MS } else { 0 }));
     job.round(|rank| (rank != 3).then_some(0));
     job.now_ns += 40 * SECOND;
-    told_of(&job)
+    job_events(&job)
 }
 
 fn settings() -> Settings {

@@ -60,7 +60,7 @@ fn call() -> impl Strategy<Value = Event> {
 }
 
 /// Calls of NCCL, most of them of few handles by few processes, so that they meet.
-fn told() -> impl Strategy<Value = Event> {
+fn call_args() -> impl Strategy<Value = Event> {
     let word = || prop_oneof![4 => 0..4u64, 1 => number()];
     let memory = || {
         prop_oneof![
@@ -72,10 +72,10 @@ fn told() -> impl Strategy<Value = Event> {
     };
     let parts = (header(), 190..234u16, proptest::collection::vec(word(), 8), 0..9u32, any::<i32>());
     (parts, memory(), memory()).prop_map(|((header, row, words, result, device), entry, exit)| {
-        let mut told = CallArgs { header, result: result / 8, device, entry, exit, ..CallArgs::default() };
-        told.header.row = row;
-        told.arguments.iter_mut().zip(words).for_each(|(argument, word)| *argument = word);
-        Event::CallArgs(told)
+        let mut args = CallArgs { header, result: result / 8, device, entry, exit, ..CallArgs::default() };
+        args.header.row = row;
+        args.arguments.iter_mut().zip(words).for_each(|(argument, word)| *argument = word);
+        Event::CallArgs(args)
     })
 }
 
@@ -107,7 +107,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => step(),
         3 => call(),
-        6 => told(),
+        6 => call_args(),
         1 => (process(), number(), number(), 0..260u16).prop_map(|(process, at_ns, entry_ns, row)| {
             Event::UnderWay(UnderWay { at_ns, process, tid: process.pid, row, entry_ns })
         }),

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::job::{Job, Rank, told, told_of};
+use common::job::{Job, Rank, events_until, job_events};
 use common::*;
 use event::{Event, ExitStatus, ProcessId};
 use gpu::Settings;
@@ -24,7 +24,7 @@ fn rank_and_communicator_are_known_where_the_id_goes_by_value() {
     job.rounds(2, ON_TIME);
     let mut settings = Settings::default();
     settings.collectives.engine.trace.rate = 1.0;
-    let output = analysed(&told_of(&job), settings);
+    let output = analysed(&job_events(&job), settings);
     let spans: Vec<_> = output.spans().into_iter().filter(|(_, s)| s.name == "nccl.rank.AllReduce").collect();
     assert_eq!(spans.len(), 6);
     for (resource, span) in spans {
@@ -46,7 +46,8 @@ fn collectives_and_waits_match_on_a_machine_that_is_up_for_a_year_and_whose_cloc
     job.rounds(10, ON_TIME);
     let begin = job.now_ns - SECOND;
     job.events.sort_by_key(Event::at_ns);
-    let mut events: Vec<Event> = told(job.ranks.iter().map(Rank::info).collect(), Vec::new(), 2 * SECOND);
+    let mut events: Vec<Event> =
+        events_until(job.ranks.iter().map(Rank::info).collect(), Vec::new(), 2 * SECOND);
     for (n, event) in job.events.into_iter().enumerate() {
         let to_unix_ns = UNIX as i64 + n as i64 * MS as i64;
         events.push(Event::Clock(event::ClockOffsets { at_ns: begin, to_unix_ns, to_boottime_ns: 0 }));
@@ -73,7 +74,7 @@ fn a_wait_is_charged_to_the_collective_that_it_is_of() {
         let event = if n % 2 == 0 { rank.all_reduce(at_ns, US) } else { rank.all_gather(at_ns, US) };
         events.extend([event, rank.sync(at_ns, at_ns + US, at_ns + US + wait_ns)]);
     }
-    let output = analysed(&told(vec![rank.info()], events, 5 * SECOND), Settings::default());
+    let output = analysed(&events_until(vec![rank.info()], events, 5 * SECOND), Settings::default());
     for point in distributions(output.last_of(1_000), "nccl.collective.barrier.wait") {
         let expected = if text(&point.attributes, "nccl.operation") == "AllReduce" { 0.050 } else { 0.005 };
         assert_eq!((point.count, point.max), (5, Some(expected)), "{point:?}");
@@ -115,11 +116,11 @@ fn bytes_are_elements_times_the_size_of_their_type() {
     let rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for datatype in 0..sizes.len() as u64 + 1 {
-        events.push(rank.told("ncclAllGather", 3 * SECOND + datatype * MS, US, |t| {
+        events.push(rank.call_args("ncclAllGather", 3 * SECOND + datatype * MS, US, |t| {
             t.arguments = [0x10, 0x20, 1_000, datatype, rank.comm, 7, 0, 0];
         }));
     }
-    let output = analysed(&told(vec![rank.info()], events, 4 * SECOND), Settings::default());
+    let output = analysed(&events_until(vec![rank.info()], events, 4 * SECOND), Settings::default());
     let bytes = values(output.last_of(1_000), "nccl.collective.io");
     assert_eq!(bytes.values().sum::<f64>(), 1_000.0 * sizes.iter().sum::<u64>() as f64);
     let unknown: Vec<f64> = bytes.iter().filter(|(k, _)| k.contains("=unknown")).map(|(_, v)| *v).collect();
@@ -137,14 +138,14 @@ fn a_call_within_a_call_is_one_operation() {
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for n in 0..5 {
         let at_ns = 3 * SECOND + n * MS;
-        events.push(rank.told("ncclBroadcast", at_ns + US, 5 * US, |t| {
+        events.push(rank.call_args("ncclBroadcast", at_ns + US, 5 * US, |t| {
             t.arguments = [0x10, 0x20, 8, 7, 0, rank.comm, 7, 0];
         }));
-        events.push(rank.told("ncclBcast", at_ns, 8 * US, |t| {
+        events.push(rank.call_args("ncclBcast", at_ns, 8 * US, |t| {
             t.arguments = [0x10, 8, 7, 0, rank.comm, 7, 0, 0];
         }));
     }
-    let output = analysed(&told(vec![rank.info()], events, 4 * SECOND), Settings::default());
+    let output = analysed(&events_until(vec![rank.info()], events, 4 * SECOND), Settings::default());
     assert_eq!(sum(&output, 1_000, "nccl.collective.count"), 5.0);
     let nested = values(output.account(), "warptap.collective.operations");
     assert_eq!(nested["warptap.collective.outcome=nested"], 5.0);
@@ -152,12 +153,12 @@ fn a_call_within_a_call_is_one_operation() {
 
 /// Losses were counted nowhere, and what was left was compared as if it were all.
 #[test]
-fn after_a_loss_nobody_is_blamed_for_what_was_not_seen() {
+fn no_rank_is_blamed_after_a_loss() {
     let mut job = Job::new(4, 1_000);
     job.rounds(20, ON_TIME);
     let lost_ns = job.now_ns;
     job.rounds(60, ON_TIME);
-    let mut events = told_of(&job);
+    let mut events = job_events(&job);
     // Two collectives of rank 2 never reach us.
     let mut gone = 0;
     events.retain(|e| {
@@ -176,7 +177,7 @@ fn after_a_loss_nobody_is_blamed_for_what_was_not_seen() {
     }
 }
 
-/// The same where the source counts the calls of each rank: nobody is blamed, whenever the loss is noticed, and what
+/// As above with counted calls of each rank: no rank is blamed, whenever the loss is noticed, and what
 /// comes after it is compared as ever.
 #[test]
 fn a_loss_that_the_source_counts_moves_no_later_collective() {
@@ -184,13 +185,13 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     job.rounds(20, ON_TIME);
     let lost_ns = job.now_ns;
     job.rounds(60, ON_TIME);
-    let (mut events, mut calls) = (told_of(&job), [0u64; 4]);
+    let (mut events, mut calls) = (job_events(&job), [0u64; 4]);
     for event in &mut events {
-        if let Event::CallArgs(told) = event
-            && probe_abi::row(told.header.row).is_some_and(|row| row.wiring.args.is_operation)
+        if let Event::CallArgs(args) = event
+            && probe_abi::row(args.header.row).is_some_and(|row| row.wiring.args.is_operation)
         {
-            let next = &mut calls[(told.header.pid - 1_000) as usize];
-            told.ordinal = Some(*next);
+            let next = &mut calls[(args.header.pid - 1_000) as usize];
+            args.ordinal = Some(*next);
             *next += 1;
         }
     }
@@ -217,7 +218,7 @@ fn a_loss_that_the_source_counts_moves_no_later_collective() {
     assert!(longest < 0.001, "{longest}");
 }
 
-/// A handle or a pid that came back went on with the figures of whoever had it before.
+/// A handle or a pid that came back continued the series of its former owner.
 #[test]
 fn a_handle_and_a_pid_that_come_back_are_others() {
     let first = Rank::new(1_000, 0);
@@ -234,7 +235,7 @@ fn a_handle_and_a_pid_that_come_back_are_others() {
     events.extend([again.init(5 * SECOND, MS, 1, &[5; 128]), again.all_reduce(6 * SECOND, US)]);
     let mut later = again.info();
     later.at_ns = 5 * SECOND;
-    let mut events = told(vec![first.info()], events, 7 * SECOND);
+    let mut events = events_until(vec![first.info()], events, 7 * SECOND);
     let at = events.iter().position(|e| e.at_ns() > Some(5 * SECOND)).unwrap();
     events.insert(at, Event::Process(Box::new(later)));
     let output = analysed(&events, Settings::default());
@@ -256,7 +257,7 @@ fn a_handle_and_a_pid_that_come_back_are_others() {
 fn no_metric_of_collectives_carries_a_pid_a_thread_or_an_address() {
     let mut job = Job::new(4, 1_000);
     job.rounds(40, |rank| Some(if rank == 2 { 20 * MS } else { 0 }));
-    let output = analysed(&told_of(&job), Settings::default());
+    let output = analysed(&job_events(&job), Settings::default());
     let bounded = ["datatype", "hash", "kind", "operation", "rank", "reduction"];
     for metric in output.collections().into_iter().flat_map(metrics).filter(|m| m.name.starts_with("nccl.")) {
         let attributes: Vec<_> = match metric.data.as_ref().unwrap() {
@@ -280,13 +281,13 @@ fn what_nccl_refuses_moves_nothing_and_is_an_error() {
     let rank = Rank::new(1_000, 0);
     let mut events = vec![rank.init(2 * SECOND, MS, 1, &[3; 128])];
     for n in 0..4 {
-        events.push(rank.told("ncclAllReduce", 3 * SECOND + n * MS, US, |t| {
+        events.push(rank.call_args("ncclAllReduce", 3 * SECOND + n * MS, US, |t| {
             t.arguments = [0x10, 0x20, 8, 7, 0, rank.comm, 7, 0];
             // In progress is no error.
             t.result = if n == 3 { 7 } else { 5 };
         }));
     }
-    let output = analysed(&told(vec![rank.info()], events, 4 * SECOND), Settings::default());
+    let output = analysed(&events_until(vec![rank.info()], events, 4 * SECOND), Settings::default());
     assert_eq!(sum(&output, 1_000, "nccl.collective.count"), 1.0);
     let errors = values(output.last_of(1_000), "nccl.errors");
     assert_eq!(errors["error.type=ncclInvalidUsage,nccl.function=ncclAllReduce"], 3.0);

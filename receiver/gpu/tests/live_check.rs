@@ -4,14 +4,14 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::job::{Job, Rank, told};
+use common::job::{Job, Rank, events_until};
 use common::registry::{Seen, is_of_hardware};
 use common::*;
 use event::{Account, Clocks, Device, Event, ExitStatus, ThrottleReason, ThrottleTime};
 use gpu::Settings;
 use probe_abi::counters::DropReason;
 
-/// A machine on which everything happens that is told of.
+/// A machine on which every finding occurs.
 fn everything() -> Vec<Event> {
     let mut server = Program::new(100);
     server.info.container_id = "c0ffee".to_owned();
@@ -43,7 +43,7 @@ fn everything() -> Vec<Event> {
     events
 }
 
-/// The same beside a GPU whose supply brakes it now and then.
+/// Adds a GPU that is throttled at times.
 fn with_hardware(events: Vec<Event>) -> Vec<Event> {
     const LOOK_NS: u64 = 100 * MS;
     let times = || events.iter().filter_map(Event::at_ns).filter(|at_ns| *at_ns > 0);
@@ -62,11 +62,11 @@ fn with_hardware(events: Vec<Event>) -> Vec<Event> {
     all
 }
 
-/// Ranks that do everything that is told of.
+/// Ranks with every finding about collectives.
 fn collectives() -> Vec<Event> {
     let mut job = Job::new(4, 1_000);
     let version =
-        job.ranks[0].told("ncclGetVersion", SECOND, US, |t| t.exit = 22_304u32.to_le_bytes().to_vec());
+        job.ranks[0].call_args("ncclGetVersion", SECOND, US, |t| t.exit = 22_304u32.to_le_bytes().to_vec());
     job.events.push(version);
     job.rounds(60, |_| Some(0));
     // A straggler, whose steps are outliers; and then no more.
@@ -86,9 +86,10 @@ fn collectives() -> Vec<Event> {
     ]);
     // Wrong, in three ways.
     job.events.extend([
-        first.told("ncclAllReduce", then(), US, |t| (t.result, t.arguments[5]) = (4, first.comm)),
-        first
-            .told("ncclCommCount", then(), US, |t| (t.arguments[0], t.exit) = (first.comm, vec![8, 0, 0, 0])),
+        first.call_args("ncclAllReduce", then(), US, |t| (t.result, t.arguments[5]) = (4, first.comm)),
+        first.call_args("ncclCommCount", then(), US, |t| {
+            (t.arguments[0], t.exit) = (first.comm, vec![8, 0, 0, 0])
+        }),
         first.all_reduce(then(), US),
         second.all_gather(then(), US),
         third.all_reduce(then(), US),
@@ -97,7 +98,7 @@ fn collectives() -> Vec<Event> {
     let mut ranks = job.ranks.clone();
     let (before_ns, exit_ns) = (then(), then());
     job.events.extend(ranks.iter_mut().map(|r| r.sync(before_ns - 5 * MS, before_ns, exit_ns)));
-    // Messages, of which some are traced; then a receive that nobody makes.
+    // Messages, of which some are traced; then a receive that is never called.
     let pair = [first.of(0x6000_0000), second.of(0x6000_0000)];
     let init_ns = then();
     job.events.extend(pair.iter().map(|r| r.init(init_ns, US, 2, &[9; 128])));
@@ -117,7 +118,7 @@ fn collectives() -> Vec<Event> {
         job.events.push(rank.all_reduce(back_ns + 5 * MS, US));
         job.events.push(Event::Exit { process: rank.process, at_ns: back_ns + 10 * MS, status });
     }
-    told(job.ranks.iter().map(Rank::info).collect(), job.events, back_ns + SECOND)
+    events_until(job.ranks.iter().map(Rank::info).collect(), job.events, back_ns + SECOND)
 }
 
 fn settings() -> Settings {
@@ -143,7 +144,7 @@ fn seen() -> Seen {
     seen
 }
 
-/// An analysis to which an earlier run left what nobody can read.
+/// An analysis with a corrupted record of an earlier run.
 fn recalled() -> Output {
     let mut output = Output { batches: Vec::new() };
     let left = persist::RestoredState { corrupted: 1, ..persist::RestoredState::default() };

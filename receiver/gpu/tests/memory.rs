@@ -44,7 +44,7 @@ fn an_allocation_that_failed_allocates_nothing_and_is_an_error() {
 }
 
 #[test]
-fn an_allocation_that_failed_is_told_with_what_the_process_held() {
+fn failed_allocation_is_logged_with_held_memory() {
     let mut program = Program::new(100);
     program.allocate(0x10, 40 << 30, 0);
     program.allocate(0x20, 2 << 20, 0);
@@ -74,17 +74,17 @@ fn an_allocation_that_failed_is_told_with_what_the_process_held() {
 }
 
 #[test]
-fn an_allocator_that_tries_again_and_again_is_not_told_again_and_again() {
+fn repeated_allocation_failures_are_limited() {
     let mut program = Program::new(100);
     (0..200).for_each(|_| program.allocate(0x10, 1 << 40, 2));
     let output = analysed(&events(&[program], false), Settings::default());
-    let told = output.logs("gpu.memory.allocation.failed").len() as f64;
-    assert_eq!(told, 5.0);
-    assert_eq!(told + values(output.account(), "warptap.allocation.logs_suppressed")[""], 200.0);
+    let logged = output.logs("gpu.memory.allocation.failed").len() as f64;
+    assert_eq!(logged, 5.0);
+    assert_eq!(logged + values(output.account(), "warptap.allocation.logs_suppressed")[""], 200.0);
 }
 
 #[test]
-fn what_only_grows_is_told_as_a_leak_with_its_size_and_once_more_when_it_is_back() {
+fn leak_is_logged_once_and_once_when_it_ends() {
     let mut program = Program::new(100);
     program.allocate(0x10, 1 << 30, 0);
     program.leak(12, 24 << 20);
@@ -94,8 +94,8 @@ fn what_only_grows_is_told_as_a_leak_with_its_size_and_once_more_when_it_is_back
         program.wait(2 * SECOND);
     });
     let output = analysed(&events(&[program], false), Settings::default());
-    let told = output.logs("gpu.memory.leak");
-    let [(_, suspected), (_, recovered)] = told[..] else { panic!("{told:?}") };
+    let logged = output.logs("gpu.memory.leak");
+    let [(_, suspected), (_, recovered)] = logged[..] else { panic!("{logged:?}") };
     assert_eq!(text(&suspected.attributes, "gpu.memory.leak.state"), "suspected");
     assert_eq!(text(&suspected.attributes, "gpu.memory.leak.size.min"), "16777216");
     let growth = number(&suspected.attributes, "gpu.memory.leak.growth");

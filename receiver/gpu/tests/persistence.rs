@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::job::{Job, told, told_of};
+use common::job::{Job, events_until, job_events};
 use common::*;
 use component::storage::{Namespace, Operation};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Host, Refused};
@@ -99,7 +99,7 @@ fn what_steps_take_is_known_after_a_restart() {
     run(async {
         let directory = tempfile::tempdir().expect("a directory");
         let first = one_run(directory.path(), fresh(100)).await;
-        assert_eq!(outliers(&first), 0, "nobody knows yet what is usual");
+        assert_eq!(outliers(&first), 0, "there is no baseline yet");
         let directory = tempfile::tempdir().expect("a directory");
         one_run(directory.path(), served(100)).await;
         let second = one_run(directory.path(), fresh(200)).await;
@@ -108,7 +108,7 @@ fn what_steps_take_is_known_after_a_restart() {
 }
 
 #[test]
-fn a_record_that_is_damaged_is_told_and_begun_anew() {
+fn corrupted_record_is_logged_and_discarded() {
     run(async {
         let directory = tempfile::tempdir().expect("a directory");
         one_run(directory.path(), served(100)).await;
@@ -117,7 +117,7 @@ fn a_record_that_is_damaged_is_told_and_begun_anew() {
         assert_eq!((outliers(&second), damaged(&second)), (0, 1.0));
         assert_eq!(second.logs("warptap.persistence.corrupted").len(), 1);
         let third = one_run(directory.path(), fresh(300)).await;
-        assert_eq!(damaged(&third), 0.0, "it is told once");
+        assert_eq!(damaged(&third), 0.0, "it is counted once");
     });
 }
 
@@ -149,8 +149,8 @@ fn a_storage_that_does_not_run_stops_the_start_with_its_sentence() {
             id("file_storage"),
         );
         let error = receiver.start(Vec::new(), &Host::detached(), CancellationToken::new()).await.err();
-        let told = error.expect("it does not start").to_string();
-        assert!(told.starts_with("extension \"file_storage\" does not run"), "{told}");
+        let logged = error.expect("it does not start").to_string();
+        assert!(logged.starts_with("extension \"file_storage\" does not run"), "{logged}");
     });
 }
 
@@ -170,7 +170,7 @@ fn hanging(to_unix_ns: i64) -> (Job, RestoredState) {
     job.rounds(5, |_| Some(0));
     job.round(|rank| (rank != 2).then_some(0));
     let mut analyzer = Analyzer::new(Settings::default());
-    told_of(&job).iter().for_each(|event| analyzer.observe(event, &mut |_| {}));
+    job_events(&job).iter().for_each(|event| analyzer.observe(event, &mut |_| {}));
     let left = left_by(&mut analyzer, to_unix_ns);
     let flights = left.records.iter().filter(|kept| kept.key.starts_with("nccl/")).cloned().collect();
     (job, RestoredState { records: flights, ..left })
@@ -184,14 +184,14 @@ fn recalled(left: &RestoredState, lives: &dyn Fn(ProcessId) -> bool) -> (Analyze
 }
 
 #[test]
-fn of_ranks_that_ended_while_the_agent_was_away_it_is_told_what_they_had_under_way() {
+fn flight_records_of_ranks_that_ended_meanwhile_are_logged() {
     let (_, left) = hanging(UNIX as i64);
     assert_eq!(left.records.len(), 4);
     let (mut analyzer, output) = recalled(&left, &|process| process.pid == 100);
-    let told = output.logs("nccl.flight_record");
-    let pids: Vec<_> = told.iter().map(|(resource, _)| pid_of(Some(resource))).collect();
+    let logged = output.logs("nccl.flight_record");
+    let pids: Vec<_> = logged.iter().map(|(resource, _)| pid_of(Some(resource))).collect();
     assert_eq!(pids, [Some(101), Some(102), Some(103)]);
-    for (at, (_, log)) in told.into_iter().enumerate() {
+    for (at, (_, log)) in logged.into_iter().enumerate() {
         let rank = at as u32 + 1;
         assert_eq!(number(&log.attributes, "nccl.rank"), f64::from(rank));
         let under_way = text(&log.attributes, "nccl.outstanding");
@@ -216,12 +216,12 @@ fn a_rank_that_is_still_there_is_known_again() {
     };
     let infos = job.ranks.iter().map(|rank| rank.info()).collect();
     let mut batches = Vec::new();
-    for event in told(infos, vec![job.ranks[3].all_reduce(job.now_ns, US), exit], job.now_ns) {
+    for event in events_until(infos, vec![job.ranks[3].all_reduce(job.now_ns, US), exit], job.now_ns) {
         analyzer.observe(&event, &mut |batch| batches.push(batch));
     }
     let output = Output { batches };
-    let told = output.logs("nccl.rank.ended");
-    let [(_, log)] = told.as_slice() else { panic!("{told:#?}") };
+    let logged = output.logs("nccl.rank.ended");
+    let [(_, log)] = logged.as_slice() else { panic!("{logged:#?}") };
     let hash = format!("{:#x}", nccl::hash::of_unique_id(&job.id));
     assert_eq!(number(&log.attributes, "nccl.rank"), 3.0);
     assert_eq!(text(&log.attributes, "nccl.communicator.hash"), hash);
@@ -232,7 +232,7 @@ fn a_rank_that_is_still_there_is_known_again() {
 
 /// It hangs, and so is not seen again by any call that it makes.
 #[test]
-fn of_a_rank_that_hung_before_and_after_it_is_told_what_it_had_under_way_when_it_is_gone() {
+fn flight_record_of_a_hanging_rank_is_logged_at_its_end() {
     let (_, left) = hanging(UNIX as i64);
     let (mut analyzer, _) = recalled(&left, &|_| true);
     let mut batches = Vec::new();
@@ -240,22 +240,22 @@ fn of_a_rank_that_hung_before_and_after_it_is_told_what_it_had_under_way_when_it
     assert_eq!(batches, []);
     (0..2).for_each(|_| analyzer.report_ended(&|p| p.pid != 103, &mut |batch| batches.push(batch)));
     let output = Output { batches };
-    let told = output.logs("nccl.flight_record");
-    let [(resource, log)] = told.as_slice() else { panic!("{told:#?}") };
+    let logged = output.logs("nccl.flight_record");
+    let [(resource, log)] = logged.as_slice() else { panic!("{logged:#?}") };
     assert_eq!((pid_of(Some(resource)), number(&log.attributes, "nccl.rank")), (Some(103), 3.0));
     assert!(text(&log.attributes, "nccl.outstanding").contains("#5 AllReduce"));
 }
 
-/// CLOCK_MONOTONIC began anew: a process of that pid and start is another one, and the old times need the old clock.
+/// CLOCK_MONOTONIC restarted: a process of that pid and start is another one, and the old times need the old clock.
 #[test]
-fn what_was_left_before_the_machine_was_started_anew_is_told_by_the_clock_of_its_time() {
+fn records_of_an_earlier_boot_use_its_clock() {
     let before_unix_ns = 1_600_000_000 * SECOND;
     let (job, mut left) = hanging(before_unix_ns as i64);
     left.records.iter_mut().for_each(|kept| kept.is_this_boot = false);
     let (_, output) = recalled(&left, &|_| true);
-    let told = output.logs("nccl.flight_record");
-    assert_eq!(told.len(), 4);
-    for (_, log) in told {
+    let logged = output.logs("nccl.flight_record");
+    assert_eq!(logged.len(), 4);
+    for (_, log) in logged {
         let at_ns = log.time_unix_nano - before_unix_ns;
         assert!((job.now_ns..=job.now_ns + SECOND).contains(&at_ns), "{at_ns}");
     }

@@ -83,7 +83,7 @@ fn a_pid_that_comes_back_is_another_process() {
     let of: Vec<_> = collections.iter().filter(|r| pid_of(r.resource.as_ref()) == Some(100)).collect();
     let (first, last) = (of.first().unwrap(), of.last().unwrap());
     let count = |r| distributions(r, "gpu.step.duration").iter().map(|p| p.count).sum::<u64>();
-    assert_eq!((count(first), count(last)), (63, 42), "counts begin anew");
+    assert_eq!((count(first), count(last)), (63, 42), "counts restart");
     assert!(windows(last)[0].0 > windows(first)[0].0, "and so does their start");
 }
 
@@ -197,7 +197,7 @@ fn a_process_that_comes_back_after_its_eviction_is_still_known() {
     assert_eq!(text(&last.resource.as_ref().unwrap().attributes, "k8s.pod.uid"), "p-1");
     let collections = output.collections();
     let first = collections.iter().find(|r| pid_of(r.resource.as_ref()) == Some(100)).unwrap();
-    assert!(windows(last)[0].0 > windows(first)[0].1, "its series begin anew");
+    assert!(windows(last)[0].0 > windows(first)[0].1, "its series restart");
 }
 
 #[test]
@@ -213,14 +213,14 @@ fn a_process_says_what_is_and_what_is_not_seen_of_it_whenever_that_changes() {
     let events = [Event::Process(Box::new(info)), Event::Process(Box::new(blind))];
     let output = analysed(&events, Settings::default());
     let logs = output.logs("warptap.process.coverage");
-    let told: Vec<(String, String)> =
+    let logged: Vec<(String, String)> =
         logs.iter().map(|(_, l)| (l.severity_text.clone(), show(l.body.as_ref()))).collect();
     let seen = "observed: libcuda.so.1";
     let want = [
         ("INFO".to_owned(), seen.to_owned()),
         ("WARN".to_owned(), format!("{seen}; not observed: cudart is linked statically")),
     ];
-    assert_eq!(told, want);
+    assert_eq!(logged, want);
     assert_eq!(pid_of(Some(logs[0].0)), Some(7));
 }
 

@@ -101,7 +101,7 @@ fn an_outlier_says_what_it_did_what_it_is_held_against_and_whose_it_is() {
 
 /// They are not memory, not errors, and no operations of their own: the folds have them.
 #[test]
-fn calls_told_in_detail_are_children_of_the_outlier_they_are_in_and_change_nothing_else() {
+fn recorded_calls_are_children_of_their_outlier() {
     let (plain, output) = (
         analysed(&slow_decode(), Settings::default()),
         analysed(&in_detail(slow_decode()), Settings::default()),
@@ -160,7 +160,7 @@ fn an_outlier_of_a_span_that_is_not_sampled_keeps_its_trace_and_links_to_it() {
     assert_eq!(belongs(&in_context(0, Relation::Child)).1, vec![0x51; 8]);
 }
 
-/// The slow decode with a fill of 31 ms in it, told with this weight, after fills that took 80 us.
+/// The slow decode with a fill of 31 ms in it, recorded with this weight, after fills of 80 us.
 fn slow_fill(weight: u32, fills: u64) -> Output {
     let mut all = slow_decode();
     let slow = all.iter().enumerate().find_map(|(at, event)| match event {
@@ -186,7 +186,7 @@ fn slow_fill(weight: u32, fills: u64) -> Output {
 }
 
 #[test]
-fn a_slow_call_is_told_beside_what_its_function_usually_takes() {
+fn slow_call_has_the_usual_duration_of_its_function() {
     let output = slow_fill(1, 1_000);
     let (_, record) = output.logs("gpu.step.outlier")[0];
     let sentence = "cudaMemsetAsync took 31.00 ms, usually 0.08 ms";
@@ -281,7 +281,7 @@ fn span_record_and_exemplar_find_each_other() {
 }
 
 #[test]
-fn an_exemplar_is_told_once() {
+fn exemplar_is_exported_once() {
     let mut program = Program::new(100);
     program.serve(200, 5 * MS);
     program.decode(40 * MS);
@@ -379,13 +379,13 @@ fn every_outlier_has_a_trace_and_an_event_of_its_own() {
 }
 
 #[test]
-fn a_lasting_change_is_told_as_a_new_baseline() {
+fn lasting_change_is_logged_as_a_baseline_shift() {
     let mut program = Program::new(100);
     program.serve(600, 5 * MS);
     program.serve(600, 12 * MS);
     let output = analysed(&events(&[program], true), Settings::default());
-    let told = output.logs("gpu.step.baseline.shift");
-    let decode = told.iter().find(|(_, log)| text(&log.attributes, "gpu.step.phase") == "decode");
+    let logged = output.logs("gpu.step.baseline.shift");
+    let decode = logged.iter().find(|(_, log)| text(&log.attributes, "gpu.step.phase") == "decode");
     let (_, log) = decode.expect("the decodes' baseline shifted");
     let (before, after) = ("gpu.step.baseline.previous.mean", "gpu.step.baseline.mean");
     assert!((number(&log.attributes, before) - 0.005).abs() < 0.0005, "{:?}", log.attributes);
@@ -393,7 +393,7 @@ fn a_lasting_change_is_told_as_a_new_baseline() {
 }
 
 #[test]
-fn a_step_that_nobody_waited_for_has_no_duration_and_is_counted() {
+fn step_without_a_wait_is_counted_as_unmeasured() {
     let mut program = Program::new(100);
     program.serve(100, 5 * MS);
     program.call("cudaLaunchKernel", US, |c| c.threads = 1_000_000);

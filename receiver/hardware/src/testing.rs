@@ -74,7 +74,7 @@ pub fn points(output: &Output) -> BTreeMap<String, f64> {
 
 /// Returns the event name and body of each log record of a poll.
 pub fn log_records(output: &Output) -> Vec<(String, String)> {
-    let of = |row: &semconv::Event| -> Vec<(String, String)> {
+    let of = |row: &semconv::EventDefinition| -> Vec<(String, String)> {
         output.logs(row.name).iter().map(|(_, log)| (row.name.to_owned(), show(log.body.as_ref()))).collect()
     };
     semconv::EVENTS.iter().flat_map(of).collect()

@@ -10,7 +10,7 @@
 //!     `------------------------- RestoredState: all records of earlier runs -----------'
 //! ```
 //!
-//! Bounds: [`RECORDS_MAX`] records of [`RECORD_BYTES_MAX`] each and [`PENDING_BYTES_MAX`] waiting to be written. Records
+//! Bounds: [`RECORDS_MAX`] records of [`RECORD_BYTES_MAX`] each and [`PENDING_BYTES_MAX`] waiting to be written. PersistedRecords
 //! above a bound are counted by reason ([`PersistDrops`]) and retried with their next change.
 
 mod pending;
@@ -115,7 +115,7 @@ pub struct Target {
 }
 
 /// The producer's handle: the restored state, and the changes to be written.
-pub struct Records {
+pub struct PersistedRecords {
     restored: RestoredState,
     pending: PendingChanges,
     drops: Arc<DropCounters>,
@@ -128,7 +128,7 @@ pub async fn open(
     host: &Host,
     offsets: fn() -> ClockOffsets,
     stop: &CancellationToken,
-) -> StartResult<(Option<Records>, Running)> {
+) -> StartResult<(Option<PersistedRecords>, Running)> {
     let Some(Target { receiver, storage }) = target else { return Ok((None, Box::pin(ready(())))) };
     let namespace = Namespace { kind: "receiver", id: receiver, name: "records".to_owned() };
     let client = host.storage(&storage)?.open(namespace).await?;
@@ -137,10 +137,10 @@ pub async fn open(
     let (sender, batches) = mpsc::channel(1);
     let pending = PendingChanges::new(sender, Arc::clone(&drops));
     let running = Box::pin(store.run(batches, stop.clone()));
-    Ok((Some(Records { restored, pending, drops }), running))
+    Ok((Some(PersistedRecords { restored, pending, drops }), running))
 }
 
-impl Records {
+impl PersistedRecords {
     /// Returns the state restored from earlier runs; empty when called again.
     pub fn take_restored(&mut self) -> RestoredState {
         std::mem::take(&mut self.restored)

@@ -1,4 +1,4 @@
-//! Records in a storage: restoring them, and the task that writes them.
+//! PersistedRecords in a storage: restoring them, and the task that writes them.
 //!
 //! A storage finds values by key and cannot list keys, so records are in numbered slots and each slot contains its record's
 //! key. The number of slots is the bound, and no index can disagree with the slots after a crash. When all slots are in use,

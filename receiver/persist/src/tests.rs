@@ -1,4 +1,4 @@
-//! Records in a real file, across runs, crashes and corruption.
+//! PersistedRecords in a real file, across runs, crashes and corruption.
 
 use std::path::Path;
 use std::process::Command;

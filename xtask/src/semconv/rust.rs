@@ -1,4 +1,4 @@
-//! The registry as Rust: constants, sets of values, and the tables that tests walk.
+//! The registry as Rust: constants, enums of values, and tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,11 +11,11 @@ const HEAD: &str = "\
 use opentelemetry_semantic_conventions::attribute as upstream;
 
 use crate::{
-    Attribute, Counter, Event, Gauge, Histogram, Instrument, Level, Metric, Span, Stability, UpDownCounter, Use,
+    Attribute, Counter, EventDefinition, Gauge, Histogram, Instrument, Level, Metric, SpanDefinition, Stability, UpDownCounter, Use,
 };
 ";
 
-/// The whole file.
+/// Returns the generated file.
 pub(super) fn generate(registry: &Registry) -> String {
     let mut out = HEAD.to_owned();
     attributes(&mut out, registry);
@@ -27,8 +27,8 @@ pub(super) fn generate(registry: &Registry) -> String {
     attribute_table(&mut out, registry);
     metric_table(&mut out, "METRICS", "metric", &registry.metrics);
     metric_table(&mut out, "OWN_METRICS", "metric of the collector itself", &registry.own_metrics);
-    signal_table(&mut out, "SPANS", "Span", registry.spans.values());
-    signal_table(&mut out, "EVENTS", "Event", registry.events.values());
+    signal_table(&mut out, "SPANS", "SpanDefinition", registry.spans.values());
+    signal_table(&mut out, "EVENTS", "EventDefinition", registry.events.values());
     let resource = registry.resource.values().flat_map(|s| s.attributes.iter());
     add(&mut out, "\n/// Attributes of resources, sorted by key.");
     add(&mut out, &format!("pub static RESOURCE: &[Use] = &[{}];", uses(resource)));
@@ -91,7 +91,7 @@ fn value(out: &mut String, key: &str, attribute: &Attribute) {
 }
 
 fn metrics(out: &mut String, registry: &Registry) {
-    add(out, "\n/// Metrics, by what records them.\npub mod metric {\n    use super::*;\n");
+    add(out, "\n/// Metrics, by the type of their instrument.\npub mod metric {\n    use super::*;\n");
     for (at, (name, signal)) in registry.metrics.iter().enumerate() {
         let kind = instrument(&signal.instrument);
         add(out, &format!("    /// {}", line(&signal.group.brief)));
@@ -171,7 +171,7 @@ fn metric_table(out: &mut String, table: &str, about: &str, metrics: &BTreeMap<S
 }
 
 fn signal_table<'a>(out: &mut String, name: &str, kind: &str, signals: impl Iterator<Item = &'a Signal>) {
-    add(out, &format!("\n/// Every {}, sorted by name.", kind.to_lowercase()));
+    add(out, &format!("\n/// All {}, sorted by name.", name.to_lowercase()));
     add(out, &format!("pub static {name}: &[{kind}] = &["));
     for signal in signals {
         let uses = uses(signal.attributes.iter());
@@ -201,7 +201,7 @@ fn level(level: &Level) -> &'static str {
     }
 }
 
-/// The type of what records a metric, by Weaver's word for it.
+/// Returns the Rust type of an instrument of Weaver.
 fn instrument(word: &str) -> String {
     match word {
         "updowncounter" => "UpDownCounter".to_owned(),
@@ -209,12 +209,12 @@ fn instrument(word: &str) -> String {
     }
 }
 
-/// `a.b_c` as `A_B_C`.
+/// Returns `A_B_C` for `a.b_c`.
 fn constant(name: &str) -> String {
     name.replace('.', "_").to_uppercase()
 }
 
-/// `a.b_c` as `ABC`, each part begun with a capital.
+/// Returns `ABC` for `a.b_c`, each part capitalized.
 fn camel(name: &str) -> String {
     let parts = name.split(['.', '_']).map(|part| {
         let (first, rest) = part.split_at(part.len().min(1));

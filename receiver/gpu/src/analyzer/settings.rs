@@ -35,9 +35,9 @@ pub struct Settings {
     pub relation: Relation,
     /// How steps are classified and judged.
     pub steps: steps::Settings,
-    /// How collectives are analysed and told.
+    /// Analysis of collectives.
     pub collectives: CollectiveSettings,
-    /// When a process is told in detail.
+    /// Recording of all calls of a troubled process.
     pub detail: DetailSettings,
 }
 

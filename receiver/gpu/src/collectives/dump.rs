@@ -1,7 +1,7 @@
 //! What the flight recorder kept of a rank, as a log record: what it had under way, and what came just before.
 //!
 //! The one idea: whether the rank ended under our eyes, its communicator hangs, or its record is all that an earlier run
-//! of this agent left behind, the same is said in the same words. Times are told by how long they were before the
+//! of this agent left behind, the texts are equal. Times are relative to the
 //! record's own, which needs no clock. Lists are short already: `nccl` keeps the last few of everything.
 
 use std::time::SystemTime;
@@ -71,12 +71,14 @@ impl<'a> Dump<'a> {
         log(records, at, None, event::NCCL_FLIGHT_RECORD, Severity::Info, body, self.rows());
     }
 
-    /// Tells what a rank had under way whose process ended while nobody looked.
+    /// Logs the operations in progress of a rank whose process ended while the agent was not running.
     pub(crate) fn log_ended_process(&self, at: SystemTime, records: &Records) {
         let severity = if self.outstanding_count == 0 { Severity::Info } else { Severity::Error };
         let (who, communicator) = (self.who, self.who.communicator);
-        let body =
-            format!("{who} of {communicator} ended while nobody looked, last seen {}", self.under_way());
+        let body = format!(
+            "{who} of {communicator} ended while the agent was not running, last seen {}",
+            self.under_way()
+        );
         log(records, at, None, event::NCCL_FLIGHT_RECORD, severity, body, self.rows());
     }
 

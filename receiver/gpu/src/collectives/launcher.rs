@@ -22,11 +22,11 @@ const JOB: [&str; 5] =
 /// What the variables say.
 pub(super) fn environment(launched: &LauncherEnv) -> Environment {
     let number = |name: &str| launched.first(&[name]).and_then(|value| value.trim().parse().ok());
-    let told = RANKS.into_iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
+    let ranks = RANKS.into_iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
     Environment {
         process: launched.process,
-        rank: told.map(|(rank, _)| rank),
-        world_size: told.and_then(|(_, size)| size),
+        rank: ranks.map(|(rank, _)| rank),
+        world_size: ranks.and_then(|(_, size)| size),
         job: job(launched),
     }
 }
@@ -52,8 +52,8 @@ mod tests {
 
     #[track_caller]
     fn check(variables: &[(&str, &str)], rank: Option<u32>, world_size: Option<u32>) {
-        let told = launched(variables);
-        assert_eq!((told.rank, told.world_size), (rank, world_size), "{variables:?}");
+        let ranks = launched(variables);
+        assert_eq!((ranks.rank, ranks.world_size), (rank, world_size), "{variables:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::points::seconds;
 use crate::traced::Traced;
 
 impl Emitter<'_, '_> {
-    /// A rank is late. Counted always, told as far as its process's limit allows.
+    /// Counts a straggler, and logs it unless the limit of its process suppresses it.
     pub(super) fn straggler(&mut self, found: &Straggler) {
         if let Some(traced) = self.processes.get_mut(&found.who.process) {
             traced.collectives().straggler(found);

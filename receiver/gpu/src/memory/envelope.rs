@@ -3,7 +3,7 @@
 //! The one idea: what a workload needs comes back. Of each window the *least* that was allocated counts, so that a
 //! batch that comes and goes leaves no trace; only windows with steps count, so that loading a model does not either.
 //! Where that least grows window after window, in even portions, a leak is suspected, and the class of sizes that
-//! grew most is named. It is told once; and once more when half of it came back, or it has not grown for a while.
+//! grew most is named. It is logged once, and once when half of it was freed or it has stopped growing.
 //!
 //! Time is event time. Fixed memory: one class for each power of two.
 
@@ -20,7 +20,7 @@ const GROWTH_PART: u64 = 100;
 const PORTIONS_MIN: u64 = 2;
 /// After so many windows without growth in a row it has stopped.
 const FLAT_MAX: u32 = 3;
-/// Powers of two that sizes are told apart by. Larger ones are of the last.
+/// The number of size classes, by powers of two. Larger sizes are in the last.
 const CLASSES: usize = 44;
 
 /// What is allocated of one class.
@@ -132,7 +132,7 @@ pub(super) struct Envelope {
     least: u64,
     steps: u32,
     run: Option<Run>,
-    /// What was told, as long as it holds.
+    /// The suspected leak, while it lasts.
     suspected: Option<Leak>,
 }
 
@@ -177,8 +177,8 @@ impl Envelope {
     fn begin(&mut self, now_ns: u64, sizes: &mut Sizes) -> Option<Leak> {
         self.run = Some(Run { since_ns: now_ns, base: self.least, last: self.least, ..Run::default() });
         sizes.begin();
-        let told = self.suspected.take()?;
-        Some(Leak { is_suspected: false, at_ns: now_ns, least_bytes: self.least, ..told })
+        let leak = self.suspected.take()?;
+        Some(Leak { is_suspected: false, at_ns: now_ns, least_bytes: self.least, ..leak })
     }
 }
 

@@ -108,7 +108,7 @@ fn launches_of_runtime_and_driver_add_up_and_vendors_do_not() {
 }
 
 #[test]
-fn waits_are_told_by_what_they_wait_for() {
+fn waits_are_grouped_by_sync_kind() {
     let mut operations = Operations::default();
     for symbol in ["cudaStreamSynchronize", "cuStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"] {
         operations.replace(&total(symbol, 10, &[1_000, 2_000]));

@@ -26,7 +26,7 @@ impl Rank {
         Rank { process, number, comm: 0x5000_0000, sequence: 0 }
     }
 
-    /// The same process in another communicator.
+    /// Returns this process as a rank of another communicator.
     pub fn of(self, comm: u64) -> Rank {
         Rank { comm, ..self }
     }
@@ -55,7 +55,7 @@ impl Rank {
     }
 
     /// Any call of NCCL.
-    pub fn told(
+    pub fn call_args(
         &self,
         symbol: &str,
         entry_ns: u64,
@@ -63,14 +63,14 @@ impl Rank {
         change: impl FnOnce(&mut CallArgs),
     ) -> Event {
         let header = self.header(symbol, entry_ns, duration_ns);
-        let mut told = CallArgs { header, device: -1, ..CallArgs::default() };
-        change(&mut told);
-        Event::CallArgs(told)
+        let mut args = CallArgs { header, device: -1, ..CallArgs::default() };
+        change(&mut args);
+        Event::CallArgs(args)
     }
 
     /// Makes the communicator.
     pub fn init(&self, entry_ns: u64, duration_ns: u64, nranks: u32, id: &UniqueId) -> Event {
-        self.told("ncclCommInitRank", entry_ns, duration_ns, |t| {
+        self.call_args("ncclCommInitRank", entry_ns, duration_ns, |t| {
             t.device = (self.number % 8) as i32;
             t.arguments = [0x7ffd_0000, nranks.into(), 0x7ffd_1000, self.number.into(), 0, 0, 0, 0];
             (t.entry, t.exit) = (id.to_vec(), self.comm.to_le_bytes().to_vec());
@@ -79,30 +79,30 @@ impl Rank {
 
     /// Of a function whose only argument is the communicator.
     pub fn of_comm(&self, symbol: &str, entry_ns: u64) -> Event {
-        self.told(symbol, entry_ns, US, |t| t.arguments[0] = self.comm)
+        self.call_args(symbol, entry_ns, US, |t| t.arguments[0] = self.comm)
     }
 
     /// A sum of floats.
     pub fn all_reduce(&self, entry_ns: u64, duration_ns: u64) -> Event {
-        self.told("ncclAllReduce", entry_ns, duration_ns, |t| {
+        self.call_args("ncclAllReduce", entry_ns, duration_ns, |t| {
             t.arguments = [0x10, 0x20, 1_024, 7, 0, self.comm, STREAM, 0];
         })
     }
 
     pub fn all_gather(&self, entry_ns: u64, duration_ns: u64) -> Event {
-        self.told("ncclAllGather", entry_ns, duration_ns, |t| {
+        self.call_args("ncclAllGather", entry_ns, duration_ns, |t| {
             t.arguments = [0x10, 0x20, 512, 9, self.comm, STREAM, 0, 0];
         })
     }
 
     pub fn send(&self, entry_ns: u64, to: u32) -> Event {
-        self.told("ncclSend", entry_ns, 10 * US, |t| {
+        self.call_args("ncclSend", entry_ns, 10 * US, |t| {
             t.arguments = [0x10, 64, 1, to.into(), self.comm, STREAM, 0, 0];
         })
     }
 
     pub fn recv(&self, entry_ns: u64, from: u32) -> Event {
-        self.told("ncclRecv", entry_ns, 10 * US, |t| {
+        self.call_args("ncclRecv", entry_ns, 10 * US, |t| {
             t.arguments = [0x10, 64, 1, from.into(), self.comm, STREAM, 0, 0];
         })
     }
@@ -153,7 +153,7 @@ impl Job {
     }
 
     /// One collective and the wait for it, in which rank `r` comes `late_ns(r)` later than it would. Of a rank that it
-    /// says nothing of nothing is seen, and nobody's wait ends.
+    /// without it no stream is seen and no wait ends.
     pub fn round(&mut self, late_ns: impl Fn(u32) -> Option<u64>) {
         let (base_ns, mut last_ns, mut is_whole) = (self.now_ns, self.now_ns, true);
         let jitter = |number: u32| probe_abi::fold::mix(base_ns ^ u64::from(number)) % (200 * US);
@@ -180,7 +180,7 @@ impl Job {
 }
 
 /// What a capture would have given of these jobs: events in the order of their time, and time itself.
-pub fn told(infos: Vec<ProcessInfo>, mut events: Vec<Event>, until_ns: u64) -> Vec<Event> {
+pub fn events_until(infos: Vec<ProcessInfo>, mut events: Vec<Event>, until_ns: u64) -> Vec<Event> {
     events.extend((SECOND..until_ns).step_by(100 * MS as usize).map(|at_ns| Event::Tick { at_ns }));
     events.sort_by_key(Event::at_ns);
     let clock = ClockOffsets { at_ns: SECOND, to_unix_ns: UNIX as i64, to_boottime_ns: 0 };
@@ -188,8 +188,8 @@ pub fn told(infos: Vec<ProcessInfo>, mut events: Vec<Event>, until_ns: u64) -> V
     first.chain(infos.into_iter().map(|info| Event::Process(Box::new(info)))).chain(events).collect()
 }
 
-/// The same of one job alone.
-pub fn told_of(job: &Job) -> Vec<Event> {
+/// Returns the events of one job.
+pub fn job_events(job: &Job) -> Vec<Event> {
     let infos = job.ranks.iter().map(Rank::info).collect();
-    told(infos, job.events.clone(), job.now_ns + SECOND)
+    events_until(infos, job.events.clone(), job.now_ns + SECOND)
 }

@@ -113,7 +113,7 @@ impl Program {
         }
     }
 
-    /// A decode every two seconds, and every minute an allocation that nobody frees.
+    /// A decode every two seconds, and every minute an allocation that is never freed.
     pub fn leak(&mut self, minutes: u64, bytes: u64) {
         for minute in 0..minutes {
             self.allocate(0x10_0000 + minute, bytes, 0);

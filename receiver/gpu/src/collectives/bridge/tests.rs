@@ -29,10 +29,10 @@ fn observed(event: &Event) -> Vec<Observation> {
 }
 
 fn functions(symbol: &str, change: impl FnOnce(&mut CallArgs)) -> Vec<Function> {
-    let mut told = CallArgs { header: header(symbol), device: -1, ..CallArgs::default() };
-    told.arguments = [11, 12, 13, 14, 15, 16, 17, 18];
-    change(&mut told);
-    let functions = observed(&Event::CallArgs(told)).into_iter().map(|o| match o {
+    let mut args = CallArgs { header: header(symbol), device: -1, ..CallArgs::default() };
+    args.arguments = [11, 12, 13, 14, 15, 16, 17, 18];
+    change(&mut args);
+    let functions = observed(&Event::CallArgs(args)).into_iter().map(|o| match o {
         Observation::Call(call) => {
             let times = (call.tid, call.entry_ns, call.exit_ns());
             assert_eq!((call.process, times), (PROCESS, (8, 100, 105)));
@@ -51,13 +51,13 @@ fn key(stream: u64) -> StreamKey {
 fn every_row_of_nccl_is_observed() {
     for row in probe_abi::PROBES.iter().filter(|p| p.library == Library::Nccl) {
         let written = vec![0; row.wiring.args.exit.kind.bytes(2) as usize];
-        let told = CallArgs {
+        let args = CallArgs {
             header: header(row.symbol),
             entry: vec![0; 128],
             exit: written,
             ..CallArgs::default()
         };
-        assert_eq!(observed(&Event::CallArgs(told)).len(), 1, "{}", row.symbol);
+        assert_eq!(observed(&Event::CallArgs(args)).len(), 1, "{}", row.symbol);
     }
 }
 
@@ -73,7 +73,7 @@ fn an_operation_brings_its_arguments() {
         peer: 16,
         ordinal: Some(19),
     };
-    let functions = functions("ncclReduce", |told| told.ordinal = Some(19));
+    let functions = functions("ncclReduce", |args| args.ordinal = Some(19));
     assert_eq!(functions, [Function::Operation(expected)]);
 }
 
@@ -165,11 +165,11 @@ fn what_orders_streams_is_observed_call_by_call() {
     check("cudaEventRecord", 1, None);
 }
 
-/// Names of one stream in records of two kinds must be one, or nobody's wait covers its collectives.
+/// Names of one stream in records of two kinds must be one, or no wait covers its collectives.
 #[test]
 fn a_thread_s_own_default_stream_has_one_name_in_all_records() {
-    let told = functions("ncclAllReduce", |t| t.arguments[6] = 2);
-    let Function::Operation(arguments) = &told[0] else { panic!("{told:?}") };
+    let args = functions("ncclAllReduce", |t| t.arguments[6] = 2);
+    let Function::Operation(arguments) = &args[0] else { panic!("{args:?}") };
     let step =
         StepRecord { header: header("cudaStreamSynchronize"), stream: 8 << 32, ..StepRecord::default() };
     let [Observation::Stream(wait)] = &observed(&Event::Step(step))[..] else { panic!("a closer") };
