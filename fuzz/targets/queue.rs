@@ -36,7 +36,7 @@ fn shape(head: &[u8; 5]) -> Shape {
 fn action(bytes: &[u8]) -> Action {
     let [what, value] = [bytes[0], bytes[1]];
     match what % 10 {
-        0..3 => Action::Offer(1 + value % 40),
+        0..3 => Action::Arrive(1 + value % 40),
         3..5 => Action::Burst(1 + value % 40),
         5 => Action::Wait(value),
         6 => {

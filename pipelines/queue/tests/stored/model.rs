@@ -8,7 +8,7 @@ use crate::world::{Action, check};
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        4 => (1u8..40).prop_map(Action::Capabilities),
+        4 => (1u8..40).prop_map(Action::Arrive),
         3 => (1u8..40).prop_map(Action::Burst),
         3 => (0u8..100).prop_map(Action::Wait),
         2 => prop_oneof![Just(Answer::Take), Just(Answer::Later), Just(Answer::Never), Just(Answer::Hang)]

@@ -14,7 +14,7 @@ use super::harness::{Answer, Backend, Disk, Process, Shape, request};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// A request with this number of items arrives.
-    Capabilities(u8),
+    Arrive(u8),
     /// This number of requests arrives at once.
     Burst(u8),
     /// The backend changes its answer.
@@ -83,8 +83,8 @@ impl World {
 
     async fn act(&mut self, action: Action) {
         match action {
-            Action::Capabilities(items) => self.capabilities(&[items]).await,
-            Action::Burst(count) => self.capabilities(&vec![1; count.into()]).await,
+            Action::Arrive(items) => self.arrive(&[items]).await,
+            Action::Burst(count) => self.arrive(&vec![1; count.into()]).await,
             Action::Answer(answer) => self.backend.answer(answer),
             Action::Wait(tenths) => tokio::time::sleep(Duration::from_millis(100 * u64::from(tenths))).await,
             Action::Full(is_full) => self.disk.set_full(is_full),
@@ -102,7 +102,7 @@ impl World {
         sizes.iter().map(&mut one).collect()
     }
 
-    async fn capabilities(&mut self, sizes: &[u8]) {
+    async fn arrive(&mut self, sizes: &[u8]) {
         let requests = self.requests(sizes);
         let input = self.process.as_ref().unwrap().input.clone();
         let mut offers = JoinSet::new();
