@@ -1,4 +1,4 @@
-//! What a store promises, against a model and against disks and files that misbehave.
+//! The guarantees of a store, against a model and with faulty disks and files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ async fn open_with(path: &Path, settings: Settings) -> Store {
     Store::open(path.to_owned(), settings).await.unwrap()
 }
 
-/// Closes a store, and waits until nobody has its file.
+/// Closes a store and waits until its file is closed.
 async fn closed(store: Store, path: &Path) {
     drop(store);
     let (_, closer) = Store::open_with_closer(path.to_owned(), Settings::default()).await.unwrap();
@@ -51,7 +51,7 @@ async fn do_all(store: &Store, steps: &[Operation]) -> Result<Vec<Option<Vec<u8>
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_the_store_was_opened_again() {
+async fn acknowledged_writes_survive_reopening() {
     let (folder, big) = (folder(), vec![7; 300_000]);
     let path = folder.path().join("x");
     let store = open(&path).await;
@@ -73,7 +73,7 @@ async fn a_batch_reads_what_it_wrote_before() {
 }
 
 #[tokio::test]
-async fn writers_that_wait_are_committed_together() {
+async fn waiting_writers_are_committed_together() {
     let folder = folder();
     let settings = Settings { fsync: true, ..Settings::default() };
     let store = std::sync::Arc::new(open_with(&folder.path().join("x"), settings).await);
@@ -89,7 +89,7 @@ async fn writers_that_wait_are_committed_together() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_configured_size_is_refused_until_there_is_room() {
+async fn writes_above_the_configured_size_are_refused() {
     let folder = folder();
     let settings = Settings { bytes_max: 100_000, ..Settings::default() };
     let store = open_with(&folder.path().join("x"), settings).await;
@@ -106,7 +106,7 @@ async fn what_does_not_fit_the_configured_size_is_refused_until_there_is_room() 
 }
 
 #[tokio::test]
-async fn a_batch_without_room_does_not_keep_others_from_being_done() {
+async fn a_batch_without_space_does_not_block_others() {
     let folder = folder();
     let settings = Settings { bytes_max: 1000, ..Settings::default() };
     let store = open_with(&folder.path().join("x"), settings).await;
@@ -116,7 +116,7 @@ async fn a_batch_without_room_does_not_keep_others_from_being_done() {
 }
 
 #[tokio::test]
-async fn a_file_that_another_holds_is_an_error_that_says_so() {
+async fn a_file_locked_by_another_process_is_an_error() {
     let folder = folder();
     let path = folder.path().join("x");
     let _store = open(&path).await;
@@ -126,7 +126,7 @@ async fn a_file_that_another_holds_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_drained_file_gives_its_room_back_by_the_rule_of_rebound() {
+async fn a_drained_file_is_compacted_on_rebound() {
     let folder = folder();
     let path = folder.path().join("x");
     let every = Duration::from_millis(1);
@@ -150,7 +150,7 @@ async fn a_drained_file_gives_its_room_back_by_the_rule_of_rebound() {
     assert_eq!(do_all(&store, &[get("a")]).await.unwrap(), [Some(b"2".to_vec())]);
 }
 
-/// Files that redb did not write, or did not leave so.
+/// Returns files that redb did not write, or that were modified.
 fn foreign(path: &Path, valid: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let other = path.with_extension("other");
     let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("theirs");
@@ -172,7 +172,7 @@ fn foreign(path: &Path, valid: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_foreign_or_broken_file_is_set_aside_and_never_stops_the_start() {
+async fn a_foreign_or_broken_file_is_renamed_at_start() {
     let folder = folder();
     let path = folder.path().join("x");
     let store = open(&path).await;
@@ -193,9 +193,9 @@ async fn a_foreign_or_broken_file_is_set_aside_and_never_stops_the_start() {
     assert_eq!(open(&path).await.counts().set_aside, 1, "a directory");
 }
 
-/// Whatever byte is changed, the file opens, and what is read is what was written or nothing.
+/// With any byte changed, the file opens, and reads return the written value or none.
 #[tokio::test]
-async fn a_byte_that_changed_on_the_disk_never_gives_a_wrong_value() {
+async fn a_changed_byte_never_gives_a_wrong_value() {
     let folder = folder();
     let path = folder.path().join("x");
     let value: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
@@ -220,7 +220,7 @@ async fn a_byte_that_changed_on_the_disk_never_gives_a_wrong_value() {
     assert!(set_aside > 0, "some of them were noticed");
 }
 
-/// A file system of its own, where this may be had: unmounted with this value.
+/// A separate file system, if the system allows it, unmounted on drop.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -244,7 +244,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
+async fn a_full_disk_refuses_writes_until_it_has_space() {
     let disk = match SmallDisk::of(16) {
         Ok(disk) => disk,
         Err(why) => return eprintln!("skipped: no small disk can be mounted: {why}"),
@@ -278,7 +278,7 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() {
     assert_eq!(store.counts().set_aside, 0);
 }
 
-/// Steps on a few keys, so that they meet.
+/// Returns operations on a few keys, so that they collide.
 fn steps() -> impl Strategy<Value = Vec<Operation>> {
     let key = (0..6u8).prop_map(|n| n.to_string());
     let size = prop_oneof![0..100usize, 3000..5000usize, 60_000..140_000usize];
@@ -331,7 +331,7 @@ fn build(json: &str) -> Result<Box<dyn component::Extension>, Vec<String>> {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn inconsistent_settings_are_refused() {
     for (json, want) in [
         ("{}", ""),
         (r#"{"directory": "/x", "recreate": true, "compaction": {"directory": "/y"}}"#, ""),
@@ -350,7 +350,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn the_extension_opens_files_by_namespace_and_closes_them_when_it_stops() {
+async fn the_extension_closes_its_files_on_stop() {
     let folder = folder();
     let directory: PathBuf = folder.path().join("made/for/it");
     let missing = format!(r#"{{"directory": {directory:?}}}"#);
@@ -378,7 +378,7 @@ async fn the_extension_opens_files_by_namespace_and_closes_them_when_it_stops() 
 }
 
 #[tokio::test]
-async fn what_happens_to_a_file_is_exported() {
+async fn a_files_metrics_are_exported() {
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
     use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};

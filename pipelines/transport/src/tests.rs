@@ -1,5 +1,5 @@
-//! Client and server against each other over loopback: TLS and mTLS, reload, socket files, proxies, limits in
-//! time. Certificates are made by rcgen for each test.
+//! Client and server over loopback: TLS and mTLS, reload, Unix sockets, proxies, time limits. Certificates are made
+//! by rcgen for each test.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::listen::{Listener, Transport};
 use crate::serve::{self, Handler, ServerSettings};
 use crate::tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig};
 
-/// Answers with the version of HTTP and the path, once its gate lets it.
+/// A handler that responds with the HTTP version and the path while its gate is open.
 #[derive(Clone)]
 struct Echo(Arc<Semaphore>);
 
@@ -90,7 +90,7 @@ async fn get(client: &HttpClient, uri: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
-/// An authority with a folder of its files.
+/// A certificate authority with a folder for its files.
 struct Authority {
     folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -133,8 +133,8 @@ impl Authority {
 
 const BOTH: [&str; 2] = ["h2", "http/1.1"];
 
-/// Whether a client gets through to a server, and what it then hears.
-async fn meet(server: &ServerTlsConfig, client_config: &ClientTlsConfig) -> Result<String, String> {
+/// Returns the response of a server to a client, or the error of the client.
+async fn connect(server: &ServerTlsConfig, client_config: &ClientTlsConfig) -> Result<String, String> {
     let tls = ServerTls::open(server, &BOTH).map_err(|e| e.to_string())?;
     let server = Server::start(ServerSettings::named("test"), Some(tls)).await;
     let tls = ClientTls::open(client_config, &BOTH).map_err(|e| e.to_string())?;
@@ -143,7 +143,7 @@ async fn meet(server: &ServerTlsConfig, client_config: &ClientTlsConfig) -> Resu
 }
 
 #[tokio::test]
-async fn either_version_of_http_is_spoken_with_tls_and_without() {
+async fn both_http_versions_work_with_and_without_tls() {
     let server = Server::start(ServerSettings::named("test"), None).await;
     let uri = format!("http://{}/x?y", server.address);
     assert_eq!(get(&client(Dial::plain(), false), &uri).await.as_deref(), Ok("HTTP/1.1 /x?y"));
@@ -152,29 +152,29 @@ async fn either_version_of_http_is_spoken_with_tls_and_without() {
         format!("{:?} {uri}", Version::HTTP_2)
     );
     let authority = Authority::new();
-    let heard = meet(&authority.server("127.0.0.1"), &authority.client()).await.unwrap();
+    let heard = connect(&authority.server("127.0.0.1"), &authority.client()).await.unwrap();
     assert!(heard.starts_with("HTTP/2.0 https://"), "{heard}");
 }
 
 #[tokio::test]
-async fn a_server_is_believed_by_its_authority_and_its_name() {
+async fn a_server_is_verified_by_authority_and_name() {
     let authority = Authority::new();
     let server = authority.server("collector.example");
     let trusting = authority.client();
     let named = |name: &str| ClientTlsConfig { server_name_override: name.to_owned(), ..trusting.clone() };
-    assert!(meet(&server, &named("collector.example")).await.is_ok());
-    let wrong = meet(&server, &named("other.example")).await.unwrap_err();
+    assert!(connect(&server, &named("collector.example")).await.is_ok());
+    let wrong = connect(&server, &named("other.example")).await.unwrap_err();
     assert!(wrong.contains("not valid for name"), "{wrong}");
     let other = Authority::new();
     let stranger = ClientTlsConfig { ca_file: other.path("ca.pem"), ..named("collector.example") };
-    let wrong = meet(&server, &stranger).await.unwrap_err();
+    let wrong = connect(&server, &stranger).await.unwrap_err();
     assert!(wrong.contains("UnknownIssuer") || wrong.contains("BadSignature"), "{wrong}");
     let careless = ClientTlsConfig { insecure_skip_verify: true, ca_file: PathBuf::new(), ..stranger };
-    assert!(meet(&server, &careless).await.is_ok());
+    assert!(connect(&server, &careless).await.is_ok());
 }
 
 #[tokio::test]
-async fn pem_may_stand_in_the_configuration() {
+async fn pem_may_be_in_the_configuration() {
     let authority = Authority::new();
     let files = authority.server("127.0.0.1");
     let text = |path: &Path| serde_json::Value::from(std::fs::read_to_string(path).unwrap()).to_string();
@@ -185,11 +185,11 @@ async fn pem_may_stand_in_the_configuration() {
     ));
     let client = section(&format!(r#"{{"ca_pem": {}}}"#, text(&authority.path("ca.pem"))));
     let (server, client) = (Section::new("tls", &server).decode(), Section::new("tls", &client).decode());
-    assert!(meet(&server.unwrap(), &client.unwrap()).await.is_ok());
+    assert!(connect(&server.unwrap(), &client.unwrap()).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_client_has_to_show_who_it_is_where_it_is_asked() {
+async fn a_client_certificate_is_required_if_configured() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let server =
         ServerTlsConfig { client_ca_file: authority.path("ca.pem"), ..authority.server("127.0.0.1") };
@@ -197,33 +197,33 @@ async fn a_client_has_to_show_who_it_is_where_it_is_asked() {
         let (cert_file, key_file) = who.issue("client", "agent");
         ClientTlsConfig { cert_file, key_file, ..authority.client() }
     };
-    assert!(meet(&server, &showing(&authority)).await.is_ok());
-    assert!(meet(&server, &authority.client()).await.is_err(), "nothing to show");
-    assert!(meet(&server, &showing(&stranger)).await.is_err(), "another authority's");
+    assert!(connect(&server, &showing(&authority)).await.is_ok());
+    assert!(connect(&server, &authority.client()).await.is_err(), "nothing to show");
+    assert!(connect(&server, &showing(&stranger)).await.is_err(), "another authority's");
 }
 
 #[tokio::test]
-async fn versions_have_to_overlap() {
+async fn tls_versions_must_overlap() {
     let authority = Authority::new();
     let server = ServerTlsConfig { min_version: "1.3".to_owned(), ..authority.server("127.0.0.1") };
     let client = |max: &str| ClientTlsConfig { max_version: max.to_owned(), ..authority.client() };
-    assert!(meet(&server, &client("1.2")).await.is_err());
-    assert!(meet(&server, &client("1.3")).await.is_ok());
+    assert!(connect(&server, &client("1.2")).await.is_err());
+    assert!(connect(&server, &client("1.3")).await.is_ok());
     let suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()];
     let server = ServerTlsConfig {
         max_version: "1.2".to_owned(),
         cipher_suites: suites,
         ..authority.server("127.0.0.1")
     };
-    assert!(meet(&server, &authority.client()).await.is_ok());
+    assert!(connect(&server, &authority.client()).await.is_ok());
     let other = vec!["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256".to_owned()];
     let client = ClientTlsConfig { cipher_suites: other, ..authority.client() };
-    assert!(meet(&server, &client).await.is_err());
+    assert!(connect(&server, &client).await.is_err());
 }
 
-/// A server goes on with the certificates of the moment: renewed ones are used, broken ones are not.
+/// A server uses renewed certificates and ignores broken ones.
 #[tokio::test]
-async fn certificates_that_change_on_disk_are_used_by_the_next_connection() {
+async fn renewed_certificates_are_used_by_the_next_connection() {
     let (old, new) = (Authority::new(), Authority::new());
     let config = ServerTlsConfig {
         reload_interval: serde_json::from_value("1ns".into()).unwrap(),
@@ -254,7 +254,7 @@ async fn certificates_that_change_on_disk_are_used_by_the_next_connection() {
 }
 
 #[tokio::test]
-async fn a_socket_file_carries_requests() {
+async fn requests_work_over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let settings = ServerSettings::named("test");
@@ -265,7 +265,7 @@ async fn a_socket_file_carries_requests() {
     server.running.await.unwrap();
 }
 
-/// A proxy that tells what it was asked, connects a tunnel to `to`, and refuses without the password.
+/// A proxy that records the requests, opens a tunnel to `to`, and requires a password.
 async fn proxy(to: Option<String>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -299,7 +299,7 @@ async fn proxy(to: Option<String>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_a_tunnel_or_for_the_request_itself() {
+async fn https_uses_a_tunnel_and_http_a_plain_proxy_request() {
     let authority = Authority::new();
     let tls = ServerTls::open(&authority.server("backend.example"), &BOTH).unwrap();
     let server = Server::start(ServerSettings::named("test"), Some(tls)).await;
@@ -333,7 +333,7 @@ async fn until_ended(server: &Server, begin: &[u8]) -> Vec<u8> {
 const GET: &[u8] = b"GET /x HTTP/1.1\r\nhost: h\r\n\r\n";
 
 #[tokio::test]
-async fn connections_end_when_they_are_idle_too_old_or_slow_and_not_before_their_answer() {
+async fn idle_old_and_slow_connections_are_closed_after_their_response() {
     let soon = Some(Duration::from_millis(50));
     let named = || ServerSettings::named("test");
     for (settings, begin, is_answered) in [
@@ -342,15 +342,15 @@ async fn connections_end_when_they_are_idle_too_old_or_slow_and_not_before_their
         (ServerSettings { keeps_connections: false, ..named() }, GET, true),
         (ServerSettings { head_max: soon, ..named() }, &GET[..10], false),
     ] {
-        let told = format!("{settings:?}");
+        let shown = format!("{settings:?}");
         let server = Server::start(settings, None).await;
         let read = String::from_utf8(until_ended(&server, begin).await).unwrap();
-        assert_eq!(read.ends_with("HTTP/1.1 /x"), is_answered, "{told}: {read:?}");
+        assert_eq!(read.ends_with("HTTP/1.1 /x"), is_answered, "{shown}: {read:?}");
     }
 }
 
 #[tokio::test]
-async fn an_old_connections_last_request_has_its_grace() {
+async fn the_last_request_of_an_old_connection_has_grace() {
     let settings = ServerSettings {
         age_max: Some(Duration::from_millis(1)),
         age_grace: Some(Duration::from_millis(50)),
@@ -366,7 +366,7 @@ fn section(json: &str) -> Node {
     serde_json::from_str(json).unwrap()
 }
 
-/// What is wrong with the section `tls` of a server, or of a client.
+/// Returns the problems of the section `tls` of a server or a client.
 fn problems(json: &str, is_server: bool) -> String {
     let node = section(json);
     let section = Section::new("x", &node);
@@ -380,7 +380,7 @@ fn problems(json: &str, is_server: bool) -> String {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_in_the_collectors_words() {
+fn problems_have_the_collectors_words() {
     let both = "provide either a CA file or the PEM-encoded string, but not both";
     for (json, is_server, want) in [
         ("{}", false, ""),
@@ -400,13 +400,13 @@ fn settings_that_make_no_sense_are_refused_in_the_collectors_words() {
         ("{}", true, "must include both certificate and key for server connections"),
         (r#"{"cert_file": "a", "key_file": "k"}"#, true, ""),
     ] {
-        let told = problems(json, is_server);
-        assert!(if want.is_empty() { told.is_empty() } else { told.contains(want) }, "{json}: {told}");
+        let found = problems(json, is_server);
+        assert!(if want.is_empty() { found.is_empty() } else { found.contains(want) }, "{json}: {found}");
     }
 }
 
 #[test]
-fn plain_text_has_to_be_asked_for() {
+fn plain_text_must_be_configured() {
     let parse = |json: &str| Section::new("tls", &section(json)).decode::<ClientTlsConfig>().unwrap();
     for (json, is_https, protects) in [
         ("{}", false, true),
@@ -419,7 +419,7 @@ fn plain_text_has_to_be_asked_for() {
 }
 
 #[test]
-fn files_that_are_missing_or_hold_something_else_are_named() {
+fn missing_and_invalid_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();

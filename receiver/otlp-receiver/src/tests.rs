@@ -684,7 +684,7 @@ async fn slow_requests_and_responses_time_out() {
     let mut answer = Vec::new();
     stuck.read_to_end(&mut answer).await.unwrap();
     assert_eq!(answer, b"");
-    assert_eq!(receiver.counts(Protocol::Http, "spans"), [0, 0, 1], "nobody heard what became of it");
+    assert_eq!(receiver.counts(Protocol::Http, "spans"), [0, 0, 1], "the outcome is unknown");
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn a_batch_arrives_unchanged_with_headers_and_compression() {
         assert_eq!(seen.header("x-tenant"), "a b");
         assert_eq!(seen.header("user-agent"), "warptap/1.2.3");
         assert_eq!(seen.authority, server.address.to_string());
-        assert_eq!(seen.header("grpc-timeout"), "5000000u", "the default timeout is told to the other side");
+        assert_eq!(seen.header("grpc-timeout"), "5000000u", "the default timeout is sent");
         exporter.end().await;
     }
 }

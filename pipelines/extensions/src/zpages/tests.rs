@@ -53,7 +53,7 @@ fn host() -> Host {
     host
 }
 
-/// What a reader sees, one line per element that holds text.
+/// Returns the visible text, one line per element.
 fn text(html: &str) -> Vec<String> {
     let body = html.split_once("</nav>").unwrap().1;
     let texts = body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim());

@@ -1,14 +1,14 @@
-//! Every compression there and back, its bombs, and what comes of garbage.
+//! Round trips of every compression, decompression bombs, and invalid bytes.
 
 use super::*;
 
-/// A text that compresses as telemetry does: repetitive, not constant.
+/// Returns text that compresses like telemetry: repetitive, not constant.
 fn text(bytes: usize) -> Vec<u8> {
     (0..).flat_map(|i: u32| format!("span-{} http.method=GET ", i % 997).into_bytes()).take(bytes).collect()
 }
 
 #[test]
-fn every_compression_gives_back_what_it_took() {
+fn every_compression_round_trips() {
     for compression in Compression::ALL.into_iter().chain([Compression::None]) {
         for bytes in [0, 1, 100, 70_000, 3 << 20] {
             let plain = text(bytes);
@@ -28,7 +28,7 @@ fn every_compression_gives_back_what_it_took() {
 }
 
 #[test]
-fn a_text_over_the_limit_is_refused_by_every_compression() {
+fn every_compression_refuses_a_result_above_the_limit() {
     for compression in Compression::ALL.into_iter().chain([Compression::None]) {
         for plain in [text(100_000), vec![0; 50 << 20]] {
             let packed = compression.compress(Level(0), &plain);
@@ -41,7 +41,7 @@ fn a_text_over_the_limit_is_refused_by_every_compression() {
 }
 
 #[test]
-fn garbage_and_half_a_text_are_broken() {
+fn invalid_and_truncated_bytes_are_errors() {
     for compression in Compression::ALL {
         let packed = compression.compress(Level(0), &text(100_000));
         for broken in [&b"\x60\xff\xff garbage \xff\xff"[..], &packed[..packed.len() / 2]] {
@@ -54,7 +54,7 @@ fn garbage_and_half_a_text_are_broken() {
 }
 
 #[test]
-fn a_size_that_was_made_up_takes_no_memory() {
+fn a_false_size_allocates_no_memory() {
     // Snappy: 4 GiB in front of nothing. Zstandard: a single segment of 2^62 bytes; a window of 3.75 TiB.
     let huge = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
     let allowed = usize::try_from(u32::MAX).unwrap();
@@ -68,7 +68,7 @@ fn a_size_that_was_made_up_takes_no_memory() {
 }
 
 #[test]
-fn frames_and_members_one_after_the_other_are_one_text() {
+fn consecutive_frames_and_members_are_concatenated() {
     for compression in [Compression::Gzip, Compression::Lz4, Compression::SnappyFramed, Compression::Zstd] {
         let mut packed = compression.compress(Level(0), b"one ");
         packed.extend(compression.compress(Level(0), b"two"));
@@ -82,16 +82,16 @@ fn frames_and_members_one_after_the_other_are_one_text() {
 }
 
 #[test]
-fn snappy_is_understood_in_blocks_and_in_frames() {
+fn snappy_is_decompressed_in_blocks_and_frames() {
     for written in [Compression::Snappy, Compression::SnappyFramed] {
         let packed = written.compress(Level(0), &text(5000));
         assert_eq!(Compression::Snappy.decompress(&packed, 5000), Ok(text(5000)));
     }
 }
 
-/// Bytes that other implementations wrote: Python's zlib, `gzip -n`, `zstd -c`, `lz4 -c` of "hello".
+/// The bytes are those of Python's zlib, `gzip -n`, `zstd -c` and `lz4 -c` for "hello".
 #[test]
-fn what_others_wrote_is_read() {
+fn bytes_of_other_implementations_are_decompressed() {
     for (compression, bytes) in [
         (Compression::Zlib, &b"\x78\x9c\xcb\x48\xcd\xc9\xc9\x07\x00\x06\x2c\x02\x15"[..]),
         (
@@ -103,7 +103,7 @@ fn what_others_wrote_is_read() {
     ] {
         let read = compression.decompress(bytes, 5);
         if compression == Compression::Zstd {
-            // The checksum above is made up: a wrong one is told.
+            // The checksum above is wrong on purpose.
             let Err(DecompressError::Broken { reason, .. }) = read else { panic!("{read:?}") };
             assert!(reason.contains("expected 882a5142"), "{reason}");
             continue;
@@ -145,7 +145,7 @@ fn levels_are_checked_as_the_collector_does() {
 }
 
 #[test]
-fn damaged_bytes_give_an_error_or_a_text_within_the_limit() {
+fn damaged_bytes_never_exceed_the_limit() {
     for compression in Compression::ALL {
         let packed = compression.compress(Level(0), &text(600));
         for at in 0..packed.len() {

@@ -1,8 +1,7 @@
-//! TLS of both sides: the Collector's keys, and rustls set up by them.
+//! TLS of clients and servers: the Collector's keys, and the rustls configuration for them.
 //!
-//! The one idea: a connection asks for the configuration of the moment, so that certificates that were
-//! renewed on disk are used by the next connection and no connection is cut. What is spoken inside is told
-//! by whoever opens it.
+//! Each connection uses the current configuration, so that certificates that were renewed on disk are used by the
+//! next connection without closing others.
 
 mod client;
 mod config;

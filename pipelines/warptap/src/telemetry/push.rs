@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use component::health::{Change, Health};
 use component::spans::Span;
 use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceState};
@@ -251,12 +252,12 @@ impl<E: LogExporter> LogExporter for Told<E> {
 #[derive(Debug)]
 struct Outcome {
     signal: &'static str,
-    is_failing: bool,
+    health: Health,
 }
 
 impl Outcome {
     fn new(signal: &'static str) -> Self {
-        Outcome { signal, is_failing: false }
+        Outcome { signal, health: Health::default() }
     }
 
     fn tell(&mut self, exported: Result<OTelSdkResult, tokio::time::error::Elapsed>) {
@@ -269,13 +270,14 @@ impl Outcome {
     }
 
     fn tell_error(&mut self, error: Option<String>) {
-        let was_failing = std::mem::replace(&mut self.is_failing, error.is_some());
         let signal = self.signal;
-        match error {
-            Some(error) if !was_failing => {
-                tracing::warn!(signal, error, "the collector's own telemetry is not taken");
+        match (self.health.record(error.is_none()), error) {
+            (Some(Change::Failed), Some(error)) => {
+                tracing::warn!(signal, error, "failed to export internal telemetry");
             }
-            None if was_failing => tracing::info!(signal, "the collector's own telemetry is taken again"),
+            (Some(Change::Recovered), _) => {
+                tracing::info!(signal, "exporting internal telemetry works again")
+            }
             _ => {}
         }
     }
