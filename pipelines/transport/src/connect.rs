@@ -142,7 +142,8 @@ fn host_port(uri: &Uri, default: u16) -> io::Result<String> {
 }
 
 async fn secure(stream: Stream, name: ServerName<'static>, tls: Arc<ClientConfig>) -> io::Result<Stream> {
-    let secured = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await?;
+    let secured = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await;
+    let secured = secured.map_err(|e| io::Error::new(e.kind(), format!("TLS handshake: {e}")))?;
     let is_http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = Stream::new(secured);
     Ok(if is_http2 { stream.with_http2() } else { stream })
