@@ -240,9 +240,9 @@ impl Encoding<u8> for Wide {
 
 /// A u16 length and the bytes, at most [`TEXT_MAX`].
 #[derive(Debug)]
-pub struct Memory;
+pub struct ByteString;
 
-impl Encoding<Vec<u8>> for Memory {
+impl Encoding<Vec<u8>> for ByteString {
     fn put(value: &Vec<u8>, out: &mut Encoder) {
         out.put_bytes(value, value.len().min(TEXT_MAX));
     }
@@ -254,9 +254,9 @@ impl Encoding<Vec<u8>> for Memory {
 
 /// A u16 count and the items. Items that only the writer has are ignored, items that only the reader has are 0.
 #[derive(Debug)]
-pub struct Counted;
+pub struct CountedWords;
 
-impl<const N: usize> Encoding<[u64; N]> for Counted {
+impl<const N: usize> Encoding<[u64; N]> for CountedWords {
     fn put(value: &[u64; N], out: &mut Encoder) {
         (N as u16).put(out);
         value.put(out);

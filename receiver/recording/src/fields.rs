@@ -7,7 +7,7 @@ use event::{
 use probe_abi::counters::DropReason;
 use probe_abi::record::{CallRecord, Header, StepRecord};
 
-use crate::codec::{Counted, Encoder, Field, Later, LaterOrNone, Memory, Wide};
+use crate::codec::{ByteString, CountedWords, Encoder, Field, Later, LaterOrNone, Wide};
 use crate::{Architecture, Info, fields};
 
 fields! {
@@ -20,11 +20,11 @@ fields! {
     Header { kind, row, flags, pid, tid, process_start_ns, entry_ns, duration_ns }
     StepRecord {
         header, stream, sequence, previous_exit_ns, first_ns, recorded_ns, runq_gap_ns, runq_enqueue_ns, runq_wait_ns,
-        enqueued_since_sync, process_enqueued_since_sync, first_tid, device, work as Counted
+        enqueued_since_sync, process_enqueued_since_sync, first_tid, device, work as CountedWords
     }
     CallRecord { header, result, device, handle, bytes, stream }
     CallArgs {
-        header, result, device, arguments as Counted, entry as Memory, exit as Memory, ordinal as LaterOrNone
+        header, result, device, arguments as CountedWords, entry as ByteString, exit as ByteString, ordinal as LaterOrNone
     }
     TraceContext { header, trace_id, span_id, trace_flags as Wide }
     UnderWay { at_ns, process, tid, row, entry_ns }
@@ -34,7 +34,7 @@ fields! {
     ThrottleTime { reason, ns, is_counted as Wide }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
     Account {
-        at_ns, hits, folded, delivered, sampled_out, dropped as Counted, suppressed, filtered, unmatched,
+        at_ns, hits, folded, delivered, sampled_out, dropped as CountedWords, suppressed, filtered, unmatched,
         unknown_events, unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions,
         untracked_graphs as Later, dropped_contexts as Later
     }
