@@ -163,7 +163,7 @@ fn outcomes(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
         (Outcome::Ended, tally.ended),
         (Outcome::Expired, tally.expired),
         (Outcome::Failed, tally.failed),
-        (Outcome::Evicted, tally.forgotten),
+        (Outcome::Evicted, tally.evicted),
         (Outcome::Nested, tally.nested),
     ];
     by(attribute::WARPTAP_COLLECTIVE_OUTCOME, rows.map(|(outcome, n)| (outcome.as_str(), n)))
@@ -179,7 +179,7 @@ fn anomalies(tally: &nccl::Tally) -> Vec<(Vec<KeyValue>, Value)> {
         (Anomaly::LateAttached, tally.late_attached),
         (Anomaly::Lost, tally.collectives_lost),
         (Anomaly::RankReplaced, tally.replaced),
-        (Anomaly::RoundEvicted, tally.rounds_given_up),
+        (Anomaly::RoundEvicted, tally.rounds_dropped),
         (Anomaly::RoundStale, tally.rounds_stale),
         (Anomaly::Unaligned, tally.unaligned),
         (Anomaly::UnknownEvent, tally.events_unknown),

@@ -1,10 +1,10 @@
-//! Which of the ranks' collectives belong together, where they were not counted from the beginning.
+//! Alignment of the ranks' sequence numbers where collectives were not counted from the beginning.
 //!
-//! The one idea: causality. A collective is over on no rank before all ranks have come to it. So the spans from
-//! coming to being done, of the ranks' parts in one collective, have an instant in common; those of neighbouring
-//! collectives of one rank do not, if it waits for each. Of the ways to shift two ranks' sequences against each
-//! other only those remain in which all spans meet and the operations agree. If that leaves one, it is known; if it
-//! leaves several, it is not, and nothing is claimed: neither skew nor straggler.
+//! The alignment uses causality. A collective ends on no rank before all ranks have reached it, so the spans from
+//! arrival to completion of the ranks' parts in one collective have an instant in common. Spans of neighbouring
+//! collectives of one rank have none if the rank waits for each. Of the possible shifts between two ranks' sequences
+//! only those remain in which all spans overlap and the operations agree. If exactly one shift remains, it is used;
+//! otherwise neither skew nor stragglers are reported.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::rounds::Signature;
 
 /// Collectives of a rank that are compared.
 const SPANS: usize = 16;
-/// Two ranks' sequences must have so many in common.
+/// Minimum number of collectives that two ranks' sequences must have in common.
 const COMMON_MIN: usize = 4;
 
 /// A rank's part in a collective.
@@ -20,8 +20,8 @@ const COMMON_MIN: usize = 4;
 struct Span {
     seq: u64,
     signature: Signature,
-    came_ns: u64,
-    /// When a wait that covers it was over; 0 not yet.
+    arrived_ns: u64,
+    /// End of a wait that covers it, ns; 0 if it is not complete yet.
     done_ns: u64,
 }
 
@@ -29,14 +29,14 @@ struct Span {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aligner {
     spans: Vec<VecDeque<Span>>,
-    /// Ends seen, and how many it takes for another try.
+    /// Completions seen, and the count that triggers the next attempt.
     ends: usize,
     next_try: usize,
 }
 
 impl Aligner {
-    /// The rank in `slot` comes to what it counts as `seq`.
-    pub(crate) fn arrive(&mut self, slot: usize, seq: u64, came_ns: u64, signature: Signature) {
+    /// Records that the rank in `slot` reached the collective that it counts as `seq`.
+    pub(crate) fn arrive(&mut self, slot: usize, seq: u64, arrived_ns: u64, signature: Signature) {
         if self.spans.len() <= slot {
             self.spans.resize(slot + 1, VecDeque::new());
         }
@@ -44,10 +44,10 @@ impl Aligner {
         if spans.len() >= SPANS {
             spans.pop_front();
         }
-        spans.push_back(Span { seq, signature, came_ns, done_ns: 0 });
+        spans.push_back(Span { seq, signature, arrived_ns, done_ns: 0 });
     }
 
-    /// The rank in `slot` has waited for its `seq` until `done_ns`. True where it is time to try again.
+    /// Records that the rank in `slot` waited for its `seq` until `done_ns`. Returns true when another attempt is due.
     pub(crate) fn done(&mut self, slot: usize, seq: u64, done_ns: u64) -> bool {
         let spans = self.spans.get_mut(slot).into_iter().flatten();
         spans.filter(|s| s.seq == seq && s.done_ns == 0).for_each(|s| s.done_ns = done_ns);
@@ -59,8 +59,8 @@ impl Aligner {
         is_time
     }
 
-    /// What to add to each slot's sequence numbers so that they agree with the first one's; `None` where that is
-    /// not known. Slots that are not expected get 0.
+    /// Returns the value to add to each slot's sequence numbers so that they agree with the first slot's; `None` if it
+    /// is unknown. Slots that are not expected get 0.
     pub(crate) fn shifts(&self, slots: usize, is_expected: impl Fn(usize) -> bool) -> Option<Vec<i64>> {
         let first = (0..slots).find(|slot| is_expected(*slot))?;
         let shift = |slot| match is_expected(slot) && slot != first {
@@ -74,24 +74,24 @@ impl Aligner {
         let (a, b) = (self.spans.get(a)?, self.spans.get(b)?);
         let base = a.front()?.seq.cast_signed() - b.front()?.seq.cast_signed();
         let reach = (SPANS - COMMON_MIN) as i64;
-        (base - reach..=base + reach).find(|shift| is_the_one(a, b, *shift))
+        (base - reach..=base + reach).find(|shift| is_only_shift(a, b, *shift))
     }
 }
 
-/// What speaks for and against `b`'s collectives being `a`'s, a shift further on.
+/// Evidence for and against a shift between `a`'s and `b`'s collectives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Evidence {
     common: usize,
-    /// `b` was done with one before `a` came to it.
+    /// `b` completed a collective before `a` reached it.
     b_before_a: bool,
-    /// The other way round.
+    /// `a` completed a collective before `b` reached it.
     a_before_b: bool,
     differ: bool,
 }
 
-/// True where nothing speaks against this shift, and causality against one more and one less: then against every
-/// other in the same direction, since a rank comes to its collectives in order.
-fn is_the_one(a: &VecDeque<Span>, b: &VecDeque<Span>, shift: i64) -> bool {
+/// Returns true if nothing contradicts this shift and causality contradicts its two neighbours. These exclude all
+/// others in the same direction, since a rank reaches its collectives in order.
+fn is_only_shift(a: &VecDeque<Span>, b: &VecDeque<Span>, shift: i64) -> bool {
     let of = evidence(a, b, shift);
     of.common >= COMMON_MIN
         && !(of.differ || of.b_before_a || of.a_before_b)
@@ -100,14 +100,14 @@ fn is_the_one(a: &VecDeque<Span>, b: &VecDeque<Span>, shift: i64) -> bool {
 }
 
 fn evidence(a: &VecDeque<Span>, b: &VecDeque<Span>, shift: i64) -> Evidence {
-    let before = |done_ns: u64, came_ns: u64| done_ns != 0 && done_ns < came_ns;
+    let before = |done_ns: u64, arrived_ns: u64| done_ns != 0 && done_ns < arrived_ns;
     let partner = |span: &Span| b.iter().find(|s| s.seq.cast_signed() + shift == span.seq.cast_signed());
     let mut of = Evidence::default();
     for (a, b) in a.iter().filter_map(|a| Some((a, partner(a)?))) {
         of.common += 1;
         of.differ |= a.signature != b.signature;
-        of.b_before_a |= before(b.done_ns, a.came_ns);
-        of.a_before_b |= before(a.done_ns, b.came_ns);
+        of.b_before_a |= before(b.done_ns, a.arrived_ns);
+        of.a_before_b |= before(a.done_ns, b.arrived_ns);
     }
     of
 }
@@ -118,7 +118,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Rounds of 25 ms, in which rank 1 comes 20 ms after rank 0; it is counted from `missed` on.
+    /// Returns an aligner after rounds of 25 ms in which rank 1 arrives 20 ms after rank 0 and is counted from `missed`
+    /// on.
     fn ranks(missed: u64, waits: bool) -> Aligner {
         let mut aligner = Aligner::default();
         for round in 0..12 {
@@ -136,19 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn a_late_rank_is_not_taken_for_one_that_is_early_for_the_next_collective() {
+    fn late_rank_is_not_mistaken_for_an_early_one() {
         for missed in 0..4 {
             assert_eq!(ranks(missed, true).shifts(2, |_| true), Some(vec![0, missed as i64]), "{missed}");
         }
     }
 
     #[test]
-    fn where_nobody_waits_nothing_is_claimed() {
+    fn alignment_is_unknown_without_waits() {
         assert_eq!(ranks(2, false).shifts(2, |_| true), None);
     }
 
     #[test]
-    fn ranks_that_are_gone_do_not_hold_the_others_up() {
+    fn ended_ranks_do_not_block_the_alignment() {
         let aligner = ranks(1, true);
         assert_eq!(aligner.shifts(3, |_| true), None);
         assert_eq!(aligner.shifts(3, |slot| slot < 2), Some(vec![0, 1, 0]));

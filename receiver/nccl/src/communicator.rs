@@ -1,80 +1,80 @@
-//! A communicator as this node sees it: the ranks that are here, and which of them has come how far.
+//! A communicator as seen by this node: its local ranks and the progress of each.
 
 use std::collections::BTreeMap;
 
 use crate::align::Aligner;
 use crate::finding::HangKind;
-use crate::identity::{CommunicatorId, Fact, Who};
-use crate::member::{End, Member};
+use crate::identity::{CommunicatorId, Fact, RankIdentity};
+use crate::member::{Member, RankEnd};
 use crate::rounds::{Round, Rounds};
 use crate::slab::Key;
 use crate::splits::Splits;
 use crate::straggler::Straggler;
 
-/// Pairs of ranks whose sends and receives are compared. Full: further pairs are not.
+/// Maximum number of rank pairs whose sends and receives are compared; further pairs are counted as overflow.
 const PAIRS_MAX: usize = 4096;
-/// How much a new wait counts in the mean of a rank's waits.
+/// Weight of a new wait in the mean of a rank's waits.
 const WAIT_SHARE: f64 = 0.125;
 
-/// A rank's place. Places are never used again: history is kept by place.
+/// A rank's slot in its communicator. Slots are never reused because the history is stored by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) member: Key<Member>,
-    /// Who it was, and why it is gone.
-    pub(crate) end: Option<Box<(Who, End)>>,
-    /// Mean of what it waited lately, ns; negative: it was never seen to wait.
+    /// Identity of the rank that left, and why it ended.
+    pub(crate) end: Option<Box<(RankIdentity, RankEnd)>>,
+    /// Mean of the recent waits, ns; negative if no wait was seen.
     pub(crate) wait_ns: f64,
 }
 
 impl Slot {
-    /// Peers wait for it, whether in vain or not.
+    /// Returns true if peers wait for this rank, even if it never arrives.
     pub(crate) fn is_expected(&self) -> bool {
         self.end.as_ref().is_none_or(|end| end.1.is_loss())
     }
 }
 
-/// What of a communicator is known to hang.
+/// A hang that was reported for a communicator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Hanging {
     pub(crate) kind: HangKind,
     pub(crate) seq: u64,
     pub(crate) since_ns: u64,
-    /// The communicator's progress then: more of it ends the hang.
+    /// Progress of the communicator at the time of the report; more progress ends the hang.
     pub(crate) progress: u64,
 }
 
-/// Messages between two ranks.
+/// Messages counted between two ranks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-/// A communicator.
+/// A communicator and its ranks on this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Communicator {
     pub(crate) id: CommunicatorId,
     pub(crate) nranks: Fact,
     pub(crate) slots: Vec<Slot>,
-    /// Ranks that are there.
+    /// Number of live ranks on this node.
     pub(crate) live: usize,
-    /// When the last one joined.
+    /// Time at which the last rank joined.
     pub(crate) joined_ns: u64,
     pub(crate) rounds: Rounds,
     pub(crate) straggler: Straggler,
-    /// Sequence numbers are those of every node.
+    /// The sequence numbers are those of every node.
     pub(crate) is_exact: bool,
-    /// At work while nobody knows which of the ranks' collectives belong together.
+    /// Active while the alignment of the ranks' collectives is unknown.
     pub(crate) aligner: Option<Box<Aligner>>,
     pub(crate) splits: Splits,
     pub(crate) pairs: BTreeMap<(u32, u32), Pair>,
-    /// Records were lost: sends and receives of one number need not be of one message.
+    /// Records were lost, so sends and receives with one number may belong to different messages.
     pub(crate) are_messages_lost: bool,
     pub(crate) hanging: Option<Hanging>,
-    /// Anything that happened to it: counts up.
+    /// Number of events of this communicator; only increases.
     pub(crate) progress: u64,
-    /// Ranks called different operations, and that was told.
-    pub(crate) is_mismatch_told: bool,
+    /// Ranks called different operations, and this was reported.
+    pub(crate) is_mismatch_reported: bool,
 }
 
 impl Communicator {
@@ -94,7 +94,7 @@ impl Communicator {
             are_messages_lost: false,
             hanging: None,
             progress: 0,
-            is_mismatch_told: false,
+            is_mismatch_reported: false,
         }
     }
 
@@ -105,36 +105,35 @@ impl Communicator {
         self.slots.len() - 1
     }
 
-    /// The rank in this slot is gone.
-    pub(crate) fn leave(&mut self, slot: usize, who: Who, end: End) {
+    /// Ends the rank in this slot.
+    pub(crate) fn leave(&mut self, slot: usize, who: RankIdentity, end: RankEnd) {
         let Some(slot) = self.slots.get_mut(slot).filter(|s| s.end.is_none()) else { return };
         slot.end = Some(Box::new((who, end)));
         self.live -= 1;
         self.progress += 1;
     }
 
-    /// Which collectives of its ranks belong together is not known from here on. Says how many were being
-    /// compared.
+    /// Starts a new alignment of its ranks' collectives. Returns how many open rounds were dropped.
     pub(crate) fn doubt(&mut self) -> u64 {
         self.is_exact = false;
-        // Where no other rank has the same name for it there is nothing to compare.
+        // A name that no other rank shares leaves nothing to compare.
         self.aligner = self.id.is_shared().then(Box::default);
         self.straggler.reset(self.slots.len());
         self.rounds.restart(0)
     }
 
-    /// True where no rank of this node is still to join, as far as can be known.
+    /// Returns true if, as far as is known, no further rank of this node will join.
     pub(crate) fn is_settled(&self, now_ns: u64, grace_ns: u64) -> bool {
         self.nranks.value.is_some_and(|nranks| self.slots.len() >= nranks as usize)
             || now_ns >= self.joined_ns.saturating_add(grace_ns)
     }
 
-    /// True where every rank of this node that is expected has come to the round.
+    /// Returns true if every expected rank of this node has reached the round.
     pub(crate) fn is_complete(&self, round: &Round) -> bool {
         self.slots.iter().enumerate().all(|(at, slot)| round.has(at) || !slot.is_expected())
     }
 
-    /// Slots that are expected and have not come to the round.
+    /// Returns the expected slots that have not reached the round.
     pub(crate) fn missing<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = (usize, &'a Slot)> + 'a {
         self.slots.iter().enumerate().filter(|(at, slot)| slot.is_expected() && !round.has(*at))
     }
@@ -147,7 +146,7 @@ impl Communicator {
         }
     }
 
-    /// What this slot waits lately, and what the others do, on average, ns.
+    /// Returns the recent mean wait of this slot and that of the other slots, ns.
     pub(crate) fn waits(&self, slot: usize) -> (Option<u64>, Option<u64>) {
         let seen = |s: &Slot| (s.wait_ns >= 0.0).then_some(s.wait_ns);
         let others: Vec<f64> = self
@@ -161,8 +160,8 @@ impl Communicator {
         (self.slots.get(slot).and_then(seen).map(|ns| ns as u64), mean)
     }
 
-    /// A message went from one rank to another, seen on one side: how many before it were. `None` where it is not
-    /// followed.
+    /// Counts a message between two ranks, seen on one side. Returns the number of messages before it; `None` if the
+    /// pair is not tracked.
     pub(crate) fn message(&mut self, from: u32, to: u32, is_send: bool) -> Option<u64> {
         if self.pairs.len() >= PAIRS_MAX && !self.pairs.contains_key(&(from, to)) {
             return None;

@@ -1,24 +1,23 @@
-//! The engine: observations in, findings out.
+//! The engine: it turns observations into findings.
 //!
-//! The one idea: it knows no clock. Time is the time of the last observation, and what is only found by its passing
-//! (hangs, expiry) is looked for when an observation says that it is due. The same observations give the same
-//! findings.
+//! The engine reads no clock. Its time is that of the last observation; timeouts (hangs, expiry) are checked when an
+//! observation is past their deadline. Equal observations give equal findings.
 
 mod calls;
-mod closing;
+mod completion;
+mod deferred;
 mod hang;
-mod held;
-mod reading;
+mod queries;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use event::{ExitStatus, ProcessId};
 
-use self::held::Held;
+use self::deferred::DeferredCompletions;
 use crate::finding::{Ended, Finding};
 use crate::groups::Groups;
-use crate::member::{End, Member};
+use crate::member::{Member, RankEnd};
 use crate::observe::Observation;
 use crate::op::Op;
 use crate::process::Process;
@@ -29,15 +28,15 @@ use crate::straggler::Change;
 use crate::streams::{Bounds, Pending};
 use crate::tally::Tally;
 
-/// Ids made by `ncclGetUniqueId` that are remembered. Full: the oldest is forgotten; only `ncclCommInitAll` needs
-/// one, in the same moment.
+/// Maximum number of ids from `ncclGetUniqueId` in memory; the oldest is evicted. Only `ncclCommInitAll` needs one,
+/// immediately after.
 const UNIQUE_IDS_MAX: usize = 64;
-/// Hangs are looked for so many times within their timeout, but no more often and no less than this, ns.
+/// Number of hang checks within one timeout; also the bounds of their interval, ns.
 const CHECKS: u64 = 20;
 const CHECK_NS_MIN: u64 = 1_000_000;
 const CHECK_NS_MAX: u64 = 250_000_000;
 
-/// An id, and the call that made it.
+/// An id and the call that created it.
 #[derive(Clone, Copy, Debug)]
 struct MadeId {
     process: ProcessId,
@@ -47,7 +46,7 @@ struct MadeId {
     own: u64,
 }
 
-/// Turns observations of many processes into findings about their communicators.
+/// An analyzer that turns observations of many processes into findings about their communicators.
 #[derive(Clone, Debug)]
 pub struct Engine {
     settings: Settings,
@@ -57,17 +56,17 @@ pub struct Engine {
     made_ids: VecDeque<MadeId>,
     now_ns: u64,
     next_check_ns: u64,
-    /// The source tells of calls under way.
-    tells_under_way: bool,
+    /// The source reports ongoing calls.
+    has_ongoing_calls: bool,
     tick: u64,
     tally: Tally,
-    held: Held,
+    deferred: DeferredCompletions,
     pending: Vec<Pending>,
     changes: Vec<Change>,
 }
 
 impl Engine {
-    /// An engine that has seen nothing.
+    /// Returns an engine with no state.
     pub fn new(settings: Settings) -> Engine {
         Engine {
             settings,
@@ -77,25 +76,25 @@ impl Engine {
             made_ids: VecDeque::new(),
             now_ns: 0,
             next_check_ns: 0,
-            tells_under_way: false,
+            has_ongoing_calls: false,
             tick: 0,
             tally: Tally::default(),
-            held: Held::default(),
+            deferred: DeferredCompletions::default(),
             pending: Vec::new(),
             changes: Vec::new(),
         }
     }
 
-    /// Takes the next observation, and gives what it brings to light to `out`.
+    /// Processes the next observation and passes the resulting findings to `out`.
     pub fn observe(&mut self, observation: &Observation, out: &mut impl FnMut(Finding)) {
         let out: Take<'_> = out;
         match observation {
             Observation::Call(call) => self.call(call, out),
             Observation::Stream(call) => self.stream(call, out),
-            Observation::UnderWay(call) => {
-                self.tells_under_way = true;
+            Observation::OngoingCall(call) => {
+                self.has_ongoing_calls = true;
                 if let Some(process) = self.processes.get_mut(&call.process) {
-                    process.under_way = Some(*call);
+                    process.ongoing_call = Some(*call);
                 }
             }
             Observation::Environment(environment) => {
@@ -105,7 +104,7 @@ impl Engine {
             Observation::Step(step) => {
                 let max = self.settings.recorder_last;
                 if let Some(process) = self.processes.get_mut(&step.process) {
-                    process.remember_step(*step, max);
+                    process.push_step(*step, max);
                 }
             }
             Observation::Exit { process, at_ns, status } => self.exit(*process, *at_ns, *status, out),
@@ -119,7 +118,7 @@ impl Engine {
 
     fn advance(&mut self, at_ns: u64, out: Take<'_>) {
         self.now_ns = self.now_ns.max(at_ns);
-        self.give_due(out);
+        self.report_due(out);
         if self.now_ns < self.next_check_ns {
             return;
         }
@@ -133,7 +132,7 @@ impl Engine {
         (self.settings.hang_timeout_ns / CHECKS).clamp(CHECK_NS_MIN, CHECK_NS_MAX)
     }
 
-    /// The process, which is remembered from here on.
+    /// Returns the process, adding it if it is new.
     fn process(&mut self, id: ProcessId, out: Take<'_>) -> &mut Process {
         self.tick += 1;
         if !self.processes.contains_key(&id) && self.processes.len() >= self.settings.processes_max.max(1) {
@@ -153,34 +152,34 @@ impl Engine {
     fn evict_process(&mut self, out: Take<'_>) {
         let Some(id) = self.processes.iter().min_by_key(|(_, p)| p.used).map(|(id, _)| *id) else { return };
         self.tally.processes_evicted += 1;
-        self.give_process(id, out);
+        self.report_process(id, out);
         for key in self.registry.of_process(id) {
-            self.leave(key, End::Forgotten, self.now_ns, out);
+            self.leave(key, RankEnd::Evicted, self.now_ns, out);
         }
-        self.forget_process(id);
+        self.evict_records_of(id);
     }
 
     fn exit(&mut self, id: ProcessId, at_ns: u64, status: ExitStatus, out: Take<'_>) {
-        let end = End::of(status);
-        self.give_process(id, out);
+        let end = RankEnd::of(status);
+        self.report_process(id, out);
         for key in self.registry.of_process(id) {
             self.leave(key, end, at_ns, out);
         }
-        self.forget_process(id);
+        self.evict_records_of(id);
     }
 
-    fn forget_process(&mut self, id: ProcessId) {
+    fn evict_records_of(&mut self, id: ProcessId) {
         self.tally.groups_open += self.groups.remove_process(id);
-        self.registry.forget_unwritten(id);
+        self.registry.remove_unwritten(id);
         if let Some(process) = self.processes.remove(&id) {
-            self.tally.streams_evicted += process.streams.forgotten.streams;
-            self.tally.events_evicted += process.streams.forgotten.events;
-            self.tally.edges_evicted += process.streams.forgotten.edges;
+            self.tally.streams_evicted += process.streams.evicted.streams;
+            self.tally.events_evicted += process.streams.evicted.events;
+            self.tally.edges_evicted += process.streams.evicted.edges;
         }
     }
 
-    /// A rank is gone, and what was outstanding with it.
-    fn leave(&mut self, key: Key<Member>, end: End, at_ns: u64, out: Take<'_>) {
+    /// Removes a rank and its outstanding operations.
+    fn leave(&mut self, key: Key<Member>, end: RankEnd, at_ns: u64, out: Take<'_>) {
         let Some(id) = self.registry.members.get(key).map(Member::process) else { return };
         let mut gone = std::mem::take(&mut self.pending);
         let process = self.processes.get_mut(&id);
@@ -196,7 +195,7 @@ impl Engine {
         self.pending = gone;
     }
 
-    fn ended(&self, member: &Member, gone: &[Pending], end: End, at_ns: u64) -> Ended {
+    fn ended(&self, member: &Member, gone: &[Pending], end: RankEnd, at_ns: u64) -> Ended {
         let mut outstanding: Vec<Op> = gone.iter().map(|p| p.op).collect();
         outstanding.sort_by_key(|op| (op.enqueued_ns, op.seq));
         outstanding.truncate(self.settings.recorder_last);
@@ -212,8 +211,8 @@ impl Engine {
         }
     }
 
-    /// Records were lost, nobody knows whose: ranks' counts and open groups are no longer to be trusted, except
-    /// where the source counts too.
+    /// Handles a loss of records of unknown processes: counts of ranks and open groups are no longer reliable, except
+    /// where the source counts as well.
     fn lost(&mut self, count: u64) {
         self.tally.records_lost = self.tally.records_lost.saturating_add(count);
         self.tally.groups_overflow += self.groups.abandon();
@@ -223,7 +222,7 @@ impl Engine {
             let is_counted = |key| members.get(key).is_some_and(|m| m.last_ordinal.is_some());
             let mut live = communicator.slots.iter().filter(|s| s.end.is_none());
             if live.any(|slot| !is_counted(slot.member)) {
-                self.tally.rounds_given_up += communicator.doubt();
+                self.tally.rounds_dropped += communicator.doubt();
             }
         }
     }

@@ -1,177 +1,178 @@
-//! What the engine finds.
+//! Findings: the results that the engine reports.
 
-use crate::identity::{CommunicatorId, Who};
-use crate::member::End;
+use crate::identity::{CommunicatorId, RankIdentity};
+use crate::member::RankEnd;
 use crate::observe::StepNote;
 use crate::op::Op;
 use crate::operation::Operation;
 use crate::trace::{Chosen, TraceIds};
 
-/// One thing found.
+/// A result of the analysis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// A rank is there, or is known better than before.
+    /// A new rank, or a rank with improved facts.
     Rank(Box<RankKnown>),
-    /// An operation was enqueued: what count, bytes and the host's part are made of.
+    /// An operation was enqueued; source of counts, bytes and enqueue time.
     Enqueued(Enqueued),
-    /// A closer covered it: what waits are made of.
+    /// A sync call covered an operation; source of wait times.
     Completed(Completed),
-    /// Every rank of this node has come to a collective.
+    /// Every rank of this node has reached a collective.
     Arrived(Arrived),
-    /// A rank is late, again and again.
+    /// A rank is late repeatedly.
     Straggler(Box<Straggler>),
-    /// It no longer is.
+    /// A straggler is no longer late.
     Recovered(Box<Recovered>),
-    /// A communicator does not go on.
+    /// A communicator makes no progress.
     Hang(Box<Hang>),
-    /// It does again.
+    /// A hanging communicator makes progress again.
     HangOver(Box<HangOver>),
-    /// Ranks do different things at one place of the sequence.
+    /// Ranks called different operations with one sequence number.
     Mismatch(Box<Mismatch>),
-    /// Two sources or ranks say different things of a communicator.
+    /// Two sources or ranks disagree about a communicator.
     Disagreement(Box<Disagreement>),
-    /// A rank was aborted, or its process ended, with work outstanding: what the flight recorder is for.
+    /// A rank was aborted, or its process ended, with outstanding work.
     Ended(Box<Ended>),
 }
 
-/// See [`Finding::Rank`].
+/// The content of [`Finding::Rank`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankKnown {
-    /// When.
+    /// Time of the call that led to the finding, ns.
     pub at_ns: u64,
-    /// Who.
-    pub who: Who,
-    /// It is new; else something about it is known better.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// True for a new rank; false if a fact about it improved.
     pub is_new: bool,
-    /// Its making was not seen.
+    /// The creation of its communicator was not seen.
     pub is_late: bool,
 }
 
-/// See [`Finding::Enqueued`].
+/// The content of [`Finding::Enqueued`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Enqueued {
-    /// The rank.
-    pub who: Who,
-    /// The operation.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// The enqueued operation.
     pub op: Op,
-    /// Payload, bytes; `None` where nobody knows how large an element is.
+    /// Payload, bytes; `None` if the size of an element is unknown.
     pub bytes: Option<u64>,
-    /// It went into a graph: its replays are not seen, and it has no sequence number.
+    /// Captured into a graph: it has no sequence number, and its replays are not seen.
     pub is_captured: bool,
 }
 
-/// See [`Finding::Completed`].
+/// The content of [`Finding::Completed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Completed {
-    /// The rank.
-    pub who: Who,
-    /// The operation.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// The completed operation.
     pub op: Op,
-    /// The thread that waited.
-    pub closer_tid: u32,
-    /// When the wait was over.
+    /// Thread that waited.
+    pub sync_tid: u32,
+    /// End of the wait, ns.
     pub end_ns: u64,
-    /// From the enqueueing's return to the closer's entry, ns.
+    /// Time from the return of the enqueueing call to the entry of the sync call, ns.
     pub issue_gap_ns: u64,
-    /// The part of the closer behind the enqueueing's return, ns.
+    /// Part of the sync call after the return of the enqueueing call, ns.
     pub wait_ns: u64,
     /// `issue_gap_ns + wait_ns`.
     pub barrier_wait_ns: u64,
-    /// From the first rank of this node to the last, ns; `None` where not all have come, or it is forgotten.
+    /// Time from the first rank of this node to the last, ns; `None` if not all have arrived, or after eviction.
     pub skew_ns: Option<u64>,
-    /// From the first rank of this node to this one, ns.
+    /// Delay of this rank after the first rank of this node, ns.
     pub behind_first_ns: Option<u64>,
-    /// Of a send or receive: messages of its sender to its receiver before it. `None` where both sides need not agree.
+    /// For a send or receive: number of earlier messages from its sender to its receiver; `None` if the sides may
+    /// disagree.
     pub message: Option<u64>,
-    /// Ids, where this operation is traced.
+    /// Trace ids, if this operation is traced.
     pub trace: Option<Traced>,
 }
 
-/// Ids of a collective, or of a message, that is traced.
+/// Trace ids of a collective or message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traced {
-    /// The ids.
+    /// Trace and span ids.
     pub ids: TraceIds,
-    /// Why.
+    /// Reason for tracing.
     pub chosen: Chosen,
-    /// This rank sends the root span, too; of a message its own span is the root.
+    /// This rank also sends the root span; for a message its own span is the root.
     pub is_root: bool,
 }
 
-/// See [`Finding::Arrived`].
+/// The content of [`Finding::Arrived`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrived {
-    /// The communicator.
+    /// Name of the communicator.
     pub communicator: CommunicatorId,
-    /// Which collective of it.
+    /// Sequence number of the collective.
     pub seq: u64,
-    /// What it does.
+    /// Operation of the collective.
     pub operation: Operation,
-    /// Ranks of this node that took part.
+    /// Number of participating ranks of this node.
     pub ranks: usize,
-    /// When the first one came.
+    /// Arrival of the first rank, ns.
     pub first_ns: u64,
-    /// From the first one to the last, ns.
+    /// Time from the first arrival to the last, ns.
     pub skew_ns: u64,
-    /// The last one.
-    pub last: Who,
+    /// Identity of the last rank.
+    pub last: RankIdentity,
 }
 
-/// See [`Finding::Straggler`].
+/// The content of [`Finding::Straggler`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Straggler {
-    /// When it was found.
+    /// Time of detection, ns.
     pub at_ns: u64,
-    /// The rank.
-    pub who: Who,
-    /// The collective that it was found with.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// Sequence number of the collective at detection.
     pub seq: u64,
-    /// What that does.
+    /// Operation of that collective.
     pub operation: Operation,
-    /// Behind the middle of its peers, the median over the window, ns.
+    /// Median delay after the middle of its peers over the window, ns.
     pub behind_ns: u64,
-    /// The usual scatter of the peers, ns.
+    /// Usual scatter of the peers, ns.
     pub scatter_ns: u64,
-    /// Collectives in the window...
+    /// Collectives in the window.
     pub rounds: usize,
-    /// ... and those of them in which it was late.
+    /// Collectives in the window in which the rank was late.
     pub late_rounds: usize,
-    /// How much longer than its peers its process had waited before it came, in closers that covered nothing of this
-    /// communicator, median, ns. Most of `behind_ns`: other work of its GPU, or another communicator, is what it
-    /// waits for. Little: its host is late.
+    /// Median of the additional time that its process, compared with its peers, waited before arrival in sync calls
+    /// without operations of this communicator, ns. If it is most of `behind_ns`, the rank waits for other work of its
+    /// GPU or another communicator; if it is small, the host is late.
     pub waited_ns: u64,
-    /// What it waits in this communicator's collectives lately, ns. A straggler waits least.
+    /// Recent mean wait of the rank in this communicator's collectives, ns. A straggler waits least.
     pub wait_ns: Option<u64>,
-    /// What its peers wait, on average, ns.
+    /// Recent mean wait of its peers, ns.
     pub wait_peers_ns: Option<u64>,
-    /// The last step of its process.
+    /// Last step of its process.
     pub last_step: Option<StepNote>,
 }
 
-/// See [`Finding::Recovered`].
+/// The content of [`Finding::Recovered`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recovered {
-    /// When.
+    /// Time of recovery, ns.
     pub at_ns: u64,
-    /// The rank.
-    pub who: Who,
-    /// The collective that it was found with.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// Sequence number of the collective at recovery.
     pub seq: u64,
 }
 
-/// What keeps a communicator from going on.
+/// Cause of a hang.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HangKind {
-    /// Ranks of this node have not come to a collective that others wait in.
+    /// Ranks of this node have not reached a collective that other ranks wait in.
     Missing,
-    /// All ranks of this node have come, and none goes on: somebody on another node, or the network, is waited for.
+    /// All ranks of this node have arrived and none completes: a rank on another node, or the network, is the cause.
     Stuck,
-    /// The other side of a send or receive has not come.
+    /// The other side of a send or receive has not arrived.
     Peer,
 }
 
 impl HangKind {
-    /// The kind as an attribute value.
+    /// Returns the kind as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
             HangKind::Missing => "missing_rank",
@@ -181,134 +182,134 @@ impl HangKind {
     }
 }
 
-/// See [`Finding::Hang`].
+/// The content of [`Finding::Hang`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hang {
-    /// When it was found.
+    /// Time of detection, ns.
     pub at_ns: u64,
-    /// The communicator.
+    /// Name of the communicator.
     pub communicator: CommunicatorId,
-    /// Ranks of it on all nodes, where that is known.
+    /// Number of ranks on all nodes, if known.
     pub nranks: Option<u32>,
-    /// What keeps it.
+    /// Cause of the hang.
     pub kind: HangKind,
-    /// The collective it hangs in; for a send or receive, the collectives before it.
+    /// Sequence number of the hanging collective; for a send or receive, the number of collectives before it.
     pub seq: u64,
-    /// That number is the one of every node.
+    /// The sequence number is that of every node.
     pub is_exact: bool,
-    /// What that does.
+    /// Operation that hangs.
     pub operation: Operation,
-    /// Since when the first rank waits.
+    /// Start of the first rank's wait, ns.
     pub since_ns: u64,
-    /// Those that have not come.
+    /// Ranks that have not arrived.
     pub missing: Vec<Absent>,
-    /// The rank on the other side of a send or receive, also where it is not on this node.
+    /// Rank on the other side of a send or receive, on this node or another.
     pub peer: Option<u32>,
-    /// Those that wait, on this node.
-    pub waiting: Vec<Who>,
-    /// Ranks called different operations before.
+    /// Ranks of this node that wait.
+    pub waiting: Vec<RankIdentity>,
+    /// Ranks called different operations before the hang.
     pub is_mismatched: bool,
-    /// A thread was seen inside a call while it hung; else its processes are only silent.
+    /// A thread was seen inside a call during the hang; otherwise the evidence is missing activity.
     pub is_wait_seen: bool,
 }
 
-/// A rank that others wait for.
+/// A rank that other ranks wait for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Absent {
-    /// Who.
-    pub who: Who,
-    /// Since when it has enqueued no collective on this communicator, ns.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// Time since its last collective on this communicator, ns.
     pub idle_ns: u64,
-    /// The collective it would come to next.
+    /// Sequence number of its next collective.
     pub next_seq: u64,
-    /// Why it is gone, where it is.
-    pub end: Option<End>,
-    /// The last step of its process.
+    /// Reason for its end, if it ended.
+    pub end: Option<RankEnd>,
+    /// Last step of its process.
     pub last_step: Option<StepNote>,
 }
 
-/// See [`Finding::HangOver`].
+/// The content of [`Finding::HangOver`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct HangOver {
-    /// When.
+    /// Time of the progress that ended the hang, ns.
     pub at_ns: u64,
-    /// The communicator.
+    /// Name of the communicator.
     pub communicator: CommunicatorId,
-    /// The collective it hung in.
+    /// Sequence number of the collective that hung.
     pub seq: u64,
-    /// How long the first rank had waited, ns.
+    /// Duration of the first rank's wait, ns.
     pub duration_ns: u64,
 }
 
-/// See [`Finding::Mismatch`].
+/// The content of [`Finding::Mismatch`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
-    /// The rank that differs from the one that came first.
-    pub who: Who,
-    /// Which collective.
+    /// Identity of the rank that differs from the first rank.
+    pub who: RankIdentity,
+    /// Sequence number of the collective.
     pub seq: u64,
-    /// What it called: operation, datatype, elements.
+    /// Operation, datatype and elements that this rank passed.
     pub called: (Operation, u32, u64),
-    /// What the first one called.
+    /// Operation, datatype and elements that the first rank passed.
     pub first: (Operation, u32, u64),
 }
 
-/// What two say differently.
+/// Subject of a disagreement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Dispute {
-    /// The number of ranks.
+    /// Number of ranks.
     Nranks,
-    /// A rank's number: two sources of one rank.
+    /// Rank number, from two sources.
     Rank,
-    /// Two ranks of this node have one number.
+    /// Two ranks of this node have the same number.
     SameRank,
 }
 
-/// See [`Finding::Disagreement`].
+/// The content of [`Finding::Disagreement`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disagreement {
-    /// When.
+    /// Time of detection, ns.
     pub at_ns: u64,
-    /// Who, as it is known now.
-    pub who: Who,
-    /// What about.
+    /// Identity of the rank after the disagreement.
+    pub who: RankIdentity,
+    /// Subject of the disagreement.
     pub about: Dispute,
-    /// What else was said.
+    /// The rejected value.
     pub said: Option<u32>,
 }
 
-/// See [`Finding::Ended`].
+/// The content of [`Finding::Ended`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// When.
+    /// Time of the end, ns.
     pub at_ns: u64,
-    /// Who.
-    pub who: Who,
-    /// Why.
-    pub end: End,
-    /// Operations that nobody had waited for, oldest first; the first few of them.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// Reason for the end.
+    pub end: RankEnd,
+    /// The first operations that no call had waited for, oldest first.
     pub outstanding: Vec<Op>,
-    /// How many there were.
+    /// Number of outstanding operations.
     pub outstanding_count: u64,
-    /// The last operations before the end, oldest first.
+    /// Last operations before the end, oldest first.
     pub recent: Vec<Op>,
-    /// The last steps of the process.
+    /// Last steps of the process.
     pub steps: Vec<StepNote>,
 }
 
-/// A rank as it is now: what gauges are made of.
+/// Current state of a rank, exported as gauges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankState {
-    /// Who.
-    pub who: Who,
-    /// Collectives it has come to.
+    /// Identity of the rank.
+    pub who: RankIdentity,
+    /// Number of collectives that it reached.
     pub seq: u64,
-    /// How far it comes behind the first rank of this node, mean over the last collectives, ns.
+    /// Mean delay after the first rank of this node over the last collectives, ns.
     pub lateness_ns: Option<u64>,
-    /// Since its last collective, while peers moved on, ns; 0 where none did.
+    /// Time since its last collective while peers progressed, ns; 0 if none did.
     pub idle_ns: u64,
-    /// Operations that nobody waited for yet.
+    /// Operations that no call waited for yet.
     pub outstanding: u64,
-    /// It is a straggler now.
+    /// The rank is currently a straggler.
     pub is_late: bool,
 }

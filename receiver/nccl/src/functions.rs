@@ -1,24 +1,24 @@
-//! The functions, and which arguments of theirs are needed: what a probe has to bring along.
+//! NCCL's functions and the argument positions that a probe must read.
 //!
-//! The one idea: a row, not a branch. A source that has the row, the arguments by number and what the out-pointers
-//! held at the return gets the [`Function`] from [`Row::read`] and knows nothing else of NCCL. Slots count C
-//! arguments from 1, except those of a call that passes the 128-byte `ncclUniqueId` by value: on x86-64 it takes
-//! no register (the rank is the third integer argument, the id lies on the stack), on AArch64 it takes the one
-//! that points to it (the rank is the fourth). There [`Row::rank`] counts C arguments all the same, the id being
-//! number 3 and the rank number 4, and [`Row::has_id_by_value`] says that it needs care.
+//! Functions are rows of a table. A source that has the row, the arguments by position and the memory read at the
+//! return gets the [`Function`] from [`Row::read`]. Positions count C arguments from 1. Calls that pass the 128-byte
+//! `ncclUniqueId` by value are an exception: on x86-64 it uses no register (the rank is the third integer argument, the
+//! id is on the stack), on AArch64 it uses the register that points to it (the rank is the fourth). [`Row::rank`]
+//! counts C arguments in both cases, the id being number 3 and the rank number 4; [`Row::has_id_by_value`] marks these
+//! functions.
 //!
 //! | read at | what | for |
 //! |---|---|---|
-//! | entry | the slots of the row, as whole registers; `int`s are their low 32 bits | every function |
-//! | entry | the 128 bytes of the id, by value or behind a pointer | the `Init` functions |
-//! | entry | up to 64 `int`s behind a pointer | devices of `ncclCommInitAll`, ranks left out by `ncclCommShrink` |
-//! | return | 8 bytes behind [`Row::out`]; of `ncclCommInitAll` up to 64 times 8 | functions that make communicators |
-//! | return | 4 bytes behind [`Row::out`] | `ncclCommCount`, `ncclCommUserRank`, `ncclCommCuDevice` |
-//! | return | 128 bytes behind [`Row::out`] | `ncclGetUniqueId` |
+//! | entry | the arguments of the row, as whole registers; `int`s are their low 32 bits | every function |
+//! | entry | the 128 bytes of the id, by value or at a pointer | the `Init` functions |
+//! | entry | up to 64 `int`s at a pointer | devices of `ncclCommInitAll`, ranks excluded by `ncclCommShrink` |
+//! | return | 8 bytes at [`Row::out`]; for `ncclCommInitAll` up to 64 times 8 | functions that make communicators |
+//! | return | 4 bytes at [`Row::out`] | `ncclCommCount`, `ncclCommUserRank`, `ncclCommCuDevice` |
+//! | return | 128 bytes at [`Row::out`] | `ncclGetUniqueId` |
 //! | return | the result | every function |
 //!
-//! A call that NCCL makes itself (its `ncclBcast` calls `ncclBroadcast`) is best suppressed where the kernel
-//! programs suppress driver calls of the runtime; where it is not, the engine tells it by its time.
+//! A nested call that NCCL makes itself (`ncclBcast` calls `ncclBroadcast`) is best suppressed in the kernel programs;
+//! otherwise the engine recognizes it by its time.
 
 use probe_abi::record::StreamKey;
 
@@ -26,12 +26,12 @@ use crate::hash::UniqueId;
 use crate::observe::{Arguments, Function, Out};
 use crate::operation::Operation;
 
-/// Which function a row is, as far as reading it goes.
+/// Decoding rule of a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
-    /// Moves data.
+    /// A function that moves data.
     Operation(Operation),
-    /// Makes a communicator of an id.
+    /// A function that makes a communicator from an id.
     Init,
     /// `ncclCommInitAll`.
     InitAll,
@@ -61,32 +61,32 @@ pub enum Role {
     GroupEnd,
 }
 
-/// A function and the numbers of its arguments; 0 where it has none.
+/// A function and its argument positions; 0 for an argument that it does not have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Row {
-    /// The exported symbol; `p` before it is an alias at the same address.
+    /// Exported symbol; the same name with a `p` prefix is an alias at the same address.
     pub symbol: &'static str,
-    /// Which function it is.
+    /// Decoding rule of the function.
     pub role: Role,
-    /// The communicator it works on.
+    /// Handle of the communicator.
     pub comm: u8,
-    /// The pointer that it writes through.
+    /// Pointer that the function writes through.
     pub out: u8,
-    /// Elements; of `ncclCommInitAll` and `ncclCommShrink` the length of the list.
+    /// Number of elements; for `ncclCommInitAll` and `ncclCommShrink` the length of the list.
     pub count: u8,
-    /// Datatype.
+    /// Datatype of the elements.
     pub datatype: u8,
-    /// Reduction.
+    /// Reduction operator.
     pub reduction: u8,
-    /// Root or the other side; of `ncclCommSplit` the color.
+    /// Root or peer rank; for `ncclCommSplit` the color.
     pub peer: u8,
-    /// Stream.
+    /// Stream that the operation is enqueued on.
     pub stream: u8,
-    /// Ranks.
+    /// Number of ranks.
     pub nranks: u8,
-    /// Rank; of `ncclCommSplit` the key.
+    /// Rank; for `ncclCommSplit` the key.
     pub rank: u8,
-    /// The pointer to the ids or to the list of `int`s.
+    /// Pointer to the ids or to the list of `int`s.
     pub list: u8,
     /// The id is passed by value, as argument 3.
     pub has_id_by_value: bool,
@@ -111,7 +111,7 @@ const fn row(symbol: &'static str, role: Role) -> Row {
     }
 }
 
-/// Count and datatype; reduction; peer; communicator, with the stream behind it.
+/// Returns a row with count and datatype, reduction, peer, and the communicator followed by the stream.
 const fn moves(
     symbol: &'static str,
     operation: Operation,
@@ -128,13 +128,13 @@ const fn of_comm(symbol: &'static str, role: Role, out: u8) -> Row {
     Row { comm: 1, out, ..row(symbol, role) }
 }
 
-/// Every function that is looked at, sorted by symbol. `ncclXConfig` (2.32) is `ncclX` with one more argument.
+/// Rows of all analyzed functions, sorted by symbol. `ncclXConfig` (2.32) is `ncclX` with one more argument.
 pub static FUNCTIONS: &[Row] = &[
     moves("ncclAllGather", Operation::AllGather, 3, 0, 0, 5),
     moves("ncclAllGatherConfig", Operation::AllGather, 3, 0, 0, 5),
     moves("ncclAllReduce", Operation::AllReduce, 3, 5, 0, 6),
     moves("ncclAllReduceConfig", Operation::AllReduce, 3, 5, 0, 6),
-    // RCCL's name of it.
+    // RCCL's name of this function.
     moves("ncclAllToAll", Operation::AllToAll, 3, 0, 0, 5),
     moves("ncclAlltoAll", Operation::AllToAll, 3, 0, 0, 5),
     moves("ncclAlltoAllConfig", Operation::AllToAll, 3, 0, 0, 5),
@@ -169,33 +169,33 @@ pub static FUNCTIONS: &[Row] = &[
     moves("ncclSend", Operation::Send, 2, 0, 4, 5),
 ];
 
-/// The row of a symbol; its `pnccl` alias has the same.
+/// Returns the row of a symbol or of its `pnccl` alias.
 pub fn of_symbol(symbol: &str) -> Option<&'static Row> {
     let symbol = symbol.strip_prefix('p').unwrap_or(symbol);
     FUNCTIONS.binary_search_by(|row| row.symbol.cmp(symbol)).ok().map(|at| &FUNCTIONS[at])
 }
 
-/// What a call brought along, beside its arguments.
+/// Memory that a call's pointers refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
-    /// The id, by value or the first behind a pointer, read at entry or written until the return.
+pub struct CallMemory {
+    /// The id, passed by value or the first at a pointer, read at entry or written by the call.
     pub id: Option<Box<UniqueId>>,
-    /// The `int`s behind [`Row::list`].
+    /// The `int`s that [`Row::list`] points to.
     pub list: Vec<i32>,
-    /// What stood behind [`Row::out`] at the return: a handle, several of them, or an `int`; empty: nothing read.
+    /// Memory at [`Row::out`] after the return: handles or an `int`; empty if it was not read.
     pub out: Vec<u64>,
-    /// [`Arguments::ordinal`].
+    /// Value of [`Arguments::ordinal`].
     pub ordinal: Option<u64>,
 }
 
 impl Row {
-    /// The call as an observation has it. `argument` gives an argument by its number, `stream` which stream a handle
-    /// means to the calling thread. `None` where what makes the call worth telling was not read.
+    /// Decodes a call. `argument` returns an argument by position, `stream` the stream of a handle in the calling
+    /// thread. Returns `None` if a required value was not read.
     pub fn read(
         &self,
         argument: impl Fn(u8) -> u64,
         stream: impl Fn(u64) -> StreamKey,
-        memory: Memory,
+        memory: CallMemory,
     ) -> Option<Function> {
         let at = |number: u8| if number == 0 { 0 } else { argument(number) };
         let int = |number: u8| at(number) as i32;

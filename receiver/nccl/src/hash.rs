@@ -1,20 +1,20 @@
-//! A communicator's name: NCCL's own `commHash`, so that it joins with NCCL's logs, RAS and Inspector.
+//! Communicator names: NCCL's own `commHash`, as in NCCL's logs, RAS and Inspector.
 //!
-//! The one idea: the hash is of the 128 bytes that the ranks were given, or of the parent's name and which of its
-//! children this is, so every rank on every node comes to the same name without talking. Good for NCCL 2.20 to
-//! 2.32; where another library or version is in use, [`own`] names a communicator instead, and says so.
+//! The hash covers the 128 bytes of the id, or the parent's name and the ordinal of the child, so every rank on every
+//! node computes the same name without communication. Verified for NCCL 2.20 to 2.32; for other libraries or versions
+//! [`own`] names a communicator instead, which its source states.
 
 use probe_abi::fold::mix;
 
 /// The bytes of an `ncclUniqueId`.
 pub type UniqueId = [u8; 128];
 
-/// The oldest `NCCL_VERSION_CODE` whose communicators are named by this hash.
+/// Oldest `NCCL_VERSION_CODE` whose communicators have this hash.
 pub const VERSION_MIN: u32 = 22_000;
-/// The first that nobody has looked at. Beyond it the hash is expected to hold, but not known to.
+/// First unverified version. From it on the hash is expected to be correct.
 pub const VERSION_UNSEEN: u32 = 23_300;
 
-/// NCCL's accumulator. How the bytes are cut into calls of `eat` is part of the hash.
+/// NCCL's accumulator. The split of the bytes into calls of `eat` is part of the hash.
 #[derive(Clone, Copy, Debug)]
 struct Accumulator(u64, u64);
 
@@ -45,19 +45,20 @@ impl Accumulator {
     }
 }
 
-/// The name of the communicator that is made of this id; of several ids (`ncclCommInitRankScalable`) the first.
+/// Returns the name of the communicator made from this id; of several ids (`ncclCommInitRankScalable`) the first
+/// counts.
 pub fn of_unique_id(id: &UniqueId) -> u64 {
     Accumulator(1, 1).eat(id).digest()
 }
 
-/// The name of a child. `ordinal` counts the parent's splits from 1, whatever their color; a shrink has 0 and
+/// Returns the name of a child. `ordinal` counts the parent's splits of all colors from 1; a shrink has ordinal 0 and
 /// color 0.
 pub fn of_child(parent: u64, ordinal: i32, color: i32) -> u64 {
     let fed = Accumulator(1, 1).eat(&parent.to_le_bytes());
     fed.eat(&ordinal.to_le_bytes()).eat(&color.to_le_bytes()).digest()
 }
 
-/// A name of ours, of these parts in this order, for a communicator whose own name cannot be known.
+/// Returns a computed name of these parts in this order, for a communicator whose NCCL name is unknown.
 pub fn own(parts: &[u64]) -> u64 {
     parts.iter().fold(0x6e63_636c, |hash, part| mix(hash ^ mix(part.wrapping_add(hash))))
 }
@@ -70,9 +71,9 @@ mod tests {
         std::array::from_fn(|at| at as u8)
     }
 
-    /// The vectors were made by an implementation in another language of what probes.md says.
+    /// The expected values come from an independent implementation in another language of the rule in probes.md.
     #[test]
-    fn ids_hash_to_nccl_s_own_names() {
+    fn ids_hash_to_the_names_of_nccl() {
         let cases: [(UniqueId, u64); 3] = [
             ([0; 128], 0xcc97_6ec6_c24b_b53c),
             (counting(), 0x6afe_1cc1_7717_e1f4),
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn children_hash_to_nccl_s_own_names() {
+    fn children_hash_to_the_names_of_nccl() {
         let parent = of_unique_id(&counting());
         let cases = [
             (1, 0, 0x7903_0d07_3b3c_579f),
@@ -99,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn where_the_bytes_are_cut_is_part_of_the_hash() {
+    fn split_of_the_bytes_is_part_of_the_hash() {
         let whole = Accumulator(1, 1).eat(&counting()[..16]).digest();
         assert_ne!(whole, Accumulator(1, 1).eat(&counting()[..8]).eat(&counting()[8..16]).digest());
     }
 
     #[test]
-    fn names_of_ours_differ_with_every_part_and_their_order() {
+    fn computed_names_depend_on_every_part_and_their_order() {
         let names = [own(&[]), own(&[1]), own(&[1, 2]), own(&[2, 1]), own(&[0, 1])];
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].contains(name), "{at}");

@@ -1,7 +1,7 @@
-//! Who is who: a communicator's name, a rank's number, and how surely each is known.
+//! Identity of ranks: a communicator's name, a rank's number, and the certainty of each.
 //!
-//! The one idea: a fact carries its source, sources are ordered by how much they can be believed, and a better one
-//! replaces a worse one. What nobody told is unknown, and stays so: nothing here has a default that looks like a fact.
+//! Every fact has a source. Sources are ordered by reliability, and a better one replaces a worse one. Facts without a
+//! source stay unknown: no default value can be mistaken for a fact.
 
 use std::fmt;
 
@@ -10,108 +10,108 @@ use event::ProcessId;
 /// A communicator's name.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct CommunicatorId {
-    /// The name: NCCL's `commHash`, or a hash of ours.
+    /// NCCL's `commHash`, or a computed hash.
     pub hash: u64,
-    /// Where it is from.
+    /// Origin of the hash.
     pub source: IdSource,
 }
 
-/// Where a communicator's name is from.
+/// Origin of a communicator's name.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum IdSource {
-    /// A hash of ours that only this process has: other ranks of the communicator have other ones.
+    /// Hash computed from values of one process: other ranks of the communicator have different names.
     Local = 0,
-    /// A hash of ours, of what all ranks share: the same on each of them, but not NCCL's.
-    Ours = 1,
-    /// NCCL's hash, by a rule that was not seen at work for this version or function.
+    /// Hash computed from values that all ranks share: equal on each rank, but not NCCL's.
+    Warptap = 1,
+    /// NCCL's hash by a rule that is unverified for this version or function.
     Expected = 2,
     /// NCCL's own `commHash`.
     Nccl = 3,
 }
 
-/// Where a fact is from, the least certain first.
+/// Origin of a fact, least certain first.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Source {
-    /// Nobody told.
+    /// No source: the fact is unknown.
     #[default]
     Unknown = 0,
-    /// The process's environment: true of the job's first communicator, likely.
+    /// Environment of the process; likely correct for the job's first communicator.
     Environment = 1,
-    /// A flight record of an earlier run of this agent.
+    /// Flight record of an earlier run of this agent.
     Restored = 2,
-    /// Reckoned from what all ranks passed to a split or shrink.
-    Reckoned = 3,
-    /// NCCL's answer to the program (`ncclCommCount`, `ncclCommUserRank`).
-    Asked = 4,
-    /// An argument of the call that made the communicator.
+    /// Inferred from the arguments of all ranks to a split or shrink.
+    Inferred = 3,
+    /// NCCL's return value to the program (`ncclCommCount`, `ncclCommUserRank`).
+    Queried = 4,
+    /// Argument of the call that made the communicator.
     Init = 5,
 }
 
-/// A number and where it is from.
+/// A number and its source.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Fact {
-    /// The number; `None` where nobody told.
+    /// The number; `None` if it is unknown.
     pub value: Option<u32>,
-    /// Who told.
+    /// Source of the number.
     pub source: Source,
 }
 
 impl IdSource {
-    /// The source as an attribute value.
+    /// Returns the source as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
             IdSource::Local => "local",
-            IdSource::Ours => "warptap",
+            IdSource::Warptap => "warptap",
             IdSource::Expected => "expected",
             IdSource::Nccl => "nccl",
         }
     }
 
-    /// The source of this number.
+    /// Returns the source with this number.
     pub fn from_number(number: u8) -> Option<IdSource> {
-        [IdSource::Local, IdSource::Ours, IdSource::Expected, IdSource::Nccl]
+        [IdSource::Local, IdSource::Warptap, IdSource::Expected, IdSource::Nccl]
             .get(usize::from(number))
             .copied()
     }
 }
 
 impl CommunicatorId {
-    /// True where every rank of the communicator has the same name for it.
+    /// Returns true if every rank of the communicator has the same name for it.
     pub const fn is_shared(self) -> bool {
         !matches!(self.source, IdSource::Local)
     }
 }
 
 impl fmt::Display for CommunicatorId {
-    /// The hash as NCCL's logs write it.
+    /// Writes the hash in the format of NCCL's logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.hash)
     }
 }
 
 impl Source {
-    /// The source as an attribute value.
+    /// Returns the source as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
             Source::Unknown => "unknown",
             Source::Environment => "environment",
             Source::Restored => "restored",
-            Source::Reckoned => "inferred",
-            Source::Asked => "queried",
+            Source::Inferred => "inferred",
+            Source::Queried => "queried",
             Source::Init => "init",
         }
     }
 
-    /// The source of this number.
+    /// Returns the source with this number.
     pub fn from_number(number: u8) -> Option<Source> {
         let all = [
             Source::Unknown,
             Source::Environment,
             Source::Restored,
-            Source::Reckoned,
-            Source::Asked,
+            Source::Inferred,
+            Source::Queried,
             Source::Init,
         ];
         all.get(usize::from(number)).copied()
@@ -119,17 +119,17 @@ impl Source {
 }
 
 impl Fact {
-    /// What `source` tells. A negative number is no fact.
-    pub fn told(value: i32, source: Source) -> Fact {
+    /// Returns the fact that `source` reported. A negative number is unknown.
+    pub fn new(value: i32, source: Source) -> Fact {
         u32::try_from(value).map_or(Fact::default(), |value| Fact { value: Some(value), source })
     }
 
-    /// The same of an optional number.
+    /// Returns the fact that `source` reported, or an unknown one for `None`.
     pub(crate) fn maybe(value: Option<u32>, source: Source) -> Fact {
         value.map_or(Fact::default(), |value| Fact { value: Some(value), source })
     }
 
-    /// Takes another source's word where it is better. True where the two say different things.
+    /// Takes another source's value if that source is better. Returns true if the two values differ.
     pub(crate) fn learn(&mut self, other: Fact) -> bool {
         let differs = matches!((self.value, other.value), (Some(a), Some(b)) if a != b);
         if other.value.is_some() && other.source >= self.source {
@@ -139,25 +139,25 @@ impl Fact {
     }
 }
 
-/// A rank: one handle of one process.
+/// Identity of a rank: one handle of one process.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Who {
-    /// The communicator.
+pub struct RankIdentity {
+    /// Name of the communicator.
     pub communicator: CommunicatorId,
-    /// Its rank.
+    /// Number of the rank in the communicator.
     pub rank: Fact,
-    /// Ranks of the communicator.
+    /// Number of ranks of the communicator.
     pub nranks: Fact,
-    /// The process.
+    /// Process that owns the handle.
     pub process: ProcessId,
-    /// The thread that last made a call on it.
+    /// Thread that last made a call on the communicator.
     pub tid: u32,
-    /// The device by its number in the process; -1 where it is not known.
+    /// Device number in the process; -1 if unknown.
     pub device: i32,
 }
 
-impl fmt::Display for Who {
-    /// The rank, or the process where that is all that is known.
+impl fmt::Display for RankIdentity {
+    /// Writes the rank, or the process if the rank is unknown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rank.value {
             Some(rank) => write!(f, "rank {rank} (process {})", self.process.pid),
@@ -171,24 +171,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_better_source_replaces_a_worse_one_and_never_the_other_way() {
+    fn only_a_better_source_replaces_a_fact() {
         let mut fact = Fact::default();
-        assert!(!fact.learn(Fact::told(3, Source::Environment)));
-        assert!(fact.learn(Fact::told(5, Source::Asked)));
-        assert!(fact.learn(Fact::told(3, Source::Environment)));
-        assert_eq!(fact, Fact::told(5, Source::Asked));
+        assert!(!fact.learn(Fact::new(3, Source::Environment)));
+        assert!(fact.learn(Fact::new(5, Source::Queried)));
+        assert!(fact.learn(Fact::new(3, Source::Environment)));
+        assert_eq!(fact, Fact::new(5, Source::Queried));
         assert!(!fact.learn(Fact::default()));
         assert_eq!(fact.value, Some(5));
     }
 
     #[test]
-    fn rank_zero_is_a_fact_and_minus_one_is_none() {
-        assert_eq!(Fact::told(0, Source::Init).value, Some(0));
-        assert_eq!(Fact::told(-1, Source::Init), Fact::default());
+    fn rank_zero_is_known_and_minus_one_is_unknown() {
+        assert_eq!(Fact::new(0, Source::Init).value, Some(0));
+        assert_eq!(Fact::new(-1, Source::Init), Fact::default());
     }
 
     #[test]
-    fn numbers_and_names_are_the_sources_own() {
+    fn each_source_has_a_distinct_number_and_name() {
         for number in 0..6 {
             let source = Source::from_number(number).unwrap();
             assert_eq!(source as u8, number);

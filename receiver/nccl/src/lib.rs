@@ -1,13 +1,13 @@
-//! NCCL, seen from outside: who is late, who waits, on which communicator, and what hangs.
+//! Analysis of NCCL from outside the process: late ranks, waits, communicators and hangs.
 //!
-//! The one idea: (communicator, sequence number) names one collective on every rank and node, and each rank's host
-//! says when it came to it and how long it waited. Everything else is a comparison of that:
+//! The pair (communicator, sequence number) identifies one collective on every rank and node. Each rank's host shows
+//! when it reached the collective and how long it waited; all results are comparisons of these times:
 //!
 //! ```text
-//!  Observation --- registry ----> which rank of which communicator        whatever made it, however late we came
+//!  Observation --- registry ----> which rank of which communicator        for every way to create one, also attached late
 //!       |--------- groups ------> when the work of a call begins          at the outermost ncclGroupEnd
-//!       |--------- streams -----> which closer covers it                  enqueue, issue gap, wait
-//!       `--------- rounds ------> who has come to which collective ---.-> skew, stragglers, hangs
+//!       |--------- streams -----> which sync call covers it               enqueue, issue gap, wait
+//!       `--------- rounds ------> which ranks reached a collective ----.-> skew, stragglers, hangs
 //!                                                                     `-> flight records, traces
 //! ```
 //!
@@ -24,11 +24,11 @@
 //! observations.iter().for_each(|observation| engine.observe(observation, &mut print));
 //! ```
 //!
-//! What is not seen is said and not invented: replays of captured collectives, ranks on other nodes, the sequence
-//! numbers of a communicator that was there before us.
+//! Unobserved facts are marked as unknown and never guessed: replays of captured collectives, ranks on other nodes, the
+//! sequence numbers of a communicator that existed before the agent started.
 //!
-//! Pure: no clock, no file, no thread, no order that depends on hashing. Everything it remembers is bounded, and
-//! what is forgotten to stay within bounds is counted in [`Tally`]. Probes, spans and instruments are others'.
+//! The crate is pure: no clock, no file, no thread, and no order that depends on hashing. All state is bounded;
+//! evictions are counted in [`Tally`]. Probes, spans and instruments are in other crates.
 
 mod align;
 mod communicator;
@@ -57,8 +57,8 @@ pub mod trace;
 
 pub use crate::engine::Engine;
 pub use crate::finding::{Finding, RankState};
-pub use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
-pub use crate::member::End;
+pub use crate::identity::{CommunicatorId, Fact, IdSource, RankIdentity, Source};
+pub use crate::member::RankEnd;
 pub use crate::observe::Observation;
 pub use crate::op::Op;
 pub use crate::operation::Operation;

@@ -1,4 +1,4 @@
-//! One rank of one communicator: a handle of a process, and how far it has come.
+//! One rank of one communicator: a handle of a process and its progress.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,33 +7,33 @@ use event::{ExitStatus, ProcessId};
 use signal_hook::low_level::signal_name;
 
 use crate::communicator::Communicator;
-use crate::identity::Who;
+use crate::identity::RankIdentity;
 use crate::op::Op;
 use crate::slab::Key;
 
-/// Why a rank is no longer there.
+/// Reason for the end of a rank.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum End {
+pub enum RankEnd {
     /// `ncclCommDestroy`.
     Destroyed,
     /// `ncclCommAbort`.
     Aborted,
-    /// Its process ended, with this code where that was seen.
+    /// Its process exited, with this code if it was seen.
     Exited(Option<u8>),
-    /// This signal killed its process.
+    /// A signal killed its process.
     Killed(u8),
-    /// Its handle is another communicator's now: how it ended was not seen.
+    /// Its handle was reused for another communicator; its end was not seen.
     Replaced,
-    /// It made room for others.
-    Forgotten,
+    /// Evicted to stay within the limit of ranks.
+    Evicted,
 }
 
-/// In words: `killed by SIGKILL`, `exited 1`.
-impl fmt::Display for End {
+/// Writes the end in words: `killed by SIGKILL`, `exited 1`.
+impl fmt::Display for RankEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Exited(Some(code)) => write!(f, "exited {code}"),
-            End::Killed(signal) => match signal_name((*signal).into()) {
+            RankEnd::Exited(Some(code)) => write!(f, "exited {code}"),
+            RankEnd::Killed(signal) => match signal_name((*signal).into()) {
                 Some(name) => write!(f, "killed by {name}"),
                 None => write!(f, "killed by signal {signal}"),
             },
@@ -42,64 +42,64 @@ impl fmt::Display for End {
     }
 }
 
-impl End {
-    /// The end of the ranks of a process that ended so.
-    pub(crate) const fn of(status: ExitStatus) -> End {
+impl RankEnd {
+    /// Returns the end of the ranks of a process with this exit status.
+    pub(crate) const fn of(status: ExitStatus) -> RankEnd {
         match status {
-            ExitStatus::Unknown => End::Exited(None),
-            ExitStatus::Exited(code) => End::Exited(Some(code)),
-            ExitStatus::Killed(signal) => End::Killed(signal),
+            ExitStatus::Unknown => RankEnd::Exited(None),
+            ExitStatus::Exited(code) => RankEnd::Exited(Some(code)),
+            ExitStatus::Killed(signal) => RankEnd::Killed(signal),
         }
     }
 
-    /// The end as an attribute value.
+    /// Returns the end as an attribute value.
     pub const fn name(self) -> &'static str {
         match self {
-            End::Destroyed => "destroyed",
-            End::Aborted => "aborted",
-            End::Exited(_) => "exited",
-            End::Killed(_) => "killed",
-            End::Replaced => "replaced",
-            End::Forgotten => "forgotten",
+            RankEnd::Destroyed => "destroyed",
+            RankEnd::Aborted => "aborted",
+            RankEnd::Exited(_) => "exited",
+            RankEnd::Killed(_) => "killed",
+            RankEnd::Replaced => "replaced",
+            RankEnd::Evicted => "forgotten",
         }
     }
 
-    /// True where peers will wait for it in vain if they wait.
+    /// Returns true if waiting peers never see this rank arrive.
     pub(crate) const fn is_loss(self) -> bool {
-        matches!(self, End::Aborted | End::Exited(_) | End::Killed(_))
+        matches!(self, RankEnd::Aborted | RankEnd::Exited(_) | RankEnd::Killed(_))
     }
 }
 
-/// A rank.
+/// A rank and its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) who: Who,
+    pub(crate) who: RankIdentity,
     pub(crate) handle: u64,
     pub(crate) communicator: Key<Communicator>,
-    /// Its place in the communicator.
+    /// Its slot in the communicator.
     pub(crate) slot: usize,
-    /// When the call began that made it, or that it was first seen in.
+    /// Start of the call that made it or in which it was first seen, ns.
     pub(crate) born_ns: u64,
-    /// Its making was not seen: what it did before is unknown.
+    /// Its creation was not seen; earlier calls are unknown.
     pub(crate) is_late: bool,
-    /// Splits of it so far...
+    /// Number of its splits.
     pub(crate) children: i32,
-    /// ... which is what NCCL counts too.
+    /// The number of splits agrees with NCCL's own.
     pub(crate) is_children_sure: bool,
     /// Sequence number of its next collective.
     pub(crate) next_seq: u64,
     pub(crate) last_ordinal: Option<u64>,
-    /// Operations enqueued that nobody waited for yet.
+    /// Enqueued operations that no call waited for yet.
     pub(crate) outstanding: u64,
-    /// When it last enqueued a collective; 0 never.
+    /// Time of its last enqueued collective, ns; 0 if none.
     pub(crate) enqueued_ns: u64,
-    /// When it last enqueued anything, or something of it was waited for.
+    /// Time of its last enqueued or completed operation, ns.
     pub(crate) progress_ns: u64,
-    /// What its process had waited when it last came to a collective, and since then in closers that covered
-    /// something of it: the difference to now is what it waited for others.
+    /// Wait time of its process at its last arrival at a collective, plus later sync calls that covered operations of
+    /// this rank. The difference to the current value is its wait for other work, ns.
     pub(crate) waited_ns: u64,
-    /// When the last such closer began.
-    pub(crate) closer_ns: u64,
+    /// Start of the last such sync call, ns.
+    pub(crate) sync_ns: u64,
     /// Its last operations, oldest first.
     pub(crate) recent: VecDeque<Op>,
     pub(crate) used: u64,
@@ -110,12 +110,12 @@ impl Member {
         self.who.process
     }
 
-    /// Since when it has done nothing on this communicator.
+    /// Returns the time of its last progress on this communicator, ns.
     pub(crate) fn idle_since_ns(&self) -> u64 {
         self.enqueued_ns.max(self.born_ns)
     }
 
-    /// The number of the next collective, which the source says is its `ordinal`th. Says how many were lost.
+    /// Returns the number of the next collective, the source's `ordinal`th, and how many were lost before it.
     pub(crate) fn take_seq(&mut self, ordinal: Option<u64>) -> (u64, u64) {
         let lost = match (self.last_ordinal, ordinal) {
             (Some(last), Some(now)) => now.saturating_sub(last.saturating_add(1)),
@@ -128,7 +128,7 @@ impl Member {
         (seq, lost)
     }
 
-    pub(crate) fn remember(&mut self, op: Op, max: usize) {
+    pub(crate) fn push_recent(&mut self, op: Op, max: usize) {
         if self.recent.len() >= max.max(1) {
             self.recent.pop_front();
         }
@@ -136,16 +136,16 @@ impl Member {
     }
 }
 
-/// A rank that is about to be.
+/// A rank before its handle is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    pub(crate) who: Who,
+    pub(crate) who: RankIdentity,
     pub(crate) born_ns: u64,
     pub(crate) is_late: bool,
     pub(crate) child_of: Option<ChildOf>,
 }
 
-/// Which child of which parent a rank is.
+/// The parent and ordinal of a child communicator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ChildOf {
     pub(crate) parent: Key<Communicator>,
@@ -176,7 +176,7 @@ impl Draft {
             enqueued_ns: 0,
             progress_ns: self.born_ns,
             waited_ns: 0,
-            closer_ns: 0,
+            sync_ns: 0,
             recent: VecDeque::new(),
             used,
         }

@@ -1,11 +1,11 @@
-//! What was observed of NCCL and of the streams it works on: the one input of this crate.
+//! Observations of NCCL and its streams: the only input of this crate.
 //!
-//! The one idea: an observation is a call that *returned*, with what stood in its arguments and what it wrote
-//! through its pointers, or something else that a source can know without being inside the process. Time and loss
-//! are observations like any other. Who makes them of probe records finds the slots in [`crate::functions`].
+//! An observation is a call that *returned*, with its arguments and the memory it wrote, or another event that is
+//! visible from outside the process. Time and loss are observations as well. The argument positions for probe records
+//! are in [`crate::functions`].
 //!
-//! Times are CLOCK_MONOTONIC ns of one machine. Observations come in the order of their [`Observation::at_ns`],
-//! as far as the source can: small disorder between threads is tolerated, within a thread there is none.
+//! Times are CLOCK_MONOTONIC ns of one machine. Observations are ordered by [`Observation::at_ns`] as far as the source
+//! can: small disorder between threads is tolerated, calls of one thread must be in order.
 
 use event::{ExitStatus, ProcessId};
 use probe_abi::record::StreamKey;
@@ -16,186 +16,186 @@ use crate::operation::Operation;
 /// `ncclInProgress`: a non-blocking communicator has taken the call on.
 pub const IN_PROGRESS: u32 = 7;
 
-/// One thing observed.
+/// One observed event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
     /// An NCCL function returned.
-    Call(Call),
-    /// A function of the GPU runtime or driver returned that waits, or orders streams.
+    Call(NcclCall),
+    /// A function of the GPU runtime or driver that waits for streams or orders them returned.
     Stream(StreamCall),
-    /// A thread is seen to be inside a call that has not returned. Told again and again while it lasts.
-    UnderWay(UnderWay),
-    /// What the environment of a process says. Best told before its first call.
+    /// A thread is inside a call that has not returned. Repeated while the call lasts.
+    OngoingCall(OngoingCall),
+    /// Launcher variables in the environment of a process. Best sent before its first call.
     Environment(Environment),
-    /// The version of the NCCL that a process uses.
+    /// Version of the NCCL library that a process uses.
     Library {
-        /// Which process.
+        /// Process concerned by the observation.
         process: ProcessId,
-        /// `NCCL_VERSION_CODE`; 0 for a library that is not NCCL nor counts like it.
+        /// `NCCL_VERSION_CODE`; 0 for a library with other version numbers.
         version: u32,
     },
-    /// A step of a process ended: kept for the flight recorder.
+    /// A step of a process ended; stored for the flight recorder.
     Step(StepNote),
     /// A process ended.
     Exit {
-        /// Which.
+        /// Process concerned by the observation.
         process: ProcessId,
-        /// When.
+        /// Time of the end, ns.
         at_ns: u64,
-        /// How.
+        /// Exit status of the process.
         status: ExitStatus,
     },
-    /// Records were lost; whose is not known.
+    /// Records of unknown processes were lost.
     Lost {
-        /// When that was noticed.
+        /// Time of detection, ns.
         at_ns: u64,
-        /// How many.
+        /// Number of lost records.
         count: u64,
     },
-    /// Time passes.
+    /// Time passed without another observation.
     Tick {
-        /// Now.
+        /// Current time, ns.
         at_ns: u64,
     },
 }
 
 /// One call of an NCCL function.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    /// Who called.
+pub struct NcclCall {
+    /// Process that made the call.
     pub process: ProcessId,
     /// The calling thread.
     pub tid: u32,
-    /// When it began.
+    /// Time of entry, ns.
     pub entry_ns: u64,
-    /// How long it took.
+    /// Duration, ns.
     pub duration_ns: u64,
     /// `ncclResult_t`.
     pub result: u32,
-    /// The thread's current device by its number in the process; -1 where it is not known.
+    /// Current device of the thread by its number in the process; -1 if unknown.
     pub device: i32,
-    /// Which function, and what was read of it.
+    /// Function and its decoded arguments.
     pub function: Function,
 }
 
-impl Call {
-    /// When it returned.
+impl NcclCall {
+    /// Returns the time of the return, ns.
     pub fn exit_ns(&self) -> u64 {
         self.entry_ns.saturating_add(self.duration_ns)
     }
 
-    /// True where NCCL took the call on.
+    /// Returns true if NCCL accepted the call.
     pub fn has_succeeded(&self) -> bool {
         self.result == 0 || self.result == IN_PROGRESS
     }
 }
 
-/// A pointer to where a function writes a communicator's handle.
+/// A pointer to the memory that receives a communicator's handle.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Out {
-    /// Where it points to.
+    /// Address in the process.
     pub at: u64,
-    /// What stood there at the return; 0 nothing, as inside a group, where it is written later.
+    /// Value at the return; 0 if it is written later, as inside a group.
     pub handle: u64,
 }
 
-/// An NCCL function and what was read of its call. Handles are addresses in the process: identities, never pointers.
+/// An NCCL function with its decoded arguments. Handles are addresses in the process, used only as identities.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Function {
-    /// `ncclGetUniqueId`: told because `ncclCommInitAll` calls it and shows its id nowhere else.
+    /// `ncclGetUniqueId`: needed because `ncclCommInitAll` calls it and shows its id nowhere else.
     GetUniqueId {
-        /// What it wrote.
+        /// The id that it wrote.
         id: Box<UniqueId>,
     },
     /// `ncclCommInitRank`, `ncclCommInitRankConfig`, `ncclCommInitRankScalable`.
     Init {
         /// The new communicator.
         out: Out,
-        /// Argument.
+        /// Number of ranks.
         nranks: i32,
-        /// Argument.
+        /// Number of the rank.
         rank: i32,
-        /// The id, or the first of several; `None` where it could not be read.
+        /// The id, or the first of several; `None` if it could not be read.
         id: Option<Box<UniqueId>>,
     },
-    /// `ncclCommInitAll`: rank is the place in the list.
+    /// `ncclCommInitAll`: the rank is the index in the list.
     InitAll {
-        /// The new communicators, as far as they were read.
+        /// The new communicators that were read.
         handles: Vec<u64>,
         /// Argument `ndev`.
         count: i32,
-        /// The devices, as far as they were read; empty where the argument was NULL: then device is rank.
+        /// The devices that were read; empty for a NULL argument: then the device is the rank.
         devices: Vec<i32>,
     },
     /// `ncclCommSplit`.
     Split {
-        /// The parent.
+        /// Handle of the parent.
         parent: u64,
-        /// Ranks of one color stay together; -1 (`NCCL_SPLIT_NOCOLOR`) gets none.
+        /// Ranks of one color form a child; -1 (`NCCL_SPLIT_NOCOLOR`) has none.
         color: i32,
-        /// Orders the ranks.
+        /// Orders the ranks of a child.
         key: i32,
-        /// The child.
+        /// The child communicator.
         child: Out,
     },
     /// `ncclCommShrink`, since NCCL 2.27.
     Shrink {
-        /// The parent.
+        /// Handle of the parent.
         parent: u64,
-        /// The ranks left out, as far as they were read.
+        /// The excluded ranks that were read.
         excluded: Vec<i32>,
-        /// How many there are.
+        /// Number of excluded ranks.
         excluded_count: i32,
-        /// The child.
+        /// The child communicator.
         child: Out,
     },
     /// `ncclCommGrow`, since NCCL 2.29.
     Grow {
-        /// The parent; 0 for a rank that is new.
+        /// Handle of the parent; 0 for a new rank.
         parent: u64,
-        /// Ranks of the child.
+        /// Number of ranks of the child.
         nranks: i32,
-        /// -1 for a rank that is not new.
+        /// Rank number; -1 for a rank of the parent.
         rank: i32,
-        /// The child.
+        /// The child communicator.
         child: Out,
     },
-    /// What an [`Out`] with no handle points to, read after the group that it was in: no function of NCCL.
+    /// Value at an [`Out`] without handle, read after its group ended; not an NCCL function.
     Written(Out),
     /// `ncclCommFinalize`.
     Finalize {
-        /// Which.
+        /// Handle of the communicator.
         comm: u64,
     },
     /// `ncclCommDestroy`.
     Destroy {
-        /// Which.
+        /// Handle of the communicator.
         comm: u64,
     },
     /// `ncclCommAbort`.
     Abort {
-        /// Which.
+        /// Handle of the communicator.
         comm: u64,
     },
     /// `ncclCommCount`.
     Count {
-        /// Which.
+        /// Handle of the communicator.
         comm: u64,
-        /// What it wrote.
+        /// Number of ranks that it wrote.
         value: i32,
     },
     /// `ncclCommUserRank`.
     UserRank {
-        /// Which.
+        /// Handle of the communicator.
         comm: u64,
-        /// What it wrote.
+        /// Rank number that it wrote.
         value: i32,
     },
     /// `ncclCommCuDevice`.
     CuDevice {
-        /// Which.
+        /// Handle of the communicator.
         comm: u64,
-        /// What it wrote.
+        /// Device number that it wrote.
         value: i32,
     },
     /// An operation that moves data.
@@ -206,60 +206,60 @@ pub enum Function {
     GroupEnd,
 }
 
-/// The arguments of an operation that moves data.
+/// Arguments of an operation that moves data.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Arguments {
-    /// Which.
+    /// Operation that was called.
     pub operation: Operation,
-    /// The communicator's handle.
+    /// Handle of the communicator.
     pub comm: u64,
-    /// The stream.
+    /// Stream that the operation is enqueued on.
     pub stream: StreamKey,
-    /// Elements, as the function counts them.
+    /// Number of elements, as the function counts them.
     pub count: u64,
     /// `ncclDataType_t`.
     pub datatype: u32,
-    /// `ncclRedOp_t`; 0 where the operation has none.
+    /// `ncclRedOp_t`; 0 if the operation has none.
     pub reduction: u32,
-    /// Root or the other side's rank; -1 where the operation has none. 0 is a rank.
+    /// Root or peer rank; -1 if the operation has none. 0 is a rank.
     pub peer: i32,
-    /// Successful collectives of this process on this handle before this one, if the source counts them: shows a loss exactly.
+    /// Earlier successful collectives of this process on this handle, if the source counts them; makes losses exact.
     pub ordinal: Option<u64>,
 }
 
 /// A call that waits for streams or orders them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StreamCall {
-    /// Who called.
+    /// Process that made the call.
     pub process: ProcessId,
     /// The calling thread.
     pub tid: u32,
-    /// When it began.
+    /// Time of entry, ns.
     pub entry_ns: u64,
-    /// How long it took.
+    /// Duration, ns.
     pub duration_ns: u64,
-    /// What it does. Calls that failed are not told.
+    /// Effect of the call. Failed calls are not observed.
     pub action: StreamAction,
 }
 
 impl StreamCall {
-    /// When it returned.
+    /// Returns the time of the return, ns.
     pub fn exit_ns(&self) -> u64 {
         self.entry_ns.saturating_add(self.duration_ns)
     }
 }
 
-/// What a call does to streams. The runtime's functions, the driver's and HIP's alike.
+/// Effect of a call on streams, for functions of the CUDA runtime, the driver and HIP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StreamAction {
-    /// Waited for all work of a stream (`cudaStreamSynchronize`, a synchronous copy from the device): a closer.
+    /// Waited for all work of a stream (`cudaStreamSynchronize`, a synchronous copy from the device): a sync call.
     Sync(StreamKey),
-    /// Waited for an event (`cudaEventSynchronize`): a closer of what was enqueued before it was recorded.
+    /// Waited for an event (`cudaEventSynchronize`): a sync call for work enqueued before the event's record.
     EventSync(u64),
-    /// Waited for what was enqueued on a stream before this instant: a closer, told by a source that resolved the
-    /// event itself, as [`probe_abi::record::StepRecord::recorded_ns`].
+    /// Waited for work enqueued on a stream before this instant: a sync call from a source that resolved the event
+    /// itself, see [`probe_abi::record::StepRecord::recorded_ns`].
     SyncUntil(StreamKey, u64),
-    /// Waited for all streams of the process (`cudaDeviceSynchronize`): a closer.
+    /// Waited for all streams of the process (`cudaDeviceSynchronize`): a sync call.
     DeviceSync,
     /// `cudaEventRecord`: event, stream.
     Record(u64, StreamKey),
@@ -269,58 +269,58 @@ pub enum StreamAction {
     BeginCapture(StreamKey),
     /// `cudaStreamEndCapture`.
     EndCapture(StreamKey),
-    /// `cudaStreamDestroy`: work under way goes on, but nobody can wait for the stream any more.
+    /// `cudaStreamDestroy`: enqueued work continues, but no later call can wait for the stream.
     DestroyStream(StreamKey),
-    /// `cudaEventDestroy`: the address may come back as another event.
+    /// `cudaEventDestroy`: the address may be reused for another event.
     DestroyEvent(u64),
 }
 
-/// A thread inside a call.
+/// A thread inside a call that has not returned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct UnderWay {
-    /// Which process.
+pub struct OngoingCall {
+    /// Process concerned by the observation.
     pub process: ProcessId,
-    /// Which thread.
+    /// Thread inside the call.
     pub tid: u32,
-    /// When the call began.
+    /// Time of entry, ns.
     pub entry_ns: u64,
-    /// When it was seen not to have returned.
+    /// Time at which the call was seen, ns.
     pub at_ns: u64,
 }
 
-/// What `RANK`, `WORLD_SIZE` and their like say.
+/// Values of `RANK`, `WORLD_SIZE` and similar variables.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Environment {
-    /// Whose.
+    /// Process concerned by the observation.
     pub process: ProcessId,
-    /// `RANK`, or what the launcher calls it.
+    /// `RANK` or the launcher's equivalent.
     pub rank: Option<u32>,
-    /// `WORLD_SIZE`, or what the launcher calls it.
+    /// `WORLD_SIZE` or the launcher's equivalent.
     pub world_size: Option<u32>,
-    /// The same for all processes of one job and no other: a hash of rendezvous address and run id; 0 not known.
+    /// Hash of rendezvous address and run id, equal for all processes of one job only; 0 if unknown.
     pub job: u64,
 }
 
-/// A step as the flight recorder keeps it.
+/// A step in the flight recorder.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StepNote {
-    /// Whose.
+    /// Process concerned by the observation.
     pub process: ProcessId,
-    /// When it ended.
+    /// Time of the end, ns.
     pub end_ns: u64,
-    /// How long it took.
+    /// Duration, ns.
     pub duration_ns: u64,
-    /// Its number with the source.
+    /// Sequence number of the source.
     pub sequence: u64,
 }
 
 impl Observation {
-    /// When it was complete; `None` where it has no time.
+    /// Returns the time at which it was complete, ns; `None` if it has no time.
     pub fn at_ns(&self) -> Option<u64> {
         match self {
             Observation::Call(call) => Some(call.exit_ns()),
             Observation::Stream(call) => Some(call.exit_ns()),
-            Observation::UnderWay(call) => Some(call.at_ns),
+            Observation::OngoingCall(call) => Some(call.at_ns),
             Observation::Environment(_) | Observation::Library { .. } => None,
             Observation::Step(step) => Some(step.end_ns),
             Observation::Exit { at_ns, .. }

@@ -1,4 +1,4 @@
-//! One operation of one rank, from its call to the closer that covers it.
+//! An operation of one rank, from its call to the sync call that covers it.
 
 use crate::observe::Arguments;
 use crate::operation::{Operation, payload_bytes};
@@ -6,35 +6,35 @@ use crate::operation::{Operation, payload_bytes};
 /// An operation that a rank enqueued.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Op {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
     /// `ncclDataType_t`.
     pub datatype: u32,
     /// `ncclRedOp_t`; 0 where the operation has none.
     pub reduction: u32,
-    /// Root or the other side's rank; -1 where the operation has none.
+    /// Root or peer rank; -1 if the operation has none.
     pub peer: i32,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// Collectives of this rank on this communicator before it. Of a send or receive too, which count none.
+    /// Earlier collectives of this rank on this communicator. Sends and receives have it too, but do not count.
     pub seq: u64,
-    /// When its own call began.
+    /// Entry of its own call, ns.
     pub entry_ns: u64,
-    /// How long its own call took, ns: the host's part of enqueueing it.
+    /// Duration of its own call, ns: the host's part of enqueueing it.
     pub enqueue_ns: u64,
-    /// When the call began that enqueued it: its own, or that of the outermost `ncclGroupEnd`.
+    /// Entry of the call that enqueued it, ns: its own, or the outermost `ncclGroupEnd`.
     pub arrival_ns: u64,
-    /// When that call returned.
+    /// Return of that call, ns.
     pub enqueued_ns: u64,
 }
 
 impl Op {
-    /// Payload, bytes; `None` where nobody knows how large an element is.
+    /// Returns the payload in bytes; `None` if the size of an element is unknown.
     pub fn bytes(&self) -> Option<u64> {
         payload_bytes(self.count, self.datatype)
     }
 
-    /// From whom to whom a message of this rank goes; `None` for collectives.
+    /// Returns sender and receiver of a message of this rank; `None` for collectives.
     pub(crate) fn ends(&self, rank: u32) -> Option<(u32, u32)> {
         let peer = u32::try_from(self.peer).ok()?;
         match self.operation {

@@ -1,7 +1,7 @@
-//! What a call does: operations, datatypes, reductions, by NCCL's own names and numbers (nccl.h of 2.32).
+//! Operations, datatypes and reductions with NCCL's own names and numbers (nccl.h of 2.32).
 //!
-//! Rows, not branches: what differs between operations stands in `Operation::row`, sizes and names of datatypes in
-//! [`DATATYPES`]. Values come from another process and are only ever looked up.
+//! Differences between operations are in `Operation::row`, sizes and names of datatypes in [`DATATYPES`]. Values come
+//! from another process and are only used as table keys.
 
 /// An operation that moves data.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -30,18 +30,18 @@ pub enum Operation {
     Recv = 9,
 }
 
-/// What an operation's peer argument means.
+/// Meaning of an operation's peer argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Peer {
-    /// There is none.
+    /// The operation has no peer.
     None,
-    /// The rank that gives or takes the whole.
+    /// The root rank.
     Root,
     /// The rank on the other side.
     Other,
 }
 
-/// What is known of an operation.
+/// Properties of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Row {
     name: &'static str,
@@ -73,27 +73,27 @@ impl Operation {
         Operation::Recv,
     ];
 
-    /// The operation as NCCL's logs and an attribute value name it.
+    /// Returns the name used in NCCL's logs and in attributes.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// True where every rank of the communicator takes part, so that ranks count it alike.
+    /// Returns true if every rank of the communicator takes part, so that all ranks count it alike.
     pub const fn is_collective(self) -> bool {
         self.row().is_collective
     }
 
-    /// True where the call has a reduction.
+    /// Returns true if the call has a reduction.
     pub const fn reduces(self) -> bool {
         self.row().reduces
     }
 
-    /// What the peer argument means.
+    /// Returns the meaning of the peer argument.
     pub const fn peer(self) -> Peer {
         self.row().peer
     }
 
-    /// The operation of this number.
+    /// Returns the operation with this number.
     pub fn from_number(number: u8) -> Option<Operation> {
         Operation::ALL.get(usize::from(number)).copied()
     }
@@ -133,17 +133,17 @@ pub const DATATYPES: [(&str, u64); 12] = [
 /// Names of the built-in `ncclRedOp_t`, by their numbers.
 pub const REDUCTIONS: [&str; 5] = ["sum", "prod", "max", "min", "avg"];
 
-/// A datatype's name; `unknown` for numbers that no header has.
+/// Returns a datatype's name; `unknown` for unassigned numbers.
 pub fn datatype_name(number: u32) -> &'static str {
     DATATYPES.get(number as usize).map_or("unknown", |(name, _)| name)
 }
 
-/// Payload of `count` elements, bytes; `None` where nobody knows how large an element is.
+/// Returns the payload of `count` elements in bytes; `None` if the size of an element is unknown.
 pub fn payload_bytes(count: u64, datatype: u32) -> Option<u64> {
     DATATYPES.get(datatype as usize).map(|(_, size)| count.saturating_mul(*size))
 }
 
-/// A reduction's name; `user` for those that a program defined.
+/// Returns a reduction's name; `user` for one that the program defined.
 pub fn reduction_name(number: u32) -> &'static str {
     REDUCTIONS.get(number as usize).copied().unwrap_or("user")
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn reductions_from_five_on_are_the_program_s_own() {
+    fn reductions_from_five_on_are_user_defined() {
         assert_eq!([0, 4, 5, u32::MAX].map(reduction_name), ["sum", "avg", "user", "user"]);
         assert_eq!([0, 9, 12].map(datatype_name), ["int8", "bfloat16", "unknown"]);
     }

@@ -1,65 +1,64 @@
-//! Flight records: what was outstanding, and what came just before, of one process, as bytes that survive us.
+//! Flight records: outstanding and recent operations of one process, as bytes that survive the agent.
 //!
-//! The one idea: a record is small, whole and checked, so that whoever keeps it can replace it often and read it
-//! after anything: a process killed in mid-collective, and the agent as well. One record a process; keeping them,
-//! and telling whose process is still there, is left to the caller. A record holds the communicators' handles as
-//! they are, which are addresses: it is for this machine, and not to be sent away.
+//! A record is small, complete and checksummed, so it can be replaced often and read after the process was killed
+//! within a collective, and the agent as well. There is one record per process; the caller stores it and checks that
+//! the process still exists. A record contains communicator handles, which are addresses: it is for this machine only.
 //!
-//! [`recording::persisted`] says how the bytes stand around the fields, `fields.rs` which those are.
+//! [`recording::persisted`] defines the envelope of the bytes, `fields.rs` the fields.
 
 mod fields;
 
 use event::ProcessId;
 use recording::persisted::{Format, RecordError};
 
-use crate::identity::Who;
+use crate::identity::RankIdentity;
 use crate::observe::StepNote;
 use crate::op::Op;
 
-/// The format: `WTFR`, its version.
+/// Format of flight records: magic `WTFR` and version.
 pub const FORMAT: Format = Format { name: "flight record", magic: *b"WTFR", version: 1 };
 
-/// What is kept of a process.
+/// The stored state of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlightRecord {
-    /// Whose.
+    /// Process that the record describes.
     pub process: ProcessId,
-    /// When it was made, CLOCK_MONOTONIC ns: comparable with the times in it, until the machine is started anew.
+    /// Creation time, CLOCK_MONOTONIC ns; comparable with the other times until the machine reboots.
     pub at_ns: u64,
-    /// Its ranks.
+    /// Ranks of the process.
     pub ranks: Vec<RankRecord>,
     /// Its last steps, oldest first.
     pub steps: Vec<StepNote>,
 }
 
-/// What is kept of a rank.
+/// The stored state of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankRecord {
-    /// Who.
-    pub who: Who,
+    /// Identity of the rank.
+    pub who: RankIdentity,
     /// Its communicator's handle.
     pub handle: u64,
-    /// Collectives it has come to.
+    /// Number of collectives that it reached.
     pub next_seq: u64,
-    /// That number is the one of every node.
+    /// The sequence number is that of every node.
     pub is_exact: bool,
-    /// When it last enqueued a collective; 0 never.
+    /// Time of its last enqueued collective, ns; 0 if none.
     pub enqueued_ns: u64,
-    /// Operations that nobody had waited for...
+    /// Number of operations that no call had waited for.
     pub outstanding_count: u64,
-    /// ... and the first few of them, oldest first.
+    /// The first outstanding operations, oldest first.
     pub outstanding: Vec<Op>,
     /// Its last operations, oldest first.
     pub recent: Vec<Op>,
 }
 
 impl FlightRecord {
-    /// The record as bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         FORMAT.encode(self)
     }
 
-    /// The record of bytes that somebody kept.
+    /// Decodes a stored record.
     pub fn decode(bytes: &[u8]) -> Result<FlightRecord, RecordError> {
         FORMAT.decode(bytes)
     }

@@ -1,8 +1,8 @@
-//! Which handle of which process is which rank of which communicator.
+//! Mapping from process and handle to communicator and rank.
 //!
-//! The one idea: a handle is an address, and addresses come back; a communicator's name is its own for ever. Every
-//! way to make a communicator ends in [`Registry::admit`], every end of one in [`Registry::leave`], so that a
-//! handle that comes back, or is first seen in the middle of its work, needs no way of its own.
+//! A handle is an address and may be reused; a communicator's name is permanent. Every function that makes a
+//! communicator ends in [`Registry::admit`], every end of one in [`Registry::leave`], so a reused handle, or one first
+//! seen during use, needs no separate path.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,19 +10,19 @@ use event::ProcessId;
 
 use crate::communicator::{Communicator, Slot};
 use crate::finding::{Disagreement, Dispute, Finding, RankKnown};
-use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
-use crate::member::{ChildOf, Draft, End, Member};
+use crate::identity::{CommunicatorId, Fact, IdSource, RankIdentity, Source};
+use crate::member::{ChildOf, Draft, Member, RankEnd};
 use crate::observe::{Environment, Out};
 use crate::slab::{Key, Slab};
 use crate::tally::Tally;
 
-/// Communicators whose handle is still to be written. Full: the oldest is given up, counted.
+/// Maximum number of communicators with an unwritten handle; the oldest is evicted and counted.
 const UNWRITTEN_MAX: usize = 1024;
 
-/// Takes findings.
+/// Receives findings.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Finding);
 
-/// A communicator whose handle is still to be written.
+/// A communicator whose handle is not written yet.
 #[derive(Clone, Debug)]
 struct Unwritten {
     process: ProcessId,
@@ -30,7 +30,7 @@ struct Unwritten {
     draft: Draft,
 }
 
-/// Who is there.
+/// The current ranks and communicators.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     members_max: usize,
@@ -55,7 +55,7 @@ impl Registry {
         }
     }
 
-    /// The rank behind a handle, if it is known.
+    /// Returns the rank of a handle, if known.
     pub(crate) fn find(&mut self, process: ProcessId, handle: u64) -> Option<Key<Member>> {
         let key = *self.by_handle.get(&(process, handle))?;
         self.tick += 1;
@@ -63,13 +63,13 @@ impl Registry {
         Some(key)
     }
 
-    /// A handle comes to be, or its only unwritten draft is the one: members that must leave first.
+    /// Takes the unwritten draft for a handle, or the only one of the process.
     pub(crate) fn take_unwritten(&mut self, process: ProcessId, at: Option<u64>) -> Option<Draft> {
         let mut of = self.unwritten.iter().enumerate();
         let index = match at {
             Some(at) => of.rfind(|(_, u)| (u.process, u.at) == (process, at))?.0,
             None => {
-                // First used before anybody read where it was written: its own only where there is no other.
+                // A handle used before its memory was read matches only a process's single draft.
                 let mut own = of.filter(|(_, u)| u.process == process);
                 let only = own.next()?.0;
                 if own.next().is_some() {
@@ -90,7 +90,7 @@ impl Registry {
         self.unwritten.push_back(Unwritten { process, at: out.at, draft });
     }
 
-    /// The member that must leave before another one can be admitted.
+    /// Returns the member to evict before another one is admitted.
     pub(crate) fn crowded(&self) -> Option<Key<Member>> {
         if self.members.len() < self.members_max.max(1) {
             return None;
@@ -99,7 +99,7 @@ impl Registry {
         unused.min_by_key(|(used, _)| *used).map(|(_, key)| key)
     }
 
-    /// A new rank. Nobody else may have its handle: see [`Registry::find`].
+    /// Adds a rank. Its handle must be unused: see [`Registry::find`].
     pub(crate) fn admit(
         &mut self,
         draft: Draft,
@@ -127,13 +127,13 @@ impl Registry {
         key
     }
 
-    /// A rank is gone. Its communicator goes with the last one.
-    pub(crate) fn leave(&mut self, key: Key<Member>, end: End, tally: &mut Tally) -> Option<Member> {
+    /// Removes a rank, and its communicator with the last rank.
+    pub(crate) fn leave(&mut self, key: Key<Member>, end: RankEnd, tally: &mut Tally) -> Option<Member> {
         let member = self.members.remove(key)?;
         self.by_handle.remove(&(member.process(), member.handle));
         tally.left += 1;
-        tally.replaced += u64::from(end == End::Replaced);
-        tally.members_evicted += u64::from(end == End::Forgotten);
+        tally.replaced += u64::from(end == RankEnd::Replaced);
+        tally.members_evicted += u64::from(end == RankEnd::Evicted);
         if let Some(communicator) = self.communicators.get_mut(member.communicator) {
             communicator.leave(member.slot, member.who, end);
         }
@@ -141,16 +141,16 @@ impl Registry {
         Some(member)
     }
 
-    /// The ranks of a process.
+    /// Returns the ranks of a process.
     pub(crate) fn of_process(&self, process: ProcessId) -> Vec<Key<Member>> {
         self.by_handle.range((process, 0)..=(process, u64::MAX)).map(|(_, key)| *key).collect()
     }
 
-    pub(crate) fn forget_unwritten(&mut self, process: ProcessId) {
+    pub(crate) fn remove_unwritten(&mut self, process: ProcessId) {
         self.unwritten.retain(|u| u.process != process);
     }
 
-    /// Takes what was told of a rank, and says who it is now.
+    /// Merges reported facts into a rank and reports its updated identity.
     pub(crate) fn learn(
         &mut self,
         key: Key<Member>,
@@ -175,17 +175,17 @@ impl Registry {
             return;
         }
         out(Finding::Rank(Box::new(RankKnown { at_ns, who, is_new: false, is_late })));
-        let is_guess = who.communicator.source == IdSource::Ours && is_late;
+        let is_guess = who.communicator.source == IdSource::Warptap && is_late;
         if is_guess && before.nranks.value.is_some() && before.nranks.value != who.nranks.value {
             self.move_out(key, at_ns, tally);
         }
         self.compare(key, at_ns, tally, out);
     }
 
-    /// The rank that a handle must be of which nobody saw how it was made.
-    pub(crate) fn late(&self, who: Who, born_ns: u64, environment: Option<&Environment>) -> Draft {
+    /// Returns a draft for a handle whose creation was not seen.
+    pub(crate) fn late(&self, who: RankIdentity, born_ns: u64, environment: Option<&Environment>) -> Draft {
         let is_first = self.of_process(who.process).is_empty();
-        // The job's own communicator is made first; of later ones the environment says nothing.
+        // The job's own communicator is created first; the environment does not describe later ones.
         let world = environment.filter(|e| is_first && e.world_size.is_some());
         let source = Source::Environment;
         let facts = world.map_or_else(Default::default, |e| {
@@ -193,33 +193,33 @@ impl Registry {
         });
         let shared = world.filter(|e| e.job != 0).map(|e| CommunicatorId {
             hash: crate::hash::own(&[e.job, u64::from(e.world_size.unwrap_or(0))]),
-            source: IdSource::Ours,
+            source: IdSource::Warptap,
         });
         let communicator = shared.unwrap_or(who.communicator);
-        let who = Who { communicator, rank: facts.0, nranks: facts.1, ..who };
+        let who = RankIdentity { communicator, rank: facts.0, nranks: facts.1, ..who };
         Draft { who, born_ns, is_late: true, child_of: None }
     }
 
-    /// A child's rank and number of ranks may be known now.
+    /// Infers a child's rank and number of ranks if they are known now.
     pub(crate) fn settle_child(&mut self, key: Key<Member>, child: ChildOf, at_ns: u64, out: Take<'_>) {
         let Some(parent) = self.communicators.get_mut(child.parent) else { return };
         parent.splits.set_child(child.ordinal, child.parent_rank, key);
-        self.reckon(child.parent, child.ordinal, at_ns, out);
+        self.infer(child.parent, child.ordinal, at_ns, out);
     }
 
-    /// Learns what a split says of all its children, if it says anything yet.
-    pub(crate) fn reckon(&mut self, parent: Key<Communicator>, ordinal: i32, at_ns: u64, out: Take<'_>) {
+    /// Infers the facts of all children of a complete split.
+    pub(crate) fn infer(&mut self, parent: Key<Communicator>, ordinal: i32, at_ns: u64, out: Take<'_>) {
         let Some(communicator) = self.communicators.get(parent) else { return };
         let Some(nranks) = communicator.nranks.value else { return };
         let mut tally = Tally::default();
-        for (key, reckoned) in communicator.splits.reckon(ordinal, nranks) {
-            let fact = |value| Fact { value: Some(value), source: Source::Reckoned };
-            self.learn(key, fact(reckoned.rank), fact(reckoned.nranks), at_ns, &mut tally, out);
+        for (key, inferred) in communicator.splits.infer(ordinal, nranks) {
+            let fact = |value| Fact { value: Some(value), source: Source::Inferred };
+            self.learn(key, fact(inferred.rank), fact(inferred.nranks), at_ns, &mut tally, out);
         }
     }
 
-    /// The communicator of this name; another one of the same name where this very rank is in it already.
-    fn home(&mut self, who: &Who) -> Key<Communicator> {
+    /// Returns the communicator of this name; another one if this rank number is taken in it.
+    fn home(&mut self, who: &RankIdentity) -> Key<Communicator> {
         let name = who.communicator.hash;
         let known = self.by_name.get(&name).copied();
         let is_in = |slot: &Slot| {
@@ -237,7 +237,7 @@ impl Registry {
         key
     }
 
-    /// What ranks of one communicator say must agree.
+    /// Reports disagreements between the ranks of one communicator.
     fn compare(&mut self, key: Key<Member>, at_ns: u64, tally: &mut Tally, out: Take<'_>) {
         let Some(member) = self.members.get(key) else { return };
         let (who, home) = (member.who, member.communicator);
@@ -260,7 +260,7 @@ impl Registry {
         }
     }
 
-    /// The rank is not of the communicator that the environment let us think: it gets one of its own.
+    /// Moves a rank whose environment was misleading to a communicator of its own.
     fn move_out(&mut self, key: Key<Member>, at_ns: u64, tally: &mut Tally) {
         let Some(member) = self.members.get_mut(key) else { return };
         let (old, slot, who) = (member.communicator, member.slot, member.who);
@@ -276,7 +276,7 @@ impl Registry {
             communicator.is_exact = false;
         }
         if let Some(communicator) = self.communicators.get_mut(old) {
-            communicator.leave(slot, who, End::Forgotten);
+            communicator.leave(slot, who, RankEnd::Evicted);
         }
         self.remove_if_empty(old, tally);
     }
@@ -287,7 +287,7 @@ impl Registry {
         }
         let gone = self.communicators.remove(key);
         let Some(gone) = gone else { return };
-        tally.rounds_given_up += gone.rounds.open() as u64;
+        tally.rounds_dropped += gone.rounds.open() as u64;
         if self.by_name.get(&gone.id.hash) == Some(&key) {
             self.by_name.remove(&gone.id.hash);
         }

@@ -1,23 +1,23 @@
-//! Who has come to which collective: one round per collective of a communicator, open until every rank of this node
-//! has come.
+//! Arrivals of ranks at collectives: one round per collective of a communicator, open until every rank of this node has
+//! arrived.
 //!
-//! The one idea: ranks run ahead of each other, so many rounds are open at once, but each rank goes through them in
-//! order; rounds are a queue whose front is the oldest that somebody has not reached. Buffers are used again.
+//! Ranks run ahead of each other, so many rounds are open at once, but each rank passes them in order. Rounds are a
+//! queue whose front is the oldest that at least one rank has not reached. Buffers are reused.
 
 use std::collections::VecDeque;
 
 use crate::operation::Operation;
 
-/// A rank's coming to a collective.
+/// A rank's arrival at a collective.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Arrival {
-    /// When its host began to enqueue it; 0: it has not come.
+    /// Time at which its host began to enqueue it, ns; 0 if it has not arrived.
     pub(crate) at_ns: u64,
-    /// What its process had waited for other things since it came to the one before, ns.
+    /// Wait time of its process for other work since the previous collective, ns.
     pub(crate) waited_ns: u64,
 }
 
-/// What ranks must agree on.
+/// Properties that all ranks must agree on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Signature {
     pub(crate) operation: Operation,
@@ -25,26 +25,26 @@ pub(crate) struct Signature {
     pub(crate) count: u64,
 }
 
-/// One collective.
+/// One collective and its arrivals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
     pub(crate) seq: u64,
     pub(crate) signature: Signature,
-    /// By slot of the communicator.
+    /// Arrivals by slot of the communicator.
     pub(crate) arrivals: Vec<Arrival>,
-    /// How many have come.
+    /// Number of arrivals.
     pub(crate) arrived: usize,
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
     pub(crate) last_slot: usize,
-    /// A rank came with another signature than the first.
+    /// A rank arrived with another signature than the first.
     pub(crate) is_mismatched: bool,
-    /// A rank came to it unseen: it is never complete.
+    /// A rank's arrival was not observed: the round never completes.
     pub(crate) is_void: bool,
 }
 
 impl Round {
-    /// Says whether this is the first to come with another signature.
+    /// Records an arrival. Returns true for the first arrival with another signature.
     fn arrive(&mut self, slot: usize, arrival: Arrival, signature: Signature) -> bool {
         let was_mismatched = self.is_mismatched;
         if self.arrivals.len() <= slot {
@@ -67,7 +67,7 @@ impl Round {
         self.arrivals.get(slot).is_some_and(|a| a.at_ns != 0)
     }
 
-    /// From the first rank's coming to the last one's, ns.
+    /// Returns the time from the first arrival to the last, ns.
     pub(crate) fn skew_ns(&self) -> u64 {
         self.last_ns - self.first_ns
     }
@@ -76,33 +76,33 @@ impl Round {
 /// The open rounds of a communicator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
-    /// The sequence number of the front.
+    /// Sequence number of the front.
     next: u64,
     open: VecDeque<Round>,
     spare: Vec<Round>,
 }
 
-/// What became of an arrival.
+/// Result of an arrival.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Entered {
-    /// Rounds given up to make room.
-    pub(crate) given_up: u64,
-    /// Its round was over before.
+    /// Rounds dropped to stay within the bound.
+    pub(crate) dropped: u64,
+    /// The round was already finished.
     pub(crate) is_stale: bool,
-    /// What the first rank of the round called, where this one called something else, the first to do so.
+    /// Signature of the round's first rank, if this arrival is the first to differ from it.
     pub(crate) mismatched: Option<Signature>,
 }
 
 impl Rounds {
-    /// Begins anew with the collective `seq`.
+    /// Restarts with the collective `seq`. Returns the number of dropped rounds.
     pub(crate) fn restart(&mut self, seq: u64) -> u64 {
-        let given_up = self.open.len() as u64;
+        let dropped = self.open.len() as u64;
         while self.pop().is_some() {}
         self.next = seq;
-        given_up
+        dropped
     }
 
-    /// The rank in `slot` comes to `seq`.
+    /// Records that the rank in `slot` reached `seq`.
     pub(crate) fn arrive(
         &mut self,
         slot: usize,
@@ -114,11 +114,11 @@ impl Rounds {
         let Some(mut ahead) = seq.checked_sub(self.next) else {
             return Entered { is_stale: true, ..Entered::default() };
         };
-        let mut given_up = 0;
+        let mut dropped = 0;
         let over = ahead.saturating_add(1).saturating_sub(max.max(1) as u64);
         if over > 0 {
-            given_up = over.min(self.open.len() as u64);
-            (0..given_up).for_each(|_| {
+            dropped = over.min(self.open.len() as u64);
+            (0..dropped).for_each(|_| {
                 self.pop();
             });
             self.next = seq - (ahead - over);
@@ -129,10 +129,10 @@ impl Rounds {
         }
         let round = &mut self.open[ahead as usize];
         let mismatched = round.arrive(slot, arrival, signature).then_some(round.signature);
-        Entered { given_up, is_stale: false, mismatched }
+        Entered { dropped, is_stale: false, mismatched }
     }
 
-    /// The rank in `slot` came unseen to what it has not come to before `seq`: those rounds are never complete.
+    /// Marks the rounds before `seq` that the rank in `slot` passed unobserved; they never complete.
     pub(crate) fn void_before(&mut self, slot: usize, seq: u64) {
         self.open
             .iter_mut()
@@ -145,12 +145,12 @@ impl Rounds {
         self.open.front()
     }
 
-    /// True where some ranks have come to `seq` and others may still come.
+    /// Returns true if some ranks have reached `seq` and others may still arrive.
     pub(crate) fn is_open(&self, seq: u64) -> bool {
         self.front().is_some_and(|front| front.seq <= seq)
     }
 
-    /// Takes the front out. Give it back with [`Rounds::recycle`].
+    /// Takes the front. Return it with [`Rounds::recycle`].
     pub(crate) fn take_front(&mut self) -> Option<Round> {
         let round = self.open.pop_front()?;
         self.next = self.next.saturating_add(1);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_may_run_ahead_and_the_front_is_what_somebody_has_not_reached() {
+    fn front_is_the_oldest_round_a_rank_has_not_reached() {
         let mut rounds = Rounds::default();
         (0..3).for_each(|seq| {
             arrive(&mut rounds, 0, seq, 10 + seq);
@@ -202,18 +202,18 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_far_ahead_makes_old_rounds_give_up_and_says_how_many() {
+    fn rank_far_ahead_drops_and_counts_old_rounds() {
         let mut rounds = Rounds::default();
         arrive(&mut rounds, 0, 0, 1);
-        assert_eq!(arrive(&mut rounds, 0, 4, 5), Entered { given_up: 1, ..Entered::default() });
+        assert_eq!(arrive(&mut rounds, 0, 4, 5), Entered { dropped: 1, ..Entered::default() });
         assert_eq!((rounds.front().unwrap().seq, rounds.open()), (1, 4));
         assert!(arrive(&mut rounds, 1, 0, 9).is_stale);
-        assert_eq!(arrive(&mut rounds, 0, 1 << 60, 5), Entered { given_up: 4, ..Entered::default() });
+        assert_eq!(arrive(&mut rounds, 0, 1 << 60, 5), Entered { dropped: 4, ..Entered::default() });
         assert_eq!(rounds.open(), 4);
     }
 
     #[test]
-    fn another_operation_at_the_same_place_is_noticed() {
+    fn different_operation_with_the_same_number_is_a_mismatch() {
         let mut rounds = Rounds::default();
         arrive(&mut rounds, 0, 0, 1);
         let other = Signature { operation: Operation::Broadcast, ..Signature::default() };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_a_rank_came_to_unseen_is_void() {
+    fn round_with_an_unobserved_arrival_is_void() {
         let mut rounds = Rounds::default();
         arrive(&mut rounds, 0, 0, 1);
         arrive(&mut rounds, 1, 1, 2);

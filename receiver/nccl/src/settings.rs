@@ -1,53 +1,52 @@
-//! How an engine is set, and its bounds. Every bound has an answer to "what when full" and a counter in
-//! [`crate::Tally`].
+//! Settings and bounds of an engine. Every bound has a documented overflow behaviour and a counter in [`crate::Tally`].
 
-/// Every value is possible; zeros count as ones where none is meant.
+/// Settings of an engine. Every value is valid; a bound of zero counts as one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Ranks (handles of processes) remembered. Full: the one unused longest is forgotten.
+    /// Maximum number of ranks (handles of processes); the least recently used is evicted.
     pub members_max: usize,
-    /// Processes remembered. Full: the one unused longest is forgotten, with its ranks.
+    /// Maximum number of processes; the least recently used is evicted with its ranks.
     pub processes_max: usize,
-    /// Threads remembered. Full: the one unused longest is forgotten, with what its open group holds.
+    /// Maximum number of threads; the least recently used is evicted with the calls of its open group.
     pub threads_max: usize,
-    /// Calls that a thread's open group holds. Full: further ones are not followed, only counted.
+    /// Maximum number of pending calls in a thread's open group; further calls are only counted.
     pub group_calls_max: usize,
-    /// Streams remembered of a process. Full: the one unused longest is forgotten, with what is pending on it.
+    /// Maximum number of streams per process; the least recently used is evicted with its pending operations.
     pub streams_max: usize,
-    /// Operations pending on a stream. Full: the oldest is no longer followed.
+    /// Maximum number of pending operations per stream; the oldest is dropped.
     pub pending_max: usize,
-    /// Events remembered of a process. Full: the one recorded longest ago is forgotten.
+    /// Maximum number of events per process; the least recently recorded is evicted.
     pub events_max: usize,
-    /// Collectives that some ranks of a communicator have reached and others not. Full: the oldest is given up.
+    /// Maximum number of open rounds per communicator; the oldest is dropped.
     pub rounds_max: usize,
-    /// Operations that nobody waits for are given up after this time, ns, unless they hang.
+    /// Time after which operations that no call waits for expire, ns, unless they hang.
     pub expiry_ns: u64,
-    /// Where ranks are on other nodes, so long after the last local one joined, ns, all local ones are expected to
-    /// have.
+    /// Time after the last local rank joined, ns, at which a communicator with ranks on other nodes is assumed to have
+    /// all its local ranks.
     pub join_grace_ns: u64,
-    /// A rank that its peers wait for, or a collective that nobody finishes, is a hang after this time, ns.
+    /// Time after which an awaited rank, or a collective that does not complete, is a hang, ns.
     pub hang_timeout_ns: u64,
-    /// Ranks that are late.
+    /// Detection of late ranks.
     pub straggler: StragglerSettings,
-    /// Collectives that become traces.
+    /// Selection of collectives that become traces.
     pub trace: TraceSettings,
-    /// Operations of each rank, and steps of each process, that the flight recorder keeps.
+    /// Number of operations per rank, and steps per process, in the flight recorder.
     pub recorder_last: usize,
 }
 
-/// When a rank counts as late.
+/// Thresholds for a late rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StragglerSettings {
-    /// Less than this behind the middle of its peers, ns, never counts.
+    /// Minimum delay after the middle of its peers, ns.
     pub lateness_ns_min: u64,
 }
 
-/// Which collectives become traces.
+/// Selection of collectives that become traces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceSettings {
-    /// The share of all collectives, 0 to 1: the same ones on every rank and node.
+    /// Share of all collectives, 0 to 1; the same collectives on every rank and node.
     pub rate: f64,
-    /// And every one with a skew of at least this on this node, ns; 0 for none.
+    /// Minimum skew on this node above which every collective is traced, ns; 0 for none.
     pub skew_ns_min: u64,
 }
 

@@ -1,84 +1,84 @@
-//! Places for things that come and go: a key names one thing for ever, its place is used again.
+//! A slab with generational keys: a key names one item permanently, its entry is reused.
 
 use std::marker::PhantomData;
 
-/// Names one thing of a slab. Keys of things that are gone find nothing.
+/// The key of an item. Keys of removed items find nothing.
 pub(crate) struct Key<T> {
     index: u32,
     serial: u32,
     of: PhantomData<fn() -> T>,
 }
 
-/// Things by key.
+/// A store of items by key.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    entries: Vec<Entry<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
-struct Place<T> {
+struct Entry<T> {
     serial: u32,
     thing: Option<T>,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
-        Slab { places: Vec::new(), free: Vec::new() }
+        Slab { entries: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps what `make` makes of its key.
+    /// Stores the item that `make` returns for its key.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Key<T>) -> T) -> Key<T> {
-        let index = self.free.pop().unwrap_or(self.places.len() as u32);
-        if index as usize == self.places.len() {
-            self.places.push(Place { serial: 0, thing: None });
+        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        if index as usize == self.entries.len() {
+            self.entries.push(Entry { serial: 0, thing: None });
         }
-        let place = &mut self.places[index as usize];
-        let key = Key { index, serial: place.serial, of: PhantomData };
-        place.thing = Some(make(key));
+        let entry = &mut self.entries[index as usize];
+        let key = Key { index, serial: entry.serial, of: PhantomData };
+        entry.thing = Some(make(key));
         key
     }
 
     pub(crate) fn get(&self, key: Key<T>) -> Option<&T> {
-        self.places.get(key.index as usize).filter(|p| p.serial == key.serial)?.thing.as_ref()
+        self.entries.get(key.index as usize).filter(|p| p.serial == key.serial)?.thing.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
-        self.places.get_mut(key.index as usize).filter(|p| p.serial == key.serial)?.thing.as_mut()
+        self.entries.get_mut(key.index as usize).filter(|p| p.serial == key.serial)?.thing.as_mut()
     }
 
     pub(crate) fn remove(&mut self, key: Key<T>) -> Option<T> {
-        let place = self.places.get_mut(key.index as usize).filter(|p| p.serial == key.serial)?;
-        let thing = place.thing.take()?;
-        place.serial = place.serial.wrapping_add(1);
+        let entry = self.entries.get_mut(key.index as usize).filter(|p| p.serial == key.serial)?;
+        let thing = entry.thing.take()?;
+        entry.serial = entry.serial.wrapping_add(1);
         self.free.push(key.index);
         Some(thing)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.entries.len() - self.free.len()
     }
 
-    /// All there are, in the order of their places.
+    /// Returns all items in the order of their entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.places.iter().filter_map(|p| p.thing.as_ref())
+        self.entries.iter().filter_map(|p| p.thing.as_ref())
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().filter_map(|p| p.thing.as_mut())
+        self.entries.iter_mut().filter_map(|p| p.thing.as_mut())
     }
 
-    /// The keys of all there are, in the order of their places.
+    /// Returns the keys of all items in the order of their entries.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key<T>> + '_ {
-        let key = |(at, p): (usize, &Place<T>)| {
+        let key = |(at, p): (usize, &Entry<T>)| {
             let key = Key { index: at as u32, serial: p.serial, of: PhantomData };
             p.thing.as_ref().map(|_| key)
         };
-        self.places.iter().enumerate().filter_map(key)
+        self.entries.iter().enumerate().filter_map(key)
     }
 }
 
-// By hand: derives would ask the same of `T`.
+// Manual implementations: derives would require the traits of `T`.
 impl<T> Clone for Key<T> {
     fn clone(&self) -> Self {
         *self
@@ -103,7 +103,7 @@ impl<T> std::fmt::Debug for Key<T> {
 
 #[cfg(test)]
 impl<T> Key<T> {
-    /// The same place as the key of something else.
+    /// Returns the key with another item type.
     pub(crate) fn cast<U>(self) -> Key<U> {
         Key { index: self.index, serial: self.serial, of: PhantomData }
     }
@@ -114,13 +114,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_never_finds_what_came_later_to_its_place() {
+    fn removed_key_finds_nothing_after_its_entry_is_reused() {
         let mut slab = Slab::new();
         let first = slab.insert(|_| 'a');
         assert_eq!(slab.remove(first), Some('a'));
         let second = slab.insert(|_| 'b');
         assert_eq!((slab.get(first).copied(), slab.remove(first)), (None, None));
         assert_eq!(slab.get_mut(first), None);
-        assert_eq!((slab.get(second), slab.len(), slab.places.len()), (Some(&'b'), 1, 1));
+        assert_eq!((slab.get(second), slab.len(), slab.entries.len()), (Some(&'b'), 1, 1));
     }
 }

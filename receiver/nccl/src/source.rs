@@ -1,16 +1,15 @@
-//! Observations of what the CUDA and HIP probes already tell.
+//! Conversion of records of the CUDA and HIP probes to observations.
 //!
-//! The one idea: a step's record is a closer, with its event resolved by the kernel: nothing else of it is needed here.
-//! What the records do not tell has to come beside them for waits to be complete:
+//! A step record is a sync call whose event the kernel has resolved. Complete waits need further observations:
 //!
 //! | observation | from |
 //! |---|---|
 //! | [`StreamAction::Sync`], [`StreamAction::SyncUntil`], [`StreamAction::DeviceSync`] | step records: here |
-//! | [`StreamAction::Record`], [`StreamAction::WaitEvent`] | a record each of `cudaEventRecord`, `cudaStreamWaitEvent` and their twins, of processes that use NCCL: handle and stream. Without them a wait for the compute stream covers nothing of PyTorch's NCCL stream |
-//! | [`StreamAction::BeginCapture`], [`StreamAction::EndCapture`] | a record each |
-//! | queries | no records are needed: a query that is answered "done" closes the work of its stream, and its step record is a wait from the first "not yet" on |
-//! | [`StreamAction::DestroyStream`], [`StreamAction::DestroyEvent`] | a record each |
-//! | [`crate::observe::UnderWay`] | the kernel's map of threads, read about once a second |
+//! | [`StreamAction::Record`], [`StreamAction::WaitEvent`] | one record of each `cudaEventRecord`, `cudaStreamWaitEvent` and their variants, of processes that use NCCL: handle and stream. Without them a wait for the compute stream covers nothing of PyTorch's NCCL stream |
+//! | [`StreamAction::BeginCapture`], [`StreamAction::EndCapture`] | one record of each call |
+//! | queries | no records: a query that returns "done" completes the work of its stream, and its step record is a wait from the first "not ready" on |
+//! | [`StreamAction::DestroyStream`], [`StreamAction::DestroyEvent`] | one record of each call |
+//! | [`crate::observe::OngoingCall`] | the kernel's map of threads, polled about once a second |
 
 use event::{ProcessId, StepRecord};
 use probe_abi::Action;
@@ -18,8 +17,8 @@ use probe_abi::record::{StreamKey, flag};
 
 use crate::observe::{StreamAction, StreamCall};
 
-/// The closer that a step's record tells of; `None` where nobody waited.
-pub fn closer(record: &StepRecord) -> Option<StreamCall> {
+/// Returns the sync call of a step record; `None` if no thread waited.
+pub fn sync_call(record: &StepRecord) -> Option<StreamCall> {
     let header = &record.header;
     let action = probe_abi::row(header.row)?.action;
     if header.flags & flag::UNFINISHED != 0 {
@@ -39,8 +38,8 @@ pub fn closer(record: &StepRecord) -> Option<StreamCall> {
     })
 }
 
-/// The stream; of a default stream of a further device without what stands for that device, since calls of NCCL do not
-/// tell which they mean ([`StreamKey::default_of`]).
+/// Returns the stream without the device bits of a default stream, since NCCL calls do not contain the device
+/// ([`StreamKey::default_of`]).
 fn without_device(record: &StepRecord) -> u64 {
     let (thread, handle) = (record.stream >> 32, record.stream & 0xffff_ffff);
     let is_default = handle >> 12 == 1 && (thread == 0 || thread == u64::from(record.header.tid));
@@ -60,11 +59,11 @@ mod tests {
         let header =
             Header { row, flags, pid: 7, tid: 8, entry_ns: 100, duration_ns: 5, ..Header::default() };
         let record = StepRecord { header, stream: 0x77, recorded_ns, ..StepRecord::default() };
-        assert_eq!(closer(&record).map(|c| c.action), expected, "{symbol}");
+        assert_eq!(sync_call(&record).map(|c| c.action), expected, "{symbol}");
     }
 
     #[test]
-    fn a_default_stream_is_the_same_whatever_device_it_is_of() {
+    fn default_stream_is_equal_for_all_devices() {
         let of = |stream| {
             let header = Header { tid: 8, ..Header::default() };
             without_device(&StepRecord { header, stream, ..StepRecord::default() })
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_s_closer_covers_what_its_record_says() {
+    fn sync_call_of_a_step_covers_what_its_record_contains() {
         let stream = StreamKey { pid: 7, tid: 0, stream: 0x77 };
         check("cudaStreamSynchronize", 0, 0, Some(StreamAction::Sync(stream)));
         check("cudaMemcpy", 0, 0, Some(StreamAction::Sync(stream)));

@@ -1,69 +1,68 @@
-//! Which rank of a communicator is late, again and again, and which no longer is.
+//! Detection of ranks that are late repeatedly, and of their recovery.
 //!
-//! The one idea: a rank's lateness is how far it comes behind the *middle* of its peers (one rank that runs ahead
-//! makes nobody late), measured in units of their usual scatter (median absolute deviation, which a straggler
-//! cannot hide in). One late coming says nothing; the rows of [`WINDOWS`] say how often within how many collectives
-//! it takes how much: a little, if it is nearly always, or much, a few times in a row. The thresholds are so far
-//! out that hours of exponential scatter, whose far values a normal one never has, do not reach them by chance.
+//! A rank's lateness is its delay after the *middle* of its peers (so one early rank makes no other rank late), in
+//! units of the peers' usual scatter (median absolute deviation, which a straggler cannot inflate). One late arrival is
+//! not enough; the rows of [`WINDOWS`] define how often within how many collectives which lateness is needed: a small
+//! one nearly always, or a large one a few times in a row. Hours of exponential scatter do not reach these thresholds
+//! by chance.
 
 use crate::rounds::Round;
 
-/// Collectives remembered.
+/// Number of collectives in the history.
 pub(crate) const ROWS: usize = 32;
-/// Of the last so many collectives, in at least so many, behind by more than this many times the scatter.
+/// Window length, minimum number of late collectives in it, and minimum lateness in multiples of the scatter.
 const WINDOWS: [(usize, usize, f64); 5] =
     [(3, 3, 8.0), (5, 5, 5.0), (8, 6, 4.5), (16, 11, 3.5), (32, 20, 3.0)];
-/// A rank has recovered once it was behind in at most one of so many.
+/// Window in which a recovered rank was late at most once.
 const CALM: usize = 8;
-/// From a median absolute deviation to the standard deviation of a normal scatter.
+/// Factor from a median absolute deviation to the standard deviation of a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// Clocks and probes scatter by this much themselves, ns.
+/// Scatter of clocks and probes, ns.
 const SIGMA_MIN: f64 = 10_000.0;
-/// With fewer ranks than this the scatter is each rank's own, over time.
+/// Minimum number of ranks for a scatter over ranks; with fewer it is each rank's own scatter over time.
 const RANKS_MANY: usize = 6;
-/// The scatter of few samples may be small by chance: it is taken to be larger by this many parts in the number of
-/// samples.
+/// Correction for small samples: the scatter is increased by this number divided by the number of samples.
 const FEW: f64 = 8.0;
-/// The scatter is measured anew so many collectives later, once the window is full.
+/// Number of collectives between measurements of the scatter once the window is full.
 const REFRESH: u32 = 8;
-/// A rank that did not come.
+/// Delay value of a rank that did not arrive.
 const ABSENT: u64 = u64::MAX;
 
-/// How a rank's state changed.
+/// A change of a rank's state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change {
     Late { slot: usize, how: Lateness },
     Recovered { slot: usize },
 }
 
-/// How late.
+/// Measured lateness of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Lateness {
-    /// Behind the middle of its peers: the median over the window, ns.
+    /// Median delay after the middle of its peers over the window, ns.
     pub(crate) behind_ns: u64,
     /// Usual scatter of the peers, ns.
     pub(crate) scatter_ns: u64,
-    /// Collectives in the window...
+    /// Collectives in the window.
     pub(crate) rounds: usize,
-    /// ... and those of them in which it was late.
+    /// Collectives in the window in which the rank was late.
     pub(crate) late_rounds: usize,
-    /// How much longer than its peers its process had waited for other things before it came, median, ns.
+    /// Median of the additional wait time of its process for other work before arrival, compared with its peers, ns.
     pub(crate) waited_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     seq: u64,
-    /// How far the middle of the ranks comes behind the first, ns.
+    /// Delay of the middle rank after the first, ns.
     middle_ns: u64,
-    /// What the middle of them had waited before, ns.
+    /// Wait time of the middle rank before arrival, ns.
     waited_ns: u64,
     skew_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    /// Behind the first, ns.
+    /// Delay after the first rank, ns.
     behind_ns: u64,
     waited_ns: u64,
 }
@@ -71,7 +70,7 @@ struct Cell {
 #[derive(Clone, Copy, Debug, Default)]
 struct Rank {
     is_late: bool,
-    /// Collectives seen when that began. What a rank that has recovered did before does not make it late again.
+    /// Collectives seen when the state began. Collectives before a recovery do not make a rank late again.
     since: usize,
 }
 
@@ -89,7 +88,7 @@ pub(crate) struct Straggler {
 }
 
 impl Straggler {
-    /// Takes another round of `width` slots. Changes go to `out`.
+    /// Adds a round of `width` slots. Changes are appended to `out`.
     pub(crate) fn push(&mut self, round: &Round, width: usize, floor_ns: u64, out: &mut Vec<Change>) {
         if width != self.ranks.len() {
             self.reset(width);
@@ -103,7 +102,7 @@ impl Straggler {
         }
     }
 
-    /// Forgets everything but who is late: the ranks are others.
+    /// Clears the history but not the late ranks, because the set of ranks changed.
     pub(crate) fn reset(&mut self, width: usize) {
         self.ranks.resize(width, Rank::default());
         self.ranks.iter_mut().for_each(|rank| rank.since = 0);
@@ -112,15 +111,15 @@ impl Straggler {
         (self.seen, self.fresh) = (0, 0);
     }
 
-    /// Skew of a collective, and how far the slot came behind the first; `None` once it is forgotten.
+    /// Returns the skew of a collective and the slot's delay after the first; `None` after eviction.
     pub(crate) fn seen(&self, seq: u64, slot: usize) -> Option<(u64, u64)> {
-        // Nearly always the newest.
+        // Usually the newest.
         let at = self.newest_rows().find(|at| self.rows[*at].seq == seq)?;
         let behind_ns = self.cells[at * self.ranks.len()..][..self.ranks.len()].get(slot)?.behind_ns;
         (behind_ns != ABSENT).then_some((self.rows[at].skew_ns, behind_ns))
     }
 
-    /// How far the slot comes behind the first, ns: the mean over the window.
+    /// Returns the slot's mean delay after the first over the window, ns.
     pub(crate) fn lateness_ns(&self, slot: usize) -> Option<u64> {
         let filled = self.seen.min(ROWS);
         if slot >= self.ranks.len() {
@@ -198,7 +197,7 @@ impl Straggler {
         })
     }
 
-    /// The peers' scatter, ns.
+    /// Returns the scatter of the peers, ns.
     fn sigma(&mut self) -> f64 {
         if self.fresh == 0 {
             self.sigma = self.measure();
@@ -213,12 +212,12 @@ impl Straggler {
         let mut away: Vec<u64> = Vec::with_capacity(width * filled);
         for slot in 0..width {
             match width < RANKS_MANY {
-                // Few ranks have no middle to speak of: how much each varies, against the others, around its own.
+                // Few ranks have no meaningful middle: use the variation of each rank against the others.
                 true => {
                     let own = median(self.apart(slot).collect());
                     away.extend(self.apart(slot).map(|ns| (ns - own).abs() as u64));
                 }
-                // In each row one rank is the middle, and 0 by definition.
+                // In each row one rank is the middle and has 0 by definition.
                 false => away.extend(self.newest(slot).map(|ns| ns.abs() as u64).filter(|ns| *ns > 0)),
             }
         }
@@ -228,12 +227,12 @@ impl Straggler {
         sigma.max(SIGMA_MIN) * (1.0 + FEW / samples)
     }
 
-    /// How far the slot was behind the middle, newest first, ns.
+    /// Returns the slot's delays after the middle, newest first, ns.
     fn newest(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
         self.newest_rows().filter_map(move |at| self.behind(at, slot))
     }
 
-    /// How far the slot was behind the mean of the others, newest first, ns.
+    /// Returns the slot's delays after the mean of the others, newest first, ns.
     fn apart(&self, slot: usize) -> impl Iterator<Item = f64> + '_ {
         let others = (self.ranks.len() - 1).max(1) as f64;
         self.newest_rows().filter_map(move |at| {
@@ -257,7 +256,7 @@ impl Straggler {
     }
 }
 
-/// The lower median; 0 of nothing.
+/// Returns the lower median; 0 for no values.
 fn middle(values: impl Iterator<Item = u64>, scratch: &mut Vec<u64>) -> u64 {
     scratch.clear();
     scratch.extend(values);

@@ -1,12 +1,12 @@
-//! The streams of one process: what is pending on them, what waits for what, and what a closer covers.
+//! The streams of one process: pending operations, waits between streams, and coverage by sync calls.
 //!
-//! The one idea: a closer covers what was enqueued on its stream before an instant, and what that stream had by then
-//! been told to wait for. PyTorch never waits for its NCCL stream: the compute stream waits for an event of it
-//! (`cudaStreamWaitEvent`), and the host waits for the compute stream. So a stream keeps, beside its pending
-//! operations, the positions of other streams that it waits for, and closing follows them.
+//! A sync call covers operations enqueued on its stream before an instant, and those of streams that this stream waited
+//! for by then. PyTorch never waits for its NCCL stream: the compute stream waits for an event (`cudaStreamWaitEvent`),
+//! and the host waits for the compute stream. So a stream stores its pending operations and edges to positions of other
+//! streams; completion follows these edges.
 //!
-//! Positions are instants: an operation lies before an event if the call that enqueued it began before the call
-//! that recorded the event. Capture spreads the same way, from stream to event to stream.
+//! Positions are instants: an operation is before an event if the call that enqueued it began before the call that
+//! recorded the event. Capture propagates in the same manner, from stream to event to stream.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,19 +16,19 @@ use crate::member::Member;
 use crate::op::Op;
 use crate::slab::Key;
 
-/// Streams that a stream waits for and has not been closed for since. Full: the oldest is forgotten.
+/// Maximum number of edges of a stream to streams that it waits for; the oldest is evicted.
 const EDGES_MAX: usize = 16;
 
-/// An operation that nobody has waited for yet.
+/// An operation that no call has waited for yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) member: Key<Member>,
     pub(crate) op: Op,
-    /// [`crate::finding::Completed::message`].
+    /// Value of [`crate::finding::Completed::message`].
     pub(crate) message: Option<u64>,
 }
 
-/// This stream waits for what was enqueued on another one before an instant.
+/// An edge: this stream waits for work enqueued on another stream before an instant.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     on: StreamKey,
@@ -45,7 +45,7 @@ struct Stream {
     used: u64,
 }
 
-/// A position of a stream, kept by an event.
+/// A position of a stream, stored by an event.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     stream: StreamKey,
@@ -53,22 +53,22 @@ struct Mark {
     capture: Option<u64>,
 }
 
-/// An event: its last two records, since one may be recorded again while somebody waits for it.
+/// An event with its last two records, since it may be recorded again during a wait.
 #[derive(Clone, Copy, Debug)]
 struct Recorded {
     last: Mark,
     before: Option<Mark>,
 }
 
-/// What was forgotten to stay within bounds.
+/// Numbers of evicted items.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Forgotten {
+pub(crate) struct Evicted {
     pub(crate) streams: u64,
     pub(crate) events: u64,
     pub(crate) edges: u64,
 }
 
-/// Bounds.
+/// Bounds of the streams and events of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) streams: usize,
@@ -84,9 +84,9 @@ pub(crate) struct Streams {
     events: BTreeMap<u64, Recorded>,
     captures: u64,
     tick: u64,
-    /// Streams to be closed up to an instant; empty between calls.
+    /// Streams to complete up to an instant; empty between calls.
     todo: Vec<(StreamKey, u64)>,
-    pub(crate) forgotten: Forgotten,
+    pub(crate) evicted: Evicted,
 }
 
 impl Streams {
@@ -98,16 +98,16 @@ impl Streams {
             captures: 0,
             tick: 0,
             todo: Vec::new(),
-            forgotten: Forgotten::default(),
+            evicted: Evicted::default(),
         }
     }
 
-    /// True where what is enqueued on the stream goes into a graph.
+    /// Returns true if work enqueued on the stream is captured into a graph.
     pub(crate) fn is_capturing(&self, stream: StreamKey) -> bool {
         self.streams.get(&stream).is_some_and(|s| s.capture.is_some())
     }
 
-    /// An operation was enqueued. What is no longer followed to make room goes to `lost`.
+    /// Adds an enqueued operation. Dropped operations are appended to `lost`.
     pub(crate) fn push(&mut self, stream: StreamKey, pending: Pending, lost: &mut Vec<Pending>) {
         let max = self.bounds.pending.max(1);
         let queue = &mut self.stream(stream, lost).pending;
@@ -117,14 +117,14 @@ impl Streams {
         queue.push_back(pending);
     }
 
-    /// Takes what a closer of the stream covers that waited for what was enqueued before `before_ns`.
+    /// Takes the operations covered by a sync call of the stream that waited for work enqueued before `before_ns`.
     pub(crate) fn close(&mut self, stream: StreamKey, before_ns: u64, into: &mut Vec<Pending>) {
         let mut todo = std::mem::take(&mut self.todo);
         todo.push((stream, before_ns));
         while let Some((stream, before_ns)) = todo.pop() {
             let Some(of) = self.streams.get_mut(&stream) else { continue };
             take_before(&mut of.pending, before_ns, into);
-            // An edge is followed once and gone, so this ends.
+            // Each edge is removed when followed, so the loop ends.
             while let Some(at) = of.edges.iter().position(|e| e.since_ns < before_ns) {
                 todo.extend(of.edges.remove(at).map(|e| (e.on, e.until_ns)));
             }
@@ -132,14 +132,15 @@ impl Streams {
         self.todo = todo;
     }
 
-    /// The same for a wait for an event that began at `entry_ns`. False where its record was not seen.
+    /// Takes the operations covered by a wait for an event that began at `entry_ns`. Returns false if its record was
+    /// not seen.
     pub(crate) fn close_event(&mut self, event: u64, entry_ns: u64, into: &mut Vec<Pending>) -> bool {
         let Some(mark) = self.mark(event, entry_ns) else { return false };
         self.close(mark.stream, mark.at_ns, into);
         true
     }
 
-    /// The same for all streams.
+    /// Takes the operations of all streams enqueued before `before_ns`.
     pub(crate) fn close_all(&mut self, before_ns: u64, into: &mut Vec<Pending>) {
         for stream in self.streams.values_mut() {
             take_before(&mut stream.pending, before_ns, into);
@@ -152,12 +153,12 @@ impl Streams {
         let last = Mark { stream, at_ns: entry_ns, capture };
         let before = self.events.get(&event).map(|e| e.last);
         if before.is_none() && self.events.len() >= self.bounds.events.max(1) {
-            self.forget_event();
+            self.evict_event();
         }
         self.events.insert(event, Recorded { last, before });
     }
 
-    /// The stream waits for the event from here on. What had to be forgotten for it goes to `lost`.
+    /// Records that the stream waits for the event. Dropped operations are appended to `lost`.
     pub(crate) fn wait_event(
         &mut self,
         stream: StreamKey,
@@ -180,7 +181,7 @@ impl Streams {
             of.edges.pop_front();
         }
         of.edges.push_back(edge);
-        self.forgotten.edges += u64::from(is_full);
+        self.evicted.edges += u64::from(is_full);
     }
 
     pub(crate) fn begin_capture(&mut self, stream: StreamKey, lost: &mut Vec<Pending>) {
@@ -189,7 +190,7 @@ impl Streams {
         self.stream(stream, lost).capture = capture;
     }
 
-    /// The capture that the stream is part of ends, for all its streams and events.
+    /// Ends the capture that the stream is part of, for all its streams and events.
     pub(crate) fn end_capture(&mut self, stream: StreamKey) {
         let Some(capture) = self.streams.get(&stream).and_then(|s| s.capture) else { return };
         for stream in self.streams.values_mut().filter(|s| s.capture == Some(capture)) {
@@ -198,7 +199,7 @@ impl Streams {
         self.events.retain(|_, event| event.last.capture != Some(capture));
     }
 
-    /// The stream is gone. What was pending on it goes to `lost`.
+    /// Removes a stream. Its pending operations are appended to `lost`.
     pub(crate) fn destroy(&mut self, stream: StreamKey, lost: &mut Vec<Pending>) {
         lost.extend(self.streams.remove(&stream).into_iter().flat_map(|s| s.pending));
     }
@@ -207,12 +208,12 @@ impl Streams {
         self.events.remove(&event);
     }
 
-    /// True where something enqueued before is still pending.
+    /// Returns true if an operation enqueued before this instant is pending.
     pub(crate) fn has_before(&self, before_ns: u64) -> bool {
         self.streams.values().any(|s| s.pending.front().is_some_and(|p| p.op.enqueued_ns < before_ns))
     }
 
-    /// Takes what was enqueued before `before_ns` and is still pending.
+    /// Takes the pending operations enqueued before `before_ns`.
     pub(crate) fn expire(&mut self, before_ns: u64, into: &mut Vec<Pending>) {
         for stream in self.streams.values_mut() {
             while stream.pending.front().is_some_and(|p| p.op.enqueued_ns < before_ns) {
@@ -221,7 +222,7 @@ impl Streams {
         }
     }
 
-    /// Takes what is pending of one rank.
+    /// Takes the pending operations of one rank.
     pub(crate) fn remove_of(&mut self, member: Key<Member>, into: &mut Vec<Pending>) {
         for stream in self.streams.values_mut() {
             let (gone, kept): (VecDeque<Pending>, VecDeque<Pending>) =
@@ -231,13 +232,13 @@ impl Streams {
         }
     }
 
-    /// A rank's sequence numbers are others: `shift` further on.
+    /// Shifts a rank's sequence numbers by `shift`.
     pub(crate) fn renumber(&mut self, member: Key<Member>, shift: u64) {
         let pending = self.streams.values_mut().flat_map(|s| &mut s.pending);
         pending.filter(|p| p.member == member).for_each(|p| p.op.seq = p.op.seq.wrapping_add(shift));
     }
 
-    /// What is pending, stream by stream.
+    /// Returns the pending operations, stream by stream.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.streams.values().flat_map(|s| &s.pending)
     }
@@ -246,7 +247,7 @@ impl Streams {
         self.tick += 1;
         if !self.streams.contains_key(&key) && self.streams.len() >= self.bounds.streams.max(1) {
             let unused = self.streams.iter().min_by_key(|(_, s)| s.used).map(|(key, _)| *key);
-            self.forgotten.streams += 1;
+            self.evicted.streams += 1;
             unused.into_iter().for_each(|key| self.destroy(key, lost));
         }
         let stream = self.streams.entry(key).or_default();
@@ -254,21 +255,21 @@ impl Streams {
         stream
     }
 
-    /// The event's record that a call begun at `entry_ns` meant.
+    /// Returns the event's record that a call with entry at `entry_ns` refers to.
     fn mark(&self, event: u64, entry_ns: u64) -> Option<Mark> {
         let recorded = self.events.get(&event)?;
         let is_before = |mark: &Mark| mark.at_ns <= entry_ns;
         Some(recorded.last).filter(is_before).or(recorded.before.filter(is_before))
     }
 
-    fn forget_event(&mut self) {
+    fn evict_event(&mut self) {
         let oldest = self.events.iter().min_by_key(|(_, e)| e.last.at_ns).map(|(event, _)| *event);
-        self.forgotten.events += u64::from(oldest.is_some_and(|event| self.events.remove(&event).is_some()));
+        self.evicted.events += u64::from(oldest.is_some_and(|event| self.events.remove(&event).is_some()));
     }
 }
 
-/// Takes the operations enqueued before an instant. Nearly always these are all or a head of the queue; two threads
-/// on one stream may be out of order.
+/// Takes the operations enqueued before an instant. Usually these are all or the head of the queue; calls of two
+/// threads on one stream may be out of order.
 fn take_before(queue: &mut VecDeque<Pending>, before_ns: u64, into: &mut Vec<Pending>) {
     let is_before = |p: &Pending| p.op.arrival_ns < before_ns;
     while queue.front().is_some_and(is_before) {

@@ -1,71 +1,71 @@
-//! What was counted: everything seen, and everything given up to stay within bounds.
+//! Counts of observed and dropped items.
 
-/// Sums since the beginning.
+/// Sums since the start of the engine.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
-    /// Operations that were enqueued: collectives, sends and receives. `operations = completed + ended +
-    /// expired + forgotten + outstanding`, always.
+    /// Enqueued operations: collectives, sends and receives. `operations = completed + ended + expired + evicted +
+    /// outstanding` always holds.
     pub operations: u64,
-    /// Of those, a closer covered.
+    /// Operations covered by a sync call.
     pub completed: u64,
-    /// Of those, pending when their rank, stream or process ended.
+    /// Operations pending when their rank, stream or process ended.
     pub ended: u64,
-    /// Of those, pending for too long.
+    /// Operations pending for longer than the expiry time.
     pub expired: u64,
-    /// Of those, given up to make room.
-    pub forgotten: u64,
-    /// Operations that went into a graph: counted when they were captured, their replays are not seen.
+    /// Operations dropped to stay within bounds.
+    pub evicted: u64,
+    /// Operations captured into a graph; counted at capture, since their replays are not seen.
     pub captured: u64,
     /// Operations that NCCL refused, alone or with their group.
     pub failed: u64,
-    /// Calls that NCCL made itself of one that was counted.
+    /// Nested calls that NCCL made inside a counted call.
     pub nested: u64,
-    /// Operations in groups that hold too many, or whose thread was forgotten: seen, not followed.
+    /// Operations dropped because their group was full or its thread was evicted.
     pub groups_overflow: u64,
     /// Operations in groups whose end was not seen when their process ended.
     pub groups_open: u64,
-    /// Ends of groups whose beginning was not seen.
+    /// Ends of groups whose start was not seen.
     pub groups_unmatched: u64,
-    /// Operations whose payload is not known: an element's size is not.
+    /// Operations with unknown payload because the element size is unknown.
     pub sizes_unknown: u64,
-    /// Ranks that came.
+    /// Ranks that joined.
     pub joined: u64,
-    /// Of those, first seen in the middle of their work.
+    /// Ranks first seen after their creation.
     pub late_attached: u64,
-    /// Ranks that went, whatever the reason. `joined - left` are there.
+    /// Ranks that left for any reason. `joined - left` are present.
     pub left: u64,
-    /// Of those, whose end was not seen: their handle came back as another.
+    /// Ranks whose end was not seen because their handle was reused.
     pub replaced: u64,
-    /// Of those, forgotten to make room.
+    /// Ranks evicted to stay within bounds.
     pub members_evicted: u64,
-    /// Times that two sources or ranks said different things.
+    /// Disagreements between two sources or ranks.
     pub disagreements: u64,
-    /// Communicators whose handle was not written yet, given up to make room.
+    /// Communicators evicted before their handle was written.
     pub unwritten_evicted: u64,
-    /// Collectives that every rank of this node came to.
+    /// Collectives that every rank of this node reached.
     pub rounds: u64,
-    /// Collectives given up before every rank had come.
-    pub rounds_given_up: u64,
-    /// Ranks that came after that.
+    /// Collectives dropped before every rank had arrived.
+    pub rounds_dropped: u64,
+    /// Arrivals at dropped collectives.
     pub rounds_stale: u64,
-    /// Collectives that are not compared between ranks: which belong together is not known.
+    /// Collectives not compared between ranks because their alignment is unknown.
     pub unaligned: u64,
     /// Collectives known to have been lost.
     pub collectives_lost: u64,
-    /// Records of unknown content that were lost.
+    /// Lost records of unknown content.
     pub records_lost: u64,
-    /// Processes forgotten to make room.
+    /// Processes evicted to stay within bounds.
     pub processes_evicted: u64,
-    /// Threads forgotten to make room.
+    /// Threads evicted to stay within bounds.
     pub threads_evicted: u64,
-    /// Streams forgotten to make room.
+    /// Streams evicted to stay within bounds.
     pub streams_evicted: u64,
-    /// Events forgotten to make room.
+    /// Events evicted to stay within bounds.
     pub events_evicted: u64,
-    /// Waits of a stream for another forgotten to make room.
+    /// Edges between streams evicted to stay within bounds.
     pub edges_evicted: u64,
-    /// Waits for events whose record was not seen: they close nothing.
+    /// Waits for events whose record was not seen; they complete nothing.
     pub events_unknown: u64,
-    /// Sends and receives that are not matched with their other side.
+    /// Sends and receives not matched with their other side.
     pub pairs_overflow: u64,
 }

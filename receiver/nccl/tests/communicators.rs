@@ -1,4 +1,4 @@
-//! Every way in which a communicator comes to be, is known and goes.
+//! Tests of creation, identification and end of communicators.
 
 mod sim;
 
@@ -23,7 +23,7 @@ fn state(watch: &Watch, rank: &Rank) -> RankState {
     *all.last().expect("the rank is known")
 }
 
-/// Hash and source of the communicator, rank, number of ranks.
+/// Checks the communicator's hash and source, the rank, and the number of ranks.
 #[track_caller]
 fn check(watch: &Watch, rank: &Rank, name: (u64, IdSource), number: Fact, nranks: Fact) {
     let who = state(watch, rank).who;
@@ -40,7 +40,7 @@ fn disputes(watch: &Watch) -> Vec<Dispute> {
 }
 
 #[test]
-fn a_rank_made_of_an_id_has_nccl_s_own_name() {
+fn communicator_of_an_id_has_the_name_of_nccl() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 8, 3, unique_id(7)));
     let name = (of_unique_id(&unique_id(7)), IdSource::Nccl);
@@ -48,9 +48,9 @@ fn a_rank_made_of_an_id_has_nccl_s_own_name() {
 }
 
 #[test]
-fn a_version_that_names_otherwise_gets_a_name_of_ours_that_ranks_share() {
+fn unsupported_version_has_a_shared_computed_name() {
     let cases = [
-        (21_900, IdSource::Ours),
+        (21_900, IdSource::Warptap),
         (22_703, IdSource::Nccl),
         (29_900, IdSource::Expected),
         (0, IdSource::Expected),
@@ -63,13 +63,13 @@ fn a_version_that_names_otherwise_gets_a_name_of_ours_that_ranks_share() {
         }
         let names = ranks.map(|rank| state(&watch, &rank).who.communicator);
         assert_eq!((names[0], names[0].source), (names[1], source), "{version}");
-        assert_eq!(names[0].hash == of_unique_id(&unique_id(7)), source != IdSource::Ours, "{version}");
+        assert_eq!(names[0].hash == of_unique_id(&unique_id(7)), source != IdSource::Warptap, "{version}");
         assert_eq!(watch.engine.sizes().0, 1);
     }
 }
 
 #[test]
-fn all_ranks_of_one_call_share_the_id_that_it_made() {
+fn ranks_of_init_all_share_its_id() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     let handles = vec![0x100, 0x200, 0x300];
     watch.see(rank.call(S + US, US, Function::GetUniqueId { id: Box::new(unique_id(9)) }));
@@ -78,13 +78,13 @@ fn all_ranks_of_one_call_share_the_id_that_it_made() {
     assert_eq!(ranks, [(Some(0), 4), (Some(1), 5), (Some(2), 6)]);
     let name = of_unique_id(&unique_id(9));
     assert!(watch.engine.ranks().all(|r| r.who.communicator.hash == name && r.who.nranks.value == Some(3)));
-    // An id made long before is not the one.
+    // An id created much earlier is not used.
     watch.see(rank.call(2 * S, MS, Function::InitAll { handles: vec![0x400], count: 1, devices: vec![] }));
     let last = watch.engine.ranks().last().unwrap().who;
-    assert_eq!((last.communicator.source, last.device), (IdSource::Ours, 0));
+    assert_eq!((last.communicator.source, last.device), (IdSource::Warptap, 0));
 }
 
-/// Four ranks of a parent; those of odd rank pass color 1, and all pass keys that turn their order round.
+/// Splits a parent of four ranks: odd ranks pass color 1, and the keys reverse the order of the ranks.
 fn split(watch: &mut Watch, job: &Job, first: usize) {
     for (number, rank) in job.ranks.iter().enumerate().skip(first) {
         let child = Out { at: 0x20, handle: 0x2000 };
@@ -95,16 +95,16 @@ fn split(watch: &mut Watch, job: &Job, first: usize) {
 }
 
 #[test]
-fn a_split_s_children_have_nccl_s_names_and_reckoned_ranks() {
+fn children_of_a_split_have_nccl_names_and_inferred_ranks() {
     let (mut watch, mut job) = (watch(), Job::new(4, 1000, 1));
     job.init(&mut watch);
     split(&mut watch, &job, 0);
     for (number, rank) in job.ranks.iter().enumerate() {
         let name = (of_child(job.communicator(), 1, number as i32 % 2), IdSource::Nccl);
-        let reckoned = 1 - number as u32 / 2;
-        check(&watch, rank, name, fact(reckoned, Source::Reckoned), fact(2, Source::Reckoned));
+        let inferred = 1 - number as u32 / 2;
+        check(&watch, rank, name, fact(inferred, Source::Inferred), fact(2, Source::Inferred));
     }
-    // The second split of the same parent is another one.
+    // A second split of the same parent has another name.
     let ranks = std::mem::take(&mut job.ranks);
     for rank in &ranks {
         let child = Out { at: 0x30, handle: 0x3000 };
@@ -116,7 +116,7 @@ fn a_split_s_children_have_nccl_s_names_and_reckoned_ranks() {
 }
 
 #[test]
-fn a_split_that_is_seen_in_part_leaves_ranks_unknown_until_the_program_asks() {
+fn ranks_of_a_partly_seen_split_are_unknown_until_queried() {
     let (mut watch, mut job) = (watch(), Job::new(4, 1000, 1));
     job.init(&mut watch);
     split(&mut watch, &job, 1);
@@ -124,11 +124,11 @@ fn a_split_that_is_seen_in_part_leaves_ranks_unknown_until_the_program_asks() {
     check(&watch, &job.ranks[3], name, Fact::default(), Fact::default());
     watch.see(job.ranks[3].call(3 * S, US, Function::Count { comm: 0x2000, value: 2 }));
     watch.see(job.ranks[3].call(3 * S, US, Function::UserRank { comm: 0x2000, value: 0 }));
-    check(&watch, &job.ranks[3], name, fact(0, Source::Asked), fact(2, Source::Asked));
+    check(&watch, &job.ranks[3], name, fact(0, Source::Queried), fact(2, Source::Queried));
 }
 
 #[test]
-fn no_color_makes_no_child_but_counts_as_a_split() {
+fn split_without_color_counts_but_has_no_child() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 1, 0, unique_id(1)));
     let split = |color, handle| Function::Split {
@@ -140,24 +140,24 @@ fn no_color_makes_no_child_but_counts_as_a_split() {
     watch.see(rank.call(2 * S, MS, split(-1, 0)));
     watch.see(rank.call(3 * S, MS, split(5, 0x2000)));
     let name = (of_child(of_unique_id(&unique_id(1)), 2, 5), IdSource::Nccl);
-    check(&watch, &rank, name, fact(0, Source::Reckoned), fact(1, Source::Reckoned));
+    check(&watch, &rank, name, fact(0, Source::Inferred), fact(1, Source::Inferred));
 }
 
 #[test]
-fn a_split_that_failed_leaves_the_name_of_later_children_in_doubt() {
+fn names_of_children_after_a_failed_split_are_uncertain() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 1, 0, unique_id(1)));
     let function = Function::Split { parent: rank.handle, color: 0, key: 0, child: Out::default() };
     let Observation::Call(call) = rank.call(2 * S, MS, function.clone()) else { unreachable!() };
-    watch.see(Observation::Call(nccl::observe::Call { result: 3, ..call }));
+    watch.see(Observation::Call(nccl::observe::NcclCall { result: 3, ..call }));
     let function =
         Function::Split { parent: rank.handle, color: 0, key: 0, child: Out { at: 1, handle: 0x2000 } };
     watch.see(rank.call(3 * S, MS, function));
-    assert_eq!(state(&watch, &rank).who.communicator.source, IdSource::Ours);
+    assert_eq!(state(&watch, &rank).who.communicator.source, IdSource::Warptap);
 }
 
 #[test]
-fn a_shrink_leaves_out_ranks_and_closes_the_gaps() {
+fn shrink_excludes_ranks_and_renumbers_the_rest() {
     let (mut watch, mut job) = (watch(), Job::new(4, 1000, 1));
     job.init(&mut watch);
     for number in [0, 2, 3] {
@@ -167,12 +167,12 @@ fn a_shrink_leaves_out_ranks_and_closes_the_gaps() {
         watch.see(job.ranks[number].call(2 * S, MS, function));
     }
     let name = (of_child(job.communicator(), 0, 0), IdSource::Expected);
-    check(&watch, &job.ranks[3], name, fact(2, Source::Reckoned), fact(3, Source::Reckoned));
-    check(&watch, &job.ranks[0], name, fact(0, Source::Reckoned), fact(3, Source::Reckoned));
+    check(&watch, &job.ranks[3], name, fact(2, Source::Inferred), fact(3, Source::Inferred));
+    check(&watch, &job.ranks[0], name, fact(0, Source::Inferred), fact(3, Source::Inferred));
 }
 
 #[test]
-fn a_grown_communicator_has_a_name_of_ours() {
+fn grown_communicator_has_a_computed_name() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 2, 1, unique_id(1)));
     let child = Out { at: 0x20, handle: 0x2000 };
@@ -180,12 +180,12 @@ fn a_grown_communicator_has_a_name_of_ours() {
     let who = state(&watch, &rank).who;
     assert_eq!(
         (who.communicator.source, who.rank.value, who.nranks.value),
-        (IdSource::Ours, Some(1), Some(4))
+        (IdSource::Warptap, Some(1), Some(4))
     );
 }
 
 #[test]
-fn a_handle_written_after_the_group_finds_its_communicator() {
+fn handle_written_after_the_group_finds_its_communicator() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     let split = |color| Function::Split {
         parent: 0x1000,
@@ -201,14 +201,14 @@ fn a_handle_written_after_the_group_finds_its_communicator() {
     watch.see(rank.call(2 * S + MS, 0, Function::Written(Out { at: 0x21, handle: 0x3000 })));
     let parent = of_unique_id(&unique_id(1));
     assert_eq!(state(&watch, &rank).who.communicator.hash, of_child(parent, 2, 1));
-    // The other is the only one that its handle can be, even if nobody read it.
+    // The other draft is the only match for its handle, although its memory was not read.
     watch.see(Rank { handle: 0x2000, ..rank }.all_reduce(3 * S, US));
     assert_eq!(state(&watch, &rank).who.communicator.hash, of_child(parent, 1, 0));
     assert_eq!(watch.engine.tally().late_attached, 0);
 }
 
 #[test]
-fn who_is_attached_late_says_what_it_knows_and_from_where() {
+fn late_attached_rank_has_sourced_facts() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.all_reduce(S, 10 * US));
     let who = state(&watch, &rank).who;
@@ -219,7 +219,7 @@ fn who_is_attached_late_says_what_it_knows_and_from_where() {
     watch.see(rank.call(2 * S, US, Function::Count { comm: rank.handle, value: 8 }));
     watch.see(rank.call(2 * S, US, Function::UserRank { comm: rank.handle, value: 0 }));
     let who = state(&watch, &rank).who;
-    assert_eq!((who.rank, who.nranks), (fact(0, Source::Asked), fact(8, Source::Asked)));
+    assert_eq!((who.rank, who.nranks), (fact(0, Source::Queried), fact(8, Source::Queried)));
     assert_eq!(watch.engine.tally().late_attached, 1);
 }
 
@@ -229,7 +229,7 @@ fn environment(rank: &Rank, number: u32) -> Observation {
 }
 
 #[test]
-fn the_environment_names_the_job_s_first_communicator_and_no_other() {
+fn environment_names_only_the_first_communicator_of_a_job() {
     let (mut watch, ranks) = (watch(), [Rank::new(1000), Rank::new(1001)]);
     for (number, rank) in ranks.iter().enumerate() {
         watch.see(environment(rank, number as u32));
@@ -239,7 +239,7 @@ fn the_environment_names_the_job_s_first_communicator_and_no_other() {
         let who = state(&watch, rank).who;
         assert_eq!(
             (who.rank, who.communicator.source),
-            (fact(number as u32, Source::Environment), IdSource::Ours)
+            (fact(number as u32, Source::Environment), IdSource::Warptap)
         );
     }
     assert_eq!(watch.engine.sizes().0, 1, "both are in one communicator");
@@ -249,7 +249,7 @@ fn the_environment_names_the_job_s_first_communicator_and_no_other() {
 }
 
 #[test]
-fn nccl_s_answer_is_believed_before_the_environment() {
+fn queried_rank_replaces_the_one_from_the_environment() {
     let (mut watch, ranks) = (watch(), [Rank::new(1000), Rank::new(1001)]);
     for (number, rank) in ranks.iter().enumerate() {
         watch.see(environment(rank, number as u32));
@@ -257,12 +257,12 @@ fn nccl_s_answer_is_believed_before_the_environment() {
     }
     watch.see(ranks[1].call(2 * S, US, Function::Count { comm: 0x1000, value: 1 }));
     let who = state(&watch, &ranks[1]).who;
-    assert_eq!((who.nranks, who.communicator.source), (fact(1, Source::Asked), IdSource::Local));
+    assert_eq!((who.nranks, who.communicator.source), (fact(1, Source::Queried), IdSource::Local));
     assert_eq!((watch.engine.sizes().0, disputes(&watch)), (2, vec![Dispute::Nranks]));
 }
 
 #[test]
-fn ranks_that_disagree_are_told_apart_and_told() {
+fn disagreeing_ranks_are_separated_and_reported() {
     let (mut watch, ranks) = (watch(), [Rank::new(1000), Rank::new(1001), Rank::new(1002)]);
     watch.see(ranks[0].init(S, S + MS, 2, 0, unique_id(1)));
     watch.see(ranks[1].init(S, S + MS, 4, 1, unique_id(1)));
@@ -272,7 +272,7 @@ fn ranks_that_disagree_are_told_apart_and_told() {
 }
 
 #[test]
-fn a_handle_that_comes_back_is_another_rank() {
+fn reused_handle_is_another_rank() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 8, 3, unique_id(1)));
     (0..5).for_each(|n| watch.see(rank.all_reduce(2 * S + n * MS, US)));
@@ -280,7 +280,7 @@ fn a_handle_that_comes_back_is_another_rank() {
     watch.see(rank.init(4 * S, 4 * S + MS, 2, 1, unique_id(2)));
     let now = state(&watch, &rank);
     assert_eq!((now.who.rank.value, now.seq, watch.engine.outstanding()), (Some(1), 0, 0));
-    // Its end unseen this time.
+    // This time its end is not seen.
     watch.see(rank.init(5 * S, 5 * S + MS, 4, 2, unique_id(3)));
     assert_eq!(state(&watch, &rank).who.rank.value, Some(2));
     let tally = watch.engine.tally();
@@ -289,7 +289,7 @@ fn a_handle_that_comes_back_is_another_rank() {
 }
 
 #[test]
-fn a_destroy_that_returns_after_its_handle_was_used_again_ends_nothing() {
+fn late_destroy_of_a_reused_handle_ends_no_rank() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 1, 0, unique_id(1)));
     watch.see(Rank { tid: 1001, ..rank }.init(2 * S + MS, 2 * S + 2 * MS, 1, 0, unique_id(2)));
@@ -298,7 +298,7 @@ fn a_destroy_that_returns_after_its_handle_was_used_again_ends_nothing() {
 }
 
 #[test]
-fn a_pid_that_comes_back_is_another_process() {
+fn reused_pid_is_another_process() {
     let (mut watch, rank) = (watch(), Rank::new(1000));
     watch.see(rank.init(S, S + MS, 8, 3, unique_id(1)));
     watch.see(Observation::Exit { process: rank.process, at_ns: 2 * S, status: ExitStatus::Unknown });
@@ -310,7 +310,7 @@ fn a_pid_that_comes_back_is_another_process() {
 }
 
 #[test]
-fn memory_is_flat_with_ten_thousand_communicators_created_and_destroyed() {
+fn memory_is_constant_over_ten_thousand_communicators() {
     let mut watch = watch();
     let ranks: Vec<Rank> = (0..8).map(|r| Rank::new(1000 + r)).collect();
     let cycle = |n: u64, watch: &mut Watch| {
@@ -333,7 +333,7 @@ fn memory_is_flat_with_ten_thousand_communicators_created_and_destroyed() {
 }
 
 #[test]
-fn communicators_that_are_never_destroyed_are_a_bounded_number() {
+fn communicators_never_destroyed_are_bounded() {
     let before = allocated_bytes();
     let mut watch = Watch::new(Settings { members_max: 64, ..Settings::default() });
     let mut largest = 0;

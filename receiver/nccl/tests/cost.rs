@@ -1,5 +1,4 @@
-//! What a collective costs. Ignored: a figure, not a claim. To have it:
-//! `cargo test --release -p nccl --test cost -- --ignored --nocapture`
+//! Measures the cost of a collective. Ignored by default because the result depends on the machine. Run it with `cargo test --release -p nccl --test cost -- --ignored --nocapture`.
 
 mod sim;
 
@@ -9,7 +8,7 @@ use std::time::Instant;
 use nccl::{Engine, Settings};
 use sim::{Job, MS, S, Watch, allocated_bytes};
 
-/// Collectives per second on a node, for which a share of a core is given.
+/// Collectives per second on a node to which the CPU share refers.
 const RATE: f64 = 20_000.0;
 
 fn measure(count: usize, rounds: usize, late_ms: u64) -> String {
@@ -33,12 +32,12 @@ fn measure(count: usize, rounds: usize, late_ms: u64) -> String {
     });
     let ns = start.elapsed().as_nanos() as f64 / (rounds * count) as f64;
     assert!(findings > 0);
-    let held = allocated_bytes();
+    let before = allocated_bytes();
     drop(engine);
     format!(
-        "{count} ranks, one late by {late_ms} ms: {ns:.0} ns a collective and its wait, {:.2} % of a core at {RATE} a second; {} bytes held",
+        "{count} ranks, one late by {late_ms} ms: {ns:.0} ns a collective and its wait, {:.2} % of a core at {RATE} a second; {} bytes of memory",
         ns * RATE / 1e7,
-        held - allocated_bytes()
+        before - allocated_bytes()
     )
 }
 

@@ -1,11 +1,11 @@
-//! What hangs is told within the timeout, with who is to blame; what only has nothing to do is not.
+//! Hangs are reported within the timeout with the responsible rank; idle programs are not reported.
 
 mod sim;
 
 use event::ExitStatus;
 use nccl::finding::HangKind;
-use nccl::observe::{Arguments, Function, StepNote, UnderWay};
-use nccl::{End, Finding, Observation, Operation, Settings};
+use nccl::observe::{Arguments, Function, OngoingCall, StepNote};
+use nccl::{Finding, Observation, Operation, RankEnd, Settings};
 use sim::{Job, MS, Rank, S, US, Watch};
 
 const TIMEOUT: u64 = 10 * S;
@@ -18,22 +18,22 @@ fn start(count: usize, seed: u64) -> (Watch, Job) {
     (watch, job)
 }
 
-/// Time passes until `for_ns` later, told every 100 ms.
+/// Advances time by `for_ns`, with an observation every 100 ms.
 fn wait(watch: &mut Watch, from_ns: u64, for_ns: u64) {
     (1..=for_ns / (100 * MS)).for_each(|n| watch.see(Observation::Tick { at_ns: from_ns + n * 100 * MS }));
 }
 
 #[test]
-fn a_rank_that_never_arrives_is_named_with_operation_and_sequence_within_the_timeout() {
+fn absent_rank_is_named_with_its_collective_within_the_timeout() {
     for count in [2, 8, 64] {
         for seed in 0..10 {
             let (mut watch, mut job) = start(count, seed);
             let absent = seed as usize * 5 % count;
-            let (came_ns, sequence) = (job.now_ns, 77);
+            let (arrived_ns, sequence) = (job.now_ns, 77);
             let process = job.ranks[absent].process;
-            watch.see(Observation::Step(StepNote { process, end_ns: came_ns, duration_ns: MS, sequence }));
+            watch.see(Observation::Step(StepNote { process, end_ns: arrived_ns, duration_ns: MS, sequence }));
             job.play(&mut watch, |rank| (rank != absent).then_some(0));
-            wait(&mut watch, came_ns, 30 * S);
+            wait(&mut watch, arrived_ns, 30 * S);
             let hangs = watch.hangs();
             let [hang] = hangs[..] else { panic!("{count} ranks, seed {seed}: {hangs:?}") };
             assert_eq!((hang.kind, hang.seq, hang.operation), (HangKind::Missing, 5, Operation::AllReduce));
@@ -52,12 +52,12 @@ fn a_rank_that_never_arrives_is_named_with_operation_and_sequence_within_the_tim
 }
 
 #[test]
-fn a_rank_that_arrives_after_all_ends_the_hang() {
+fn late_arrival_ends_the_hang() {
     let (mut watch, mut job) = start(8, 1);
-    let came_ns = job.now_ns;
+    let arrived_ns = job.now_ns;
     job.play(&mut watch, |rank| (rank != 3).then_some(0));
-    wait(&mut watch, came_ns, 20 * S);
-    let late_ns = came_ns + 20 * S + MS;
+    wait(&mut watch, arrived_ns, 20 * S);
+    let late_ns = arrived_ns + 20 * S + MS;
     watch.see(job.ranks[3].all_reduce(late_ns, 10 * US));
     wait(&mut watch, late_ns, S);
     let over = watch.findings.iter().find_map(|f| match f {
@@ -70,17 +70,22 @@ fn a_rank_that_arrives_after_all_ends_the_hang() {
 }
 
 #[test]
-fn ranks_that_all_came_and_do_not_go_on_are_stuck() {
+fn ranks_that_all_arrived_without_progress_are_stuck() {
     let (mut watch, mut job) = start(4, 1);
-    let came_ns = job.now_ns;
+    let arrived_ns = job.now_ns;
     let round = job.round(|_| Some(0));
     let calls = round.into_iter().filter(|o| matches!(o, Observation::Call(_)));
     watch.see_all(calls.collect());
     for n in 1..300 {
-        let at_ns = came_ns + 2 * MS + n * 100 * MS;
+        let at_ns = arrived_ns + 2 * MS + n * 100 * MS;
         let rank = job.ranks[2];
         let (process, tid) = (rank.process, rank.tid);
-        watch.see(Observation::UnderWay(UnderWay { process, tid, entry_ns: came_ns + 2 * MS, at_ns }));
+        watch.see(Observation::OngoingCall(OngoingCall {
+            process,
+            tid,
+            entry_ns: arrived_ns + 2 * MS,
+            at_ns,
+        }));
     }
     let hangs = watch.hangs();
     let [hang] = hangs[..] else { panic!("{hangs:?}") };
@@ -89,21 +94,21 @@ fn ranks_that_all_came_and_do_not_go_on_are_stuck() {
 }
 
 #[test]
-fn a_source_that_tells_of_no_calls_under_way_leaves_silence_as_evidence() {
+fn silence_is_evidence_without_ongoing_calls() {
     let (mut watch, mut job) = start(4, 1);
-    let came_ns = job.now_ns;
+    let arrived_ns = job.now_ns;
     let round = job.round(|_| Some(0));
     watch.see_all(round.into_iter().filter(|o| matches!(o, Observation::Call(_))).collect());
-    wait(&mut watch, came_ns, 20 * S);
+    wait(&mut watch, arrived_ns, 20 * S);
     let hangs = watch.hangs();
     assert!(matches!(hangs[..], [h] if h.kind == HangKind::Stuck && !h.is_wait_seen), "{hangs:?}");
 }
 
 #[test]
-fn a_program_that_has_nothing_to_do_does_not_hang() {
+fn idle_program_does_not_hang() {
     let (mut watch, job) = start(8, 1);
     wait(&mut watch, job.now_ns, 600 * S);
-    // Enqueued long ago and not waited for, but its threads do other things.
+    // Enqueued long ago and not waited for, but its threads are otherwise active.
     for rank in &job.ranks {
         watch.see(rank.all_reduce(job.now_ns + 700 * S, 10 * US));
     }
@@ -119,21 +124,21 @@ fn a_program_that_has_nothing_to_do_does_not_hang() {
 }
 
 #[test]
-fn a_rank_whose_process_died_is_named_with_the_signal() {
+fn killed_rank_is_named_with_the_signal() {
     let (mut watch, mut job) = start(8, 1);
-    let came_ns = job.now_ns;
+    let arrived_ns = job.now_ns;
     let dead = job.ranks[6].process;
-    watch.see(Observation::Exit { process: dead, at_ns: came_ns, status: ExitStatus::Killed(9) });
+    watch.see(Observation::Exit { process: dead, at_ns: arrived_ns, status: ExitStatus::Killed(9) });
     job.play(&mut watch, |rank| (rank != 6).then_some(0));
-    wait(&mut watch, came_ns, 20 * S);
+    wait(&mut watch, arrived_ns, 20 * S);
     let hangs = watch.hangs();
     let [hang] = hangs[..] else { panic!("{hangs:?}") };
     let [missing] = &hang.missing[..] else { panic!("{hang:?}") };
-    assert_eq!((missing.who.rank.value, missing.end), (Some(6), Some(End::Killed(9))));
+    assert_eq!((missing.who.rank.value, missing.end), (Some(6), Some(RankEnd::Killed(9))));
 }
 
 #[test]
-fn ranks_that_left_in_good_order_are_not_waited_for() {
+fn destroyed_ranks_are_not_awaited() {
     let (mut watch, mut job) = start(4, 1);
     let leaving = job.ranks[3];
     watch.see(leaving.call(job.now_ns, MS, Function::Destroy { comm: leaving.handle }));
@@ -150,10 +155,10 @@ fn message(rank: &Rank, operation: Operation, peer: i32, at_ns: u64) -> Observat
 }
 
 #[test]
-fn a_message_whose_other_side_never_comes_names_that_side() {
+fn missing_peer_of_a_message_is_named() {
     let (mut watch, job) = start(4, 1);
     let (from_ns, ranks) = (job.now_ns, &job.ranks);
-    // 1 and 2 exchange messages and wait for them; rank 0 is a peer like any other, and never receives.
+    // Ranks 1 and 2 exchange messages and wait for them; rank 0 is a regular peer and never receives.
     watch.see(message(&ranks[1], Operation::Send, 2, from_ns));
     watch.see(message(&ranks[2], Operation::Recv, 1, from_ns));
     watch.see(ranks[1].sync(from_ns + MS, from_ns + 2 * MS));
@@ -168,7 +173,7 @@ fn a_message_whose_other_side_never_comes_names_that_side() {
 }
 
 #[test]
-fn ranks_that_call_different_operations_are_told_before_they_hang() {
+fn mismatched_operations_are_reported_before_the_hang() {
     let (mut watch, mut job) = start(4, 1);
     let from_ns = job.now_ns;
     let odd = job.ranks[2];
@@ -186,10 +191,10 @@ fn ranks_that_call_different_operations_are_told_before_they_hang() {
 }
 
 #[test]
-fn ranks_far_ahead_are_no_hang_while_the_slow_one_moves() {
+fn slow_rank_that_progresses_does_not_hang() {
     let (mut watch, job) = start(2, 1);
     let (fast, slow) = (job.ranks[0], job.ranks[1]);
-    // The fast one enqueues everything at once, the slow one takes a second for each: 40 s behind in the end.
+    // The fast rank enqueues everything at once, the slow one takes a second for each: 40 s behind at the end.
     (0..40).for_each(|n| watch.see(fast.all_reduce(job.now_ns + n * MS, US)));
     (1..=40).for_each(|n| watch.see(slow.all_reduce(job.now_ns + n * S, US)));
     assert_eq!(watch.hangs().len(), 0);
@@ -197,12 +202,12 @@ fn ranks_far_ahead_are_no_hang_while_the_slow_one_moves() {
 }
 
 #[test]
-fn a_rank_that_never_arrives_is_named_also_where_numbers_are_in_doubt() {
+fn absent_rank_is_named_without_known_alignment() {
     let (mut watch, mut job) = start(4, 1);
     watch.see(Observation::Lost { at_ns: job.now_ns, count: 1 });
-    let came_ns = job.now_ns;
+    let arrived_ns = job.now_ns;
     job.play(&mut watch, |rank| (rank != 2).then_some(0));
-    wait(&mut watch, came_ns, 20 * S);
+    wait(&mut watch, arrived_ns, 20 * S);
     let hangs = watch.hangs();
     let [hang] = hangs[..] else { panic!("{hangs:?}") };
     assert_eq!((hang.kind, hang.is_exact, hang.missing.len()), (HangKind::Missing, false, 1));
@@ -210,15 +215,15 @@ fn a_rank_that_never_arrives_is_named_also_where_numbers_are_in_doubt() {
 }
 
 #[test]
-fn those_who_wait_are_named_in_the_order_of_their_ranks() {
+fn waiting_ranks_are_in_rank_order() {
     let mut watch = Watch::new(Settings { hang_timeout_ns: TIMEOUT, ..Settings::default() });
     let mut job = Job::new(5, 1000, 1);
-    // Joined the other way round.
+    // The ranks join in reverse order.
     job.ranks.reverse();
     job.init(&mut watch);
-    let came_ns = job.now_ns;
+    let arrived_ns = job.now_ns;
     job.play(&mut watch, |at| (at != 2).then_some(0));
-    wait(&mut watch, came_ns, 20 * S);
+    wait(&mut watch, arrived_ns, 20 * S);
     let hangs = watch.hangs();
     let [hang] = hangs[..] else { panic!("{hangs:?}") };
     let waiting: Vec<_> = hang.waiting.iter().map(|who| who.rank.value).collect();

@@ -1,8 +1,8 @@
-//! Defects of published agents, as far as the analysis of NCCL can show them: each has a test of its name.
+//! Regression tests against defects of published agents that the analysis of NCCL can show.
 
 mod sim;
 
-use nccl::functions::{Memory, of_symbol};
+use nccl::functions::{CallMemory, of_symbol};
 use nccl::hash::of_unique_id;
 use nccl::observe::{Arguments, Function};
 use nccl::{Finding, Observation, Operation, Settings};
@@ -12,12 +12,12 @@ use sim::{Job, MS, Rank, S, US, Watch, unique_id};
 /// A published agent read `ncclUniqueId`, which C passes by value, as a pointer: rank, number of ranks and
 /// communicator were 0 for every collective.
 #[test]
-fn rank_nranks_and_communicator_are_known_where_the_id_goes_by_value() {
+fn id_by_value_gives_rank_nranks_and_communicator() {
     let row = of_symbol("ncclCommInitRankConfig").unwrap();
     assert!(row.has_id_by_value);
     // Arguments as C numbers them: comm*, nranks, id, rank, config*.
     let argument = |number| [0, 0x7ffd_0000, 16, u64::MAX, 5, 0x7ffe_0000][usize::from(number)];
-    let memory = Memory { id: Some(Box::new(unique_id(3))), out: vec![0x5000], ..Memory::default() };
+    let memory = CallMemory { id: Some(Box::new(unique_id(3))), out: vec![0x5000], ..CallMemory::default() };
     let function = row.read(argument, |h| StreamKey::of(1, 1, h, false), memory).unwrap();
     let mut watch = Watch::new(Settings::default());
     let rank = Rank { handle: 0x5000, ..Rank::new(1000) };
@@ -32,10 +32,10 @@ fn rank_nranks_and_communicator_are_known_where_the_id_goes_by_value() {
     assert_eq!(who.communicator.hash, of_unique_id(&unique_id(3)));
 }
 
-/// Collectives had monotonic times and waits had wall-clock times: nothing ever matched, and tests with small
-/// made-up numbers did not notice. Here both are of one clock; a closer of another one must not be believed.
+/// A published agent had monotonic times for collectives and wall-clock times for waits, so nothing ever matched; tests
+/// with small made-up numbers did not notice. Here both use one clock; a sync call of another clock is rejected.
 #[test]
-fn collectives_and_waits_match_on_the_clock_of_a_machine_that_is_up_for_a_year() {
+fn collectives_match_waits_after_a_year_of_uptime() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 1);
     job.now_ns = 365 * 86_400 * S + 123_456_789;
@@ -45,23 +45,23 @@ fn collectives_and_waits_match_on_the_clock_of_a_machine_that_is_up_for_a_year()
     assert!(watch.completed().iter().all(|c| c.barrier_wait_ns < 10 * MS));
 }
 
-/// The entry of a wait was taken for its end: the wait was charged to the next step.
+/// A published agent used the entry of a wait as its end, which charged the wait to the next step.
 #[test]
-fn a_wait_ends_where_the_closer_returns() {
+fn wait_ends_when_the_sync_call_returns() {
     let mut watch = Watch::new(Settings::default());
     let rank = Rank::new(1000);
     watch.see(rank.init(S / 2, S / 2 + MS, 1, 0, unique_id(1)));
     for n in 0..10 {
         let at_ns = S + n * 100 * MS;
         watch.see(rank.all_reduce(at_ns, 10 * US));
-        // Long and short waits in turn.
+        // Long and short waits alternate.
         watch.see(rank.sync(at_ns + 20 * US, at_ns + if n % 2 == 0 { 50 * MS } else { 5 * MS }));
     }
     let waits: Vec<u64> = watch.completed().iter().map(|c| c.barrier_wait_ns + 10 * US).collect();
     assert_eq!(waits, [50 * MS, 5 * MS].repeat(5));
 }
 
-/// Element counts were exported as bytes.
+/// A published agent exported element counts as bytes.
 #[test]
 fn bytes_are_elements_times_the_size_of_the_datatype() {
     let mut watch = Watch::new(Settings::default());
@@ -79,10 +79,10 @@ fn bytes_are_elements_times_the_size_of_the_datatype() {
     assert_eq!(watch.engine.tally().sizes_unknown, 1);
 }
 
-/// One entry slot a thread was overwritten by a probed call inside a probed call: `ncclBcast` calls
+/// A published agent had one entry slot per thread, which a nested probed call overwrote: `ncclBcast` calls
 /// `ncclBroadcast`.
 #[test]
-fn a_broadcast_within_a_bcast_is_one_collective() {
+fn broadcast_within_a_bcast_is_one_collective() {
     let mut watch = Watch::new(Settings::default());
     let rank = Rank::new(1000);
     watch.see(rank.init(S / 2, S / 2 + MS, 1, 0, unique_id(1)));
@@ -96,10 +96,10 @@ fn a_broadcast_within_a_bcast_is_one_collective() {
     assert_eq!((tally.operations, tally.nested), (3, 3));
 }
 
-/// Loss was counted nowhere. Where the source counts, a lost collective is known exactly, and the numbers after it
-/// are right.
+/// A published agent did not count losses. If the source counts collectives, a loss is known exactly and later numbers
+/// are correct.
 #[test]
-fn a_lost_collective_is_counted_and_shifts_no_later_one() {
+fn lost_collective_is_counted_without_shifting_later_ones() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(4, 1000, 1);
     job.init(&mut watch);
@@ -112,7 +112,7 @@ fn a_lost_collective_is_counted_and_shifts_no_later_one() {
                 arguments.ordinal = Some(n);
             }
         }
-        // Rank 2's tenth and eleventh never reach us.
+        // Rank 2's tenth and eleventh collectives are lost.
         let of_two = |o: &Observation| matches!(o, Observation::Call(c) if c.process.pid == 1002);
         round.retain(|o| !((n == 10 || n == 11) && of_two(o)));
         watch.see_all(round);
@@ -122,15 +122,15 @@ fn a_lost_collective_is_counted_and_shifts_no_later_one() {
     }
     let tally = watch.engine.tally();
     assert_eq!((tally.collectives_lost, tally.records_lost), (2, 2));
-    assert_eq!((tally.rounds, tally.rounds_given_up), (28, 2));
+    assert_eq!((tally.rounds, tally.rounds_dropped), (28, 2));
     assert!(watch.engine.ranks().all(|r| r.seq == 30));
     assert!(watch.arrived().iter().all(|a| a.skew_ns < MS), "collectives of one number belong together");
     watch.check_balance();
 }
 
-/// The same where the source does not count: nothing is claimed until causality shows which belong together.
+/// If the source does not count collectives, nothing is compared after a loss until causality shows the alignment.
 #[test]
-fn after_an_unknown_loss_nothing_is_compared_until_it_is_known_what_belongs_together() {
+fn collectives_after_an_unknown_loss_need_alignment() {
     for (waits, late_ms) in [(true, 0), (true, 8), (false, 0)] {
         let mut watch = Watch::new(Settings::default());
         let mut job = Job::new(4, 1000, 1);
@@ -147,13 +147,13 @@ fn after_an_unknown_loss_nothing_is_compared_until_it_is_known_what_belongs_toge
         let after: Vec<u64> = watch.arrived().iter().filter(|a| a.seq > 10).map(|a| a.skew_ns / MS).collect();
         assert!(after.iter().all(|ms| ms.abs_diff(late_ms) <= 1), "{after:?}");
         assert_eq!(after.len() > 30, waits, "{} compared", after.len());
-        // Numbers are those of before the loss: the rank that lost none keeps its own.
+        // Numbers continue those before the loss: ranks without a loss are not renumbered.
         let numbers: Vec<u64> = watch.engine.ranks().map(|r| r.seq).collect();
         assert_eq!(numbers, if waits { [60, 60, 60, 60] } else { [60, 60, 59, 60] });
     }
 }
 
-/// Thread ids were taken for process ids. A process with many threads is one rank, whoever calls.
+/// A published agent used thread ids as process ids. A process with many threads is one rank.
 #[test]
 fn many_threads_of_a_process_are_one_rank() {
     let mut watch = Watch::new(Settings::default());

@@ -1,10 +1,10 @@
-//! Whatever is observed, in whatever order: no panic, no loss that is not counted, no memory without bound, and the
-//! same findings for the same observations.
+//! For any observations in any order: no panic, no uncounted loss, no unbounded memory, and equal findings for equal
+//! observations.
 
 mod sim;
 
 use event::{ExitStatus, ProcessId};
-use nccl::observe::{Arguments, Call, Environment, Function, Out, StreamAction, StreamCall, UnderWay};
+use nccl::observe::{Arguments, Environment, Function, NcclCall, OngoingCall, Out, StreamAction, StreamCall};
 use nccl::{Finding, FlightRecord, Observation, Operation, Settings};
 use probe_abi::record::StreamKey;
 use proptest::collection::vec;
@@ -69,7 +69,7 @@ fn function() -> impl Strategy<Value = Function> {
     );
     let grow = (handle(), small.clone(), small.clone(), out())
         .prop_map(|(parent, nranks, rank, child)| Function::Grow { parent, nranks, rank, child });
-    let told = (handle(), any::<i32>(), 0..3).prop_map(|(comm, value, which)| match which {
+    let property = (handle(), any::<i32>(), 0..3).prop_map(|(comm, value, which)| match which {
         0 => Function::Count { comm, value },
         1 => Function::UserRank { comm, value },
         _ => Function::CuDevice { comm, value },
@@ -86,7 +86,7 @@ fn function() -> impl Strategy<Value = Function> {
         2 => split,
         1 => shrink,
         1 => grow,
-        2 => told,
+        2 => property,
         2 => end,
         1 => out().prop_map(Function::Written),
         1 => (0u8..3).prop_map(|id| Function::GetUniqueId { id: Box::new(unique_id(id)) }),
@@ -110,7 +110,7 @@ fn action() -> impl Strategy<Value = StreamAction> {
     })
 }
 
-/// Mostly a few milliseconds apart, now and then anywhere in time.
+/// Returns instants that are usually a few milliseconds apart and occasionally anywhere in time.
 fn instant() -> impl Strategy<Value = u64> {
     prop_oneof![30 => S..20 * S, 1 => any::<u64>()]
 }
@@ -120,7 +120,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     let result = prop_oneof![9 => Just(0u32), 1 => Just(7u32), 1 => 1u32..6];
     let call = (process(), 0u32..3, instant(), duration.clone(), result, -1i32..9, function()).prop_map(
         |(process, tid, entry_ns, duration_ns, result, device, function)| {
-            Observation::Call(Call { process, tid, entry_ns, duration_ns, result, device, function })
+            Observation::Call(NcclCall { process, tid, entry_ns, duration_ns, result, device, function })
         },
     );
     let stream = (process(), 0u32..3, instant(), duration, action()).prop_map(
@@ -132,7 +132,7 @@ fn observation() -> impl Strategy<Value = Observation> {
         (process(), instant(), 0u32..4, 0..5).prop_map(|(process, at_ns, number, which)| match which {
             0 => Observation::Exit { process, at_ns, status: ExitStatus::of_wait(number) },
             1 => Observation::Lost { at_ns, count: u64::from(number) },
-            2 => Observation::UnderWay(UnderWay { process, tid: 0, entry_ns: at_ns / 2, at_ns }),
+            2 => Observation::OngoingCall(OngoingCall { process, tid: 0, entry_ns: at_ns / 2, at_ns }),
             3 => Observation::Library { process, version: number * 10_000 },
             _ => {
                 let (rank, world_size) = (Some(number), Some(3));
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_operation_ends_somewhere_and_memory_is_bounded(observations in vec(observation(), 0..400)) {
+    fn every_operation_is_accounted_for_and_memory_is_bounded(observations in vec(observation(), 0..400)) {
         for settings in [Settings::default(), small()] {
             let watch = findings(&observations, settings);
             watch.check_balance();
@@ -179,9 +179,9 @@ proptest! {
             let enqueued = watch.count(|f| matches!(f, Finding::Enqueued(_))) as u64;
             prop_assert_eq!(enqueued, tally.operations + tally.captured);
             prop_assert_eq!(watch.count(|f| matches!(f, Finding::Completed(_))) as u64, tally.completed);
-            let held = allocated_bytes();
+            let before = allocated_bytes();
             drop(watch.engine);
-            let bytes = held - allocated_bytes();
+            let bytes = before - allocated_bytes();
             prop_assert!(bytes < 2 << 20, "{bytes}");
         }
         let tight = findings(&observations, small());
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn flight_records_come_back_as_they_were(observations in vec(observation(), 0..200)) {
+    fn flight_records_decode_to_what_was_encoded(observations in vec(observation(), 0..200)) {
         let mut watch = findings(&observations, Settings::default());
         for process in watch.engine.take_changed() {
             let Some(record) = watch.engine.flight_record(process) else { continue };
@@ -207,9 +207,9 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bytes_are_no_record_and_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+    fn hostile_bytes_are_rejected_without_panic(bytes in vec(any::<u8>(), 0..200)) {
         prop_assert!(FlightRecord::decode(&bytes).is_err());
-        // The same behind a head and a checksum that are right.
+        // Hostile fields with a valid header and checksum.
         let _ = FlightRecord::decode(&nccl::record::FORMAT.seal(&bytes));
     }
 }

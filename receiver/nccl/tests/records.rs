@@ -1,10 +1,10 @@
-//! Flight records and traces: what outlives a process, the agent, and one node.
+//! Flight records and traces: state that survives a process and the agent, and ids shared between nodes.
 
 mod sim;
 
 use event::ExitStatus;
 use nccl::trace::{Chosen, TraceIds};
-use nccl::{End, Finding, FlightRecord, Observation, Settings, Source, TraceSettings};
+use nccl::{Finding, FlightRecord, Observation, RankEnd, Settings, Source, TraceSettings};
 use recording::persisted::RecordError;
 use sim::{Job, MS, S, Watch};
 
@@ -19,7 +19,7 @@ fn job_in_mid_collective(count: usize) -> (Watch, Job) {
 }
 
 #[test]
-fn a_rank_killed_in_mid_collective_leaves_what_was_outstanding() {
+fn killed_rank_is_reported_with_outstanding_operations() {
     let (mut watch, job) = job_in_mid_collective(4);
     let process = job.ranks[2].process;
     watch.see(Observation::Exit { process, at_ns: job.now_ns, status: ExitStatus::Killed(9) });
@@ -28,7 +28,7 @@ fn a_rank_killed_in_mid_collective_leaves_what_was_outstanding() {
         _ => None,
     });
     let ended = ended.expect("an end");
-    assert_eq!((ended.end, ended.who.rank.value), (End::Killed(9), Some(2)));
+    assert_eq!((ended.end, ended.who.rank.value), (RankEnd::Killed(9), Some(2)));
     assert_eq!(ended.outstanding.iter().map(|op| op.seq).collect::<Vec<_>>(), [20]);
     assert_eq!((ended.outstanding_count, ended.recent.len()), (1, 16));
     assert_eq!(watch.engine.flight_record(process), None);
@@ -36,14 +36,14 @@ fn a_rank_killed_in_mid_collective_leaves_what_was_outstanding() {
 }
 
 #[test]
-fn a_record_kept_before_the_agent_was_killed_names_what_was_outstanding() {
+fn stored_record_contains_outstanding_operations() {
     let (mut watch, job) = job_in_mid_collective(4);
     let changed = watch.engine.take_changed();
     assert_eq!(changed, job.ranks.iter().map(|r| r.process).collect::<Vec<_>>());
     assert_eq!(watch.engine.take_changed(), []);
     let kept: Vec<Vec<u8>> =
         changed.iter().map(|p| watch.engine.flight_record(*p).unwrap().encode()).collect();
-    // The agent is gone. Another one reads what it kept.
+    // The agent has exited. Another one reads the stored records.
     for (number, bytes) in kept.iter().enumerate() {
         assert!(bytes.len() < 4096, "{} bytes", bytes.len());
         let record = FlightRecord::decode(bytes).unwrap();
@@ -56,7 +56,7 @@ fn a_record_kept_before_the_agent_was_killed_names_what_was_outstanding() {
 }
 
 #[test]
-fn an_agent_that_comes_back_knows_who_is_who_and_claims_no_more() {
+fn restored_agent_knows_only_the_identities() {
     let (watch, mut job) = job_in_mid_collective(4);
     let records: Vec<FlightRecord> =
         job.ranks.iter().map(|r| watch.engine.flight_record(r.process).unwrap()).collect();
@@ -74,7 +74,7 @@ fn an_agent_that_comes_back_knows_who_is_who_and_claims_no_more() {
 }
 
 #[test]
-fn bytes_that_are_no_record_are_refused_with_a_reason() {
+fn invalid_bytes_are_rejected_with_a_reason() {
     let (watch, job) = job_in_mid_collective(2);
     let whole = watch.engine.flight_record(job.ranks[0].process).unwrap().encode();
     let with = |at: usize, value: u8| {
@@ -82,9 +82,9 @@ fn bytes_that_are_no_record_are_refused_with_a_reason() {
         bytes[at] = value;
         FlightRecord::decode(&bytes).unwrap_err()
     };
-    let told = |bytes: &[u8]| FlightRecord::decode(bytes).unwrap_err().to_string();
-    assert!(told(b"redb").starts_with("not a flight record: "), "{}", told(b"redb"));
-    assert!(told(b"").starts_with("not a flight record: "), "{}", told(b""));
+    let refusal = |bytes: &[u8]| FlightRecord::decode(bytes).unwrap_err().to_string();
+    assert!(refusal(b"redb").starts_with("not a flight record: "), "{}", refusal(b"redb"));
+    assert!(refusal(b"").starts_with("not a flight record: "), "{}", refusal(b""));
     assert_eq!(with(4, 9).to_string(), "a flight record of version 9, expected 1");
     assert!(matches!(with(whole.len() / 2, whole[whole.len() / 2] ^ 1), RecordError::Checksum { .. }));
     for length in 5..whole.len() {
@@ -95,9 +95,9 @@ fn bytes_that_are_no_record_are_refused_with_a_reason() {
     }
 }
 
-/// Three agents, each of which sees some of the ranks.
+/// Three agents each see some of the ranks.
 #[test]
-fn agents_that_never_talk_agree_on_traces_and_spans() {
+fn independent_agents_agree_on_traces_and_spans() {
     let settings = Settings { trace: TraceSettings { rate: 0.2, skew_ns_min: 0 }, ..Settings::default() };
     let mut agents = [Watch::new(settings), Watch::new(settings), Watch::new(settings)];
     let mut job = Job::new(12, 1000, 1);
@@ -132,7 +132,7 @@ fn agents_that_never_talk_agree_on_traces_and_spans() {
 }
 
 #[test]
-fn a_collective_with_a_large_skew_is_traced_on_every_rank_of_the_node() {
+fn collective_with_large_skew_is_traced_on_all_local_ranks() {
     let settings =
         Settings { trace: TraceSettings { rate: 0.0, skew_ns_min: 10 * MS }, ..Settings::default() };
     let mut watch = Watch::new(settings);

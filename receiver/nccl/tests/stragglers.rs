@@ -1,12 +1,12 @@
-//! Jobs with a late rank: it is named, it alone, and soon; without one nobody is.
+//! Jobs with a late rank: only that rank is named, and quickly; jobs without one have no finding.
 
 mod sim;
 
 use nccl::{Finding, Settings};
 use sim::{Jitter, Job, MS, S, Watch};
 
-/// Plays `count` ranks of which one is late by `late_ns` from collective `from` on, until it is named. Returns how
-/// many collectives and how much time that took.
+/// Plays `count` ranks, one of them late by `late_ns` from collective `from` on, until it is named. Returns the number
+/// of collectives and the time until then.
 fn named_after(count: usize, late_ns: u64, from: usize, jitter: Jitter, seed: u64) -> (usize, u64) {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(count, 1000, seed);
@@ -26,7 +26,7 @@ fn named_after(count: usize, late_ns: u64, from: usize, jitter: Jitter, seed: u6
             assert!(first.behind_ns.abs_diff(late_ns) < off_ns_max, "seed {seed}: {first:?}");
             return (played, job.now_ns - since_ns);
         }
-        assert!(job.now_ns - since_ns < 10 * S, "seed {seed}: nobody named after {played} collectives");
+        assert!(job.now_ns - since_ns < 10 * S, "seed {seed}: no rank named after {played} collectives");
     }
     unreachable!()
 }
@@ -47,20 +47,20 @@ fn check(count: usize, jitter: Jitter, seeds: u64) {
 }
 
 #[test]
-fn the_late_one_of_eight_is_named_within_three_collectives_or_two_seconds() {
+fn late_rank_of_eight_is_named_within_two_seconds() {
     check(8, Jitter::Uniform(MS), 100);
     check(8, Jitter::Exponential(MS), 30);
     check(8, Jitter::Normal(MS), 30);
 }
 
 #[test]
-fn the_late_one_of_sixty_four_is_named_within_three_collectives_or_two_seconds() {
+fn late_rank_of_sixty_four_is_named_within_two_seconds() {
     check(64, Jitter::Uniform(MS), 15);
     check(64, Jitter::Normal(MS), 4);
 }
 
 #[test]
-fn the_late_one_of_two_and_three_is_named_all_the_same() {
+fn late_rank_of_two_or_three_is_named() {
     for count in [2, 3] {
         for seed in 0..50 {
             let (_, ns) = named_after(count, 20 * MS, 40, Jitter::Uniform(MS), seed);
@@ -77,27 +77,27 @@ fn quiet(count: usize, jitter: Jitter, period_ns: u64, seed: u64) {
     let end_ns = job.now_ns + 600 * S;
     while job.now_ns < end_ns {
         job.play(&mut watch, |_| Some(0));
-        watch.forget_usual();
+        watch.retain_verdicts();
     }
     assert_eq!(watch.findings, [], "{count} ranks, {jitter:?}, seed {seed}");
     watch.check_balance();
 }
 
 #[test]
-fn ten_minutes_of_even_jitter_alone_name_nobody() {
+fn ten_minutes_of_uniform_jitter_name_no_rank() {
     quiet(8, Jitter::Uniform(MS), 10 * MS, 1);
     quiet(64, Jitter::Uniform(MS), 100 * MS, 4);
 }
 
 #[test]
-fn ten_minutes_of_jitter_with_far_values_alone_name_nobody() {
+fn ten_minutes_of_exponential_jitter_name_no_rank() {
     quiet(8, Jitter::Exponential(MS), 10 * MS, 2);
     quiet(8, Jitter::Normal(MS), 10 * MS, 3);
     quiet(64, Jitter::Exponential(MS), 100 * MS, 5);
 }
 
 #[test]
-fn ten_minutes_of_jitter_of_few_ranks_name_nobody() {
+fn ten_minutes_of_jitter_of_few_ranks_name_no_rank() {
     quiet(2, Jitter::Exponential(MS), 10 * MS, 6);
     quiet(2, Jitter::Normal(MS), 10 * MS, 8);
     quiet(3, Jitter::Normal(MS), 10 * MS, 7);
@@ -105,7 +105,7 @@ fn ten_minutes_of_jitter_of_few_ranks_name_nobody() {
 }
 
 #[test]
-fn one_late_coming_is_no_straggler_and_neither_is_one_early_rank() {
+fn one_late_arrival_or_early_rank_is_not_a_straggler() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 1);
     job.init(&mut watch);
@@ -113,17 +113,17 @@ fn one_late_coming_is_no_straggler_and_neither_is_one_early_rank() {
         let once = |rank| if round % 20 == 7 && rank == round / 20 % 8 { 50 * MS } else { 0 };
         job.play(&mut watch, |rank| Some(once(rank)));
     }
-    // All but one are 30 ms behind the first: it is early, they are not late.
+    // All ranks but one are 30 ms behind the first: one rank is early, no rank is late.
     (0..100).for_each(|_| job.play(&mut watch, |rank| Some(if rank == 5 { 0 } else { 30 * MS })));
     assert_eq!(watch.stragglers(), Vec::<&nccl::finding::Straggler>::new());
 }
 
 #[test]
-fn two_late_ranks_in_two_communicators_are_told_apart() {
+fn late_ranks_of_two_communicators_are_distinguished() {
     for seed in 0..20 {
         let mut watch = Watch::new(Settings::default());
         let (mut a, mut b) = (Job::new(8, 1000, seed), Job::new(8, 2000, seed));
-        // The second communicator is made by the same processes, on another handle.
+        // The same processes make the second communicator, on another handle.
         b.ranks = a.ranks.iter().map(|r| sim::Rank { handle: 0x2000, stream: 0x88, ..*r }).collect();
         a.init(&mut watch);
         b.init(&mut watch);
@@ -144,7 +144,7 @@ fn two_late_ranks_in_two_communicators_are_told_apart() {
 }
 
 #[test]
-fn a_rank_that_is_late_no_longer_has_recovered_once() {
+fn recovery_is_reported_once() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 5);
     job.init(&mut watch);
@@ -157,7 +157,7 @@ fn a_rank_that_is_late_no_longer_has_recovered_once() {
 }
 
 #[test]
-fn the_straggler_is_late_and_waits_least() {
+fn straggler_is_late_and_waits_least() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 9);
     job.init(&mut watch);
@@ -167,21 +167,21 @@ fn the_straggler_is_late_and_waits_least() {
     let [straggler] = found[..] else { panic!("{found:?}") };
     let (own, peers) = (straggler.wait_ns.unwrap(), straggler.wait_peers_ns.unwrap());
     assert!(own + 3 * MS < peers, "{straggler:?}");
-    // Its host is late: it did not wait for its streams longer than others.
+    // Its host is late: it did not wait for its streams longer than its peers.
     assert!(straggler.waited_ns < MS, "{straggler:?}");
     let state = watch.engine.ranks().find(|r| r.who.rank.value == Some(1)).unwrap();
     assert!(state.is_late && state.lateness_ns.unwrap() > 5 * MS, "{state:?}");
 }
 
 #[test]
-fn a_rank_that_is_late_because_it_waited_says_so() {
+fn straggler_reports_its_wait_for_other_work() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 9);
     job.init(&mut watch);
     for _ in 0..10 {
         let begin_ns = job.now_ns;
         let mut round = job.round(|rank| Some(if rank == 6 { 20 * MS } else { 0 }));
-        // It waits 19 ms for other work of its own GPU before it comes.
+        // It waits 19 ms for other work of its own GPU before it arrives.
         let rank = job.ranks[6];
         let other = probe_abi::record::StreamKey { stream: 0x99, ..rank.key() };
         round.push(rank.stream(begin_ns, 19 * MS, nccl::observe::StreamAction::Sync(other)));
@@ -193,10 +193,10 @@ fn a_rank_that_is_late_because_it_waited_says_so() {
 }
 
 #[test]
-fn ranks_on_other_nodes_hold_nothing_up() {
+fn ranks_on_other_nodes_block_nothing() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 3);
-    // The communicator has 16 ranks: eight of them are elsewhere.
+    // The communicator has 16 ranks: eight of them are on other nodes.
     let calls = job.ranks.iter().enumerate().map(|(rank, r)| r.init(S, S + MS, 16, rank, job.id)).collect();
     watch.see_all(calls);
     job.now_ns = S + 10 * MS;
@@ -208,7 +208,7 @@ fn ranks_on_other_nodes_hold_nothing_up() {
 }
 
 #[test]
-fn a_rank_whose_init_returns_last_is_part_of_the_first_collectives() {
+fn rank_with_the_last_init_is_in_the_first_collectives() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(4, 1000, 3);
     let mut calls: Vec<_> =
@@ -218,7 +218,7 @@ fn a_rank_whose_init_returns_last_is_part_of_the_first_collectives() {
     job.now_ns = S + 2 * MS;
     let mut round = job.round(|_| Some(0));
     round.insert(0, last);
-    // Three have come before the fourth is told of.
+    // Three ranks have arrived before the fourth is observed.
     let is_of_fourth = |o: &nccl::Observation| match o {
         nccl::Observation::Call(call) => call.process.pid == 1003,
         nccl::Observation::Stream(call) => call.process.pid == 1003,

@@ -1,15 +1,15 @@
-//! Which closer covers which collective, and what the rank waited: told as today's programs do it, checked against
-//! what was meant.
+//! Tests of which sync call covers which collective, and of the rank's wait time, for the call sequences of current
+//! programs.
 
 mod sim;
 
 use event::ExitStatus;
-use nccl::observe::{Arguments, Call, Function, StreamAction};
+use nccl::observe::{Arguments, Function, NcclCall, StreamAction};
 use nccl::{Observation, Operation, Settings};
 use probe_abi::record::StreamKey;
 use sim::{Job, MS, Rank, S, US, Watch, unique_id};
 
-/// Rank 0 of a communicator of one.
+/// Returns rank 0 of a communicator with one rank.
 fn alone() -> (Watch, Rank) {
     let mut watch = Watch::new(Settings::default());
     let rank = Rank::new(1000);
@@ -17,7 +17,7 @@ fn alone() -> (Watch, Rank) {
     (watch, rank)
 }
 
-/// Sequence number, issue gap and wait of each completed collective, the last two in microseconds.
+/// Checks sequence number, issue gap and wait of each completed collective, the last two in microseconds.
 #[track_caller]
 fn check(watch: &Watch, expected: &[(u64, u64, u64)]) {
     let found: Vec<_> =
@@ -40,7 +40,7 @@ fn on(rank: &Rank, stream: StreamKey, us: u64) -> Observation {
 }
 
 #[test]
-fn a_stream_wait_covers_all_that_was_enqueued_before_it_and_nothing_after() {
+fn stream_wait_covers_only_earlier_operations() {
     let (mut watch, rank) = alone();
     watch.see(rank.all_reduce(at(0), 10 * US));
     watch.see(rank.all_reduce(at(20), 10 * US));
@@ -51,7 +51,7 @@ fn a_stream_wait_covers_all_that_was_enqueued_before_it_and_nothing_after() {
 }
 
 #[test]
-fn what_another_thread_enqueues_during_the_wait_is_not_covered_by_it() {
+fn wait_does_not_cover_operations_enqueued_during_it() {
     let (mut watch, rank) = alone();
     let other = Rank { tid: 1001, ..rank };
     watch.see(rank.all_reduce(at(0), 10 * US));
@@ -63,20 +63,20 @@ fn what_another_thread_enqueues_during_the_wait_is_not_covered_by_it() {
 }
 
 #[test]
-fn an_event_covers_what_was_enqueued_before_it_was_recorded() {
+fn event_covers_operations_enqueued_before_its_record() {
     let (mut watch, rank) = alone();
     watch.see(rank.all_reduce(at(0), 10 * US));
     watch.see(rank.stream(at(20), US, StreamAction::Record(0xe1, rank.key())));
     watch.see(rank.all_reduce(at(30), 10 * US));
     watch.see(rank.stream(at(100), 500 * US, StreamAction::EventSync(0xe1)));
     check(&watch, &[(0, 90, 500)]);
-    // The same from a source that resolves events itself.
+    // The event wait from a source that resolves events itself.
     watch.see(rank.stream(at(700), 50 * US, StreamAction::SyncUntil(rank.key(), at(35))));
     check(&watch, &[(0, 90, 500), (1, 660, 50)]);
 }
 
 #[test]
-fn an_event_recorded_again_during_the_wait_covers_what_it_did_when_the_wait_began() {
+fn event_wait_uses_the_record_before_the_wait() {
     let (mut watch, rank) = alone();
     let other = Rank { tid: 1001, ..rank };
     watch.see(rank.all_reduce(at(0), 10 * US));
@@ -88,7 +88,7 @@ fn an_event_recorded_again_during_the_wait_covers_what_it_did_when_the_wait_bega
 }
 
 #[test]
-fn a_wait_for_an_event_that_nobody_saw_recorded_covers_nothing_and_is_counted() {
+fn wait_for_an_unknown_event_covers_nothing_and_is_counted() {
     let (mut watch, rank) = alone();
     watch.see(rank.all_reduce(at(0), 10 * US));
     watch.see(rank.stream(at(100), 500 * US, StreamAction::EventSync(0xe1)));
@@ -97,7 +97,7 @@ fn a_wait_for_an_event_that_nobody_saw_recorded_covers_nothing_and_is_counted() 
 }
 
 #[test]
-fn a_device_wait_covers_every_stream_of_the_process_and_of_no_other() {
+fn device_wait_covers_all_streams_of_one_process() {
     let (mut watch, rank) = alone();
     let other = Rank::new(2000);
     watch.see(other.init(S / 2, S / 2 + MS, 1, 0, unique_id(2)));
@@ -108,10 +108,10 @@ fn a_device_wait_covers_every_stream_of_the_process_and_of_no_other() {
     check(&watch, &[(0, 90, 500), (1, 70, 500)]);
 }
 
-/// PyTorch never waits for its NCCL stream. The compute stream waits for an event of it, the host for the compute
+/// PyTorch never waits for its NCCL stream. The compute stream waits for an event, and the host waits for the compute
 /// stream.
 #[test]
-fn a_wait_for_a_stream_covers_what_that_stream_was_told_to_wait_for() {
+fn stream_wait_covers_streams_it_waits_for() {
     let (mut watch, rank) = alone();
     let compute = StreamKey::of(1000, 1000, 0, false);
     watch.see(rank.all_reduce(at(0), 10 * US));
@@ -120,13 +120,13 @@ fn a_wait_for_a_stream_covers_what_that_stream_was_told_to_wait_for() {
     watch.see(rank.all_reduce(at(40), 10 * US));
     watch.see(rank.stream(at(100), 500 * US, StreamAction::Sync(compute)));
     check(&watch, &[(0, 90, 500)]);
-    // Followed once: the second collective was enqueued behind the event.
+    // An edge is followed once: the second collective was enqueued after the event.
     watch.see(rank.stream(at(700), 100 * US, StreamAction::Sync(compute)));
     check(&watch, &[(0, 90, 500)]);
 }
 
 #[test]
-fn an_event_recorded_before_its_stream_was_told_to_wait_does_not_cover_the_other_stream() {
+fn earlier_event_does_not_cover_a_stream_awaited_later() {
     let (mut watch, rank) = alone();
     let compute = StreamKey::of(1000, 1000, 0, false);
     watch.see(rank.stream(at(0), US, StreamAction::Record(0xe2, compute)));
@@ -140,7 +140,7 @@ fn an_event_recorded_before_its_stream_was_told_to_wait_does_not_cover_the_other
 }
 
 #[test]
-fn each_thread_s_own_default_stream_is_a_stream_of_its_own() {
+fn default_streams_per_thread_are_distinct() {
     let (mut watch, rank) = alone();
     watch.see(on(&rank, StreamKey::of(1000, 1000, 0, true), 0));
     watch.see(on(&rank, StreamKey::of(1000, 1001, 0, true), 20));
@@ -149,13 +149,13 @@ fn each_thread_s_own_default_stream_is_a_stream_of_its_own() {
 }
 
 #[test]
-fn a_group_s_work_begins_at_its_outermost_end() {
+fn group_work_begins_at_the_outermost_end() {
     let (mut watch, rank) = alone();
     watch.see(rank.call(at(0), US, Function::GroupStart));
     watch.see(rank.call(at(2), US, Function::GroupStart));
     watch.see(rank.all_reduce(at(10), 10 * US));
     watch.see(rank.call(at(30), US, Function::GroupEnd));
-    // A wait inside the group covers nothing of it.
+    // A wait inside the group covers none of its calls.
     watch.see(rank.sync(at(40), at(50)));
     watch.see(rank.call(at(60), 40 * US, Function::GroupEnd));
     assert_eq!(watch.engine.outstanding(), 1);
@@ -166,29 +166,29 @@ fn a_group_s_work_begins_at_its_outermost_end() {
 }
 
 #[test]
-fn a_group_that_fails_enqueues_nothing_and_numbers_nothing() {
+fn failed_group_enqueues_and_numbers_nothing() {
     let (mut watch, rank) = alone();
     watch.see(rank.call(at(0), US, Function::GroupStart));
     watch.see(rank.all_reduce(at(10), 10 * US));
     let Observation::Call(end) = rank.call(at(60), 40 * US, Function::GroupEnd) else { unreachable!() };
-    watch.see(Observation::Call(Call { result: 5, ..end }));
+    watch.see(Observation::Call(NcclCall { result: 5, ..end }));
     watch.see(rank.all_reduce(at(200), 10 * US));
     watch.see(rank.sync(at(300), at(400)));
     check(&watch, &[(0, 90, 100)]);
     assert_eq!(watch.engine.tally().failed, 1);
 }
 
-/// A CUDA graph: the NCCL stream joins the capture by waiting for an event of the capturing stream.
+/// In a CUDA graph the NCCL stream joins the capture by waiting for an event of the capturing stream.
 #[test]
-fn captured_collectives_are_counted_once_and_their_replays_not_invented() {
+fn captured_collectives_are_counted_once_without_replays() {
     let (mut watch, rank) = alone();
     let compute = StreamKey::of(1000, 1000, 0x55, false);
     watch.see(rank.stream(at(0), US, StreamAction::BeginCapture(compute)));
     watch.see(rank.stream(at(5), US, StreamAction::Record(0xe1, compute)));
     watch.see(rank.stream(at(8), US, StreamAction::WaitEvent(rank.key(), 0xe1)));
-    // The source counts what is captured like any other.
+    // The source counts captured collectives like any other.
     let nth = |mut call: Observation, n| {
-        if let Observation::Call(Call { function: Function::Operation(arguments), .. }) = &mut call {
+        if let Observation::Call(NcclCall { function: Function::Operation(arguments), .. }) = &mut call {
             arguments.ordinal = Some(n);
         }
         call
@@ -201,7 +201,7 @@ fn captured_collectives_are_counted_once_and_their_replays_not_invented() {
     check(&watch, &[]);
     let is_captured = |f: &nccl::Finding| matches!(f, nccl::Finding::Enqueued(e) if e.is_captured);
     assert_eq!((watch.engine.tally().captured, watch.count(is_captured)), (1, 1));
-    // After the capture the same stream works as ever, and nothing was numbered meanwhile.
+    // After the capture the stream works normally, and the capture used no numbers.
     watch.see(nth(rank.all_reduce(at(700), 10 * US), 1));
     watch.see(rank.sync(at(800), at(900)));
     check(&watch, &[(0, 90, 100)]);
@@ -209,7 +209,7 @@ fn captured_collectives_are_counted_once_and_their_replays_not_invented() {
 }
 
 #[test]
-fn skew_and_waits_are_those_of_the_script() {
+fn skew_and_waits_match_the_script() {
     let mut watch = Watch::new(Settings::default());
     let mut job = Job::new(8, 1000, 3);
     job.init(&mut watch);
@@ -235,20 +235,21 @@ fn skew_and_waits_are_those_of_the_script() {
 }
 
 #[test]
-fn a_program_that_never_waits_fills_a_bounded_queue_and_every_operation_is_accounted_for() {
+fn operations_never_waited_for_are_bounded_and_counted() {
     let settings = Settings { pending_max: 16, expiry_ns: S, ..Settings::default() };
     let mut watch = Watch::new(settings);
     let rank = Rank::new(1000);
     watch.see(rank.init(S / 2, S / 2 + MS, 1, 0, unique_id(1)));
     (0..100).for_each(|n| watch.see(rank.all_reduce(at(20 * n), 10 * US)));
-    assert_eq!((watch.engine.outstanding(), watch.engine.tally().forgotten), (16, 84));
+    assert_eq!((watch.engine.outstanding(), watch.engine.tally().evicted), (16, 84));
     watch.see(Observation::Tick { at_ns: 3 * S });
     assert_eq!((watch.engine.outstanding(), watch.engine.tally().expired), (0, 16));
     watch.check_balance();
 }
 
-/// Two ranks, of which the second comes 20 ms late and its call is told 30 us after the first has waited for it.
-fn told_late() -> (Watch, Rank) {
+/// Returns a job of two ranks in which the second arrives 20 ms late and its call is observed 30 us after the first
+/// rank's wait.
+fn late_call() -> (Watch, Rank) {
     let mut watch = Watch::new(Settings::default());
     let (first, second) = (Rank::new(1000), Rank::new(1001));
     for (rank, of) in [first, second].iter().enumerate() {
@@ -261,8 +262,8 @@ fn told_late() -> (Watch, Rank) {
 }
 
 #[test]
-fn a_wait_that_is_told_before_the_late_rank_s_call_knows_its_skew_all_the_same() {
-    let (mut watch, second) = told_late();
+fn wait_observed_before_the_late_call_has_its_skew() {
+    let (mut watch, second) = late_call();
     watch.see(second.all_reduce(S + 20 * MS, 60 * US));
     watch.see(second.sync(S + 21 * MS, S + 22 * MS));
     let skews: Vec<_> = watch.completed().iter().map(|c| (c.skew_ns, c.behind_first_ns)).collect();
@@ -273,13 +274,13 @@ fn a_wait_that_is_told_before_the_late_rank_s_call_knows_its_skew_all_the_same()
 }
 
 #[test]
-fn a_wait_is_told_though_nobody_says_who_was_waited_for() {
-    let (mut watch, second) = told_late();
+fn wait_is_reported_without_the_late_call() {
+    let (mut watch, second) = late_call();
     watch.see(Observation::Tick { at_ns: S + 200 * MS });
     assert_eq!(watch.completed().len(), 1);
     assert_eq!(watch.completed()[0].skew_ns, None);
     for end in [true, false] {
-        let (mut watch, _) = told_late();
+        let (mut watch, _) = late_call();
         let findings = &mut watch.findings;
         match end {
             true => watch.engine.finish(&mut |finding| findings.push(finding)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nccl::finding::{Completed, Enqueued};
-use nccl::{CommunicatorId, Finding, Who};
+use nccl::{CommunicatorId, Finding, RankIdentity};
 
 use crate::commands::terminal::human;
 
@@ -44,7 +44,7 @@ impl Ranks {
         }
     }
 
-    fn line(&mut self, who: &Who) -> Option<&mut Line> {
+    fn line(&mut self, who: &RankIdentity) -> Option<&mut Line> {
         let key = (who.communicator, who.rank.value, who.process.pid);
         if self.lines.len() >= LINES_MAX && !self.lines.contains_key(&key) {
             self.left_out += 1;
@@ -67,7 +67,7 @@ impl Ranks {
         line.latest_wait_ns += (wait_ns - line.latest_wait_ns) / LATEST.min(line.waits as f64);
     }
 
-    fn late(&mut self, who: &Who, is_late: bool) {
+    fn late(&mut self, who: &RankIdentity, is_late: bool) {
         let Some(line) = self.line(who) else { return };
         line.verdicts += u64::from(is_late);
         line.is_late = is_late;

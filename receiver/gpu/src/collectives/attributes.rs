@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use nccl::{CommunicatorId, Who};
+use nccl::{CommunicatorId, RankIdentity};
 use opentelemetry::logs::{AnyValue, LogRecord as _, Severity};
 use opentelemetry::trace::{SpanId, TraceId};
 use semconv::attribute;
@@ -39,7 +39,7 @@ pub(super) fn communicator(id: CommunicatorId) -> Vec<(&'static str, AnyValue)> 
 }
 
 /// Returns the attributes of a rank and its communicator.
-pub(super) fn who(who: &Who) -> Vec<(&'static str, AnyValue)> {
+pub(super) fn who(who: &RankIdentity) -> Vec<(&'static str, AnyValue)> {
     let mut rows = communicator(who.communicator);
     rows.push((attribute::NCCL_RANK_SOURCE, who.rank.source.name().into()));
     rows.extend(who.nranks.value.map(|nranks| (attribute::NCCL_NRANKS, i64::from(nranks).into())));

@@ -7,9 +7,9 @@
 //! recorded only for processes that use NCCL. A wait for a stream without pending work is in neither.
 
 use event::{CallArgs, CallRecord, Event, ProcessId};
-use nccl::functions::{Memory, Role, Row, of_symbol};
+use nccl::functions::{CallMemory, Role, Row, of_symbol};
 use nccl::hash::UniqueId;
-use nccl::observe::{Call, Function, Out, StreamAction, StreamCall, UnderWay};
+use nccl::observe::{Function, NcclCall, OngoingCall, Out, StreamAction, StreamCall};
 use nccl::{Observation, source};
 use probe_abi::counters::DropReason;
 use probe_abi::record::{Header, ROWS, StreamKey};
@@ -52,9 +52,11 @@ impl Bridge {
     pub(crate) fn cross(&self, event: &Event, give: &mut impl FnMut(Observation)) {
         match event {
             Event::CallArgs(args) => self.args(args, give),
-            Event::Step(record) => source::closer(record).into_iter().map(Observation::Stream).for_each(give),
+            Event::Step(record) => {
+                source::sync_call(record).into_iter().map(Observation::Stream).for_each(give)
+            }
             Event::Call(record) => self.call(record).into_iter().map(Observation::Stream).for_each(give),
-            Event::UnderWay(call) => give(Observation::UnderWay(UnderWay {
+            Event::UnderWay(call) => give(Observation::OngoingCall(OngoingCall {
                 process: call.process,
                 tid: call.tid,
                 entry_ns: call.entry_ns,
@@ -125,7 +127,7 @@ fn function(row: &Row, args: &CallArgs, give: &mut impl FnMut(Observation)) {
 
 fn call(args: &CallArgs, function: Function) -> Observation {
     let header = &args.header;
-    Observation::Call(Call {
+    Observation::Call(NcclCall {
         process: header.into(),
         tid: header.tid,
         entry_ns: header.entry_ns,
@@ -137,20 +139,22 @@ fn call(args: &CallArgs, function: Function) -> Observation {
 }
 
 /// Returns the memory that the call's pointers referred to. An operation has none and allocates nothing.
-fn memory(row: &Row, args: &CallArgs) -> Memory {
+fn memory(row: &Row, args: &CallArgs) -> CallMemory {
     match row.role {
-        Role::GetUniqueId => Memory { id: id(&args.exit), ..Memory::default() },
-        Role::GroupEnd => Memory::default(),
+        Role::GetUniqueId => CallMemory { id: id(&args.exit), ..CallMemory::default() },
+        Role::GroupEnd => CallMemory::default(),
         // The id of a grown communicator is not a list.
         Role::Init | Role::Grow => {
-            Memory { id: id(&args.entry), out: args.words_at_exit().collect(), ..Memory::default() }
+            CallMemory { id: id(&args.entry), out: args.words_at_exit().collect(), ..CallMemory::default() }
         }
-        Role::InitAll | Role::Shrink => Memory {
+        Role::InitAll | Role::Shrink => CallMemory {
             list: args.ints_at_entry().collect(),
             out: args.words_at_exit().collect(),
-            ..Memory::default()
+            ..CallMemory::default()
         },
-        _ => Memory { out: args.words_at_exit().collect(), ordinal: args.ordinal, ..Memory::default() },
+        _ => {
+            CallMemory { out: args.words_at_exit().collect(), ordinal: args.ordinal, ..CallMemory::default() }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use nccl::finding::Ended;
 use nccl::observe::StepNote;
 use nccl::operation::{datatype_name, reduction_name};
 use nccl::record::RankRecord;
-use nccl::{End, FlightRecord, Op, Operation, Who};
+use nccl::{FlightRecord, Op, Operation, RankEnd, RankIdentity};
 use opentelemetry::logs::{AnyValue, Severity};
 use semconv::{attribute, event};
 
@@ -23,7 +23,7 @@ use crate::outlier::texts;
 pub(crate) struct Dump<'a> {
     /// When this was so, CLOCK_MONOTONIC ns.
     at_ns: u64,
-    who: &'a Who,
+    who: &'a RankIdentity,
     outstanding: &'a [Op],
     outstanding_count: u64,
     recent: &'a [Op],
@@ -56,10 +56,10 @@ impl<'a> Dump<'a> {
     }
 
     /// Tells that the rank is gone.
-    pub(crate) fn log_end(&self, end: End, at: SystemTime, records: &Records) {
-        let is_usual = matches!(end, End::Exited(None | Some(0))) && self.outstanding_count == 0;
+    pub(crate) fn log_end(&self, end: RankEnd, at: SystemTime, records: &Records) {
+        let is_usual = matches!(end, RankEnd::Exited(None | Some(0))) && self.outstanding_count == 0;
         let severity = if is_usual { Severity::Info } else { Severity::Error };
-        let was = if matches!(end, End::Exited(_)) { "" } else { "was " };
+        let was = if matches!(end, RankEnd::Exited(_)) { "" } else { "was " };
         let body = format!("{} of {} {was}{end} {}", self.who, self.who.communicator, self.under_way());
         let rows = self.rows().into_iter().chain(how(end));
         log(records, at, None, event::NCCL_RANK_ENDED, severity, body, rows);
@@ -111,11 +111,11 @@ impl<'a> Dump<'a> {
 }
 
 /// How a rank ended.
-fn how(end: End) -> Vec<(&'static str, AnyValue)> {
+fn how(end: RankEnd) -> Vec<(&'static str, AnyValue)> {
     let mut rows = vec![(attribute::NCCL_END_REASON, end.name().into())];
     match end {
-        End::Exited(Some(code)) => rows.push((attribute::PROCESS_EXIT_CODE, i64::from(code).into())),
-        End::Killed(signal) => rows.push((attribute::NCCL_END_SIGNAL, i64::from(signal).into())),
+        RankEnd::Exited(Some(code)) => rows.push((attribute::PROCESS_EXIT_CODE, i64::from(code).into())),
+        RankEnd::Killed(signal) => rows.push((attribute::NCCL_END_SIGNAL, i64::from(signal).into())),
         _ => {}
     }
     rows

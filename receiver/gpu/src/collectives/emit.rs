@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use event::ProcessId;
 use instrumentation::{Limit, Records, Sink, instant, take_records};
 use nccl::finding::{Absent, Completed, Disagreement, Dispute, Ended, Hang, HangOver, Mismatch, Recovered};
-use nccl::{Engine, Finding, Who};
+use nccl::{Engine, Finding, RankIdentity};
 use opentelemetry::logs::{AnyValue, Severity};
 use semconv::{attribute, event as event_name};
 
@@ -66,7 +66,7 @@ pub(crate) struct Emitter<'a, 'b> {
 
 impl Emitter<'_, '_> {
     /// Returns the process of a rank; counts the event if the process has ended.
-    pub(super) fn process(&mut self, who: &Who) -> Option<&mut Traced> {
+    pub(super) fn process(&mut self, who: &RankIdentity) -> Option<&mut Traced> {
         let found = self.processes.get_mut(&who.process);
         self.account.orphaned += u64::from(found.is_none());
         found
@@ -107,14 +107,14 @@ impl Emitter<'_, '_> {
     }
 
     /// Admits a new rank to its own series, or counts it for the overflow series.
-    pub(super) fn rank(&mut self, who: &Who) {
+    pub(super) fn rank(&mut self, who: &RankIdentity) {
         let Some(traced) = self.process(who) else { return };
         let is_admitted = traced.collectives().admit(who);
         self.account.collectives.folded += u64::from(!is_admitted);
     }
 
     /// Returns whether the limit of the process allows one more log record; counts it as suppressed otherwise.
-    pub(super) fn may_log(&mut self, who: &Who, kind: Kind) -> bool {
+    pub(super) fn may_log(&mut self, who: &RankIdentity, kind: Kind) -> bool {
         let now_ns = self.clock.now_ns();
         let Some(traced) = self.process(who) else { return false };
         let is_free = match kind {
@@ -130,7 +130,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Sends the recorded spans and log records with the resource of the rank's process.
-    pub(super) fn take_records(&mut self, who: &Who) {
+    pub(super) fn take_records(&mut self, who: &RankIdentity) {
         if let Some(traced) = self.processes.get(&who.process) {
             take_records(traced.resource(), self.records, self.sink);
         }
@@ -170,17 +170,17 @@ impl Emitter<'_, '_> {
     }
 
     /// Returns the rank whose process a hang is logged for: a missing one, otherwise a waiting one.
-    fn blamed(&self, hang: &Hang) -> Option<Who> {
+    fn blamed(&self, hang: &Hang) -> Option<RankIdentity> {
         let all = hang.missing.iter().map(|absent| &absent.who).chain(&hang.waiting);
         all.copied().find(|who| self.processes.contains_key(&who.process))
     }
 
-    fn dump(&mut self, rank: &Who, engine: &Engine, at: SystemTime) {
+    fn dump(&mut self, rank: &RankIdentity, engine: &Engine, at: SystemTime) {
         let Some(record) = engine.flight_record(rank.process) else { return };
         if !self.may_log(rank, Kind::End) {
             return;
         }
-        let is_it = |who: &Who| who.communicator == rank.communicator && who.rank == rank.rank;
+        let is_it = |who: &RankIdentity| who.communicator == rank.communicator && who.rank == rank.rank;
         for found in record.ranks.iter().filter(|found| is_it(&found.who)) {
             Dump::of_record(&record, found).tell(at, self.records);
         }

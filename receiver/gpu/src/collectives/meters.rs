@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use instrumentation::TimeRange;
 use nccl::finding::{Arrived, Completed, Enqueued, Hang, HangKind, Straggler};
 use nccl::operation::{DATATYPES, REDUCTIONS};
-use nccl::{Op, Operation, RankState, Who};
+use nccl::{Op, Operation, RankIdentity, RankState};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 
 use crate::points::Durations;
@@ -87,7 +87,7 @@ impl Meters {
     }
 
     /// Admits a rank; returns false if it has no series of its own.
-    pub(crate) fn admit(&mut self, who: &Who) -> bool {
+    pub(crate) fn admit(&mut self, who: &RankIdentity) -> bool {
         self.index(who).is_some()
     }
 
@@ -129,7 +129,7 @@ impl Meters {
     }
 
     /// Counts a hang of a rank.
-    pub(crate) fn hang(&mut self, hang: &Hang, who: &Who) {
+    pub(crate) fn hang(&mut self, hang: &Hang, who: &RankIdentity) {
         let at = HANGS.iter().position(|kind| *kind == hang.kind).unwrap_or(0);
         self.series(who).0.hangs[at] += 1;
     }
@@ -156,7 +156,7 @@ impl Meters {
     }
 
     /// Returns the series of a rank, and the overflow series unless those are the series of the rank.
-    fn series(&mut self, who: &Who) -> (&mut Series, Option<&mut Series>) {
+    fn series(&mut self, who: &RankIdentity) -> (&mut Series, Option<&mut Series>) {
         match self.index(who) {
             Some(at) => (&mut self.ranks[at].1, Some(&mut self.overflow)),
             None => (&mut self.overflow, None),
@@ -164,7 +164,7 @@ impl Meters {
     }
 
     /// Returns the index of a rank's series, which are created below the bound.
-    fn index(&mut self, who: &Who) -> Option<usize> {
+    fn index(&mut self, who: &RankIdentity) -> Option<usize> {
         let rank = rank(who);
         if self.ranks.get(self.last).is_some_and(|(known, _)| *known == rank) {
             return Some(self.last);
@@ -214,6 +214,6 @@ fn kind(op: &Op) -> Kind {
     (op.operation, op.datatype.min(DATATYPE_MAX) as u8, reduction)
 }
 
-fn rank(who: &Who) -> Rank {
+fn rank(who: &RankIdentity) -> Rank {
     (who.communicator.hash, who.rank.value)
 }

@@ -96,7 +96,7 @@ pub(super) fn emit(completed: &Completed, traced: &Traced, clock: &Clock, record
     let name = span::NCCL_RANK_ENQUEUE.to_owned();
     part.span(enqueue, name, &own, thread(completed.who.tid), op.arrival_ns, op.enqueued_ns);
     let name = span::NCCL_RANK_WAIT.to_owned();
-    part.span(wait, name, &own, thread(completed.closer_tid), waited_ns, end_ns);
+    part.span(wait, name, &own, thread(completed.sync_tid), waited_ns, end_ns);
 }
 
 /// The participation of a rank in a collective.

@@ -1,21 +1,21 @@
-//! NCCL's functions, one by one: which communicators come and go, and what is known of them.
+//! Handlers of NCCL's functions: creation, end and properties of communicators.
 
 use event::ProcessId;
 
 use super::{Engine, MadeId, UNIQUE_IDS_MAX};
-use crate::groups::{Ended, Held, Verdict};
+use crate::groups::{Ended, PendingCall, Verdict};
 use crate::hash::{self, UniqueId};
-use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
-use crate::member::{ChildOf, Draft, End, Member};
-use crate::observe::{Call, Function, Out};
+use crate::identity::{CommunicatorId, Fact, IdSource, RankIdentity, Source};
+use crate::member::{ChildOf, Draft, Member, RankEnd};
+use crate::observe::{Function, NcclCall, Out};
 use crate::registry::Take;
 use crate::slab::Key;
 
-/// What a call does to a communicator is known from its arguments: no need to ask NCCL.
-const TOLD: Source = Source::Init;
+/// Source of facts read from the arguments of the call that made the communicator.
+const FROM_ARGUMENTS: Source = Source::Init;
 
 impl Engine {
-    pub(super) fn call(&mut self, call: &Call, out: Take<'_>) {
+    pub(super) fn call(&mut self, call: &NcclCall, out: Take<'_>) {
         let exit_ns = call.exit_ns();
         let process = self.process(call.process, out);
         process.active_ns = process.active_ns.max(exit_ns);
@@ -24,7 +24,12 @@ impl Engine {
             Function::GetUniqueId { id } if has_succeeded => self.made_id(call, id),
             Function::Init { out: to, nranks, rank, id } if has_succeeded => {
                 let name = self.name(call, *to, id.as_deref());
-                let draft = self.draft(call, name, Fact::told(*rank, TOLD), Fact::told(*nranks, TOLD));
+                let draft = self.draft(
+                    call,
+                    name,
+                    Fact::new(*rank, FROM_ARGUMENTS),
+                    Fact::new(*nranks, FROM_ARGUMENTS),
+                );
                 self.born(call, *to, draft, out);
             }
             Function::InitAll { handles, count, devices } if has_succeeded => {
@@ -40,13 +45,13 @@ impl Engine {
                 self.grow(call, *parent, *nranks, *rank, *child, out);
             }
             Function::Written(to) => self.written(call, *to, out),
-            Function::Destroy { comm } if has_succeeded => self.end(call, *comm, End::Destroyed, out),
-            Function::Abort { comm } => self.end(call, *comm, End::Aborted, out),
+            Function::Destroy { comm } if has_succeeded => self.end(call, *comm, RankEnd::Destroyed, out),
+            Function::Abort { comm } => self.end(call, *comm, RankEnd::Aborted, out),
             Function::Count { comm, value } if has_succeeded => {
-                self.told(call, *comm, Fact::default(), Fact::told(*value, Source::Asked), out);
+                self.learn(call, *comm, Fact::default(), Fact::new(*value, Source::Queried), out);
             }
             Function::UserRank { comm, value } if has_succeeded => {
-                self.told(call, *comm, Fact::told(*value, Source::Asked), Fact::default(), out);
+                self.learn(call, *comm, Fact::new(*value, Source::Queried), Fact::default(), out);
             }
             Function::CuDevice { comm, value } if has_succeeded => {
                 let key = self.member(call, *comm, out);
@@ -54,8 +59,9 @@ impl Engine {
             }
             Function::Operation(arguments) => {
                 let (entry_ns, duration_ns) = (call.entry_ns, call.duration_ns);
-                let held = Held { arguments: *arguments, entry_ns, duration_ns, device: call.device };
-                self.operation(call, held, out);
+                let pending =
+                    PendingCall { arguments: *arguments, entry_ns, duration_ns, device: call.device };
+                self.operation(call, pending, out);
             }
             Function::GroupStart if has_succeeded => self.groups.start(call.process, call.tid),
             Function::GroupEnd => self.group_end(call, out),
@@ -63,32 +69,32 @@ impl Engine {
         }
     }
 
-    fn operation(&mut self, call: &Call, held: Held, out: Take<'_>) {
+    fn operation(&mut self, call: &NcclCall, pending: PendingCall, out: Take<'_>) {
         if !call.has_succeeded() {
             self.tally.failed += 1;
             return;
         }
-        match self.groups.call(call.process, call.tid, held) {
-            Verdict::Now => self.enqueue(call, &held, out),
-            Verdict::Held => {}
+        match self.groups.call(call.process, call.tid, pending) {
+            Verdict::Now => self.enqueue(call, &pending, out),
+            Verdict::Pending => {}
             Verdict::Nested => self.tally.nested += 1,
             Verdict::Overflow => self.tally.groups_overflow += 1,
         }
     }
 
-    fn group_end(&mut self, call: &Call, out: Take<'_>) {
+    fn group_end(&mut self, call: &NcclCall, out: Take<'_>) {
         match self.groups.end(call.process, call.tid) {
             Ended::Inner => {}
             Ended::Unmatched => self.tally.groups_unmatched += 1,
-            Ended::Outermost(held) if call.has_succeeded() => {
-                held.iter().for_each(|held| self.enqueue(call, held, out));
+            Ended::Outermost(pending) if call.has_succeeded() => {
+                pending.iter().for_each(|pending| self.enqueue(call, pending, out));
             }
-            Ended::Outermost(held) => self.tally.failed += held.len() as u64,
+            Ended::Outermost(pending) => self.tally.failed += pending.len() as u64,
         }
     }
 
-    /// The rank behind a handle, whether or not anybody saw how it was made.
-    pub(super) fn member(&mut self, call: &Call, handle: u64, out: Take<'_>) -> Key<Member> {
+    /// Returns the rank of a handle, adding it if its creation was not seen.
+    pub(super) fn member(&mut self, call: &NcclCall, handle: u64, out: Take<'_>) -> Key<Member> {
         if let Some(key) = self.registry.find(call.process, handle) {
             return key;
         }
@@ -101,14 +107,14 @@ impl Engine {
         self.admit(draft, handle, call.exit_ns(), out)
     }
 
-    /// Gives a draft its handle.
+    /// Admits a draft under its handle.
     pub(super) fn admit(&mut self, draft: Draft, handle: u64, at_ns: u64, out: Take<'_>) -> Key<Member> {
         let process = draft.who.process;
         if let Some(old) = self.registry.find(process, handle) {
-            self.leave(old, End::Replaced, at_ns, out);
+            self.leave(old, RankEnd::Replaced, at_ns, out);
         }
         while let Some(unused) = self.registry.crowded() {
-            self.leave(unused, End::Forgotten, at_ns, out);
+            self.leave(unused, RankEnd::Evicted, at_ns, out);
         }
         let is_late = draft.is_late;
         let key = self.registry.admit(draft, handle, at_ns, &mut self.tally, out);
@@ -126,16 +132,16 @@ impl Engine {
     fn doubt_home(&mut self, key: Key<Member>) {
         let home = self.registry.members.get(key).map(|m| m.communicator);
         if let Some(communicator) = home.and_then(|home| self.registry.communicators.get_mut(home)) {
-            self.tally.rounds_given_up += communicator.doubt();
+            self.tally.rounds_dropped += communicator.doubt();
         }
     }
 
-    fn born(&mut self, call: &Call, to: Out, draft: Draft, out: Take<'_>) {
+    fn born(&mut self, call: &NcclCall, to: Out, draft: Draft, out: Take<'_>) {
         if to.handle == 0 {
             self.registry.put_unwritten(call.process, to, draft, &mut self.tally);
             return;
         }
-        // The same communicator told twice: NCCL made a call of its own, or the handle was read again.
+        // The communicator was observed twice: NCCL made a nested call, or the handle was read again.
         if let Some(key) = self.registry.find(call.process, to.handle)
             && self.registry.members.get(key).is_some_and(|m| is_same(&m.who, &draft.who))
         {
@@ -144,7 +150,7 @@ impl Engine {
         self.admit(draft, to.handle, call.exit_ns(), out);
     }
 
-    fn written(&mut self, call: &Call, to: Out, out: Take<'_>) {
+    fn written(&mut self, call: &NcclCall, to: Out, out: Take<'_>) {
         if to.handle != 0
             && let Some(draft) = self.registry.take_unwritten(call.process, Some(to.at))
         {
@@ -152,28 +158,33 @@ impl Engine {
         }
     }
 
-    fn init_all(&mut self, call: &Call, handles: &[u64], count: i32, devices: &[i32], out: Take<'_>) {
+    fn init_all(&mut self, call: &NcclCall, handles: &[u64], count: i32, devices: &[i32], out: Take<'_>) {
         let is_inside =
             |id: &&MadeId| (id.process, id.tid) == (call.process, call.tid) && id.entry_ns >= call.entry_ns;
         let made = self.made_ids.iter().rev().find(is_inside).map(|id| (id.hash, id.own));
         let own = own_name(call.process, handles.first().copied().unwrap_or(0), call.entry_ns);
         let name = match made {
             Some((hash, own)) => self.gated(call.process, hash, own),
-            // All its ranks are here: a name of ours is shared by all.
-            None => CommunicatorId { hash: own, source: IdSource::Ours },
+            // All its ranks are in this process, so all share a name computed here.
+            None => CommunicatorId { hash: own, source: IdSource::Warptap },
         };
         for (rank, handle) in handles.iter().enumerate().take(usize::try_from(count).unwrap_or(0)) {
-            let mut draft = self.draft(call, name, Fact::told(rank as i32, TOLD), Fact::told(count, TOLD));
+            let mut draft = self.draft(
+                call,
+                name,
+                Fact::new(rank as i32, FROM_ARGUMENTS),
+                Fact::new(count, FROM_ARGUMENTS),
+            );
             draft.who.device = devices.get(rank).copied().unwrap_or(rank as i32);
             self.born(call, Out { at: 0, handle: *handle }, draft, out);
         }
     }
 
-    fn split(&mut self, call: &Call, parent: u64, color: i32, key: i32, child: Out, out: Take<'_>) {
+    fn split(&mut self, call: &NcclCall, parent: u64, color: i32, key: i32, child: Out, out: Take<'_>) {
         let parent = self.member(call, parent, out);
         let Some(member) = self.registry.members.get_mut(parent) else { return };
         if !call.has_succeeded() {
-            // NCCL may or may not have counted it.
+            // It is unknown whether NCCL counted it.
             member.is_children_sure = false;
             return;
         }
@@ -189,12 +200,12 @@ impl Engine {
             let draft = self.draft(call, name, Fact::default(), Fact::default());
             self.born(call, child, Draft { child_of, ..draft }, out);
         }
-        self.registry.reckon(home, ordinal, call.exit_ns(), out);
+        self.registry.infer(home, ordinal, call.exit_ns(), out);
     }
 
     fn shrink(
         &mut self,
-        call: &Call,
+        call: &NcclCall,
         parent: u64,
         excluded: &[i32],
         excluded_count: i32,
@@ -203,24 +214,24 @@ impl Engine {
     ) {
         let parent = self.member(call, parent, out);
         let Some(who) = self.registry.members.get(parent).map(|m| m.who) else { return };
-        let reckoned = |value: Option<u32>| Fact::maybe(value, Source::Reckoned);
+        let inferred = |value: Option<u32>| Fact::maybe(value, Source::Inferred);
         let left_out = u32::try_from(excluded_count).ok();
         let nranks = who.nranks.value.and_then(|n| n.checked_sub(left_out?));
         let is_whole = left_out == Some(excluded.len() as u32);
         let before =
             |rank: u32| excluded.iter().filter(|r| u32::try_from(**r).is_ok_and(|r| r < rank)).count();
-        // A list that names a rank twice may leave out more than there are.
+        // A list that names a rank twice can exclude more ranks than exist.
         let rank = who.rank.value.filter(|_| is_whole).and_then(|r| r.checked_sub(before(r) as u32));
-        // A shrink is no numbered child in NCCL's hash.
+        // In NCCL's hash a shrink is not a numbered child.
         let name = child_name(who.communicator, 0, 0, true, IdSource::Expected);
-        let draft = self.draft(call, name, reckoned(rank), reckoned(nranks));
+        let draft = self.draft(call, name, inferred(rank), inferred(nranks));
         self.born(call, child, draft, out);
     }
 
-    /// What NCCL hashes of a grown communicator is not read: it gets a name of ours, which only ranks that were in
-    /// the parent share.
-    fn grow(&mut self, call: &Call, parent: u64, nranks: i32, rank: i32, child: Out, out: Take<'_>) {
-        let mut rank = Fact::told(rank, TOLD);
+    /// Creates a grown communicator. The input of NCCL's hash for it is not read, so it gets a computed name that only
+    /// ranks of the parent share.
+    fn grow(&mut self, call: &NcclCall, parent: u64, nranks: i32, rank: i32, child: Out, out: Take<'_>) {
+        let mut rank = Fact::new(rank, FROM_ARGUMENTS);
         let mut name = CommunicatorId {
             hash: own_name(call.process, child.handle, call.entry_ns),
             source: IdSource::Local,
@@ -233,28 +244,28 @@ impl Engine {
                 [member.who.communicator.hash, u64::from(member.children.cast_unsigned()), nranks as u64];
             name = CommunicatorId {
                 hash: hash::own(&parts),
-                source: member.who.communicator.source.min(IdSource::Ours),
+                source: member.who.communicator.source.min(IdSource::Warptap),
             };
-            rank = Fact::maybe(member.who.rank.value, Source::Reckoned);
+            rank = Fact::maybe(member.who.rank.value, Source::Inferred);
         }
-        let draft = self.draft(call, name, rank, Fact::told(nranks, TOLD));
+        let draft = self.draft(call, name, rank, Fact::new(nranks, FROM_ARGUMENTS));
         self.born(call, child, draft, out);
     }
 
-    fn end(&mut self, call: &Call, comm: u64, end: End, out: Take<'_>) {
+    fn end(&mut self, call: &NcclCall, comm: u64, end: RankEnd, out: Take<'_>) {
         let Some(key) = self.registry.find(call.process, comm) else { return };
-        // Freed and given to another thread's communicator before this call had returned.
+        // The handle was freed and reused by another thread before this call returned.
         if self.registry.members.get(key).is_some_and(|m| m.born_ns <= call.entry_ns) {
             self.leave(key, end, call.exit_ns(), out);
         }
     }
 
-    fn told(&mut self, call: &Call, comm: u64, rank: Fact, nranks: Fact, out: Take<'_>) {
+    fn learn(&mut self, call: &NcclCall, comm: u64, rank: Fact, nranks: Fact, out: Take<'_>) {
         let key = self.member(call, comm, out);
         self.registry.learn(key, rank, nranks, call.exit_ns(), &mut self.tally, out);
     }
 
-    fn made_id(&mut self, call: &Call, id: &UniqueId) {
+    fn made_id(&mut self, call: &NcclCall, id: &UniqueId) {
         if self.made_ids.len() >= UNIQUE_IDS_MAX {
             self.made_ids.pop_front();
         }
@@ -263,7 +274,7 @@ impl Engine {
         self.made_ids.push_back(MadeId { process, tid, entry_ns, hash, own });
     }
 
-    fn name(&self, call: &Call, to: Out, id: Option<&UniqueId>) -> CommunicatorId {
+    fn name(&self, call: &NcclCall, to: Out, id: Option<&UniqueId>) -> CommunicatorId {
         match id {
             Some(id) => self.gated(call.process, hash::of_unique_id(id), own_of_id(id)),
             None => {
@@ -273,19 +284,19 @@ impl Engine {
         }
     }
 
-    /// NCCL's name where the process's NCCL is known, or not known not, to make it this way; else ours.
+    /// Returns NCCL's name unless the process's NCCL version is known to compute it differently; else the own name.
     fn gated(&self, process: ProcessId, hash: u64, own: u64) -> CommunicatorId {
         match self.processes.get(&process).and_then(|p| p.version) {
             None | Some(hash::VERSION_MIN..hash::VERSION_UNSEEN) => {
                 CommunicatorId { hash, source: IdSource::Nccl }
             }
-            Some(1..hash::VERSION_MIN) => CommunicatorId { hash: own, source: IdSource::Ours },
+            Some(1..hash::VERSION_MIN) => CommunicatorId { hash: own, source: IdSource::Warptap },
             Some(_) => CommunicatorId { hash, source: IdSource::Expected },
         }
     }
 
-    fn caller(&self, call: &Call, communicator: CommunicatorId) -> Who {
-        Who {
+    fn caller(&self, call: &NcclCall, communicator: CommunicatorId) -> RankIdentity {
+        RankIdentity {
             communicator,
             rank: Fact::default(),
             nranks: Fact::default(),
@@ -295,13 +306,13 @@ impl Engine {
         }
     }
 
-    fn draft(&self, call: &Call, communicator: CommunicatorId, rank: Fact, nranks: Fact) -> Draft {
-        let who = Who { rank, nranks, ..self.caller(call, communicator) };
+    fn draft(&self, call: &NcclCall, communicator: CommunicatorId, rank: Fact, nranks: Fact) -> Draft {
+        let who = RankIdentity { rank, nranks, ..self.caller(call, communicator) };
         Draft { who, born_ns: call.entry_ns, is_late: false, child_of: None }
     }
 }
 
-fn is_same(a: &Who, b: &Who) -> bool {
+fn is_same(a: &RankIdentity, b: &RankIdentity) -> bool {
     a.communicator.hash == b.communicator.hash && (a.rank.value == b.rank.value || b.rank.value.is_none())
 }
 
@@ -314,7 +325,8 @@ fn own_of_id(id: &UniqueId) -> u64 {
     hash::own(&words.collect::<Vec<u64>>())
 }
 
-/// A child's name: NCCL's where the parent's is and which child it is is known; `at_most` as certain as this.
+/// Returns a child's name: NCCL's if the parent's name and the child's ordinal are known, with a certainty of
+/// `at_most`.
 fn child_name(
     parent: CommunicatorId,
     ordinal: i32,
@@ -330,6 +342,6 @@ fn child_name(
             hash: hash::of_child(parent.hash, ordinal, color),
             source: parent.source.min(at_most),
         },
-        false => CommunicatorId { hash: own(), source: parent.source.min(IdSource::Ours) },
+        false => CommunicatorId { hash: own(), source: parent.source.min(IdSource::Warptap) },
     }
 }

@@ -1,22 +1,22 @@
-//! Communicators that do not go on, and who is to blame.
+//! Detection of hanging communicators and the ranks that cause the hang.
 //!
-//! The one idea: three ways to stand still, each with evidence of its own. Somebody has not come to a collective
-//! that others have enqueued, and has done nothing since. Or all have come, and none is done: whoever is waited for
-//! is on another node. Or one side of a message has not come. A program that has nothing to do stands still too:
-//! so a rank only counts as waiting while something of it is outstanding, and the second way asks for a thread seen
-//! inside a call, or, where the source does not tell, for processes that are silent altogether.
+//! There are three kinds of hangs, each with its own evidence. A rank has not reached a collective that other ranks
+//! have enqueued, and has made no progress since. Or all ranks have arrived and none completes: the cause is on another
+//! node. Or one side of a message has not arrived. An idle program makes no progress either, so a rank counts as
+//! waiting only while it has outstanding operations, and the second kind needs a thread seen inside a call or, if the
+//! source does not report ongoing calls, processes without any activity.
 
 use super::Engine;
 use crate::communicator::{Communicator, Hanging, Slot};
 use crate::finding::{Absent, Finding, Hang, HangKind, HangOver};
-use crate::identity::Who;
+use crate::identity::RankIdentity;
 use crate::member::Member;
 use crate::op::Op;
 use crate::operation::Operation;
 use crate::registry::Take;
 use crate::slab::Key;
 
-/// What a hang is about, before its ranks are named.
+/// A hang before its ranks are named.
 struct Found {
     kind: HangKind,
     seq: u64,
@@ -42,7 +42,7 @@ impl Engine {
 
     fn check_hang(&mut self, key: Key<Communicator>, out: Take<'_>) {
         let Some(communicator) = self.registry.communicators.get(key) else { return };
-        let found = self.missing(communicator).or_else(|| self.standing(key, communicator));
+        let found = self.missing(communicator).or_else(|| self.find_stuck(key, communicator));
         let Some(found) = found else { return };
         let hanging = Hanging {
             kind: found.kind,
@@ -70,13 +70,14 @@ impl Engine {
         }
     }
 
-    /// Due now, if it would be overdue at the next check: a hang is told within the timeout, not after it.
+    /// Returns true if the hang would exceed the timeout at the next check: hangs are reported within the timeout, not
+    /// after it.
     fn is_due(&self, since_ns: u64) -> bool {
         let next_ns = self.now_ns.saturating_add(self.check_interval_ns());
         next_ns.saturating_sub(since_ns) > self.settings.hang_timeout_ns
     }
 
-    /// Ranks that have not come to the oldest collective.
+    /// Finds ranks that have not reached the oldest collective.
     fn missing(&self, communicator: &Communicator) -> Option<Found> {
         let front = communicator.rounds.front().filter(|f| f.arrived > 0 && self.is_due(f.first_ns))?;
         let is_idle = |slot: usize| self.idle_since_ns(communicator, slot).is_none_or(|ns| self.is_due(ns));
@@ -90,12 +91,12 @@ impl Engine {
             missing,
             peer: None,
             is_wait_seen: self.is_any_waiting(communicator),
-            is_mismatched: communicator.is_mismatch_told,
+            is_mismatched: communicator.is_mismatch_reported,
         })
     }
 
-    /// Ranks that have all come and are not done, or whose messages are not.
-    fn standing(&self, key: Key<Communicator>, communicator: &Communicator) -> Option<Found> {
+    /// Finds ranks that have all arrived and do not complete, or whose messages do not.
+    fn find_stuck(&self, key: Key<Communicator>, communicator: &Communicator) -> Option<Found> {
         let live = || communicator.slots.iter().filter(|s| s.end.is_none());
         let members = || live().filter_map(|s| Some((s.member, self.registry.members.get(s.member)?)));
         let waits = |m: &Member| m.outstanding > 0 && self.is_due(m.progress_ns);
@@ -115,7 +116,7 @@ impl Engine {
             return Some(found);
         }
         let is_everyone = communicator.rounds.open() == 0 && waiting.len() == communicator.live;
-        let is_evident = is_wait_seen || (!self.tells_under_way && is_still());
+        let is_evident = is_wait_seen || (!self.has_ongoing_calls && is_still());
         debug_assert!(self.registry.communicators.get(key).is_some());
         (is_everyone && is_evident).then_some(Found {
             kind: HangKind::Stuck,
@@ -125,12 +126,12 @@ impl Engine {
             missing: Vec::new(),
             peer: None,
             is_wait_seen,
-            is_mismatched: communicator.is_mismatch_told,
+            is_mismatched: communicator.is_mismatch_reported,
         })
     }
 
-    /// Where nobody knows which collectives belong together: ranks that have nothing outstanding and have done nothing
-    /// since before the others began to wait.
+    /// Finds absent ranks while the alignment is unknown: those with nothing outstanding and no progress since the
+    /// other ranks began to wait.
     fn absent_unnumbered(&self, communicator: &Communicator, op: &Op) -> Option<Found> {
         let is_absent = |slot: &Slot| match self.registry.members.get(slot.member) {
             Some(m) => m.outstanding == 0 && m.idle_since_ns() < op.arrival_ns && self.is_due(m.progress_ns),
@@ -150,7 +151,7 @@ impl Engine {
         })
     }
 
-    /// A message whose other side has not come.
+    /// Finds a message whose other side has not arrived.
     fn peer(&self, communicator: &Communicator, member: &Member, op: &Op, is_evident: bool) -> Option<Found> {
         let peer = u32::try_from(op.peer).ok()?;
         let is_send = op.operation == Operation::Send;
@@ -159,7 +160,7 @@ impl Engine {
             |s: &Slot| self.registry.members.get(s.member).is_some_and(|m| m.who.rank.value == Some(peer));
         let missing = communicator.slots.iter().position(is_here);
         let has_come = if is_send { pair.received >= pair.sent } else { pair.sent >= pair.received };
-        // Of a rank on another node nobody knows whether it has come.
+        // Whether a rank on another node has arrived is unknown.
         (is_evident && !(missing.is_some() && has_come)).then_some(Found {
             kind: HangKind::Peer,
             seq: op.seq,
@@ -179,7 +180,7 @@ impl Engine {
         };
         let is_missing = |at: &usize| found.missing.contains(at);
         let others = communicator.slots.iter().enumerate().filter(|(at, _)| !is_missing(at));
-        let mut waiting: Vec<Who> = others.filter_map(|(_, slot)| waiting(slot)).collect();
+        let mut waiting: Vec<RankIdentity> = others.filter_map(|(_, slot)| waiting(slot)).collect();
         waiting.sort_by_key(|who| (who.rank.value, who.process));
         let mut missing: Vec<Absent> =
             found.missing.iter().filter_map(|slot| self.absent(communicator, *slot)).collect();
@@ -216,7 +217,7 @@ impl Engine {
         self.registry.members.get(slot.member).map(Member::idle_since_ns)
     }
 
-    /// True where a thread of one of its ranks was lately seen inside a call that has lasted too long.
+    /// Returns true if a thread of one of its ranks was recently seen inside a call that exceeds the timeout.
     fn is_any_waiting(&self, communicator: &Communicator) -> bool {
         let lately_ns = self.now_ns.saturating_sub(self.settings.hang_timeout_ns / 2);
         let members = communicator.slots.iter().filter_map(|s| self.registry.members.get(s.member));
@@ -228,7 +229,7 @@ impl Engine {
         self.processes.get(&member.process()).is_none_or(|p| self.is_due(p.active_ns))
     }
 
-    /// The oldest operation of a rank that nobody has waited for.
+    /// Returns the oldest operation of a rank that no call waited for.
     fn oldest(&self, key: Key<Member>, member: &Member) -> Option<Op> {
         let process = self.processes.get(&member.process())?;
         let own = process.streams.pending().filter(|p| p.member == key).map(|p| p.op);

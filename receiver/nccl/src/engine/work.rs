@@ -1,12 +1,12 @@
-//! Operations on their way in: enqueued, numbered, and come to by one rank after the other.
+//! Enqueueing of operations: numbering them and recording each rank's arrival.
 
 use super::Engine;
 use crate::communicator::Communicator;
 use crate::finding::{Arrived, Enqueued, Finding, Mismatch, Recovered, Straggler};
-use crate::groups::Held;
-use crate::identity::Who;
+use crate::groups::PendingCall;
+use crate::identity::RankIdentity;
 use crate::member::Member;
-use crate::observe::Call;
+use crate::observe::NcclCall;
 use crate::op::Op;
 use crate::operation::Operation;
 use crate::process::Process;
@@ -17,22 +17,22 @@ use crate::straggler::{Change, Lateness};
 use crate::streams::Pending;
 
 impl Engine {
-    /// An operation takes effect with `call`: its own, or the end of its group.
-    pub(super) fn enqueue(&mut self, call: &Call, held: &Held, out: Take<'_>) {
-        let arguments = &held.arguments;
+    /// Enqueues an operation that takes effect with `call`: its own call, or the end of its group.
+    pub(super) fn enqueue(&mut self, call: &NcclCall, pending: &PendingCall, out: Take<'_>) {
+        let arguments = &pending.arguments;
         let key = self.member(call, arguments.comm, out);
         let Some(process) = self.processes.get_mut(&call.process) else { return };
         let Some(member) = self.registry.members.get_mut(key) else { return };
-        let mut op = Op::new(arguments, held.entry_ns, held.duration_ns);
+        let mut op = Op::new(arguments, pending.entry_ns, pending.duration_ns);
         (op.arrival_ns, op.enqueued_ns) = (call.entry_ns, call.exit_ns());
         member.who.tid = call.tid;
-        if held.device >= 0 {
-            member.who.device = held.device;
+        if pending.device >= 0 {
+            member.who.device = pending.device;
         }
         let is_captured = process.streams.is_capturing(arguments.stream);
         if is_captured {
             self.tally.captured += 1;
-            // The source counts it with those that run; we do not.
+            // The source counts it with the executed collectives; the engine does not.
             member.last_ordinal = arguments.ordinal.or(member.last_ordinal);
             op.seq = member.next_seq;
             out(Finding::Enqueued(Enqueued { who: member.who, op, bytes: op.bytes(), is_captured }));
@@ -52,7 +52,7 @@ impl Engine {
         let Some(process) = self.processes.get_mut(&call.process) else { return };
         let mut crowded = std::mem::take(&mut self.pending);
         process.streams.push(arguments.stream, Pending { member: key, op, message }, &mut crowded);
-        self.give_up(&mut crowded);
+        self.drop_pending(&mut crowded);
         self.pending = crowded;
         out(Finding::Enqueued(Enqueued { who, op, bytes: op.bytes(), is_captured }));
         if is_collective {
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// A rank comes to a collective.
+    /// Records a rank's arrival at a collective.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of one arrival, taken apart by the borrow checker"
@@ -69,7 +69,7 @@ impl Engine {
         &mut self,
         home: Key<Communicator>,
         slot: usize,
-        who: Who,
+        who: RankIdentity,
         op: &Op,
         arrival: Arrival,
         has_gap: bool,
@@ -88,10 +88,10 @@ impl Engine {
         if has_gap {
             rounds.void_before(slot, op.seq);
         }
-        self.tally.rounds_given_up += entered.given_up;
+        self.tally.rounds_dropped += entered.dropped;
         self.tally.rounds_stale += u64::from(entered.is_stale);
-        if let Some(first) = entered.mismatched.filter(|_| !communicator.is_mismatch_told) {
-            communicator.is_mismatch_told = true;
+        if let Some(first) = entered.mismatched.filter(|_| !communicator.is_mismatch_reported) {
+            communicator.is_mismatch_reported = true;
             let parts = |s: Signature| (s.operation, s.datatype, s.count);
             let (called, first) = (parts(signature), parts(first));
             out(Finding::Mismatch(Box::new(Mismatch { who, seq: op.seq, called, first })));
@@ -99,7 +99,7 @@ impl Engine {
         self.settle(home, out);
     }
 
-    /// Takes out the rounds that every rank of this node has come to.
+    /// Removes the rounds that every rank of this node has reached.
     fn settle(&mut self, home: Key<Communicator>, out: Take<'_>) {
         let now_ns = self.now_ns;
         while let Some(communicator) = self.registry.communicators.get_mut(home) {
@@ -111,7 +111,7 @@ impl Engine {
             }
             let Some(round) = communicator.rounds.take_front() else { return };
             match is_void {
-                true => self.tally.rounds_given_up += 1,
+                true => self.tally.rounds_dropped += 1,
                 false => self.conclude(home, &round, out),
             }
             if let Some(communicator) = self.registry.communicators.get_mut(home) {
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Where ranks may still join, rounds are over when none has for long enough.
+    /// Finishes rounds of communicators whose last rank joined before the grace time.
     pub(super) fn settle_all(&mut self, out: Take<'_>) {
         let open = |key: &Key<Communicator>| {
             self.registry.communicators.get(*key).is_some_and(|c| c.rounds.open() > 0)
@@ -129,11 +129,11 @@ impl Engine {
         keys.into_iter().for_each(|key| self.settle(key, out));
     }
 
-    /// Every rank of this node has come.
+    /// Evaluates a round that every rank of this node has reached.
     fn conclude(&mut self, home: Key<Communicator>, round: &Round, out: Take<'_>) {
         self.tally.rounds += 1;
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
-        communicator.is_mismatch_told &= round.is_mismatched;
+        communicator.is_mismatch_reported &= round.is_mismatched;
         if round.arrived < 2 {
             return;
         }
@@ -151,7 +151,7 @@ impl Engine {
                 last,
             }));
         }
-        self.give_round(home, round.seq, out);
+        self.report_round(home, round.seq, out);
         changes.drain(..).for_each(|change| self.change(home, round, change, out));
         self.changes = changes;
     }
@@ -198,8 +198,8 @@ impl Engine {
         })
     }
 
-    /// Who is, or was, in a slot.
-    pub(super) fn who(&self, home: Key<Communicator>, slot: usize) -> Option<Who> {
+    /// Returns the identity of the current or former rank in a slot.
+    pub(super) fn who(&self, home: Key<Communicator>, slot: usize) -> Option<RankIdentity> {
         let slot = self.registry.communicators.get(home)?.slots.get(slot)?;
         match &slot.end {
             Some(end) => Some(end.0),
@@ -207,8 +207,8 @@ impl Engine {
         }
     }
 
-    /// Counts a send or receive; gives its number where the other side comes to the same.
-    fn message(&mut self, home: Key<Communicator>, who: Who, op: &Op) -> Option<u64> {
+    /// Counts a send or receive. Returns its number if both sides count alike.
+    fn message(&mut self, home: Key<Communicator>, who: RankIdentity, op: &Op) -> Option<u64> {
         let communicator = self.registry.communicators.get_mut(home)?;
         if op.operation.is_collective() {
             return None;
@@ -221,18 +221,18 @@ impl Engine {
     }
 }
 
-/// Numbers a collective; says how many before it were lost.
+/// Numbers a collective. Returns how many before it were lost.
 fn number(member: &mut Member, op: &mut Op, ordinal: Option<u64>) -> u64 {
     let (seq, lost) = member.take_seq(ordinal);
     op.seq = seq;
     lost
 }
 
-/// Notes that a rank has enqueued an operation.
+/// Records that a rank has enqueued an operation.
 fn note(member: &mut Member, process: &Process, op: Op, recent_max: usize) -> Arrival {
     member.outstanding += 1;
     member.progress_ns = member.progress_ns.max(op.enqueued_ns);
-    member.remember(op, recent_max);
+    member.push_recent(op, recent_max);
     let arrival = Arrival {
         at_ns: op.arrival_ns.max(1),
         waited_ns: process.waited_ns.saturating_sub(member.waited_ns),

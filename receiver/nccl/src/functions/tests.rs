@@ -1,14 +1,14 @@
-//! Rows read as nccl.h has their arguments.
+//! Tests of the rows against the argument lists of nccl.h.
 
 use super::*;
 
-fn read(symbol: &str, memory: Memory) -> Option<Function> {
+fn read(symbol: &str, memory: CallMemory) -> Option<Function> {
     let row = of_symbol(symbol).expect(symbol);
     row.read(|number| 100 + u64::from(number), |handle| StreamKey::of(1, 1, handle, false), memory)
 }
 
 #[track_caller]
-fn check(symbol: &str, memory: Memory, expected: Function) {
+fn check(symbol: &str, memory: CallMemory, expected: Function) {
     assert_eq!(read(symbol, memory), Some(expected), "{symbol}");
 }
 
@@ -38,7 +38,7 @@ fn rows_are_sorted_and_found_under_both_names() {
 }
 
 #[test]
-fn every_argument_has_a_number_of_its_own() {
+fn every_argument_has_a_distinct_position() {
     for row in FUNCTIONS {
         let numbers = [
             row.comm,
@@ -59,32 +59,32 @@ fn every_argument_has_a_number_of_its_own() {
 }
 
 #[test]
-fn operations_are_read_from_the_slots_of_nccl_h() {
-    check("ncclAllReduce", Memory::default(), arguments(Operation::AllReduce, 103, 105, -1, 106));
-    check("ncclReduceScatter", Memory::default(), arguments(Operation::ReduceScatter, 103, 105, -1, 106));
-    check("ncclAllGather", Memory::default(), arguments(Operation::AllGather, 103, 0, -1, 105));
-    check("ncclReduce", Memory::default(), arguments(Operation::Reduce, 103, 105, 106, 107));
-    check("ncclBroadcast", Memory::default(), arguments(Operation::Broadcast, 103, 0, 105, 106));
-    check("ncclBcast", Memory::default(), arguments(Operation::Broadcast, 102, 0, 104, 105));
-    check("ncclSend", Memory::default(), arguments(Operation::Send, 102, 0, 104, 105));
-    check("pncclRecv", Memory::default(), arguments(Operation::Recv, 102, 0, 104, 105));
-    check("ncclGather", Memory::default(), arguments(Operation::Gather, 103, 0, 105, 106));
-    check("ncclAllToAll", Memory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
-    check("ncclAlltoAll", Memory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
+fn operations_are_read_from_the_positions_of_nccl_h() {
+    check("ncclAllReduce", CallMemory::default(), arguments(Operation::AllReduce, 103, 105, -1, 106));
+    check("ncclReduceScatter", CallMemory::default(), arguments(Operation::ReduceScatter, 103, 105, -1, 106));
+    check("ncclAllGather", CallMemory::default(), arguments(Operation::AllGather, 103, 0, -1, 105));
+    check("ncclReduce", CallMemory::default(), arguments(Operation::Reduce, 103, 105, 106, 107));
+    check("ncclBroadcast", CallMemory::default(), arguments(Operation::Broadcast, 103, 0, 105, 106));
+    check("ncclBcast", CallMemory::default(), arguments(Operation::Broadcast, 102, 0, 104, 105));
+    check("ncclSend", CallMemory::default(), arguments(Operation::Send, 102, 0, 104, 105));
+    check("pncclRecv", CallMemory::default(), arguments(Operation::Recv, 102, 0, 104, 105));
+    check("ncclGather", CallMemory::default(), arguments(Operation::Gather, 103, 0, 105, 106));
+    check("ncclAllToAll", CallMemory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
+    check("ncclAlltoAll", CallMemory::default(), arguments(Operation::AllToAll, 103, 0, -1, 105));
 }
 
 #[test]
-fn communicators_are_read_from_the_slots_of_nccl_h() {
+fn communicators_are_read_from_the_positions_of_nccl_h() {
     let id = || Some(Box::new([7; 128]));
     let init = |rank| Function::Init { out: Out { at: 101, handle: 9 }, nranks: 102, rank, id: id() };
-    let memory = || Memory { id: id(), out: vec![9], ..Memory::default() };
+    let memory = || CallMemory { id: id(), out: vec![9], ..CallMemory::default() };
     check("ncclCommInitRank", memory(), init(104));
     check("ncclCommInitRankConfig", memory(), init(104));
     check("ncclCommInitRankScalable", memory(), init(103));
     let child = Out { at: 104, handle: 9 };
     check("ncclCommSplit", memory(), Function::Split { parent: 101, color: 102, key: 103, child });
     check("ncclCommCount", memory(), Function::Count { comm: 101, value: 9 });
-    assert_eq!(read("ncclCommUserRank", Memory::default()), None);
+    assert_eq!(read("ncclCommUserRank", CallMemory::default()), None);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Fields of a flight record as bytes: one list of fields per struct, from which both directions come.
+//! Encoding of a flight record: one list of fields per struct gives both directions.
 
 use recording::codec::{Encoder, Field};
 use recording::fields;
 
 use super::{FlightRecord, RankRecord};
-use crate::identity::{CommunicatorId, Fact, IdSource, Source, Who};
+use crate::identity::{CommunicatorId, Fact, IdSource, RankIdentity, Source};
 use crate::observe::StepNote;
 use crate::op::Op;
 use crate::operation::Operation;
@@ -12,7 +12,7 @@ use crate::operation::Operation;
 fields! {
     FlightRecord { process, at_ns, ranks, steps }
     RankRecord { who, handle, next_seq, is_exact, enqueued_ns, outstanding_count, outstanding, recent }
-    Who { communicator, rank, nranks, process, tid, device }
+    RankIdentity { communicator, rank, nranks, process, tid, device }
     CommunicatorId { hash, source }
     Fact { value, source }
     Op { operation, datatype, reduction, peer, count, seq, entry_ns, enqueue_ns, arrival_ns, enqueued_ns }

@@ -1,4 +1,4 @@
-//! Windows and thresholds, round by round. Whole jobs are in `tests/stragglers.rs`.
+//! Tests of windows and thresholds, round by round. Tests of whole jobs are in `tests/stragglers.rs`.
 
 use super::*;
 use crate::rounds::Arrival;
@@ -6,7 +6,7 @@ use crate::rounds::Arrival;
 const MS: u64 = 1_000_000;
 const FLOOR: u64 = 2 * MS;
 
-/// Plays rounds of arrivals in microseconds after the round began; gives what changed, and in which round.
+/// Plays rounds of arrivals, in microseconds after the start of the round. Returns each change with its round.
 fn play(straggler: &mut Straggler, rounds: &[Vec<u64>]) -> Vec<(u64, Change)> {
     let mut found = Vec::new();
     for (seq, arrivals) in rounds.iter().enumerate() {
@@ -29,7 +29,7 @@ fn play(straggler: &mut Straggler, rounds: &[Vec<u64>]) -> Vec<(u64, Change)> {
     found
 }
 
-/// Four ranks with a fixed scatter of some 0.1 ms; the last is late by so many ms in each round.
+/// Returns rounds of four ranks with a scatter of about 0.1 ms, in which the last rank is late by this many ms.
 fn rounds(late_ms: impl IntoIterator<Item = u64>) -> Vec<Vec<u64>> {
     let scatter = [[0, 120, 60, 90], [80, 0, 150, 40], [50, 110, 0, 130]];
     let round = |(n, late): (usize, u64)| {
@@ -51,30 +51,30 @@ fn check(late_ms: &[u64], late_in: Option<u64>, recovered_in: Option<u64>) {
 }
 
 #[test]
-fn three_late_comings_in_a_row_are_a_verdict_and_two_are_none() {
+fn three_late_arrivals_in_a_row_make_a_straggler() {
     check(&[0, 0, 0, 0, 10, 10, 10, 10], Some(6), None);
     check(&[0, 0, 0, 0, 10, 10, 0, 10, 10, 0], None, None);
     check(&[10, 10, 10], Some(2), None);
 }
 
 #[test]
-fn less_than_the_floor_is_never_late() {
+fn delay_below_the_minimum_is_never_late() {
     check(&[1; 64], None, None);
 }
 
 #[test]
-fn a_verdict_stands_until_eight_rounds_are_calm() {
+fn straggler_recovers_after_eight_calm_rounds() {
     let mut late = vec![10; 4];
     late.extend([0; 12]);
-    // Late in rounds 0 to 3: the eight rounds up to 10 hold one of them.
+    // Late in rounds 0 to 3: the eight rounds up to 10 contain one of them.
     check(&late, Some(2), Some(10));
 }
 
 #[test]
-fn a_rank_that_has_recovered_is_not_late_again_for_what_was_before() {
+fn rounds_before_a_recovery_do_not_count_again() {
     let mut late = vec![10; 30];
     late.extend([0; 9]);
-    // Behind once more: the window of 32 is still full of what is over.
+    // Late again while the window of 32 still contains the rounds before the recovery.
     late.extend([10, 0, 0, 10, 0, 0, 0, 0]);
     check(&late, Some(2), Some(36));
     late.extend([10; 3]);
@@ -83,15 +83,15 @@ fn a_rank_that_has_recovered_is_not_late_again_for_what_was_before() {
 }
 
 #[test]
-fn a_rank_that_is_late_now_and_then_is_named_by_a_longer_window() {
-    // Two of three: never three in a row.
+fn occasionally_late_rank_is_named_by_a_longer_window() {
+    // Two of three rounds: never three in a row.
     let late: Vec<u64> = (0..40).map(|n| if n % 3 == 2 { 0 } else { 10 }).collect();
     let found = play(&mut Straggler::default(), &rounds(late));
     assert!(matches!(found[0].1, Change::Late { slot: 3, how } if how.rounds > 5), "{found:?}");
 }
 
 #[test]
-fn skew_and_lateness_of_a_collective_are_remembered_for_a_while() {
+fn recent_collectives_have_skew_and_lateness() {
     let mut straggler = Straggler::default();
     play(&mut straggler, &rounds([0; 40]));
     assert_eq!(straggler.seen(39, 1), Some((120_000, 120_000)));
@@ -102,7 +102,7 @@ fn skew_and_lateness_of_a_collective_are_remembered_for_a_while() {
 }
 
 #[test]
-fn other_ranks_begin_a_history_of_their_own() {
+fn reset_starts_a_new_history() {
     let mut straggler = Straggler::default();
     play(&mut straggler, &rounds([0; 40]));
     play(&mut straggler, &[vec![0, 1, 2, 3, 4]]);

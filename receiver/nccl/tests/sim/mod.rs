@@ -1,7 +1,7 @@
-//! Jobs that never ran: ranks with scripted lateness and jitter, told to an engine as probes would tell it.
+//! Simulated jobs: ranks with scripted lateness and jitter, observed by an engine as through probes.
 //!
-//! A job's ranks come to a collective, each at its own time, wait for it, and go on together once the last has come.
-//! What really happened is known, so what the engine says can be compared with it.
+//! A job's ranks reach a collective, each at its own time, wait for it, and continue together once the last has
+//! arrived. The true times are known, so the engine's findings can be checked against them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 #[path = "../../../steps/src/testing/heap.rs"]
@@ -9,7 +9,7 @@ mod heap;
 
 use event::ProcessId;
 use nccl::hash::UniqueId;
-use nccl::observe::{Arguments, Call, Function, Observation, Out, StreamAction, StreamCall};
+use nccl::observe::{Arguments, Function, NcclCall, Observation, Out, StreamAction, StreamCall};
 use nccl::{Engine, Finding, Operation, Settings};
 use probe_abi::fold::mix;
 use probe_abi::record::StreamKey;
@@ -21,7 +21,7 @@ pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000_000_000;
 
-/// SplitMix64.
+/// A SplitMix64 random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -44,14 +44,14 @@ impl Rng {
     }
 }
 
-/// How arrivals scatter.
+/// Distribution of arrival times.
 #[derive(Clone, Copy, Debug)]
 pub enum Jitter {
-    /// Evenly from 0 to this, ns.
+    /// Uniform from 0 to this, ns.
     Uniform(u64),
-    /// Normally with this standard deviation, ns; never before the earliest possible time.
+    /// Normal with this standard deviation, ns; never before the earliest possible time.
     Normal(u64),
-    /// Exponentially with this mean, ns.
+    /// Exponential with this mean, ns.
     Exponential(u64),
 }
 
@@ -69,7 +69,7 @@ impl Jitter {
     }
 }
 
-/// An engine and what it has found.
+/// An engine and its findings.
 pub struct Watch {
     pub engine: Engine,
     pub findings: Vec<Finding>,
@@ -85,20 +85,20 @@ impl Watch {
         self.engine.observe(&observation, &mut |finding| findings.push(finding));
     }
 
-    /// Nothing more will be observed.
+    /// Reports the deferred completions after the last observation.
     pub fn finish(&mut self) {
         let findings = &mut self.findings;
         self.engine.finish(&mut |finding| findings.push(finding));
     }
 
-    /// In the order in which calls return.
+    /// Observes calls in the order of their returns.
     pub fn see_all(&mut self, mut observations: Vec<Observation>) {
         observations.sort_by_key(|o| o.at_ns());
         observations.into_iter().for_each(|o| self.see(o));
     }
 
-    /// Keeps only verdicts: a long run would fill the memory with the rest.
-    pub fn forget_usual(&mut self) {
+    /// Retains only verdicts, since a long run would fill the memory with other findings.
+    pub fn retain_verdicts(&mut self) {
         let is_verdict = |f: &Finding| {
             !matches!(
                 f,
@@ -112,7 +112,7 @@ impl Watch {
         self.findings.iter().filter(|f| is(f)).count()
     }
 
-    /// Rank and process of each straggler, in the order of the verdicts.
+    /// Returns the straggler findings in order.
     pub fn stragglers(&self) -> Vec<&nccl::finding::Straggler> {
         self.findings
             .iter()
@@ -153,11 +153,11 @@ impl Watch {
             .collect()
     }
 
-    /// Every operation must have ended somewhere.
+    /// Checks that every operation is accounted for.
     #[track_caller]
     pub fn check_balance(&self) {
         let t = self.engine.tally();
-        let over = t.completed + t.ended + t.expired + t.forgotten;
+        let over = t.completed + t.ended + t.expired + t.evicted;
         assert_eq!(t.operations, over + self.engine.outstanding(), "{t:?}");
     }
 }
@@ -181,7 +181,7 @@ impl Rank {
     }
 
     pub fn call(&self, entry_ns: u64, duration_ns: u64, function: Function) -> Observation {
-        Observation::Call(Call {
+        Observation::Call(NcclCall {
             process: self.process,
             tid: self.tid,
             entry_ns,
@@ -245,7 +245,7 @@ pub struct Job {
     pub now_ns: u64,
     pub rng: Rng,
     pub jitter: Jitter,
-    /// From the end of a collective to the earliest arrival at the next, ns.
+    /// Time from the end of a collective to the earliest arrival at the next, ns.
     pub period_ns: u64,
 }
 
@@ -266,7 +266,7 @@ impl Job {
         nccl::hash::of_unique_id(&self.id)
     }
 
-    /// Every rank makes the communicator.
+    /// Observes that every rank makes the communicator.
     pub fn init(&mut self, watch: &mut Watch) {
         let count = self.ranks.len();
         let end_ns = self.now_ns + 50 * MS;
@@ -277,8 +277,8 @@ impl Job {
         self.now_ns = end_ns + self.period_ns;
     }
 
-    /// What one collective looks like, in which rank `r` comes `late(r)` later than it would. Ranks that
-    /// `late` gives nothing for never come, and then nobody's wait ends.
+    /// Returns the observations of one collective in which rank `r` arrives `late(r)` later. Ranks with `None` never
+    /// arrive, and then no wait ends.
     pub fn round(&mut self, late: impl Fn(usize) -> Option<u64>) -> Vec<Observation> {
         let base_ns = self.now_ns;
         let arrivals: Vec<Option<u64>> = (0..self.ranks.len())

@@ -189,6 +189,6 @@ fn time_loss_and_ends_are_observed() {
     }
     assert_eq!(observed(&Event::Lost { at_ns: 3, reason: DropReason::DurationsFull, count: 2 }), []);
     let under_way = event::UnderWay { at_ns: 9, process, tid: 8, row: 30, entry_ns: 4 };
-    let expected = UnderWay { process, tid: 8, entry_ns: 4, at_ns: 9 };
-    assert_eq!(observed(&Event::UnderWay(under_way)), [Observation::UnderWay(expected)]);
+    let expected = OngoingCall { process, tid: 8, entry_ns: 4, at_ns: 9 };
+    assert_eq!(observed(&Event::UnderWay(under_way)), [Observation::OngoingCall(expected)]);
 }

@@ -1,4 +1,4 @@
-//! What can be asked of an engine: counts, the ranks as they are now, flight records.
+//! Queries of an engine's state: counts, current ranks, flight records.
 
 use event::ProcessId;
 
@@ -13,41 +13,41 @@ use crate::registry::Take;
 use crate::{Fact, Finding, Tally};
 
 impl Engine {
-    /// What was counted since the beginning.
+    /// Returns the counts since the beginning.
     pub fn tally(&self) -> Tally {
         let mut sum = self.tally;
         for process in self.processes.values() {
-            sum.streams_evicted += process.streams.forgotten.streams;
-            sum.events_evicted += process.streams.forgotten.events;
-            sum.edges_evicted += process.streams.forgotten.edges;
+            sum.streams_evicted += process.streams.evicted.streams;
+            sum.events_evicted += process.streams.evicted.events;
+            sum.edges_evicted += process.streams.evicted.edges;
         }
-        sum.threads_evicted = self.groups.forgotten_threads;
-        sum.groups_overflow += self.groups.forgotten_calls;
+        sum.threads_evicted = self.groups.evicted_threads;
+        sum.groups_overflow += self.groups.evicted_calls;
         sum
     }
 
-    /// Operations that nobody has waited for yet, of all ranks.
+    /// Returns the number of operations of all ranks that no call waited for yet.
     pub fn outstanding(&self) -> u64 {
         self.registry.members.iter().map(|m| m.outstanding).sum()
     }
 
-    /// The ranks as they are now, in no order that means anything.
+    /// Returns the current ranks in unspecified order.
     pub fn ranks(&self) -> impl Iterator<Item = RankState> + '_ {
         self.registry.members.iter().map(|member| self.rank_state(member))
     }
 
-    /// Communicators and processes remembered.
+    /// Returns the numbers of known communicators and processes.
     pub fn sizes(&self) -> (usize, usize) {
         (self.registry.communicators.len(), self.processes.len())
     }
 
-    /// The processes about which something is to be written to the flight recorder since this was last asked.
+    /// Returns the processes whose flight record changed since the previous call.
     pub fn take_changed(&mut self) -> Vec<ProcessId> {
         let changed = |(id, p): (&ProcessId, &mut Process)| std::mem::take(&mut p.is_changed).then_some(*id);
         self.processes.iter_mut().filter_map(changed).collect()
     }
 
-    /// What the flight recorder keeps of a process; `None` where it is not known or uses no communicator.
+    /// Returns the flight record of a process; `None` if it is unknown or uses no communicator.
     pub fn flight_record(&self, process: ProcessId) -> Option<FlightRecord> {
         let keys = self.registry.of_process(process);
         let members = keys.into_iter().filter_map(|key| Some((key, self.registry.members.get(key)?)));
@@ -62,8 +62,8 @@ impl Engine {
         (!ranks.is_empty()).then_some(FlightRecord { process, at_ns: self.now_ns, ranks, steps })
     }
 
-    /// Takes what an earlier run of this agent knew of a process that is still there. Only who is who is taken: what
-    /// happened in between is not known.
+    /// Restores the record of an earlier run for a process that is still alive. Only the ranks' identities are
+    /// restored, since the time between the runs was not observed.
     pub fn restore(&mut self, record: &FlightRecord, out: &mut impl FnMut(Finding)) {
         let out: Take<'_> = out;
         for rank in &record.ranks {

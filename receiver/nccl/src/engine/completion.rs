@@ -1,11 +1,11 @@
-//! Operations on their way out: waited for, asked for, given up; and what a rank's waits tell of the others.
+//! Completion of operations: waited for, queried, dropped; and the waits of a rank.
 
 use event::ProcessId;
 
 use super::Engine;
 use crate::communicator::Communicator;
 use crate::finding::{Completed, Traced};
-use crate::identity::{Fact, Who};
+use crate::identity::{Fact, RankIdentity};
 use crate::member::Member;
 use crate::observe::{StreamAction, StreamCall};
 use crate::op::Op;
@@ -16,7 +16,7 @@ use crate::streams::Pending;
 use crate::trace::{Chosen, TraceIds, is_chosen, message_trace_id, trace_id};
 
 impl Engine {
-    /// A call that waits for streams or orders them. Processes that never used NCCL are none of our business.
+    /// Handles a call that waits for streams or orders them. Processes without NCCL are ignored.
     pub(super) fn stream(&mut self, call: &StreamCall, out: Take<'_>) {
         let Some(process) = self.processes.get_mut(&call.process) else { return };
         process.active_ns = process.active_ns.max(call.exit_ns());
@@ -45,7 +45,7 @@ impl Engine {
             }
             StreamAction::DestroyEvent(event) => streams.destroy_event(event),
         }
-        self.give_up(&mut crowded);
+        self.drop_pending(&mut crowded);
         self.close(call, &taken, out);
         taken.clear();
         self.pending = taken;
@@ -54,7 +54,7 @@ impl Engine {
     /// Completes the operations that a sync call waited for.
     fn close(&mut self, call: &StreamCall, taken: &[Pending], out: Take<'_>) {
         if let Some(process) = self.processes.get_mut(&call.process) {
-            if is_closer(call.action) {
+            if is_sync_call(call.action) {
                 process.wait(call);
             }
             process.is_changed |= !taken.is_empty();
@@ -79,7 +79,7 @@ impl Engine {
         let completed = Completed {
             who,
             op,
-            closer_tid: call.tid,
+            sync_tid: call.tid,
             end_ns,
             issue_gap_ns,
             wait_ns: barrier_wait_ns - issue_gap_ns,
@@ -92,8 +92,8 @@ impl Engine {
         self.completed(home, slot, completed, out);
     }
 
-    /// Ids, where the collective is to be traced. Only names and numbers that all ranks share make ids that do.
-    pub(super) fn trace(&self, who: &Who, op: &Op, skew_ns: Option<u64>) -> Option<Traced> {
+    /// Returns trace ids if the collective is to be traced. Only names and numbers that all ranks share give valid ids.
+    pub(super) fn trace(&self, who: &RankIdentity, op: &Op, skew_ns: Option<u64>) -> Option<Traced> {
         if !op.operation.is_collective() || !who.communicator.is_shared() {
             return None;
         }
@@ -108,8 +108,8 @@ impl Engine {
         Some(Traced { ids, chosen, is_root: who.rank.value == Some(0) })
     }
 
-    /// The same of a message, whose two sides make up its trace.
-    pub(super) fn trace_message(&self, who: &Who, op: &Op, number: u64) -> Option<Traced> {
+    /// Returns trace ids of a message, which are derived from its two ranks.
+    pub(super) fn trace_message(&self, who: &RankIdentity, op: &Op, number: u64) -> Option<Traced> {
         let (from, to) = op.ends(who.rank.value?).filter(|_| who.communicator.is_shared())?;
         let trace_id = message_trace_id(who.communicator.hash, from, to, number);
         let is_root = op.operation == Operation::Send;
@@ -119,16 +119,16 @@ impl Engine {
         })
     }
 
-    /// A closer that covers something of a rank is no wait for others.
+    /// Excludes a sync call that covers operations of a rank from its waits for other work.
     fn own_wait(&mut self, call: &StreamCall, key: Key<Member>) {
-        let member = self.registry.members.get_mut(key).filter(|m| m.closer_ns != call.entry_ns);
+        let member = self.registry.members.get_mut(key).filter(|m| m.sync_ns != call.entry_ns);
         if let Some(member) = member {
-            member.closer_ns = call.entry_ns;
+            member.sync_ns = call.entry_ns;
             member.waited_ns = member.waited_ns.saturating_add(call.duration_ns);
         }
     }
 
-    /// One operation less is outstanding.
+    /// Decrements the outstanding operations of a rank.
     pub(super) fn release(&mut self, pending: &Pending, at_ns: u64) {
         if let Some(member) = self.registry.members.get_mut(pending.member) {
             member.outstanding = member.outstanding.saturating_sub(1);
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Tells the aligner, if one is at work, that a rank is done with a collective.
+    /// Reports to an active aligner that a rank completed a collective.
     fn done(&mut self, pending: &Pending, at_ns: u64) {
         let Some(member) = self.registry.members.get(pending.member) else { return };
         let (home, slot) = (member.communicator, member.slot);
@@ -155,10 +155,10 @@ impl Engine {
         }
     }
 
-    /// From here on the ranks' sequence numbers agree.
+    /// Applies shifts after which the ranks' sequence numbers agree.
     fn align(&mut self, home: Key<Communicator>, shifts: &[i64]) {
         let Some(communicator) = self.registry.communicators.get_mut(home) else { return };
-        // Counts are too low where something was not seen, never too high.
+        // Counts are too low if something was not seen, but never too high.
         let least = shifts.iter().copied().min().unwrap_or(0);
         let mut next = 0;
         for (slot, shift) in communicator.slots.iter().zip(shifts) {
@@ -176,16 +176,16 @@ impl Engine {
         communicator.straggler.reset(communicator.slots.len());
     }
 
-    /// These are no longer followed.
-    pub(super) fn give_up(&mut self, crowded: &mut Vec<Pending>) {
-        self.tally.forgotten += crowded.len() as u64;
+    /// Drops these operations and counts them.
+    pub(super) fn drop_pending(&mut self, crowded: &mut Vec<Pending>) {
+        self.tally.evicted += crowded.len() as u64;
         for pending in crowded.drain(..) {
             let member = self.registry.members.get_mut(pending.member);
             member.into_iter().for_each(|m| m.outstanding = m.outstanding.saturating_sub(1));
         }
     }
 
-    /// Gives up what nobody has waited for in a long time, but not what hangs.
+    /// Drops operations that no call waited for within the expiry time, unless they hang.
     pub(super) fn expire(&mut self) {
         let before_ns = self.now_ns.saturating_sub(self.settings.expiry_ns);
         let hangs = |id: &ProcessId| {
@@ -208,7 +208,7 @@ impl Engine {
     }
 }
 
-fn is_closer(action: StreamAction) -> bool {
+fn is_sync_call(action: StreamAction) -> bool {
     matches!(
         action,
         StreamAction::Sync(_)
@@ -218,8 +218,8 @@ fn is_closer(action: StreamAction) -> bool {
     )
 }
 
-/// What tells a rank's spans from other ranks'.
-fn part(who: &Who) -> u64 {
+/// Returns a number that distinguishes a rank's spans from those of other ranks.
+fn part(who: &RankIdentity) -> u64 {
     let Fact { value, .. } = who.rank;
     let own = || crate::hash::own(&[u64::from(who.process.pid), who.process.start_ns, who.tid.into()]);
     value.map_or_else(own, u64::from)
