@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 async fn we_receive_what_a_collector_sends() {
     let anywhere = || "127.0.0.1:0".to_owned();
     let grpc = GrpcConfig { endpoint: anywhere(), ..GrpcConfig::default() };
-    let http = HttpConfig { endpoint: anywhere(), ..HttpConfig::default() };
+    let mut http = HttpConfig::default();
+    http.server.endpoint = anywhere();
     let protocols = Protocols { grpc: config::Optional::some(grpc), http: config::Optional::some(http) };
     let (bound, mut addresses) = mpsc::unbounded_channel();
     let id = ComponentId::parse("otlp").unwrap();

@@ -36,7 +36,9 @@ impl Receiving {
             max_recv_msg_size_mib: message_mib,
             ..GrpcConfig::default()
         };
-        let http = HttpConfig { endpoint, max_request_body_size: body_bytes, ..HttpConfig::default() };
+        let mut http = HttpConfig::default();
+        http.server.endpoint = endpoint;
+        http.server.max_request_body_size = body_bytes;
         let protocols = Protocols { grpc: Optional::some(grpc), http: Optional::some(http) };
         let (bound, mut addresses) = mpsc::unbounded_channel();
         let id = ComponentId::parse("otlp").unwrap();

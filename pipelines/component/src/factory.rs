@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{BoxFuture, Capabilities, ComponentId, Consumer, Host};
-use config::{ConfigError, Section};
+use config::{ConfigError, Key, Section};
 use pdata::Signal;
 
 /// The stability level of a component, as the Collector defines it.
@@ -123,6 +123,8 @@ pub struct Factory<T: ?Sized> {
     pub about: &'static str,
     /// An example of its section: YAML that runs unchanged.
     pub example: &'static str,
+    /// Returns the table of the keys of its section.
+    pub keys: fn() -> Vec<Key>,
     /// Decodes and validates its section, and builds the component without I/O.
     pub build: fn(&BuildContext, Section<'_>) -> Result<Box<T>, ConfigError>,
 }

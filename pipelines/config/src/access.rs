@@ -9,13 +9,13 @@ use super::failure::Failure;
 use super::{Entry, Node, Reading, headers};
 
 /// The entries of a mapping that no earlier pass failed at.
-pub(super) struct Keys<'de, 'p> {
+pub(super) struct Entries<'de, 'p> {
     above: Decoder<'de, 'p>,
     entries: std::vec::IntoIter<&'de Entry>,
     current: Option<&'de Entry>,
 }
 
-impl<'de, 'p> Keys<'de, 'p> {
+impl<'de, 'p> Entries<'de, 'p> {
     /// All of them, of a mapping that takes any key.
     pub(super) fn all(above: Decoder<'de, 'p>) -> Self {
         let hidden = |e: &Entry| above.hides_enabled && e.key == ENABLED;
@@ -34,11 +34,11 @@ impl<'de, 'p> Keys<'de, 'p> {
 
     fn of(above: Decoder<'de, 'p>, mut entries: Vec<&'de Entry>) -> Self {
         entries.retain(|e| !above.pass.skips(&e.value));
-        Keys { above, entries: entries.into_iter(), current: None }
+        Entries { above, entries: entries.into_iter(), current: None }
     }
 }
 
-impl<'de> MapAccess<'de> for Keys<'de, '_> {
+impl<'de> MapAccess<'de> for Entries<'de, '_> {
     type Error = Failure;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Failure> {

@@ -12,41 +12,47 @@ use serde::de::DeserializeOwned;
 use super::decoder::{Decoder, Path};
 use super::failure::Failure;
 use super::seen::Readings;
-use super::{ConfigError, Entry, Node, Problem, Reading, Seen, nearest};
+use super::{Entry, Node, Problem, Reading, Seen, nearest};
 
 /// After so many problems the rest is not looked for: nobody mends more in one go.
 const PROBLEMS_MAX: usize = 100;
 /// As many passes as a section may cost; more than one per problem are needed for nulls alone.
 const PASSES_MAX: usize = 1000;
 
-/// Reads `node`, the section at `path`, into `T`, and notes in `seen` how.
-pub(super) fn decode<T: DeserializeOwned>(
-    path: &str,
-    node: &Node,
-    seen: Option<&Seen>,
-) -> Result<T, ConfigError> {
+/// A decoded section.
+pub(super) struct Outcome<T> {
+    /// The value with the defaults of what failed; none where the section as a whole failed.
+    pub(super) value: Option<T>,
+    pub(super) problems: Vec<Problem>,
+    /// The paths of the values that failed.
+    pub(super) failed: Vec<String>,
+}
+
+/// Reads `node`, the section at `path`, into `T`, and records in `seen` how each value was read.
+pub(super) fn decode<T: DeserializeOwned>(path: &str, node: &Node, seen: Option<&Seen>) -> Outcome<T> {
     let pass = Pass::default();
-    let outcome = decode_by_passes(path, node, &pass);
+    let value = decode_by_passes(path, node, &pass);
     if let Some(seen) = seen {
         seen.add(pass.readings.take());
     }
-    outcome
+    Outcome { value, problems: pass.problems.take(), failed: pass.failed.take() }
 }
 
-fn decode_by_passes<T: DeserializeOwned>(path: &str, node: &Node, pass: &Pass) -> Result<T, ConfigError> {
+fn decode_by_passes<T: DeserializeOwned>(path: &str, node: &Node, pass: &Pass) -> Option<T> {
     for _ in 0..PASSES_MAX {
         let decoder = Decoder::root(path, node, pass);
         let failure = match T::deserialize(decoder) {
-            Ok(value) => return ConfigError::unless_empty(pass.take_problems()).map(|()| value),
+            Ok(value) => return Some(value),
             Err(failure) => decoder.blame(failure),
         };
         if !pass.skip(failure) {
-            // This failure was noted, or it is the consequence of one that was.
-            return Err(ConfigError::from(pass.take_problems()));
+            // This failure was recorded, or it is the consequence of one that was.
+            return None;
         }
     }
     let message = format!("more than {PASSES_MAX} nulls where a value is expected");
-    Err(Problem::new(node.position.clone(), path, message).into())
+    pass.problems.borrow_mut().push(Problem::new(node.position.clone(), path, message));
+    None
 }
 
 /// What is known from the passes so far.
@@ -55,6 +61,7 @@ pub(super) struct Pass {
     skipped: RefCell<HashSet<*const Node>>,
     checked: RefCell<HashSet<*const Node>>,
     problems: RefCell<Vec<Problem>>,
+    failed: RefCell<Vec<String>>,
     readings: RefCell<Readings>,
 }
 
@@ -84,6 +91,7 @@ impl Pass {
         let Some(place) = failure.into_place() else { return false };
         let fresh = self.skipped.borrow_mut().insert(place.node);
         let mut problems = self.problems.borrow_mut();
+        self.failed.borrow_mut().extend(place.problem.iter().map(|problem| problem.path.clone()));
         problems.extend(place.problem);
         fresh && !place.is_root && problems.len() < PROBLEMS_MAX
     }
@@ -91,10 +99,6 @@ impl Pass {
     /// Notes how a value was read.
     pub(super) fn note(&self, node: &Node, reading: Reading) {
         self.readings.borrow_mut().note(node, reading);
-    }
-
-    fn take_problems(&self) -> Vec<Problem> {
-        self.problems.take()
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
 use serde::de::{Deserializer, Visitor};
 
-use super::access::{Items, Keys, Parts, Pieces};
+use super::access::{Entries, Items, Parts, Pieces};
 use super::decode::Pass;
 use super::failure::{Failure, Place};
 use super::{GoDuration, Node, Reading, Value, duration, headers, optional};
@@ -170,7 +170,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         Ok(boolean)
     }
 
-    fn keys<V: Visitor<'de>>(self, keys: Keys<'de, 'p>, visitor: V) -> Result<V::Value, Failure> {
+    fn keys<V: Visitor<'de>>(self, keys: Entries<'de, 'p>, visitor: V) -> Result<V::Value, Failure> {
         visitor.visit_map(keys).map_err(|f| self.blame(f))
     }
 }
@@ -217,7 +217,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
             Value::Float(f) => visitor.visit_f64(*f),
             Value::String(s) => visitor.visit_borrowed_str(s),
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
-            Value::Mapping(_) => visitor.visit_map(Keys::all(self)),
+            Value::Mapping(_) => visitor.visit_map(Entries::all(self)),
         };
         if visited.is_ok() {
             self.note(Reading::Value);
@@ -338,8 +338,8 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.node.value {
-            Value::Mapping(_) => self.keys(Keys::all(self), visitor),
-            _ if self.is_empty_root() || self.is_empty() => self.keys(Keys::all(self), visitor),
+            Value::Mapping(_) => self.keys(Entries::all(self), visitor),
+            _ if self.is_empty_root() || self.is_empty() => self.keys(Entries::all(self), visitor),
             _ => expected_map(self).map_err(|f| self.blame(f)),
         }
     }
@@ -351,8 +351,8 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         match self.node.value {
-            Value::Mapping(_) => self.keys(Keys::of_struct(self, fields), visitor),
-            _ if self.is_empty_root() => self.keys(Keys::all(self), visitor),
+            Value::Mapping(_) => self.keys(Entries::of_struct(self, fields), visitor),
+            _ if self.is_empty_root() => self.keys(Entries::all(self), visitor),
             _ => expected_map(self).map_err(|f| self.blame(f)),
         }
     }
@@ -364,7 +364,7 @@ impl<'de> Deserializer<'de> for Decoder<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         let visited = match self.node.value {
-            Value::Mapping(_) => visitor.visit_enum(MapAccessDeserializer::new(Keys::all(self))),
+            Value::Mapping(_) => visitor.visit_enum(MapAccessDeserializer::new(Entries::all(self))),
             _ => self.text().and_then(|text| {
                 let variant: BorrowedStrDeserializer<'_, Failure> = BorrowedStrDeserializer::new(text);
                 visitor.visit_enum(variant)

@@ -44,6 +44,9 @@ const UNITS: [(&str, u64); 8] = [
 const NANOS_MAX: u128 = i64::MAX as u128;
 
 impl GoDuration {
+    /// The type in words, as the documentation of keys has it.
+    pub(crate) const KIND: &'static str = "duration";
+
     /// Reads a duration from its text.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -5,9 +5,8 @@
 //! unknown keys are errors, and null keeps the default of lists, maps and sections. The format of the tree
 //! and the merging of several sources into it are left to the binary.
 //!
-//! A component derives `Deserialize` on its config type with a container-level `#[serde(default)]`, decodes
-//! by [`Section::decode`] and adds its own findings by [`Section::problems`]. `#[serde(flatten)]` must not be
-//! used: it hides the list of keys by which unknown ones are found.
+//! A component declares its keys with [`section!`], reads them by [`Section::read`], which returns a value even
+//! where keys are wrong, and adds its own findings to the [`Problems`] that come with it.
 
 mod access;
 mod decode;
@@ -16,18 +15,25 @@ mod duration;
 mod error;
 mod failure;
 mod headers;
+mod keys;
 mod nearest;
 mod node;
 mod optional;
 mod section;
 mod seen;
-pub mod unused;
+mod setting;
+mod unused;
 
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, Problem};
 pub use headers::{Headers, Secret};
+pub use keys::{Choice, Decoded, Key, Keys, choices, choose, deserialize, key_name, keys, shared};
 pub use nearest::nearest;
 pub use node::{Entry, Node, Position, Value};
 pub use optional::{NullIsDefault, NullIsNone, Optional};
 pub use section::{Problems, Section};
 pub use seen::{Reading, Seen};
+pub use setting::Setting;
+
+#[doc(hidden)]
+pub use serde;

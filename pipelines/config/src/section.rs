@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{ConfigError, Node, Position, Problem, Seen, Value};
+use super::{ConfigError, Decoded, Node, Position, Problem, Seen, Value, decode, keys, unused};
 
 /// A node and its path in the configuration, such as `exporters::otlp_grpc`.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,20 @@ impl<'a> Section<'a> {
         self.node
     }
 
-    /// Reads the section into `T`, or tells all that does not fit. A null section is `T` of an empty mapping.
+    /// Reads the section into `T`, or reports all that does not fit. A null section is `T` of an empty mapping.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        super::decode::decode(self.path, self.node, self.seen)
+        let outcome = decode::decode(self.path, self.node, self.seen);
+        ConfigError::unless_empty(outcome.problems)?;
+        outcome.value.ok_or_else(|| self.problem("", "cannot be decoded").into())
+    }
+
+    /// Reads the section into `T` with the defaults of what does not fit, and returns the problems found so far,
+    /// to which a component adds those of its own checks. Warns of keys that were written without effect.
+    pub fn read<T: Decoded>(&self) -> (T, Problems<'a>) {
+        let outcome = decode::decode(self.path, self.node, self.seen);
+        unused::warn(self, &keys::<T>());
+        let problems = Problems { section: *self, found: outcome.problems, failed: outcome.failed };
+        (outcome.value.unwrap_or_default(), problems)
     }
 
     /// A problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
@@ -57,7 +68,7 @@ impl<'a> Section<'a> {
 
     /// A list to add findings to, of a component that validates what it decoded.
     pub fn problems(&self) -> Problems<'a> {
-        Problems { section: *self, found: Vec::new() }
+        Problems { section: *self, found: Vec::new(), failed: Vec::new() }
     }
 
     /// Where `key_path` (keys joined by `::`, items as `[0]`) was written, or its nearest ancestor that was.
@@ -75,6 +86,13 @@ impl<'a> Section<'a> {
     }
 }
 
+/// True where `path` is `above` or a path below it.
+fn is_within(path: &str, above: &str) -> bool {
+    let rest = path.strip_prefix(above);
+    above.is_empty()
+        || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with('['))
+}
+
 /// The value of a key, or of an item where `step` is the rest of `[0]`.
 fn below<'a>(node: &'a Node, step: &str) -> Option<&'a Node> {
     match (&node.value, step.strip_suffix(']')) {
@@ -83,17 +101,30 @@ fn below<'a>(node: &'a Node, step: &str) -> Option<&'a Node> {
     }
 }
 
-/// What a component finds wrong with values that decoded well.
+/// The problems of a section: those of decoding, then those of a component's own checks.
 #[derive(Debug)]
 pub struct Problems<'a> {
     section: Section<'a>,
     found: Vec<Problem>,
+    /// The paths of values that were not decoded, so that a default is checked in their place.
+    failed: Vec<String>,
 }
 
 impl Problems<'_> {
     /// Adds a problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.
+    /// A problem that may be the consequence of a value that was not decoded is left out.
     pub fn add(&mut self, key_path: &str, message: impl Into<String>) {
-        self.found.push(self.section.problem(key_path, message));
+        let problem = self.section.problem(key_path, message);
+        let is_consequence =
+            |failed: &String| is_within(failed, &problem.path) || is_within(&problem.path, failed);
+        if !self.failed.iter().any(is_consequence) {
+            self.found.push(problem);
+        }
+    }
+
+    /// The value, or none where it is an error, which is added as a problem with the value at `key_path`.
+    pub fn take<T, E: ToString>(&mut self, key_path: &str, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.add(key_path, error.to_string())).ok()
     }
 
     /// Adds a problem unless `holds`.
@@ -103,8 +134,14 @@ impl Problems<'_> {
         }
     }
 
-    /// `Ok` where nothing was added.
+    /// `Ok` if there are none.
     pub fn finish(self) -> Result<(), ConfigError> {
         ConfigError::unless_empty(self.found)
+    }
+}
+
+impl From<Problems<'_>> for ConfigError {
+    fn from(problems: Problems<'_>) -> Self {
+        problems.found.into()
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use component::{BuildContext, Connector, ConnectorFactory, Consumer, Host, Running, Stability};
 use config::{ConfigError, Section};
 use pdata::Signal;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 /// The row of this connector.
@@ -16,18 +15,21 @@ pub const FACTORY: ConnectorFactory = ConnectorFactory {
     stability: Stability::Beta,
     about: "Sends data of one pipeline to others of the same signal.",
     example: "",
+    keys: config::keys::<ForwardConfig>,
     build,
 };
 
-/// What the user writes: nothing.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ForwardConfig {}
+config::section! {
+    /// What the user writes: nothing.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct ForwardConfig {
+    }
+}
 
 struct Forward;
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Connector>, ConfigError> {
-    section.decode::<ForwardConfig>()?;
+    section.read::<ForwardConfig>().1.finish()?;
     Ok(Box::new(Forward))
 }
 

@@ -8,7 +8,6 @@ use component::{
 };
 use config::{ConfigError, Section};
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 /// The row of this exporter.
@@ -19,18 +18,21 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     stability: Stability::Beta,
     about: "Accepts and discards all data.",
     example: "",
+    keys: config::keys::<NopConfig>,
     build,
 };
 
-/// What the user writes: nothing.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct NopConfig {}
+config::section! {
+    /// What the user writes: nothing.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct NopConfig {
+    }
+}
 
 struct Nop;
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
-    section.decode::<NopConfig>()?;
+    section.read::<NopConfig>().1.finish()?;
     Ok(Box::new(Nop))
 }
 

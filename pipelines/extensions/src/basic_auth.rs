@@ -15,7 +15,6 @@ use component::{
     BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
 use config::{ConfigError, Problems, Secret, Section};
-use serde::Deserialize;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
@@ -35,41 +34,41 @@ client_auth:
   username: ${env:BACKEND_USER:-user}
   password: ${env:BACKEND_PASSWORD:-none}
 ",
+    keys: config::keys::<BasicAuthConfig>,
     build,
 };
 
-/// The section of the extension: one of the two.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct BasicAuthConfig {
-    /// Who may send to us.
-    pub htpasswd: Option<HtpasswdConfig>,
-    /// As whom we send.
-    pub client_auth: Option<ClientAuthConfig>,
-}
+config::section! {
+    /// The section of the extension: exactly one of its two sections must be set.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct BasicAuthConfig {
+        /// Users that may send requests to a server.
+        pub htpasswd: Option<HtpasswdConfig>,
+        /// User as which requests are sent by a client.
+        pub client_auth: Option<ClientAuthConfig>,
+    }
 
-/// The section `htpasswd`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct HtpasswdConfig {
-    /// An htpasswd file, read again when it changes.
-    pub file: PathBuf,
-    /// Lines of one, which win over those of the file.
-    pub inline: Secret,
-}
+    /// The section `htpasswd`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct HtpasswdConfig {
+        /// htpasswd file, read again when it changes.
+        pub file: PathBuf,
+        /// Lines of an htpasswd file, which override those of `file`.
+        pub inline: Secret,
+    }
 
-/// The section `client_auth`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ClientAuthConfig {
-    /// The user.
-    pub username: String,
-    /// A file that holds the user, in place of `username`; read again when it changes.
-    pub username_file: PathBuf,
-    /// The password.
-    pub password: Secret,
-    /// A file that holds the password, in place of `password`; read again when it changes.
-    pub password_file: PathBuf,
+    /// The section `client_auth`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ClientAuthConfig {
+        /// User name.
+        pub username: String,
+        /// File with the user name, instead of `username`; read again when it changes.
+        pub username_file: PathBuf,
+        /// Password.
+        pub password: Secret,
+        /// File with the password, instead of `password`; read again when it changes.
+        pub password_file: PathBuf,
+    }
 }
 
 const NO_SOURCE: &str = "no credential source provided";
@@ -96,8 +95,7 @@ impl BasicAuthConfig {
 }
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
-    let config: BasicAuthConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<BasicAuthConfig>();
     config.check(&mut problems);
     problems.finish()?;
     Ok(Box::new(BasicAuth { config }))

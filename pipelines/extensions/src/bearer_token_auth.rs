@@ -10,7 +10,6 @@ use component::{
 };
 use config::{ConfigError, Problems, Secret, Section};
 use http::HeaderName;
-use serde::Deserialize;
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio_util::sync::CancellationToken;
 
@@ -27,34 +26,24 @@ pub const FACTORY: ExtensionFactory = ExtensionFactory {
 scheme: Bearer
 token: ${env:BACKEND_TOKEN:-none}
 ",
+    keys: config::keys::<BearerTokenAuthConfig>,
     build,
 };
 
-/// The section of the extension.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct BearerTokenAuthConfig {
-    /// The header.
-    pub header: String,
-    /// What stands before the token; empty is nothing.
-    pub scheme: String,
-    /// The token.
-    pub token: Secret,
-    /// Several, all of which are let in, and the first of which is sent.
-    pub tokens: Vec<Secret>,
-    /// A file of tokens in place of `token`, read again when it changes: one per line, up to white space.
-    pub filename: PathBuf,
-}
-
-impl Default for BearerTokenAuthConfig {
-    fn default() -> Self {
-        BearerTokenAuthConfig {
-            header: "Authorization".to_owned(),
-            scheme: "Bearer".to_owned(),
-            token: Secret::default(),
-            tokens: Vec::new(),
-            filename: PathBuf::new(),
-        }
+config::section! {
+    /// The section of the extension.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct BearerTokenAuthConfig {
+        /// Name of the header.
+        pub header: String = "Authorization".to_owned(),
+        /// Scheme written before the token. Empty writes the token alone.
+        pub scheme: String = "Bearer".to_owned(),
+        /// Token.
+        pub token: Secret,
+        /// Tokens of which a server accepts any and a client sends the first.
+        pub tokens: Vec<Secret>,
+        /// File of tokens, instead of `token`, one per line up to white space; read again when it changes.
+        pub filename: PathBuf,
     }
 }
 
@@ -78,8 +67,7 @@ impl BearerTokenAuthConfig {
 }
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
-    let config: BearerTokenAuthConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<BearerTokenAuthConfig>();
     config.check(&mut problems);
     problems.finish()?;
     Ok(Box::new(BearerTokenAuth { config }))

@@ -12,7 +12,6 @@ use component::{
 };
 use config::{ConfigError, Problems, Secret, Section};
 use http::HeaderName;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::secret_file::{self, SecretFile, trimmed};
@@ -30,37 +29,38 @@ headers:
     from_context: x-tenant
     default_value: none
 ",
+    keys: config::keys::<HeadersSetterConfig>,
     build,
 };
 
-/// The section of the extension.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct HeadersSetterConfig {
-    /// What to do, in order.
-    pub headers: Vec<HeaderConfig>,
-    /// Another extension whose headers are set before.
-    pub additional_auth: Option<String>,
-}
+config::section! {
+    /// The section of the extension.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct HeadersSetterConfig {
+        /// Changes of headers, in order.
+        pub headers: Vec<HeaderConfig>,
+        /// Id of an extension that sets headers first.
+        pub additional_auth: Option<String>,
+    }
 
-/// One of the list `headers`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct HeaderConfig {
-    /// `insert`, `update`, `upsert` or `delete`; anything else is `upsert`.
-    pub action: String,
-    /// The header.
-    pub key: Option<String>,
-    /// Its value.
-    pub value: Option<String>,
-    /// A file that holds its value; read again when it changes.
-    pub value_file: Option<PathBuf>,
-    /// The header of the incoming request that has its value.
-    pub from_context: Option<String>,
-    /// The attribute of who sent the request that has its value.
-    pub from_attribute: Option<String>,
-    /// Its value where the request has none.
-    pub default_value: Option<Secret>,
+    /// An item of the list `headers`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct HeaderConfig {
+        /// `insert`, `update`, `upsert` or `delete`; any other text is `upsert`.
+        pub action: String,
+        /// Name of the header.
+        pub key: Option<String>,
+        /// Value of the header.
+        pub value: Option<String>,
+        /// File with the value; read again when it changes.
+        pub value_file: Option<PathBuf>,
+        /// Header of the incoming request that has the value.
+        pub from_context: Option<String>,
+        /// Attribute of the authenticated sender that has the value.
+        pub from_attribute: Option<String>,
+        /// Value used if the incoming request has none.
+        pub default_value: Option<Secret>,
+    }
 }
 
 impl HeadersSetterConfig {
@@ -130,8 +130,7 @@ const ACTIONS: [(&str, Action); 4] = [
 ];
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
-    let config: HeadersSetterConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<HeadersSetterConfig>();
     config.check(&mut problems);
     problems.finish()?;
     Ok(Box::new(HeadersSetter { config }))

@@ -4,17 +4,13 @@ use component::status::State;
 use component::{
     BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
-use config::unused::{self, Unused};
-use config::{ConfigError, GoDuration, Headers, Node, Optional, Problems, Section};
+use config::{ConfigError, GoDuration, Node, Problems, Section};
 use go_format::rfc3339;
 use http::StatusCode;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-use transport::listen::Transport;
+use transport::keys::HttpServerConfig;
 
-use transport::keys::{CorsConfig, DialerConfig};
-
-use crate::server::{Bound, JSON, Page, Pages, TEXT, served_section, warn_unused};
+use crate::server::{self, Bound, JSON, Page, Pages, TEXT};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -27,84 +23,54 @@ pub const FACTORY: ExtensionFactory = ExtensionFactory {
 endpoint: localhost:13133
 path: /health
 ",
+    keys: config::keys::<HealthCheckConfig>,
     build,
 };
 
-served_section! {
+config::section! {
     /// The section of the extension.
-    HealthCheckConfig {
-        /// The path that is answered; `/` is every path.
-        path: String,
-        /// What to answer in place of the default.
-        response_body: Option<ResponseBody>,
-        /// Unused: it does not work in the Collector either.
-        check_collector_pipeline: CheckCollectorPipeline,
-        /// Refused: the form of another version of the extension.
-        use_v2: bool,
-        /// Refused: the form of another version of the extension.
-        http: Option<Node>,
-        /// Refused: the form of another version of the extension.
-        grpc: Option<Node>,
-        /// Unused: it belongs to another version of the extension.
-        component_health: Option<Node>,
-    }
-}
-
-impl Default for HealthCheckConfig {
-    fn default() -> Self {
-        HealthCheckConfig {
-            path: "/".to_owned(),
-            response_body: None,
-            check_collector_pipeline: CheckCollectorPipeline::default(),
-            use_v2: false,
-            http: None,
-            grpc: None,
-            component_health: None,
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct HealthCheckConfig {
+        ..server: HttpServerConfig = HttpServerConfig {
             endpoint: "localhost:13133".to_owned(),
-            transport: Transport::Tcp,
-            dialer: DialerConfig::default(),
-            tls: Optional::none(),
-            cors: Optional::<CorsConfig, _>::none(),
-            auth: Optional::none(),
-            max_request_body_size: 0,
-            include_metadata: false,
-            response_headers: Headers::default(),
-            compression_algorithms: Vec::new(),
-            read_timeout: GoDuration::default(),
-            read_header_timeout: GoDuration::default(),
-            write_timeout: GoDuration::default(),
-            idle_timeout: GoDuration::default(),
             keep_alives_enabled: false,
-            middlewares: Vec::new(),
-        }
+            ..HttpServerConfig::default()
+        } => unused server::UNUSED,
+        /// Path that is answered, with all paths below it; `/` answers every path.
+        pub path: String = "/".to_owned(),
+        /// Bodies of the responses instead of the default ones.
+        pub response_body: Option<ResponseBody>,
+        /// Health by failures of exporters.
+        pub check_collector_pipeline: CheckCollectorPipeline
+            => unused "it is deprecated and does not work: readiness is reported",
+        /// Whether the form of version 2 of the extension is used. True is refused.
+        pub use_v2: bool,
+        /// HTTP server of version 2 of the extension. Refused.
+        pub http: Option<Node>,
+        /// gRPC server of version 2 of the extension. Refused.
+        pub grpc: Option<Node>,
+        /// Component health of version 2 of the extension.
+        pub component_health: Option<Node> => unused "it belongs to another version of the extension",
     }
-}
 
-/// The section `response_body`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ResponseBody {
-    /// The body while every pipeline takes data.
-    pub healthy: String,
-    /// The body otherwise.
-    pub unhealthy: String,
-}
+    /// The section `response_body`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ResponseBody {
+        /// Body while every pipeline accepts data.
+        pub healthy: String,
+        /// Body otherwise.
+        pub unhealthy: String,
+    }
 
-/// The section `check_collector_pipeline`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct CheckCollectorPipeline {
-    /// Unused.
-    pub enabled: bool,
-    /// Unused.
-    pub interval: String,
-    /// Unused.
-    pub exporter_failure_threshold: i64,
-}
-
-impl Default for CheckCollectorPipeline {
-    fn default() -> Self {
-        CheckCollectorPipeline { enabled: false, interval: "5m".to_owned(), exporter_failure_threshold: 5 }
+    /// The section `check_collector_pipeline`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CheckCollectorPipeline {
+        /// Whether the check is on.
+        pub enabled: bool,
+        /// Interval of the check.
+        pub interval: String = "5m".to_owned(),
+        /// Number of failures that make the collector unhealthy.
+        pub exporter_failure_threshold: i64 = 5,
     }
 }
 
@@ -116,27 +82,18 @@ impl HealthCheckConfig {
              Either remove the v2 config fields or use the keys endpoint and path"
         });
         problems.require(is_v2 || !self.use_v2, "use_v2", "must specify at least one protocol");
-        problems.require(!self.endpoint.is_empty(), "endpoint", "http endpoint required");
+        problems.require(!self.server.endpoint.is_empty(), "endpoint", "http endpoint required");
         problems.require(self.path.starts_with('/'), "path", "path must start with /");
-        self.server().check(problems);
+        self.server.check("", problems);
     }
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
-    let config: HealthCheckConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<HealthCheckConfig>();
     config.check(&mut problems);
     problems.finish()?;
-    unused::warn(&section, &UNUSED);
-    warn_unused(&section);
     Ok(Box::new(HealthCheck { name: context.id.to_string(), config }))
 }
-
-/// Keys without effect, in addition to those of every server.
-const UNUSED: [Unused; 2] = [
-    ("check_collector_pipeline", "it is deprecated and does not work: readiness is what is answered"),
-    ("component_health", "it belongs to another version of the extension"),
-];
 
 struct HealthCheck {
     name: String,
@@ -151,7 +108,7 @@ impl Extension for HealthCheck {
     ) -> BoxFuture<'static, StartResult<(Capabilities, Running)>> {
         let host = host.clone();
         Box::pin(async move {
-            let bound = Bound::open(self.config.server(), &self.name, &host).await?;
+            let bound = Bound::open(&self.config.server, &self.name, &host).await?;
             let running: Running = Box::pin(bound.run(HealthPage { config: self.config, host }, stop));
             Ok((Capabilities::default(), running))
         })

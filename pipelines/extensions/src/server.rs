@@ -8,141 +8,34 @@ use std::sync::Arc;
 use bytes::Bytes;
 use component::auth::ServerAuth;
 use component::{ComponentId, Host, StartResult};
-use config::unused::{self, Unused};
-use config::{GoDuration, Headers, Problems, Section};
+use config::GoDuration;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use transport::auth::metadata;
-use transport::keys::{self, Middleware};
-use transport::listen::{Listener, Transport};
+use transport::keys::{self, HttpServerConfig};
+use transport::listen::Listener;
 use transport::query::parameters;
 use transport::serve::{Handler, ServerSettings};
-use transport::tls::{ServerTls, ServerTlsConfig};
+use transport::tls::ServerTls;
 
-/// Defines the section of an extension that serves pages: its own keys and those of every server. serde's
-/// `flatten` would lose the strictness of the decoder.
-macro_rules! served_section {
-    ($(#[$doc:meta])* $section:ident { $($(#[$key_doc:meta])* $key:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
-        #[serde(default)]
-        pub struct $section {
-            $($(#[$key_doc])* pub $key: $type,)*
-            /// The host and the port to listen at; of the transport `unix`, a socket file.
-            pub endpoint: String,
-            /// What to listen at.
-            pub transport: transport::listen::Transport,
-            /// Unused: it is a client's.
-            pub dialer: transport::keys::DialerConfig,
-            /// Protection of the connections.
-            pub tls: config::Optional<transport::tls::ServerTlsConfig, config::NullIsNone>,
-            /// Unused: no page here is for other sites.
-            pub cors: config::Optional<transport::keys::CorsConfig, config::NullIsNone>,
-            /// Who may ask.
-            pub auth: config::Optional<transport::auth::HttpAuthConfig, config::NullIsNone>,
-            /// Unused: no body is read.
-            pub max_request_body_size: i64,
-            /// Unused: requests go no further.
-            pub include_metadata: bool,
-            /// Headers of every answer.
-            pub response_headers: config::Headers,
-            /// Unused: no body is read.
-            pub compression_algorithms: Vec<String>,
-            /// How long a request may take to arrive; counts where `read_header_timeout` is 0.
-            pub read_timeout: config::GoDuration,
-            /// How long its head may take; 0 is for ever.
-            pub read_header_timeout: config::GoDuration,
-            /// Unused: answers are at hand at once.
-            pub write_timeout: config::GoDuration,
-            /// How long a connection may wait for its next request; 0 is for ever.
-            pub idle_timeout: config::GoDuration,
-            /// False: a connection serves one request.
-            pub keep_alives_enabled: bool,
-            /// Refused where there are any.
-            pub middlewares: Vec<transport::keys::Middleware>,
-        }
-
-        impl $section {
-            pub(crate) fn server(&self) -> $crate::server::ServerConfig<'_> {
-                $crate::server::ServerConfig {
-                    endpoint: &self.endpoint,
-                    transport: self.transport,
-                    tls: self.tls.get(),
-                    authenticator: self.auth.get().map(|auth| auth.authenticator.as_str()),
-                    request_params: self.auth.get().map(|auth| auth.request_params.as_slice()).unwrap_or_default(),
-                    response_headers: &self.response_headers,
-                    read_timeout: self.read_timeout,
-                    read_header_timeout: self.read_header_timeout,
-                    idle_timeout: self.idle_timeout,
-                    keep_alives_enabled: self.keep_alives_enabled,
-                    middlewares: &self.middlewares,
-                }
-            }
-        }
-    };
-}
-pub(crate) use served_section;
-
-/// Keys without effect.
-const UNUSED: [Unused; 6] = [
-    ("compression_algorithms", "no body is read"),
-    ("cors", "no page here is for other sites"),
-    ("dialer", "it is a client's"),
-    ("include_metadata", "requests go no further"),
-    ("max_request_body_size", "no body is read"),
-    ("write_timeout", "answers are at hand at once"),
+/// The keys of a server that have no effect for the pages of extensions.
+pub(crate) const UNUSED: &[(&str, &str)] = &[
+    ("compression_algorithms", "request bodies are not read"),
+    ("cors", "no page is meant for other origins"),
+    ("include_metadata", "requests are not passed on"),
+    ("max_request_body_size", "request bodies are not read"),
+    ("write_timeout", "responses are sent at once"),
 ];
 
-/// Warns about configured keys that have no effect.
-pub(crate) fn warn_unused(section: &Section<'_>) {
-    unused::warn(section, &UNUSED);
-}
-
-/// The keys of every server.
-#[derive(Debug)]
-pub(crate) struct ServerConfig<'a> {
-    pub(crate) endpoint: &'a str,
-    pub(crate) transport: Transport,
-    pub(crate) tls: Option<&'a ServerTlsConfig>,
-    pub(crate) authenticator: Option<&'a str>,
-    pub(crate) request_params: &'a [String],
-    pub(crate) response_headers: &'a Headers,
-    pub(crate) read_timeout: GoDuration,
-    pub(crate) read_header_timeout: GoDuration,
-    pub(crate) idle_timeout: GoDuration,
-    pub(crate) keep_alives_enabled: bool,
-    pub(crate) middlewares: &'a [Middleware],
-}
-
-impl ServerConfig<'_> {
-    /// Checks the values. A missing endpoint is left to the extension, since the messages differ.
-    pub(crate) fn check(&self, problems: &mut Problems<'_>) {
-        if !self.endpoint.is_empty() {
-            self.transport.check("endpoint", self.endpoint, problems);
-        }
-        if let Some(tls) = self.tls {
-            tls.check("tls", problems);
-        }
-        if let Some(authenticator) = self.authenticator {
-            transport::auth::authenticator("auth", authenticator, problems);
-        }
-        for (name, value) in self.response_headers.iter() {
-            let problem = format!("header {name:?} is not a valid header");
-            problems.require(keys::header(name, value).is_some(), "response_headers", problem);
-        }
-        Middleware::refuse(self.middlewares, "middlewares", problems);
-    }
-
-    fn settings(&self, name: &str) -> ServerSettings {
-        let limited = |duration: GoDuration| Some(*duration).filter(|d| !d.is_zero());
-        ServerSettings {
-            head_max: limited(self.read_header_timeout).or(limited(self.read_timeout)),
-            keeps_connections: self.keep_alives_enabled,
-            idle_max: limited(self.idle_timeout).or(limited(self.read_timeout)),
-            ..ServerSettings::named(name)
-        }
+fn settings(config: &HttpServerConfig, name: &str) -> ServerSettings {
+    let limited = |duration: GoDuration| Some(*duration).filter(|d| !d.is_zero());
+    ServerSettings {
+        head_max: limited(config.read_header_timeout).or(limited(config.read_timeout)),
+        keeps_connections: config.keep_alives_enabled,
+        idle_max: limited(config.idle_timeout).or(limited(config.read_timeout)),
+        ..ServerSettings::named(name)
     }
 }
 
@@ -199,16 +92,17 @@ struct Access {
 
 impl Bound {
     /// Opens the listener of a section. `name` is the extension's name in the log.
-    pub(crate) async fn open(config: ServerConfig<'_>, name: &str, host: &Host) -> StartResult<Self> {
-        let id = config.authenticator.map(ComponentId::parse).transpose()?;
+    pub(crate) async fn open(config: &HttpServerConfig, name: &str, host: &Host) -> StartResult<Self> {
+        let auth = config.auth.get();
+        let request_params = auth.map(|auth| auth.request_params.clone()).unwrap_or_default();
+        let id = auth.map(|auth| ComponentId::parse(&auth.authenticator)).transpose()?;
         let auth = id.map(|id| host.server_auth(&id)).transpose()?;
-        let tls = config.tls.map(|tls| ServerTls::open(tls, &["h2", "http/1.1"])).transpose()?;
-        let listener = Listener::bind(config.endpoint, config.transport).await?;
+        let tls = config.tls.get().map(|tls| ServerTls::open(tls, &["h2", "http/1.1"])).transpose()?;
+        let listener = Listener::bind(&config.endpoint, config.transport).await?;
         tracing::info!(extension = name, endpoint = %listener.address(), "Starting HTTP server");
         let headers = config.response_headers.iter().filter_map(|(name, value)| keys::header(name, value));
-        let access =
-            Access { auth, request_params: config.request_params.to_vec(), headers: headers.collect() };
-        Ok(Bound { listener, tls, settings: config.settings(name), access })
+        let access = Access { auth, request_params, headers: headers.collect() };
+        Ok(Bound { listener, tls, settings: settings(config, name), access })
     }
 
     /// Returns the address of the listener.

@@ -13,15 +13,12 @@ use component::spans::Watch;
 use component::{
     BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
-use config::{ConfigError, GoDuration, Headers, Optional, Problems, Section};
+use config::{ConfigError, GoDuration, Problems, Section};
 use http::StatusCode;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-use transport::listen::Transport;
+use transport::keys::HttpServerConfig;
 
-use transport::keys::{CorsConfig, DialerConfig};
-
-use crate::server::{Bound, HTML, JSON, Page, Pages, served_section, warn_unused};
+use crate::server::{self, Bound, HTML, JSON, Page, Pages};
 
 /// The row of this extension.
 pub const FACTORY: ExtensionFactory = ExtensionFactory {
@@ -33,64 +30,46 @@ pub const FACTORY: ExtensionFactory = ExtensionFactory {
     example: "\
 endpoint: localhost:55679
 ",
+    keys: config::keys::<ZPagesConfig>,
     build,
 };
 
-served_section! {
+config::section! {
     /// The section of the extension.
-    ZPagesConfig {
-        /// Variables of the process as JSON.
-        expvar: ExpvarConfig,
-    }
-}
-
-impl Default for ZPagesConfig {
-    fn default() -> Self {
-        ZPagesConfig {
-            expvar: ExpvarConfig::default(),
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ZPagesConfig {
+        ..server: HttpServerConfig = HttpServerConfig {
             endpoint: "localhost:55679".to_owned(),
-            transport: Transport::Tcp,
-            dialer: DialerConfig::default(),
-            tls: Optional::none(),
-            cors: Optional::<CorsConfig, _>::none(),
-            auth: Optional::none(),
-            max_request_body_size: 0,
-            include_metadata: false,
-            response_headers: Headers::default(),
-            compression_algorithms: Vec::new(),
-            read_timeout: GoDuration::default(),
             read_header_timeout: GoDuration::from_secs(60),
             write_timeout: GoDuration::from_secs(30),
             idle_timeout: GoDuration::from_secs(60),
-            keep_alives_enabled: true,
-            middlewares: Vec::new(),
-        }
+            ..HttpServerConfig::default()
+        } => unused server::UNUSED,
+        /// Variables of the process as JSON.
+        pub expvar: ExpvarConfig,
     }
-}
 
-/// The section `expvar`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ExpvarConfig {
-    /// True: `/debug/expvarz` is there.
-    pub enabled: bool,
+    /// The section `expvar`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ExpvarConfig {
+        /// Whether `/debug/expvarz` is served.
+        pub enabled: bool,
+    }
 }
 
 impl ZPagesConfig {
     fn check(&self, problems: &mut Problems<'_>) {
-        problems.require(!self.endpoint.is_empty(), "endpoint", {
+        problems.require(!self.server.endpoint.is_empty(), "endpoint", {
             "\"endpoint\" is required when using the \"zpages\" extension"
         });
-        self.server().check(problems);
+        self.server.check("", problems);
     }
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
-    let config: ZPagesConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<ZPagesConfig>();
     config.check(&mut problems);
     problems.finish()?;
-    warn_unused(&section);
     Ok(Box::new(ZPages { context: context.clone(), config }))
 }
 
@@ -108,7 +87,7 @@ impl Extension for ZPages {
         let host = host.clone();
         Box::pin(async move {
             let name = self.context.id.to_string();
-            let bound = Bound::open(self.config.server(), &name, &host).await?;
+            let bound = Bound::open(&self.config.server, &name, &host).await?;
             let shown = Shown::new(host, self.context.version, self.config.expvar.enabled);
             Ok((Capabilities::default(), Box::pin(bound.run(shown, stop)) as Running))
         })

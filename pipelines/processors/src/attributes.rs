@@ -6,7 +6,6 @@ use std::sync::Arc;
 use component::{BuildContext, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::actions::{self, Action, ActionConfig};
@@ -25,19 +24,21 @@ actions:
   - key: user.id
     action: hash
 ",
+    keys: config::keys::<AttributesConfig>,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct AttributesConfig {
-    /// What to change; all where it is missing.
-    pub include: Option<MatchConfig>,
-    /// What to leave as it is, of what is included.
-    pub exclude: Option<MatchConfig>,
-    /// What to do, in order.
-    pub actions: Vec<ActionConfig>,
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct AttributesConfig {
+        /// Items to change. Unset changes all.
+        pub include: Option<MatchConfig>,
+        /// Items to leave unchanged, of those included.
+        pub exclude: Option<MatchConfig>,
+        /// Actions, in order.
+        pub actions: Vec<ActionConfig>,
+    }
 }
 
 struct Attributes {
@@ -46,8 +47,7 @@ struct Attributes {
 }
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: AttributesConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<AttributesConfig>();
     let actions = actions::compile("actions", &config.actions, &mut problems);
     let selection = Selection::compile(config.include.as_ref(), config.exclude.as_ref(), &mut problems);
     problems.finish()?;

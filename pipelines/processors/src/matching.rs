@@ -10,78 +10,74 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use pdata::json::plain;
 use pdata::{ItemRef, Origin};
 use regex::RegexSet;
-use serde::Deserialize;
 
 use crate::actions::any_value;
 
-/// The section `include` or `exclude`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct MatchConfig {
-    /// `strict` or `regexp`.
-    pub match_type: String,
-    /// Of no effect: patterns need no cache.
-    pub regexp: Option<RegexpConfig>,
-    /// Values of the resource's `service.name`; of spans.
-    pub services: Vec<String>,
-    /// Names of spans.
-    pub span_names: Vec<String>,
-    /// Kinds of spans, such as `SPAN_KIND_SERVER`.
-    pub span_kinds: Vec<String>,
-    /// Bodies of log records, as text.
-    pub log_bodies: Vec<String>,
-    /// Severity texts of log records.
-    pub log_severity_texts: Vec<String>,
-    /// The least severity of log records.
-    pub log_severity_number: Option<SeverityConfig>,
-    /// Names of metrics.
-    pub metric_names: Vec<String>,
-    /// Attributes of spans and log records; all of them.
-    pub attributes: Vec<AttributeConfig>,
-    /// Attributes of resources; all of them.
-    pub resources: Vec<AttributeConfig>,
-    /// Instrumentation scopes; all of them.
-    pub libraries: Vec<LibraryConfig>,
-}
+config::section! {
+    /// The section `include` or `exclude`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct MatchConfig {
+        /// Comparison of texts: `strict` or `regexp`.
+        pub match_type: String,
+        /// Cache of patterns.
+        pub regexp: Option<RegexpConfig> => unused "patterns need no cache",
+        /// Values of the resource attribute `service.name`, of spans.
+        pub services: Vec<String>,
+        /// Names of spans.
+        pub span_names: Vec<String>,
+        /// Kinds of spans, such as `SPAN_KIND_SERVER`.
+        pub span_kinds: Vec<String>,
+        /// Bodies of log records that are text.
+        pub log_bodies: Vec<String>,
+        /// Severity texts of log records.
+        pub log_severity_texts: Vec<String>,
+        /// Lowest severity of log records.
+        pub log_severity_number: Option<SeverityConfig>,
+        /// Names of metrics.
+        pub metric_names: Vec<String>,
+        /// Attributes of spans and log records, all of which must match.
+        pub attributes: Vec<AttributeConfig>,
+        /// Attributes of resources, all of which must match.
+        pub resources: Vec<AttributeConfig>,
+        /// Instrumentation scopes, all of which must match.
+        pub libraries: Vec<LibraryConfig>,
+    }
 
-/// The section `regexp`, by which the Collector caches what its patterns match.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct RegexpConfig {
-    /// Of no effect.
-    pub cacheenabled: bool,
-    /// Of no effect.
-    pub cachemaxnumentries: u32,
-}
+    /// The section `regexp`, the Collector's cache of matches.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct RegexpConfig {
+        /// Whether matches are cached.
+        pub cacheenabled: bool,
+        /// Largest number of cached matches.
+        pub cachemaxnumentries: u32,
+    }
 
-/// An attribute to match.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct AttributeConfig {
-    /// Its key.
-    pub key: String,
-    /// Its value; any where it is missing.
-    pub value: Option<Node>,
-}
+    /// An attribute to match.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct AttributeConfig {
+        /// Key of the attribute.
+        pub key: String,
+        /// Value of the attribute. Unset matches any value.
+        pub value: Option<Node>,
+    }
 
-/// An instrumentation scope to match.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct LibraryConfig {
-    /// Its name.
-    pub name: String,
-    /// Its version; any where it is missing.
-    pub version: Option<String>,
-}
+    /// An instrumentation scope to match.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct LibraryConfig {
+        /// Name of the scope.
+        pub name: String,
+        /// Version of the scope. Unset matches any version.
+        pub version: Option<String>,
+    }
 
-/// A severity to match.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct SeverityConfig {
-    /// The least severity number.
-    pub min: i32,
-    /// Whether a record without a severity matches.
-    pub match_undefined: bool,
+    /// A severity to match.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct SeverityConfig {
+        /// Lowest severity number.
+        pub min: i32,
+        /// Whether a record without a severity matches.
+        pub match_undefined: bool,
+    }
 }
 
 /// The items that both sections together select.

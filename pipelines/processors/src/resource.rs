@@ -5,7 +5,6 @@ use std::sync::Arc;
 use component::{BuildContext, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, Section};
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::actions::{self, Action, ActionConfig};
@@ -24,15 +23,17 @@ attributes:
     value: production
     action: upsert
 ",
+    keys: config::keys::<ResourceConfig>,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ResourceConfig {
-    /// What to do to the attributes of every resource, in order.
-    pub attributes: Vec<ActionConfig>,
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ResourceConfig {
+        /// Actions on the attributes of every resource, in order.
+        pub attributes: Vec<ActionConfig>,
+    }
 }
 
 struct Resource {
@@ -40,8 +41,7 @@ struct Resource {
 }
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: ResourceConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<ResourceConfig>();
     let actions = actions::compile("attributes", &config.attributes, &mut problems);
     problems.finish()?;
     Ok(Box::new(Resource { actions }))

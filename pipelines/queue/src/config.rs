@@ -4,78 +4,50 @@ use std::collections::BTreeSet;
 
 use component::ComponentId;
 use config::{GoDuration, Optional, Problems};
-use serde::Deserialize;
 
 use crate::Sizer;
 
-/// The section `sending_queue`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct QueueConfig {
-    /// How many requests are sent at once, at most.
-    pub num_consumers: i64,
-    /// How much is held, in units of `sizer`.
-    pub queue_size: i64,
-    /// What is counted; requests where it is not said.
-    pub sizer: Option<Sizer>,
-    /// True: whoever sends waits until the request was delivered, and is told the outcome.
-    pub wait_for_result: bool,
-    /// True: wait for room. False: refuse, so that the sender may try again.
-    pub block_on_overflow: bool,
-    /// The extension that stores the requests; without one they are in memory.
-    pub storage: Option<String>,
-    /// How requests are put together before they are sent; as they come where it is off.
-    pub batch: Optional<BatchConfig>,
-}
-
-impl Default for QueueConfig {
-    fn default() -> Self {
-        QueueConfig {
-            num_consumers: 10,
-            queue_size: 1000,
-            sizer: None,
-            wait_for_result: false,
-            block_on_overflow: false,
-            storage: None,
-            batch: Optional::none(),
-        }
+config::section! {
+    /// The section `sending_queue`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct QueueConfig {
+        /// Largest number of requests sent concurrently.
+        pub num_consumers: i64 = 10,
+        /// Capacity of the queue, in units of `sizer`.
+        pub queue_size: i64 = 1000,
+        /// Unit of `queue_size`. Unset is requests.
+        pub sizer: Option<Sizer>,
+        /// Whether the sender waits for the delivery of its request and receives the result.
+        pub wait_for_result: bool,
+        /// Whether a sender waits while the queue is full instead of being refused.
+        pub block_on_overflow: bool,
+        /// Id of the extension that stores the requests. Unset keeps them in memory.
+        pub storage: Option<String>,
+        /// Batching of requests before they are sent.
+        pub batch: Optional<BatchConfig>,
     }
-}
 
-/// The section `batch` of a queue.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct BatchConfig {
-    /// How long a request waits for others.
-    pub flush_timeout: GoDuration,
-    /// A batch of this size is sent at once.
-    pub min_size: i64,
-    /// No batch is larger than this; 0 is without a bound. A single item is sent whatever its size.
-    pub max_size: i64,
-    /// What is counted: the same as by the queue where that says it, else items.
-    pub sizer: Option<Sizer>,
-    /// Which requests are kept apart.
-    pub partition: PartitionConfig,
-}
-
-impl Default for BatchConfig {
-    fn default() -> Self {
-        BatchConfig {
-            flush_timeout: GoDuration::from_millis(200),
-            min_size: 8192,
-            max_size: 0,
-            sizer: None,
-            partition: PartitionConfig::default(),
-        }
+    /// The section `batch` of a queue.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct BatchConfig {
+        /// Longest time that a request waits for a batch.
+        pub flush_timeout: GoDuration = GoDuration::from_millis(200),
+        /// Size at which a batch is sent.
+        pub min_size: i64 = 8192,
+        /// Largest size of a batch. 0 is unlimited. A single larger item is sent on its own.
+        pub max_size: i64,
+        /// Unit of the sizes. Unset is the unit of the queue if that is set, else items.
+        pub sizer: Option<Sizer>,
+        /// Partitions of requests that are batched separately.
+        pub partition: PartitionConfig,
     }
-}
 
-/// The section `partition` of a batch.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct PartitionConfig {
-    /// Requests whose metadata differ under one of these keys are not put together.
-    pub metadata_keys: Vec<String>,
+    /// The section `partition` of a batch.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct PartitionConfig {
+        /// Metadata keys: requests that differ in one of them are batched separately.
+        pub metadata_keys: Vec<String>,
+    }
 }
 
 impl QueueConfig {

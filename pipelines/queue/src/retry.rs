@@ -6,40 +6,27 @@ use std::sync::Arc;
 use component::{BoxFuture, Consumer, Refused};
 use config::{GoDuration, Problems};
 use pdata::Data;
-use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Backoff;
 
-/// The section `retry_on_failure`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct RetryConfig {
-    /// False: the first refusal is the last.
-    pub enabled: bool,
-    /// The delay before the first retry.
-    pub initial_interval: GoDuration,
-    /// By how much of itself a delay may be longer or shorter, 0 to 1.
-    pub randomization_factor: f64,
-    /// By how much the delay grows from retry to retry.
-    pub multiplier: f64,
-    /// The longest delay.
-    pub max_interval: GoDuration,
-    /// How long a request is held before it is given up; 0 is for ever.
-    pub max_elapsed_time: GoDuration,
-}
-
-impl Default for RetryConfig {
-    fn default() -> Self {
-        RetryConfig {
-            enabled: true,
-            initial_interval: GoDuration::from_secs(5),
-            randomization_factor: 0.5,
-            multiplier: 1.5,
-            max_interval: GoDuration::from_secs(30),
-            max_elapsed_time: GoDuration::from_secs(300),
-        }
+config::section! {
+    /// The section `retry_on_failure`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct RetryConfig {
+        /// Whether a refused request is retried.
+        pub enabled: bool = true,
+        /// Delay before the first retry.
+        pub initial_interval: GoDuration = GoDuration::from_secs(5),
+        /// Share of a delay by which it varies at random, 0 to 1.
+        pub randomization_factor: f64 = 0.5,
+        /// Factor by which the delay grows with each retry.
+        pub multiplier: f64 = 1.5,
+        /// Longest delay.
+        pub max_interval: GoDuration = GoDuration::from_secs(30),
+        /// Longest time a request is retried before it is dropped. 0 is unlimited.
+        pub max_elapsed_time: GoDuration = GoDuration::from_secs(300),
     }
 }
 

@@ -3,19 +3,19 @@
 use std::fmt;
 
 use pdata::Data;
-use serde::Deserialize;
 
-/// The unit of a size.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Sizer {
-    /// Number of requests.
-    #[default]
-    Requests,
-    /// Number of log records, metric points, spans or profile samples.
-    Items,
-    /// Number of bytes as uncompressed protobuf.
-    Bytes,
+config::choice! {
+    /// The unit of a size.
+    #[derive(Default)]
+    pub enum Sizer {
+        /// Number of requests.
+        #[default]
+        Requests = "requests",
+        /// Number of log records, metric points, spans or profile samples.
+        Items = "items",
+        /// Number of bytes as uncompressed protobuf.
+        Bytes = "bytes",
+    }
 }
 
 impl Sizer {

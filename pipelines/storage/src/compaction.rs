@@ -4,42 +4,27 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::GoDuration;
-use serde::Deserialize;
 
-/// The section `compaction`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct CompactionConfig {
-    /// Compacts every file when it is opened.
-    pub on_start: bool,
-    /// Compacts a file that had grown large once it holds little.
-    pub on_rebound: bool,
-    /// Taken for compatibility: a file is compacted where it lies.
-    pub directory: PathBuf,
-    /// The size of a file beyond which it is compacted when it holds little, in MiB.
-    pub rebound_needed_threshold_mib: i64,
-    /// What a file must hold less than to be compacted, in MiB.
-    pub rebound_trigger_threshold_mib: i64,
-    /// Taken for compatibility: redb chooses its own steps.
-    pub max_transaction_size: i64,
-    /// How often sizes are looked at.
-    pub check_interval: GoDuration,
-    /// Taken for compatibility: a compaction leaves no files behind.
-    pub cleanup_on_start: bool,
-}
-
-impl Default for CompactionConfig {
-    fn default() -> Self {
-        CompactionConfig {
-            on_start: false,
-            on_rebound: false,
-            directory: PathBuf::new(),
-            rebound_needed_threshold_mib: 100,
-            rebound_trigger_threshold_mib: 10,
-            max_transaction_size: 65536,
-            check_interval: GoDuration::from_secs(5),
-            cleanup_on_start: false,
-        }
+config::section! {
+    /// The section `compaction`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CompactionConfig {
+        /// Whether every file is compacted when it is opened.
+        pub on_start: bool,
+        /// Whether a file that has grown is compacted once little of it is in use.
+        pub on_rebound: bool,
+        /// Folder for temporary files.
+        pub directory: PathBuf => unused "a file is compacted in place",
+        /// Size in MiB above which a file may be compacted.
+        pub rebound_needed_threshold_mib: i64 = 100,
+        /// Size in MiB of the data in use below which a file is compacted.
+        pub rebound_trigger_threshold_mib: i64 = 10,
+        /// Number of items per transaction of a compaction.
+        pub max_transaction_size: i64 = 65536 => unused "the database chooses its own transactions",
+        /// Interval at which sizes are checked.
+        pub check_interval: GoDuration = GoDuration::from_secs(5),
+        /// Whether temporary files of an earlier compaction are removed at the start.
+        pub cleanup_on_start: bool => unused "a compaction leaves no files behind",
     }
 }
 

@@ -12,7 +12,6 @@ use component::{
 };
 use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry::metrics::Meter;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::compaction::{CompactionConfig, Rebound};
@@ -32,46 +31,33 @@ create_directory: true
 compaction:
   on_start: true
 ",
+    keys: config::keys::<FileStorageConfig>,
     build,
 };
 
 /// How long a stop waits for files to be closed; what was acknowledged is safe without that.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct FileStorageConfig {
-    /// Where the files lie. It must exist unless `create_directory`.
-    pub directory: PathBuf,
-    /// Makes the directory where it is missing.
-    pub create_directory: bool,
-    /// The mode of a directory that is made, in octal digits.
-    pub directory_permissions: String,
-    /// How long to wait for a file that another process holds.
-    pub timeout: GoDuration,
-    /// True: an acknowledged write outlives a loss of power, too.
-    pub fsync: bool,
-    /// Taken for compatibility: a file that cannot be read is always set aside and begun anew.
-    pub recreate: bool,
-    /// When files are made smaller.
-    pub compaction: CompactionConfig,
-    /// What one file may hold, in MiB; 0 is without a bound. Not one of the Collector's keys.
-    pub max_size_mib: i64,
-}
-
-impl Default for FileStorageConfig {
-    fn default() -> Self {
-        FileStorageConfig {
-            directory: PathBuf::from("/var/lib/otelcol/file_storage"),
-            create_directory: false,
-            directory_permissions: "0750".to_owned(),
-            timeout: GoDuration::from_secs(1),
-            fsync: false,
-            recreate: false,
-            compaction: CompactionConfig::default(),
-            max_size_mib: 10 * 1024,
-        }
+config::section! {
+    /// The section of the extension.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct FileStorageConfig {
+        /// Folder of the files. It must exist unless `create_directory` is set.
+        pub directory: PathBuf = PathBuf::from("/var/lib/otelcol/file_storage"),
+        /// Whether a missing folder is created.
+        pub create_directory: bool,
+        /// Permissions of a created folder, in octal.
+        pub directory_permissions: String = "0750".to_owned(),
+        /// Longest wait for a file that another process has locked.
+        pub timeout: GoDuration = GoDuration::from_secs(1),
+        /// Whether every write is synced to disk, so that it survives a loss of power.
+        pub fsync: bool,
+        /// Whether a corrupt file is replaced.
+        pub recreate: bool => unused "a corrupt file is always moved aside and replaced",
+        /// Compaction of files.
+        pub compaction: CompactionConfig,
+        /// Largest size of one file in MiB. 0 is unlimited. The Collector does not have this key.
+        pub max_size_mib: i64 = 10 * 1024,
     }
 }
 
@@ -120,8 +106,7 @@ struct FileStorage {
 }
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
-    let config: FileStorageConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<FileStorageConfig>();
     config.check(&mut problems);
     problems.finish()?;
     Ok(Box::new(FileStorage { config }))

@@ -4,24 +4,23 @@ use component::ComponentId;
 use component::context::Metadata;
 use config::Problems;
 use http::HeaderMap;
-use serde::Deserialize;
 
-/// The section `auth`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct AuthConfig {
-    /// The id of the extension.
-    pub authenticator: String,
-}
+config::section! {
+    /// The section `auth`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct AuthConfig {
+        /// Id of the authentication extension, such as `basic_auth`.
+        pub authenticator: String,
+    }
 
-/// The section `auth` of a server that speaks HTTP.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct HttpAuthConfig {
-    /// The id of the extension.
-    pub authenticator: String,
-    /// Parameters of the query that the extension sees as if they were headers.
-    pub request_params: Vec<String>,
+    /// The section `auth` of a server that speaks HTTP.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct HttpAuthConfig {
+        /// Id of the authentication extension, such as `basic_auth`.
+        pub authenticator: String,
+        /// Query parameters that the extension reads as if they were headers.
+        pub request_params: Vec<String>,
+    }
 }
 
 /// The id in the key `authenticator`; a problem with the section at `path` where it is none.

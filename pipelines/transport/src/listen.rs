@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::Problems;
-use serde::Deserialize;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::endpoint::split_host_port;
@@ -16,19 +15,20 @@ use crate::stream::Stream;
 /// Pause after a connection could not be accepted, for example without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The key `transport`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// TCP over IPv4 and IPv6.
-    #[default]
-    Tcp,
-    /// TCP over IPv4.
-    Tcp4,
-    /// TCP over IPv6.
-    Tcp6,
-    /// A Unix socket.
-    Unix,
+config::choice! {
+    /// The key `transport`.
+    #[derive(Default)]
+    pub enum Transport {
+        /// TCP over IPv4 and IPv6.
+        #[default]
+        Tcp = "tcp",
+        /// TCP over IPv4.
+        Tcp4 = "tcp4",
+        /// TCP over IPv6.
+        Tcp6 = "tcp6",
+        /// A socket file.
+        Unix = "unix",
+    }
 }
 
 impl Transport {

@@ -25,7 +25,7 @@ use crate::client::{ClientSettings, HttpClient};
 use crate::connect::{Dial, UseTls};
 use crate::listen::{Listener, Transport};
 use crate::serve::{self, Handler, ServerSettings};
-use crate::tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig};
+use crate::tls::{ClientTls, ClientTlsConfig, CommonTlsConfig, ServerTls, ServerTlsConfig};
 
 /// A handler that responds with the HTTP version and the path while its gate is open.
 #[derive(Clone)]
@@ -123,11 +123,17 @@ impl Authority {
 
     fn server(&self, host: &str) -> ServerTlsConfig {
         let (cert_file, key_file) = self.issue("server", host);
-        ServerTlsConfig { cert_file, key_file, ..ServerTlsConfig::default() }
+        ServerTlsConfig {
+            common: CommonTlsConfig { cert_file, key_file, ..CommonTlsConfig::default() },
+            ..ServerTlsConfig::default()
+        }
     }
 
     fn client(&self) -> ClientTlsConfig {
-        ClientTlsConfig { ca_file: self.path("ca.pem"), ..ClientTlsConfig::default() }
+        ClientTlsConfig {
+            common: CommonTlsConfig { ca_file: self.path("ca.pem"), ..CommonTlsConfig::default() },
+            ..ClientTlsConfig::default()
+        }
     }
 }
 
@@ -166,10 +172,12 @@ async fn a_server_is_verified_by_authority_and_name() {
     let wrong = connect(&server, &named("other.example")).await.unwrap_err();
     assert!(wrong.contains("not valid for name"), "{wrong}");
     let other = Authority::new();
-    let stranger = ClientTlsConfig { ca_file: other.path("ca.pem"), ..named("collector.example") };
+    let mut stranger = named("collector.example");
+    stranger.common.ca_file = other.path("ca.pem");
     let wrong = connect(&server, &stranger).await.unwrap_err();
     assert!(wrong.contains("UnknownIssuer") || wrong.contains("BadSignature"), "{wrong}");
-    let careless = ClientTlsConfig { insecure_skip_verify: true, ca_file: PathBuf::new(), ..stranger };
+    stranger.common.ca_file = PathBuf::new();
+    let careless = ClientTlsConfig { insecure_skip_verify: true, ..stranger };
     assert!(connect(&server, &careless).await.is_ok());
 }
 
@@ -180,8 +188,8 @@ async fn pem_may_be_in_the_configuration() {
     let text = |path: &Path| serde_json::Value::from(std::fs::read_to_string(path).unwrap()).to_string();
     let server = section(&format!(
         r#"{{"cert_pem": {}, "key_pem": {}}}"#,
-        text(&files.cert_file),
-        text(&files.key_file)
+        text(&files.common.cert_file),
+        text(&files.common.key_file)
     ));
     let client = section(&format!(r#"{{"ca_pem": {}}}"#, text(&authority.path("ca.pem"))));
     let (server, client) = (Section::new("tls", &server).decode(), Section::new("tls", &client).decode());
@@ -195,7 +203,8 @@ async fn a_client_certificate_is_required_if_configured() {
         ServerTlsConfig { client_ca_file: authority.path("ca.pem"), ..authority.server("127.0.0.1") };
     let showing = |who: &Authority| {
         let (cert_file, key_file) = who.issue("client", "agent");
-        ClientTlsConfig { cert_file, key_file, ..authority.client() }
+        let client = authority.client();
+        ClientTlsConfig { common: CommonTlsConfig { cert_file, key_file, ..client.common.clone() }, ..client }
     };
     assert!(connect(&server, &showing(&authority)).await.is_ok());
     assert!(connect(&server, &authority.client()).await.is_err(), "nothing to show");
@@ -205,19 +214,23 @@ async fn a_client_certificate_is_required_if_configured() {
 #[tokio::test]
 async fn tls_versions_must_overlap() {
     let authority = Authority::new();
-    let server = ServerTlsConfig { min_version: "1.3".to_owned(), ..authority.server("127.0.0.1") };
-    let client = |max: &str| ClientTlsConfig { max_version: max.to_owned(), ..authority.client() };
+    let mut server = authority.server("127.0.0.1");
+    server.common.min_version = "1.3".to_owned();
+    let client = |max: &str| {
+        let mut client = authority.client();
+        client.common.max_version = max.to_owned();
+        client
+    };
     assert!(connect(&server, &client("1.2")).await.is_err());
     assert!(connect(&server, &client("1.3")).await.is_ok());
     let suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()];
-    let server = ServerTlsConfig {
-        max_version: "1.2".to_owned(),
-        cipher_suites: suites,
-        ..authority.server("127.0.0.1")
-    };
+    let mut server = authority.server("127.0.0.1");
+    server.common.max_version = "1.2".to_owned();
+    server.common.cipher_suites = suites;
     assert!(connect(&server, &authority.client()).await.is_ok());
     let other = vec!["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256".to_owned()];
-    let client = ClientTlsConfig { cipher_suites: other, ..authority.client() };
+    let mut client = authority.client();
+    client.common.cipher_suites = other;
     assert!(connect(&server, &client).await.is_err());
 }
 
@@ -225,19 +238,20 @@ async fn tls_versions_must_overlap() {
 #[tokio::test]
 async fn renewed_certificates_are_used_by_the_next_connection() {
     let (old, new) = (Authority::new(), Authority::new());
-    let config = ServerTlsConfig {
-        reload_interval: serde_json::from_value("1ns".into()).unwrap(),
+    let mut config = ServerTlsConfig {
         client_ca_file: old.path("clients.pem"),
         client_ca_file_reload: true,
         ..old.server("127.0.0.1")
     };
+    config.common.reload_interval = serde_json::from_value("1ns".into()).unwrap();
     std::fs::copy(old.path("ca.pem"), old.path("clients.pem")).unwrap();
     let tls = ServerTls::open(&config, &BOTH).unwrap();
     let server = Server::start(ServerSettings::named("test"), Some(tls)).await;
     let uri = format!("https://{}/", server.address);
     let reach = |trusted: &Authority, who: &Authority| {
         let (cert_file, key_file) = who.issue("client", "agent");
-        let config = ClientTlsConfig { cert_file, key_file, ..trusted.client() };
+        let mut config = trusted.client();
+        config.common = CommonTlsConfig { cert_file, key_file, ..config.common };
         let tls = ClientTls::open(&config, &BOTH).unwrap();
         let client = client(Dial { tls: UseTls::ForHttps(tls), ..Dial::plain() }, false);
         let uri = uri.clone();
@@ -245,9 +259,9 @@ async fn renewed_certificates_are_used_by_the_next_connection() {
     };
     assert!(reach(&old, &old).await);
     let (certificate, key) = new.issue("server", "127.0.0.1");
-    std::fs::copy(certificate, &config.cert_file).unwrap();
+    std::fs::copy(certificate, &config.common.cert_file).unwrap();
     assert!(reach(&old, &old).await, "a certificate without its key is not taken");
-    std::fs::copy(key, &config.key_file).unwrap();
+    std::fs::copy(key, &config.common.key_file).unwrap();
     assert!(reach(&new, &old).await && !reach(&old, &old).await);
     std::fs::copy(new.path("ca.pem"), &config.client_ca_file).unwrap();
     assert!(reach(&new, &new).await && !reach(&new, &old).await);
@@ -424,7 +438,8 @@ fn missing_and_invalid_files_are_named() {
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
     let open = |ca_file: &Path| {
-        let config = ClientTlsConfig { ca_file: ca_file.to_owned(), ..ClientTlsConfig::default() };
+        let common = CommonTlsConfig { ca_file: ca_file.to_owned(), ..CommonTlsConfig::default() };
+        let config = ClientTlsConfig { common, ..ClientTlsConfig::default() };
         ClientTls::open(&config, &BOTH).map(|_| ()).map_err(|e| e.to_string()).unwrap_err()
     };
     let missing = open(Path::new("/nowhere/ca.pem"));

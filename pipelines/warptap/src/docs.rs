@@ -1,8 +1,9 @@
-//! The reference of components, made from their rows, so that it cannot differ from what the binary takes.
+//! The reference of components, generated from their rows and key tables.
 
 use std::fmt::Write as _;
 
 use component::{Factory, Stability};
+use config::Key;
 
 use crate::components::FACTORIES;
 use crate::config::Kind;
@@ -21,9 +22,13 @@ pub fn components() -> String {
 const INTRODUCTION: &str = "\
 # Components
 
-Made from the tables of components by `cargo xtask docs`. Keys and defaults are those of the OpenTelemetry Collector's
-component of the same name; `warptap validate` tells every key that is not there, and the log every key that is taken
-without effect. Older names still load, with a warning.
+Generated from the tables of components by `cargo xtask docs`. Keys and defaults are those of the OpenTelemetry
+Collector's component of the same name. `warptap validate` reports every unknown key, and the log warns of every key that
+is accepted without effect. Older names of components still load, with a warning.
+
+Keys of nested sections are written with `::`. The key `enabled: false` switches an optional section off. The keys of
+each item of a list are marked with `[]`, those of each entry of a map with `<name>`. Durations are written with a unit,
+such as `200ms` or `1h30m`.
 ";
 
 fn section<T: ?Sized>(page: &mut String, kind: Kind, rows: &[Factory<T>]) {
@@ -48,4 +53,32 @@ fn entry<T: ?Sized>(page: &mut String, kind: Kind, row: &Factory<T>) {
     let _ = write!(page, "{}\n\n```yaml\n{}:\n  {}:\n", facts.join(" · "), kind.section(), row.kind);
     row.example.lines().for_each(|line| _ = writeln!(page, "    {line}"));
     page.push_str("```\n");
+    let keys = (row.keys)();
+    if !keys.is_empty() {
+        page.push_str("\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n");
+        rows(page, "", &keys);
+    }
+}
+
+/// Writes a table row per key, each section before its keys.
+fn rows(page: &mut String, above: &str, keys: &[Key]) {
+    for key in keys {
+        let doc = key.doc.split_whitespace().collect::<Vec<_>>().join(" ");
+        let doc = key.unused.map_or(doc.clone(), |reason| format!("{doc} **No effect:** {reason}."));
+        let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+        let cells = [format!("`{above}{}`", key.name), key.kind.clone(), default, doc];
+        let _ = writeln!(page, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        if key.unused.is_none() {
+            rows(page, &format!("{above}{}{}::", key.name, item(&key.kind)), &key.keys);
+        }
+    }
+}
+
+/// The mark of an item of a list or map.
+fn item(kind: &str) -> &'static str {
+    match kind.split_once(" of ") {
+        Some(("list", _)) => "[]",
+        Some(("map", _)) => "::<name>",
+        _ => "",
+    }
 }

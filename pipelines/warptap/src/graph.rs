@@ -8,6 +8,7 @@
 
 mod edge;
 mod key;
+mod known;
 mod order;
 mod plan;
 mod reload;

@@ -45,6 +45,7 @@ pub const FACTORY: ReceiverFactory = ReceiverFactory {
     example: "\
 collection_interval: 10s
 ",
+    keys: config::keys::<Config>,
     build,
 };
 

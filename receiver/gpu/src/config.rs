@@ -10,7 +10,6 @@ use ::hardware::DriverFactory;
 use component::ComponentId;
 use config::{ConfigError, GoDuration, Section};
 use probe_abi::detail::Detail;
-use serde::Deserialize;
 use steps::{BaselineSettings, Rules};
 
 pub use self::hardware::HardwareConfig;
@@ -26,106 +25,74 @@ use crate::source::Origin;
 /// The minimum collection interval; shorter ones cost more than they show.
 const INTERVAL_MIN_MS: u128 = 100;
 
-/// The section as written by the user.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct Config {
-    /// Interval between collections of metrics.
-    pub collection_interval: GoDuration,
+config::section! {
+    /// The section of the receiver.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        /// Interval at which metrics are collected.
+        pub collection_interval: GoDuration = GoDuration::from_secs(10),
+        /// Source of events: the kernel, unless a recording is named.
+        pub source: SourceConfig,
+        /// Classification of steps into phases.
+        pub phases: PhasesConfig,
+        /// Grouping of steps that are compared with each other.
+        pub baselines: BaselinesConfig,
+        /// Detection of outliers, and limits of the spans emitted for them.
+        pub outliers: OutliersConfig,
+        /// Calls that are recorded individually.
+        pub detail: DetailConfig,
+        /// Analysis of collectives.
+        pub nccl: NcclConfig,
+        /// Polling of GPU clocks, which explains what slowed outliers down.
+        pub hardware: HardwareConfig,
+        /// Processes that are captured.
+        pub capture: CaptureConfig,
+        /// Largest number of processes with series of their own.
+        pub processes_max: usize = Settings::default().processes_max,
+        /// Id of the extension that persists state across restarts: outstanding collectives of communicators, and
+        /// usual durations of steps. Unset persists nothing.
+        pub storage: Option<String>,
+    }
+
     /// The source of events.
-    pub source: SourceConfig,
-    /// Classification of phases.
-    pub phases: PhasesConfig,
-    /// Grouping of steps into baselines.
-    pub baselines: BaselinesConfig,
-    /// Detection of outliers and limits of their spans.
-    pub outliers: OutliersConfig,
-    /// Calls recorded individually.
-    pub detail: DetailConfig,
-    /// Analysis and tracing of collectives.
-    pub nccl: NcclConfig,
-    /// Polling of GPU clocks, which shows throttling in outliers.
-    pub hardware: HardwareConfig,
-    /// Processes to trace.
-    pub capture: CaptureConfig,
-    /// The maximum number of processes with series; the one silent longest is evicted.
-    pub processes_max: usize,
-    /// The storage extension that persists flight records of communicators and baselines across restarts. Without one,
-    /// nothing is persisted.
-    pub storage: Option<String>,
-}
-
-/// The source of events: the kernel, unless a recording is named.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct SourceConfig {
-    /// Path of a recording or a profiler trace, plain or gzip.
-    pub recording: String,
-}
-
-/// Calls recorded individually. Launches are not, because their returns are not probed.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct DetailConfig {
-    /// Records one in N calls of a healthy process, and every call of at least a millisecond; 0 disables.
-    pub healthy: u64,
-    /// Time for which all calls of a process are recorded after a step of at least twice its p95; 0s disables.
-    pub trouble: GoDuration,
-}
-
-impl Default for DetailConfig {
-    fn default() -> Self {
-        DetailConfig { healthy: Detail::HEALTHY.calls(), trouble: GoDuration::from_secs(30) }
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct SourceConfig {
+        /// Recording or profiler trace to read, plain or gzip. Empty captures events from the kernel.
+        pub recording: String,
     }
-}
 
-/// Processes to trace.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct CaptureConfig {
-    /// Traces every process that calls a GPU library.
-    pub trace_all: bool,
-    /// The processes to trace if `trace_all` is false.
-    pub pids: Vec<u32>,
-    /// Time for which a library stays attached after its last process ended.
-    pub linger: GoDuration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let settings = Settings::default();
-        Config {
-            collection_interval: GoDuration::from_secs(10),
-            source: SourceConfig::default(),
-            phases: PhasesConfig::default(),
-            baselines: BaselinesConfig::default(),
-            outliers: OutliersConfig::default(),
-            detail: DetailConfig::default(),
-            nccl: NcclConfig::default(),
-            hardware: HardwareConfig::default(),
-            capture: CaptureConfig::default(),
-            processes_max: settings.processes_max,
-            storage: None,
-        }
+    /// Calls that are recorded individually. Launches are not, since their return is not observed.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct DetailConfig {
+        /// Of the calls of a healthy process, one in this many is recorded, and every call of 1ms or longer. 0
+        /// records none.
+        pub healthy: u64 = Detail::HEALTHY.calls(),
+        /// Time for which every call of a process is recorded after a step of twice its p95 or longer. 0s records
+        /// none.
+        pub trouble: GoDuration = GoDuration::from_secs(30),
     }
-}
 
-impl Default for CaptureConfig {
-    fn default() -> Self {
-        CaptureConfig { trace_all: true, pids: Vec::new(), linger: GoDuration::from_secs(60) }
+    /// The processes that are captured.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct CaptureConfig {
+        /// Whether every process that calls a GPU library is captured.
+        pub trace_all: bool = true,
+        /// Processes to capture if `trace_all` is false.
+        pub pids: Vec<u32>,
+        /// Time for which a library stays attached after its last process ended.
+        pub linger: GoDuration = GoDuration::from_secs(60),
     }
 }
 
 impl Config {
     /// Decodes and checks a section; reports all problems.
     pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
-        let config: Config = section.decode()?;
-        let mut problems = section.problems();
+        let (config, mut problems) = section.read::<Config>();
         let interval = config.collection_interval;
         problems.require(
             interval.as_millis() >= INTERVAL_MIN_MS,
             "collection_interval",
-            format!("{:?} is too short: expected at least {INTERVAL_MIN_MS}ms", *interval),
+            format!("{interval} is too short: expected at least {INTERVAL_MIN_MS}ms"),
         );
         problems.require(config.processes_max > 0, "processes_max", "0 processes: expected at least 1");
         problems.require(config.outliers.warm_up > 0, "outliers::warm_up", "0 steps: expected at least 1");
@@ -249,7 +216,7 @@ mod tests {
         assert_eq!((settings.steps.baseline.warm_up, settings.spans_per_minute), (7, 5));
         assert_eq!((settings.relation, config.capture().contexts), (Relation::None, false));
         assert_eq!(settings.steps.baseline.key, BaselineKey::PhaseAndFingerprint);
-        let collectives = settings.collectives;
+        let collectives = Settings::default().collectives;
         assert_eq!((collectives.communicators_max, collectives.traces_per_minute), (3, 2));
         assert_eq!(collectives.engine.hang_timeout_ns, 5_000_000_000);
         assert_eq!(collectives.engine.straggler.lateness_ns_min, 7_000_000);

@@ -41,6 +41,7 @@ pub const fn factory(
         stability: Stability::Alpha,
         about: "Watches CUDA, HIP and NCCL calls of every process from the kernel: steps, phases, baselines, outliers and their causes; collectives, stragglers and hangs.",
         example: include_str!("config/example.yaml"),
+        keys: config::keys::<Config>,
         build,
     }
 }

@@ -1,45 +1,34 @@
 //! The configuration section that the receivers of all vendors share.
 
 use config::{ConfigError, GoDuration, Section};
-use serde::Deserialize;
 
 use crate::monitor::Settings;
 
 /// Minimum interval between polls: a driver call may take tens of milliseconds.
 const INTERVAL_MIN_MS: u128 = 100;
 
-/// Configuration of a hardware receiver.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct Config {
-    /// Interval between polls of the driver.
-    pub collection_interval: GoDuration,
-    /// Name or path of the driver's library; by default that of the vendor.
-    pub library: Option<String>,
-    /// Maximum number of processes with series; those that use most device memory first.
-    pub processes_max: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            collection_interval: GoDuration::from_secs(10),
-            library: None,
-            processes_max: Settings::default().processes_max,
-        }
+config::section! {
+    /// The section of the receiver.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        /// Interval at which devices are polled.
+        pub collection_interval: GoDuration = GoDuration::from_secs(10),
+        /// Library of the driver: a name that the loader finds, or a path. Unset is the vendor's own.
+        pub library: Option<String>,
+        /// Largest number of processes with series of their own. Those that use the most device memory come first.
+        pub processes_max: usize = Settings::default().processes_max,
     }
 }
 
 impl Config {
     /// Decodes and validates a section.
     pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
-        let config: Config = section.decode()?;
-        let mut problems = section.problems();
+        let (config, mut problems) = section.read::<Config>();
         let interval = config.collection_interval;
         problems.require(
             interval.as_millis() >= INTERVAL_MIN_MS,
             "collection_interval",
-            format!("{:?} is too short: expected at least {INTERVAL_MIN_MS}ms", *interval),
+            format!("{interval} is too short: expected at least {INTERVAL_MIN_MS}ms"),
         );
         let is_named = config.library.as_ref().is_none_or(|library| !library.is_empty());
         problems.require(is_named, "library", "\"\": expected the name or path of a library");

@@ -47,6 +47,7 @@ protocols:
   http:
     endpoint: localhost:4318
 ",
+    keys: ::config::keys::<OtlpConfig>,
     build,
 };
 

@@ -517,7 +517,7 @@ fn settings_have_the_collectors_defaults() {
     let parsed = config(r#"{"protocols": {"grpc": null, "http": {}}}"#);
     assert_eq!(parsed.protocols.grpc.get().unwrap().endpoint, "localhost:4317");
     assert_eq!(parsed.protocols.grpc.get().unwrap().message_bytes_max(), 4 << 20);
-    assert_eq!(parsed.protocols.http.get().unwrap().endpoint, "localhost:4318");
+    assert_eq!(parsed.protocols.http.get().unwrap().server.endpoint, "localhost:4318");
     assert_eq!(parsed.protocols.http.get().unwrap().body_bytes_max(), 20 << 20);
     assert!(!config(r#"{"protocols": {"http": {}}}"#).protocols.grpc.is_some());
 }
@@ -722,12 +722,12 @@ async fn both_protocols_use_tls_and_client_certificates_if_configured() {
     let receiver = Started::with(Ok(()), &Signal::STABLE, &tls, &tls).await;
     let client = |shows: bool, is_http2: bool| {
         let mut config = transport::tls::ClientTlsConfig {
-            ca_file: cert.clone(),
+            common: transport::tls::CommonTlsConfig { ca_file: cert.clone(), ..Default::default() },
             server_name_override: "127.0.0.1".to_owned(),
             ..Default::default()
         };
         if shows {
-            (config.cert_file, config.key_file) = (cert.clone(), key.clone());
+            (config.common.cert_file, config.common.key_file) = (cert.clone(), key.clone());
         }
         let protocols: &[&str] = if is_http2 { &["h2"] } else { &["http/1.1"] };
         let tls = transport::tls::ClientTls::open(&config, protocols).unwrap();

@@ -17,7 +17,6 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use ottl::Condition;
 use pdata::{Data, ItemKind, Payload, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use walk::{KINDS, Kind};
@@ -35,50 +34,52 @@ spans:
     description: spans that failed
     conditions: ['status.code == STATUS_CODE_ERROR']
 ",
+    keys: config::keys::<CountConfig>,
     build,
 };
 
-/// What the user writes: counts by the names of their metrics. A section without any has its one default.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct CountConfig {
-    /// Counts of spans.
-    pub spans: Counts,
-    /// Counts of span events.
-    pub spanevents: Counts,
-    /// Counts of metrics.
-    pub metrics: Counts,
-    /// Counts of metric points.
-    pub datapoints: Counts,
-    /// Counts of log records.
-    pub logs: Counts,
-    /// Counts of profiles. There are none here.
-    pub profiles: Counts,
+config::section! {
+    /// The section of the connector: counts by metric name. An empty section counts everything under default names.
+    #[derive(Clone, Debug)]
+    pub struct CountConfig {
+        /// Counts of spans.
+        pub spans: Counts,
+        /// Counts of span events.
+        pub spanevents: Counts,
+        /// Counts of metrics.
+        pub metrics: Counts,
+        /// Counts of metric data points.
+        pub datapoints: Counts,
+        /// Counts of log records.
+        pub logs: Counts,
+        /// Counts of profiles. None is supported, so any entry is refused.
+        pub profiles: Counts,
+    }
 }
 
 /// Counts by the names of their metrics.
 pub type Counts = BTreeMap<String, Optional<CountOf>>;
 
-/// One count.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct CountOf {
-    /// What the metric says of itself.
-    pub description: String,
-    /// Which items to count: those for which one of them holds, all where there is none.
-    pub conditions: Vec<String>,
-    /// What to count by.
-    pub attributes: Vec<AttributeConfig>,
-}
+config::section! {
+    /// A count.
+    #[derive(Clone, Debug)]
+    pub struct CountOf {
+        /// Description of the metric.
+        pub description: String,
+        /// Conditions of which one must hold for an item to be counted. Empty counts every item.
+        pub conditions: Vec<String>,
+        /// Attributes that the metric is broken down by.
+        pub attributes: Vec<AttributeConfig>,
+    }
 
-/// An attribute to count by.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct AttributeConfig {
-    /// Its key.
-    pub key: String,
-    /// What stands for it where an item does not have it. Without it such an item is not counted.
-    pub default_value: Option<Node>,
+    /// An attribute to break a count down by.
+    #[derive(Clone, Debug)]
+    pub struct AttributeConfig {
+        /// Key of the attribute.
+        pub key: String,
+        /// Value for items without the attribute. Unset, such items are not counted.
+        pub default_value: Option<Node>,
+    }
 }
 
 /// A validated count.
@@ -94,8 +95,7 @@ struct Definition {
 type Definitions = [Vec<Definition>; KINDS.len()];
 
 fn build(_: &BuildContext, section: Section<'_>) -> Result<Box<dyn Connector>, ConfigError> {
-    let config: CountConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<CountConfig>();
     problems.require(config.profiles.is_empty(), "profiles", {
         "profiles cannot be counted: expected spans, spanevents, metrics, datapoints or logs"
     });

@@ -16,7 +16,6 @@ use component::{
 };
 use config::{ConfigError, Optional, Section};
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use output::Output;
@@ -32,52 +31,38 @@ pub const FACTORY: ExporterFactory = ExporterFactory {
     example: "\
 verbosity: normal
 ",
+    keys: config::keys::<DebugConfig>,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default)]
-pub struct DebugConfig {
+config::section! {
+    /// The section of the exporter.
+    #[derive(Clone, Debug)]
+    pub struct DebugConfig {
+        /// Amount of detail that is written of a batch.
+        pub verbosity: Verbosity = Verbosity::Basic,
+        /// Number of batches per second and signal that are written before sampling begins.
+        pub sampling_initial: u64 = 2,
+        /// Of the further batches of the same second, one in this many is written. 0 writes none.
+        pub sampling_thereafter: u64 = 1,
+        /// Whether batches are written to the log of the collector instead of `output_paths`.
+        pub use_internal_logger: bool = true,
+        /// Destinations without the internal logger: `stdout`, `stderr` or files.
+        pub output_paths: Option<Vec<String>>,
+        /// Queue of requests.
+        pub sending_queue: Optional<QueueConfig>,
+    }
+}
+
+config::choice! {
     /// How much is written of a batch.
-    pub verbosity: Verbosity,
-    /// Batches per second and signal that are written before sampling begins.
-    pub sampling_initial: u64,
-    /// Of those that follow in the same second, one in so many is written; 0 is none.
-    pub sampling_thereafter: u64,
-    /// True: as a line of the log, on stderr. False: bare, to `output_paths`.
-    pub use_internal_logger: bool,
-    /// `stdout`, `stderr` or files.
-    pub output_paths: Option<Vec<String>>,
-    /// The queue; off unless written.
-    pub sending_queue: Optional<QueueConfig>,
-}
-
-/// How much is written of a batch.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Verbosity {
-    /// One line with counts.
-    #[serde(alias = "Basic")]
-    Basic,
-    /// And a line per span, point or record.
-    #[serde(alias = "Normal")]
-    Normal,
-    /// And every field.
-    #[serde(alias = "Detailed")]
-    Detailed,
-}
-
-impl Default for DebugConfig {
-    fn default() -> Self {
-        DebugConfig {
-            verbosity: Verbosity::Basic,
-            sampling_initial: 2,
-            sampling_thereafter: 1,
-            use_internal_logger: true,
-            output_paths: None,
-            sending_queue: Optional::none(),
-        }
+    pub enum Verbosity {
+        /// One line with counts.
+        Basic = "basic" | "Basic",
+        /// And a line per span, point or record.
+        Normal = "normal" | "Normal",
+        /// And every field.
+        Detailed = "detailed" | "Detailed",
     }
 }
 
@@ -87,8 +72,7 @@ struct Debug {
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
-    let config: DebugConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<DebugConfig>();
     QueueConfig::check(&config.sending_queue, &mut problems);
     match (&config.output_paths, config.use_internal_logger) {
         (Some(_), true) => {

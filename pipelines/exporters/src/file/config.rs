@@ -3,115 +3,78 @@
 use std::time::Duration;
 
 use config::{GoDuration, Optional, Problems};
-use serde::Deserialize;
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default)]
-pub struct FileConfig {
-    /// The file. It is created where it is missing; its folder is, with `create_directory`. With `group_by` one
-    /// `*` stands for what the attribute says.
-    pub path: String,
-    /// True: begin after what the file holds. False: begin an empty file.
-    pub append: bool,
-    /// When to begin another file and keep the full one under another name; never where it is missing.
-    pub rotation: Optional<RotationConfig>,
-    /// How a batch is written.
-    pub format: Format,
-    /// An extension that encodes batches. There is none here.
-    pub encoding: Option<String>,
-    /// `zstd`, of each batch by itself; none where it is empty.
-    pub compression: String,
-    /// How to compress.
-    pub compression_params: CompressionParams,
-    /// How long data may wait in memory before it is written; a second where it is 0.
-    pub flush_interval: GoDuration,
-    /// Files by an attribute of the resource.
-    pub group_by: GroupByConfig,
-    /// Whether to create the file's folder.
-    pub create_directory: bool,
-    /// The permissions of folders that are created, in octal.
-    pub directory_permissions: String,
-}
-
-/// The section `rotation`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct RotationConfig {
-    /// The size of a full file, in MiB; 100 where it is 0.
-    pub max_megabytes: u32,
-    /// How many days to keep full files; 0 is for ever.
-    pub max_days: u32,
-    /// How many full files to keep; 0 is all.
-    pub max_backups: u32,
-    /// Whether their names have local time in place of UTC.
-    pub localtime: bool,
-}
-
-impl Default for RotationConfig {
-    fn default() -> Self {
-        RotationConfig { max_megabytes: 0, max_days: 0, max_backups: 100, localtime: false }
+config::section! {
+    /// The section of the exporter.
+    #[derive(Clone, Debug)]
+    pub struct FileConfig {
+        /// Path of the file, which is created if it is missing. With `group_by`, a `*` stands for the value of the
+        /// attribute.
+        pub path: String,
+        /// Whether data is appended to an existing file instead of truncating it.
+        pub append: bool,
+        /// Rotation of full files. Without this section the file is never rotated.
+        pub rotation: Optional<RotationConfig>,
+        /// Encoding of a batch.
+        pub format: Format = Format::Json,
+        /// Id of an encoding extension. None is supported, so any value is refused.
+        pub encoding: Option<String>,
+        /// Compression of each batch: `zstd`. Empty is none.
+        pub compression: String,
+        /// Parameters of the compression.
+        pub compression_params: CompressionParams,
+        /// Longest time that data is buffered before it is written. 0 is 1s.
+        pub flush_interval: GoDuration = GoDuration::from_secs(1),
+        /// Separate files by a resource attribute.
+        pub group_by: GroupByConfig,
+        /// Whether the folder of the file is created.
+        pub create_directory: bool,
+        /// Permissions of created folders, in octal. Empty is 0755.
+        pub directory_permissions: String,
     }
-}
 
-/// The section `group_by`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct GroupByConfig {
-    /// Whether to group.
-    pub enabled: bool,
-    /// The attribute of the resource that stands in the file's path.
-    pub resource_attribute: String,
-    /// The most files to hold open; the one that was not written to for longest is closed for another.
-    pub max_open_files: u32,
-}
-
-impl Default for GroupByConfig {
-    fn default() -> Self {
-        GroupByConfig {
-            enabled: false,
-            resource_attribute: "fileexporter.path_segment".to_owned(),
-            max_open_files: 100,
-        }
+    /// The section `rotation`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct RotationConfig {
+        /// Size of a full file in MiB. 0 is 100.
+        pub max_megabytes: u32,
+        /// Number of days that full files are kept. 0 is unlimited.
+        pub max_days: u32,
+        /// Number of full files that are kept. 0 is unlimited.
+        pub max_backups: u32 = 100,
+        /// Whether the names of full files contain local time instead of UTC.
+        pub localtime: bool,
     }
-}
 
-/// The section `compression_params`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct CompressionParams {
-    /// Checked as in the Collector, and of no effect: there is one level, about as zstd's 1.
-    pub level: i32,
+    /// The section `group_by`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct GroupByConfig {
+        /// Whether batches are grouped.
+        pub enabled: bool,
+        /// Resource attribute whose value is inserted into the path.
+        pub resource_attribute: String = "fileexporter.path_segment".to_owned(),
+        /// Largest number of open files. At the limit the least recently written one is closed.
+        pub max_open_files: u32 = 100,
+    }
+
+    /// The section `compression_params`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CompressionParams {
+        /// Level of zstd: 1, 3, 6 or 11.
+        pub level: i32 => unused "zstd is always written at its fastest level",
+    }
 }
 
 /// The levels of zstd in the Collector; 0 is its default.
 const LEVELS: [i32; 5] = [0, 1, 3, 6, 11];
 
-/// The key `format`.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// OTLP's JSON, a line per batch.
-    Json,
-    /// Protobuf, each batch after its length.
-    Proto,
-}
-
-impl Default for FileConfig {
-    fn default() -> Self {
-        FileConfig {
-            path: String::new(),
-            append: false,
-            rotation: Optional::none(),
-            format: Format::Json,
-            encoding: None,
-            compression: String::new(),
-            compression_params: CompressionParams::default(),
-            flush_interval: GoDuration::from_secs(1),
-            group_by: GroupByConfig::default(),
-            create_directory: false,
-            directory_permissions: String::new(),
-        }
+config::choice! {
+    /// The key `format`.
+    pub enum Format {
+        /// OTLP's JSON, a line per batch.
+        Json = "json",
+        /// Protobuf, each batch after its length.
+        Proto = "proto",
     }
 }
 
@@ -159,7 +122,7 @@ impl FileConfig {
     fn check_directory(&self, problems: &mut Problems<'_>) {
         let permissions = &self.directory_permissions;
         problems.require(self.directory_mode().is_some(), "directory_permissions", {
-            format!("directory_permissions {permissions:?} is no mode: expected octal digits up to 0777")
+            format!("directory_permissions {permissions:?} is not a mode: expected octal digits up to 0777")
         });
         let is_used = permissions.is_empty() || self.create_directory;
         problems.require(is_used, "directory_permissions", {

@@ -43,6 +43,7 @@ rotation:
   max_megabytes: 100
   max_backups: 3
 ",
+    keys: ::config::keys::<FileConfig>,
     build,
 };
 
@@ -52,8 +53,7 @@ struct FileExporter {
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
-    let config: FileConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<FileConfig>();
     config.check(&mut problems);
     problems.finish()?;
     Ok(Box::new(FileExporter { id: context.id.clone(), config }))

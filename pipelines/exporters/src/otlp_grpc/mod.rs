@@ -49,6 +49,7 @@ tls:
 retry_on_failure:
   max_elapsed_time: 10m
 ",
+    keys: ::config::keys::<OtlpGrpcConfig>,
     build,
 };
 
@@ -71,20 +72,18 @@ struct OtlpGrpc {
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
-    let config: OtlpGrpcConfig = section.decode()?;
-    let mut problems = section.problems();
-    config.check(&section, &mut problems);
+    let (config, mut problems) = section.read::<OtlpGrpcConfig>();
+    config.check(&mut problems);
     let mut headers = config.request_headers(context.version, &mut problems);
-    let endpoint = GrpcEndpoint::parse(&config.endpoint).map_err(|e| problems.add("endpoint", e));
-    let compression = grpc::compression(config.compression).map_err(|e| problems.add("compression", e));
+    let endpoint = problems.take("endpoint", GrpcEndpoint::parse(&config.endpoint));
+    let compression = problems.take("compression", grpc::compression(config.compression));
     if config.authority.parse::<http::uri::Authority>().is_err() && !config.authority.is_empty() {
-        problems.add("authority", format!("{:?} is no host and port", config.authority));
+        problems.add("authority", format!("{:?} is not a host and port", config.authority));
     }
     let auth = config.auth.get();
     let authenticator = auth.and_then(|auth| authenticator("auth", &auth.authenticator, &mut problems));
+    let (Some(endpoint), Some(compression)) = (endpoint, compression) else { return Err(problems.into()) };
     problems.finish()?;
-    let found = "a problem would have been found";
-    let (endpoint, compression) = (endpoint.expect(found), compression.expect(found));
     if let Some(name) = grpc::name(compression) {
         headers.insert(grpc::ENCODING, HeaderValue::from_static(name));
     }

@@ -16,16 +16,16 @@ use component::{
 use http::{HeaderMap, Uri};
 use pdata::Signal;
 use queue::{ExporterMetrics, Server, Stages};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use transport::Proxy;
 use transport::auth::authenticator;
 use transport::client::{ClientSettings, HttpClient, KeepAlive};
 use transport::compress::{Compression, Level};
 use transport::connect::{Dial, UseTls};
+use transport::keys::HttpClientConfig;
 use transport::tls::{ClientTls, ClientTlsConfig};
 
-pub use self::config::{CompressionParams, CookiesConfig, OtlpHttpConfig};
+pub use self::config::OtlpHttpConfig;
 
 use crate::otlp::Signer;
 use sender::Sender;
@@ -44,17 +44,18 @@ headers:
 sending_queue:
   batch:
 ",
+    keys: ::config::keys::<OtlpHttpConfig>,
     build,
 };
 
-/// The key `encoding`.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Encoding {
-    /// Protobuf.
-    Proto,
-    /// OTLP JSON.
-    Json,
+::config::choice! {
+    /// The key `encoding`.
+    pub enum Encoding {
+        /// Protobuf.
+        Proto = "proto",
+        /// OTLP's JSON.
+        Json = "json",
+    }
 }
 
 impl Encoding {
@@ -94,26 +95,26 @@ struct Connections {
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporter>, ConfigError> {
-    let config: OtlpHttpConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<OtlpHttpConfig>();
     config.check(&section, &mut problems);
     let uris = config.uris(&mut problems);
     let headers = config.request_headers(context.version, &mut problems);
-    let proxy = Proxy::parse(&config.proxy_url).map_err(|e| problems.add("proxy_url", e));
-    let auth = config.auth.get();
+    let proxy = problems.take("proxy_url", Proxy::parse(&config.client.proxy_url));
+    let auth = config.client.auth.get();
     let authenticator = auth.and_then(|auth| authenticator("auth", &auth.authenticator, &mut problems));
+    let Some(proxy) = proxy else { return Err(problems.into()) };
     problems.finish()?;
     Ok(Box::new(OtlpHttp {
         id: context.id.clone(),
         uris,
         encoding: config.encoding,
-        compression: config.compression,
-        level: config.compression_params.level,
+        compression: config.client.compression,
+        level: config.client.compression_params.level,
         headers,
-        timeout: *config.timeout,
-        connections: connections(&config),
-        tls: config.tls,
-        proxy: proxy.expect("a problem would have been found"),
+        timeout: *config.client.timeout,
+        connections: connections(&config.client),
+        tls: config.client.tls,
+        proxy,
         authenticator,
         stages: Stages {
             queue: config.sending_queue.into_inner(),
@@ -122,7 +123,7 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Exporte
     }))
 }
 
-fn connections(config: &OtlpHttpConfig) -> Connections {
+fn connections(config: &HttpClientConfig) -> Connections {
     /// Go's default timeout of an HTTP/2 ping.
     const PING_TIMEOUT: Duration = Duration::from_secs(15);
     let set = |duration: GoDuration| Some(*duration).filter(|d| !d.is_zero());

@@ -16,9 +16,9 @@ use crate::testing::{Response, build, get, read, refused};
 /// Serves with a section in JSON, at a free port.
 async fn serve(json: &str, host: &Host) -> (String, DropGuard) {
     let node: Node = serde_json::from_str(json).unwrap();
-    let config: HealthCheckConfig = Section::new("", &node).decode().unwrap();
-    let config = HealthCheckConfig { endpoint: "127.0.0.1:0".to_owned(), ..config };
-    let bound = Bound::open(config.server(), "health_check", host).await.unwrap();
+    let mut config: HealthCheckConfig = Section::new("", &node).decode().unwrap();
+    config.server.endpoint = "127.0.0.1:0".to_owned();
+    let bound = Bound::open(&config.server, "health_check", host).await.unwrap();
     let (address, stop) = (bound.address(), CancellationToken::new());
     tokio::spawn(bound.run(HealthPage { config, host: host.clone() }, stop.clone()));
     (address, stop.drop_guard())

@@ -12,9 +12,9 @@ use crate::testing::{build, get, refused};
 
 async fn serve(json: &str, host: &Host) -> (String, DropGuard) {
     let node: Node = serde_json::from_str(json).unwrap();
-    let config: ZPagesConfig = Section::new("", &node).decode().unwrap();
-    let config = ZPagesConfig { endpoint: "127.0.0.1:0".to_owned(), ..config };
-    let bound = Bound::open(config.server(), "zpages", host).await.unwrap();
+    let mut config: ZPagesConfig = Section::new("", &node).decode().unwrap();
+    config.server.endpoint = "127.0.0.1:0".to_owned();
+    let bound = Bound::open(&config.server, "zpages", host).await.unwrap();
     let (address, stop) = (bound.address(), CancellationToken::new());
     let shown = Shown::new(host.clone(), "1.2.3", config.expvar.enabled);
     tokio::spawn(bound.run(shown, stop.clone()));

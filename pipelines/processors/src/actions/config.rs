@@ -4,32 +4,33 @@ use config::{Node, Problems, Value as ConfigValue};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
 use regex::Regex;
-use serde::Deserialize;
 
 use super::convert::Target;
 use super::{Action, FromContext, Source, When};
 use crate::matching::pattern_error;
 
-/// One action.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ActionConfig {
-    /// `insert`, `update`, `upsert`, `delete`, `hash`, `extract` or `convert`, in either case.
-    pub action: String,
-    /// The attribute to act on.
-    pub key: String,
-    /// What to set it to.
-    pub value: Option<Node>,
-    /// What to set it to where `from_attribute` names no attribute that is there.
-    pub default_value: Option<Node>,
-    /// The attribute whose value to set it to.
-    pub from_attribute: String,
-    /// What of the request to set it to: `metadata.` and a header, or `auth.` and a word on the sender.
-    pub from_context: String,
-    /// What keys to delete or hash as well; what to extract.
-    pub pattern: String,
-    /// `string`, `int` or `double`.
-    pub converted_type: String,
+config::section! {
+    /// An action on an attribute.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ActionConfig {
+        /// `insert`, `update`, `upsert`, `delete`, `hash`, `extract` or `convert`; case does not matter.
+        pub action: String,
+        /// Attribute to act on.
+        pub key: String,
+        /// Value to set.
+        pub value: Option<Node>,
+        /// Value to set if the attribute named by `from_attribute` is missing.
+        pub default_value: Option<Node>,
+        /// Attribute whose value is set.
+        pub from_attribute: String,
+        /// Part of the request whose value is set: `metadata.` and a header name, or `auth.` and an attribute of the
+        /// sender.
+        pub from_context: String,
+        /// Regular expression: keys that are deleted or hashed in addition, or the groups that are extracted.
+        pub pattern: String,
+        /// Type to convert to: `string`, `int` or `double`.
+        pub converted_type: String,
+    }
 }
 
 /// All actions, or what is wrong with them, at `list`'s place.

@@ -15,7 +15,6 @@ use component::context::Context;
 use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Running, Stability};
 use config::{ConfigError, GoDuration, Section};
 use pdata::Signal;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,43 +33,32 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
 timeout: 200ms
 send_batch_size: 8192
 ",
+    keys: config::keys::<BatchConfig>,
     build,
 };
 
 /// Requests that may wait while a batch is being handed on.
 pub const WAITING_MAX: usize = 16;
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct BatchConfig {
-    /// How long items may be held; 0 is not at all.
-    pub timeout: GoDuration,
-    /// So many items are handed on at once; 0 is any number.
-    pub send_batch_size: u32,
-    /// No batch has more items than this; 0 is no limit.
-    pub send_batch_max_size: u32,
-    /// Headers of requests: what came with other values is held apart, and handed on with them.
-    pub metadata_keys: Vec<String>,
-    /// The most combinations of such values; 0 is no limit.
-    pub metadata_cardinality_limit: u32,
-}
-
-impl Default for BatchConfig {
-    fn default() -> Self {
-        BatchConfig {
-            timeout: GoDuration::from_millis(200),
-            send_batch_size: 8192,
-            send_batch_max_size: 0,
-            metadata_keys: Vec::new(),
-            metadata_cardinality_limit: 1000,
-        }
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct BatchConfig {
+        /// Longest time that items wait for a batch. 0 sends them at once.
+        pub timeout: GoDuration = GoDuration::from_millis(200),
+        /// Number of items at which a batch is sent. 0 sends every batch after the timeout or at once.
+        pub send_batch_size: u32 = 8192,
+        /// Largest number of items in a batch. 0 is unlimited.
+        pub send_batch_max_size: u32,
+        /// Request headers: items that arrived with different values are batched separately and sent on with them.
+        pub metadata_keys: Vec<String>,
+        /// Largest number of combinations of such values. 0 is unlimited.
+        pub metadata_cardinality_limit: u32 = 1000,
     }
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: BatchConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<BatchConfig>();
     let most = config.send_batch_max_size;
     problems.require(most == 0 || most >= config.send_batch_size, "send_batch_max_size", {
         "send_batch_max_size must be greater or equal to send_batch_size"

@@ -16,7 +16,6 @@ use config::{ConfigError, GoDuration, Problems, Section};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data as MetricData;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, MetricsData};
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::change;
@@ -34,64 +33,54 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     example: "\
 max_staleness: 1h
 ",
+    keys: config::keys::<CumulativeToDeltaConfig>,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct CumulativeToDeltaConfig {
-    /// How long a series is remembered that brings no points; 0 is for ever.
-    pub max_staleness: GoDuration,
-    /// What becomes of the first point of a series.
-    pub initial_value: InitialValue,
-    /// What to convert; everything where it names nothing.
-    pub include: MetricsMatchConfig,
-    /// What not to convert.
-    pub exclude: MetricsMatchConfig,
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CumulativeToDeltaConfig {
+        /// Time after which a series without points is evicted. 0 never evicts.
+        pub max_staleness: GoDuration = GoDuration::from_secs(3600),
+        /// Treatment of the first point of a series.
+        pub initial_value: InitialValue = InitialValue::Auto,
+        /// Metrics to convert. Empty converts all.
+        pub include: MetricsMatchConfig,
+        /// Metrics to leave unchanged.
+        pub exclude: MetricsMatchConfig,
+    }
+
+    /// A selection of metrics by name and type.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct MetricsMatchConfig {
+        /// `strict` or `regexp`; required with `metrics`.
+        pub match_type: String,
+        /// Cache of patterns.
+        pub regexp: Option<RegexpConfig> => unused "patterns need no cache",
+        /// Names, or patterns of names.
+        pub metrics: Vec<String>,
+        /// `sum`, `histogram` or `exponentialhistogram`; case does not matter.
+        pub metric_types: Vec<String>,
+    }
 }
 
-/// Metrics, by name and type.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct MetricsMatchConfig {
-    /// `strict` or `regexp`; needed where `metrics` are named.
-    pub match_type: String,
-    /// Of no effect: patterns need no cache.
-    pub regexp: Option<RegexpConfig>,
-    /// Names, or patterns of names.
-    pub metrics: Vec<String>,
-    /// `sum`, `histogram` or `exponentialhistogram`, in any case.
-    pub metric_types: Vec<String>,
-}
-
-/// The key `initial_value`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum InitialValue {
-    /// Handed on where it began to count after this processor did.
-    #[default]
-    Auto,
-    /// Handed on.
-    Keep,
-    /// Dropped.
-    Drop,
-}
-
-impl Default for CumulativeToDeltaConfig {
-    fn default() -> Self {
-        CumulativeToDeltaConfig {
-            max_staleness: GoDuration::from_secs(3600),
-            initial_value: InitialValue::Auto,
-            include: MetricsMatchConfig::default(),
-            exclude: MetricsMatchConfig::default(),
-        }
+config::choice! {
+    /// The key `initial_value`.
+    #[derive(Default)]
+    pub enum InitialValue {
+        /// Handed on where it began to count after this processor did.
+        #[default]
+        Auto = "auto",
+        /// Handed on.
+        Keep = "keep",
+        /// Dropped.
+        Drop = "drop",
     }
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: CumulativeToDeltaConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<CumulativeToDeltaConfig>();
     let include = Matcher::compile("include", &config.include, &mut problems);
     let exclude = Matcher::compile("exclude", &config.exclude, &mut problems);
     problems.finish()?;

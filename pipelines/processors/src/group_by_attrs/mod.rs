@@ -12,7 +12,6 @@ use component::{BuildContext, ComponentId, Consumer, Host, Processor, ProcessorF
 use config::{ConfigError, Section};
 use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::change;
@@ -27,15 +26,17 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     example: "\
 keys: [host.name]
 ",
+    keys: config::keys::<GroupByAttrsConfig>,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct GroupByAttrsConfig {
-    /// The attributes that move from items to resources. None: nothing moves.
-    pub keys: Vec<String>,
+config::section! {
+    /// What the user writes.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct GroupByAttrsConfig {
+        /// Attributes that move from items to resources. Empty only merges equal resources.
+        pub keys: Vec<String>,
+    }
 }
 
 struct GroupByAttrs {
@@ -43,7 +44,8 @@ struct GroupByAttrs {
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: GroupByAttrsConfig = section.decode()?;
+    let (config, problems) = section.read::<GroupByAttrsConfig>();
+    problems.finish()?;
     Ok(Box::new(GroupByAttrs { keys: Keys::new(&context.id, config.keys) }))
 }
 

@@ -26,7 +26,6 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use pdata::{Data, Signal};
 use semconv::own_metric;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry;
@@ -43,54 +42,43 @@ check_interval: 1s
 limit_mib: 400
 spike_limit_mib: 100
 ",
+    keys: config::keys::<MemoryLimiterConfig>,
     build,
 };
 
 const MIB: u64 = 1024 * 1024;
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct MemoryLimiterConfig {
-    /// The time between two looks at the memory in use.
-    pub check_interval: GoDuration,
-    /// The most memory to use, in MiB; it goes before `limit_percentage`.
-    pub limit_mib: u32,
-    /// What may be added between two looks, in MiB; a fifth of the limit where it is 0.
-    pub spike_limit_mib: u32,
-    /// The most memory to use, in percent of what the control group, or the machine, has.
-    pub limit_percentage: u32,
-    /// What may be added between two looks, in percent; a fifth of the limit where it is 0.
-    pub spike_limit_percentage: u32,
-    /// Of no effect: there is no garbage collector.
-    pub min_gc_interval_when_soft_limited: GoDuration,
-    /// Of no effect: there is no garbage collector.
-    pub min_gc_interval_when_hard_limited: GoDuration,
-    /// Of no effect: there is no garbage collector.
-    pub max_gc_interval_when_soft_limited: GoDuration,
-    /// Of no effect: there is no garbage collector.
-    pub max_gc_interval_when_hard_limited: GoDuration,
-}
-
-impl Default for MemoryLimiterConfig {
-    fn default() -> Self {
-        MemoryLimiterConfig {
-            check_interval: GoDuration::from_secs(0),
-            limit_mib: 0,
-            spike_limit_mib: 0,
-            limit_percentage: 0,
-            spike_limit_percentage: 0,
-            min_gc_interval_when_soft_limited: GoDuration::from_secs(10),
-            min_gc_interval_when_hard_limited: GoDuration::from_secs(0),
-            max_gc_interval_when_soft_limited: GoDuration::from_secs(30),
-            max_gc_interval_when_hard_limited: GoDuration::from_secs(30),
-        }
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct MemoryLimiterConfig {
+        /// Interval between measurements of the memory in use. Must be more than 0.
+        pub check_interval: GoDuration = GoDuration::from_secs(0),
+        /// Hard limit of the memory in use in MiB. Takes precedence over `limit_percentage`.
+        pub limit_mib: u32,
+        /// Distance of the soft limit below the hard limit in MiB. 0 is a fifth of the hard limit.
+        pub spike_limit_mib: u32,
+        /// Hard limit in percent of the memory of the control group, or of the machine.
+        pub limit_percentage: u32,
+        /// Distance of the soft limit below the hard limit in percent. 0 is a fifth of the hard limit.
+        pub spike_limit_percentage: u32,
+        /// Shortest interval of garbage collections above the soft limit.
+        pub min_gc_interval_when_soft_limited: GoDuration = GoDuration::from_secs(10)
+            => unused "there is no garbage collector",
+        /// Shortest interval of garbage collections above the hard limit.
+        pub min_gc_interval_when_hard_limited: GoDuration = GoDuration::from_secs(0)
+            => unused "there is no garbage collector",
+        /// Longest interval of garbage collections above the soft limit.
+        pub max_gc_interval_when_soft_limited: GoDuration = GoDuration::from_secs(30)
+            => unused "there is no garbage collector",
+        /// Longest interval of garbage collections above the hard limit.
+        pub max_gc_interval_when_hard_limited: GoDuration = GoDuration::from_secs(30)
+            => unused "there is no garbage collector",
     }
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: MemoryLimiterConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<MemoryLimiterConfig>();
     config.check(&mut problems);
     problems.finish()?;
     Ok(Box::new(MemoryLimiter { id: context.id.clone(), config }))

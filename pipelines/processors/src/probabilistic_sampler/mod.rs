@@ -15,7 +15,6 @@ use config::{ConfigError, Section};
 use opentelemetry::KeyValue;
 use pdata::{Data, ItemMut, Signal};
 use semconv::own_metric;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{change, telemetry};
@@ -31,77 +30,63 @@ pub const FACTORY: ProcessorFactory = ProcessorFactory {
     example: "\
 sampling_percentage: 10
 ",
+    keys: config::keys::<ProbabilisticSamplerConfig>,
     build,
 };
 
-/// What the user writes.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct ProbabilisticSamplerConfig {
-    /// The share to keep, in percent; 100 and more is all.
-    pub sampling_percentage: f32,
-    /// What trace ids are hashed with, in the mode `hash_seed`. Samplers behind each other need different ones.
-    pub hash_seed: u32,
-    /// How to decide.
-    pub mode: Mode,
-    /// Whether an item that cannot be sampled is dropped.
-    pub fail_closed: bool,
-    /// The hex digits of a threshold, 1 to 14.
-    pub sampling_precision: u32,
-    /// What a log record is sampled by.
-    pub attribute_source: AttributeSource,
-    /// The attribute to sample a log record by, that has no trace id or is not to be sampled by it.
-    pub from_attribute: String,
-    /// The attribute with the percentage to keep a log record by.
-    pub sampling_priority: String,
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ProbabilisticSamplerConfig {
+        /// Share of items that are kept, in percent; 100 and more keeps all.
+        pub sampling_percentage: f32 = 0.0,
+        /// Seed of the hash of trace ids in the mode `hash_seed`. Samplers in sequence need different seeds.
+        pub hash_seed: u32,
+        /// Method of the decision. Empty is `hash_seed`.
+        pub mode: Mode = Mode::Unset,
+        /// Whether an item that cannot be sampled is dropped.
+        pub fail_closed: bool = true,
+        /// Number of hexadecimal digits of a threshold, 1 to 14.
+        pub sampling_precision: u32 = 4,
+        /// Source of the randomness for log records.
+        pub attribute_source: AttributeSource = AttributeSource::TraceId,
+        /// Attribute of log records that is hashed if there is no trace id or `attribute_source` is `record`.
+        pub from_attribute: String,
+        /// Attribute of log records that contains a percentage for the record.
+        pub sampling_priority: String,
+    }
 }
 
-/// The key `mode`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// As `hash_seed`.
-    #[default]
-    #[serde(rename = "")]
-    Unset,
-    /// By a hash of the trace id.
-    HashSeed,
-    /// So that all items are as rare, those that were sampled before included.
-    Equalizing,
-    /// By the same share of all items, whatever was sampled before.
-    Proportional,
+config::choice! {
+    /// The key `mode`.
+    #[derive(Default)]
+    pub enum Mode {
+        /// As `hash_seed`.
+        #[default]
+        Unset = "",
+        /// By a hash of the trace id.
+        HashSeed = "hash_seed",
+        /// So that all items are as rare, those that were sampled before included.
+        Equalizing = "equalizing",
+        /// By the same share of all items, whatever was sampled before.
+        Proportional = "proportional",
+    }
 }
 
-/// The key `attribute_source`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-pub enum AttributeSource {
-    /// By its trace id.
-    #[default]
-    #[serde(rename = "traceID")]
-    TraceId,
-    /// By the attribute `from_attribute`.
-    #[serde(rename = "record", alias = "")]
-    Record,
-}
-
-impl Default for ProbabilisticSamplerConfig {
-    fn default() -> Self {
-        ProbabilisticSamplerConfig {
-            sampling_percentage: 0.0,
-            hash_seed: 0,
-            mode: Mode::Unset,
-            fail_closed: true,
-            sampling_precision: 4,
-            attribute_source: AttributeSource::TraceId,
-            from_attribute: String::new(),
-            sampling_priority: String::new(),
-        }
+config::choice! {
+    /// The key `attribute_source`.
+    #[derive(Default)]
+    pub enum AttributeSource {
+        /// By its trace id.
+        #[default]
+        TraceId = "traceID",
+        /// By the attribute `from_attribute`.
+        Record = "record" | "",
     }
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: ProbabilisticSamplerConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<ProbabilisticSamplerConfig>();
     if let Err(why) = check_percentage(config.sampling_percentage) {
         problems.add("sampling_percentage", why);
     }

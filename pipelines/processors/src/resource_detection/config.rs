@@ -1,8 +1,6 @@
 //! What the user writes for `resource_detection`, and the detectors that are made of it.
 
-use component::ComponentId;
 use config::{GoDuration, Node, Problems};
-use serde::Deserialize;
 
 use super::Detector;
 use super::docker::{Docker, DockerConfig};
@@ -10,80 +8,67 @@ use super::env::Env;
 use super::kubernetes::{Kubernetes, KubernetesConfig};
 use super::system::{System, SystemConfig};
 
-/// The names of the detectors there are, `k8s_api` by its older names, too.
+/// The names of the detectors, those of `k8s_api` included.
 const DETECTORS: [&str; 6] = ["docker", "env", "k8s_api", "k8snode", "kubernetes_node", "system"];
 
-/// Defines the configuration: what is used, and a section for each detector that the Collector has and that is
-/// not here. Those may be set, as long as their detector is not asked for.
-macro_rules! config {
-    ($($elsewhere:ident)*) => {
-        /// What the user writes.
-        #[derive(Clone, Debug, Deserialize)]
-        #[serde(default)]
-        pub struct ResourceDetectionConfig {
-            /// What to ask, the most trusted first.
-            pub detectors: Vec<String>,
-            /// Whether what is detected goes before what data brings.
-            pub r#override: bool,
-            /// How long the detection may take.
-            pub timeout: GoDuration,
-            /// The time between detections; 0 is never again.
-            pub refresh_interval: GoDuration,
-            /// Whether a service that should know and does not answer is an error.
-            pub fail_on_missing_metadata: bool,
-            /// The section `docker`.
-            pub(super) docker: DockerConfig,
-            /// The section `k8s_api`.
-            pub(super) k8s_api: KubernetesConfig,
-            /// The same by an older name.
-            pub(super) k8snode: KubernetesConfig,
-            /// The same by another name.
-            pub(super) kubernetes_node: KubernetesConfig,
-            /// The section `system`.
-            pub(super) system: SystemConfig,
-            $($elsewhere: Option<Node>,)*
-        }
+/// Why the section of a detector of the Collector that does not exist here has no effect.
+const NO_DETECTOR: &str = "warptap has no such detector";
 
-        impl Default for ResourceDetectionConfig {
-            fn default() -> Self {
-                ResourceDetectionConfig {
-                    detectors: vec!["env".to_owned()],
-                    r#override: true,
-                    timeout: GoDuration::from_secs(5),
-                    refresh_interval: GoDuration::from_secs(0),
-                    fail_on_missing_metadata: false,
-                    docker: DockerConfig::default(),
-                    k8s_api: KubernetesConfig::default(),
-                    k8snode: KubernetesConfig::default(),
-                    kubernetes_node: KubernetesConfig::default(),
-                    system: SystemConfig::default(),
-                    $($elsewhere: None,)*
-                }
-            }
-        }
+config::section! {
+    /// The section of the processor.
+    #[derive(Clone, Debug)]
+    pub struct ResourceDetectionConfig {
+        ..elsewhere: Elsewhere,
+        /// Detectors to run, the most trusted first: `docker`, `env`, `k8s_api` (also `k8snode` and
+        /// `kubernetes_node`) and `system`.
+        pub detectors: Vec<String> = vec!["env".to_owned()],
+        /// Whether detected attributes replace those of the data.
+        pub r#override: bool = true,
+        /// Longest time for the detection.
+        pub timeout: GoDuration = GoDuration::from_secs(5),
+        /// Interval between detections. 0 detects once, at the start.
+        pub refresh_interval: GoDuration,
+        /// Whether the start fails if a service that should have metadata does not answer.
+        pub fail_on_missing_metadata: bool,
+        /// Settings of the detector `docker`.
+        pub(super) docker: DockerConfig,
+        /// Settings of the detector `k8s_api`.
+        pub(super) k8s_api: KubernetesConfig,
+        /// Settings of the detector `k8snode`, an older name of `k8s_api`.
+        pub(super) k8snode: KubernetesConfig,
+        /// Settings of the detector `kubernetes_node`, another name of `k8s_api`.
+        pub(super) kubernetes_node: KubernetesConfig,
+        /// Settings of the detector `system`.
+        pub(super) system: SystemConfig,
+    }
+}
 
-        impl ResourceDetectionConfig {
-            /// The sections that are set for detectors that are not here.
-            fn of_no_effect(&self) -> Vec<&'static str> {
-                let sections = [$((stringify!($elsewhere), self.$elsewhere.is_some())),*];
-                sections.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
+/// Declares a section for each detector of the Collector that does not exist here. It may be configured, as long as
+/// `detectors` does not name it.
+macro_rules! elsewhere {
+    ($($name:ident)*) => {
+        config::section! {
+            /// Sections of detectors that do not exist here.
+            #[derive(Clone, Debug)]
+            pub struct Elsewhere {
+                $(
+                    /// Settings of a detector that does not exist here.
+                    $name: Option<Node> => unused NO_DETECTOR,
+                )*
             }
         }
     };
 }
 
-config! {
+elsewhere! {
     akamai aks alibaba_ecs azure consul digitalocean ec2 ecs eks elasticbeanstalk gcp heroku hetzner
     ibmcloud_classic ibmcloud_vpc kubeadm lambda nova openshift oraclecloud scaleway tencent_cvm upcloud vultr
 }
 
 impl ResourceDetectionConfig {
-    /// The detectors that are asked for, or what is wrong with them.
-    pub(super) fn detectors(&self, id: &ComponentId, problems: &mut Problems<'_>) -> Vec<Box<dyn Detector>> {
-        for section in self.of_no_effect() {
-            tracing::debug!(processor = %id, section, "the section is of no effect: there is no such detector here");
-        }
-        self.docker.switches.check("docker", &super::docker::ATTRIBUTES, problems);
+    /// Returns the detectors that `detectors` names, and adds the problems of their settings.
+    pub(super) fn detectors(&self, problems: &mut Problems<'_>) -> Vec<Box<dyn Detector>> {
+        self.docker.resource_attributes.check("docker", &super::docker::ATTRIBUTES, problems);
         self.system.check(problems);
         for (section, config) in self.kubernetes() {
             config.check(section, problems);

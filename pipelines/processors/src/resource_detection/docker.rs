@@ -18,12 +18,13 @@ pub(super) const ATTRIBUTES: [Switch; 4] =
 
 const SOCKET: &str = "/var/run/docker.sock";
 
-/// The section `docker`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub(super) struct DockerConfig {
-    #[serde(rename = "resource_attributes")]
-    pub(super) switches: Switches,
+config::section! {
+    /// The section `docker`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct DockerConfig {
+        /// Attributes to detect, by name.
+        pub(super) resource_attributes: Switches,
+    }
 }
 
 pub(super) struct Docker {
@@ -77,7 +78,7 @@ impl Docker {
         // The daemon may be elsewhere, as its own tools take it; other ways than a socket are not gone.
         let host = std::env::var("DOCKER_HOST").unwrap_or_default();
         let socket = host.strip_prefix("unix://").unwrap_or(SOCKET).into();
-        Docker { socket, switches: config.switches.clone(), is_strict }
+        Docker { socket, switches: config.resource_attributes.clone(), is_strict }
     }
 
     fn is_on(&self, attribute: &str) -> bool {

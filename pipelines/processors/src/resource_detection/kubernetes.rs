@@ -28,31 +28,24 @@ pub(super) const ATTRIBUTES: [Switch; 3] =
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const NODE_VARIABLE: &str = "K8S_NODE_NAME";
 
-/// The section `k8s_api`, and `k8snode` as it was called before.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub(super) struct KubernetesConfig {
-    auth_type: String,
-    context: String,
-    node_from_env_var: String,
-    #[serde(rename = "resource_attributes")]
-    switches: Switches,
-}
-
-impl Default for KubernetesConfig {
-    fn default() -> Self {
-        KubernetesConfig {
-            auth_type: "serviceAccount".to_owned(),
-            context: String::new(),
-            node_from_env_var: String::new(),
-            switches: Switches::default(),
-        }
+config::section! {
+    /// The section `k8s_api`, also named `k8snode` and `kubernetes_node`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct KubernetesConfig {
+        /// Authentication at the Kubernetes API: `serviceAccount`.
+        auth_type: String = "serviceAccount".to_owned(),
+        /// Context of a kubeconfig file. Not supported, so it must be empty.
+        context: String,
+        /// Environment variable with the name of the node. Empty is `K8S_NODE_NAME`.
+        node_from_env_var: String,
+        /// Attributes to detect, by name.
+        resource_attributes: Switches,
     }
 }
 
 impl KubernetesConfig {
     pub(super) fn check(&self, section: &str, problems: &mut Problems<'_>) {
-        self.switches.check(section, &ATTRIBUTES, problems);
+        self.resource_attributes.check(section, &ATTRIBUTES, problems);
         let found = &self.auth_type;
         problems.require(found == "serviceAccount", &format!("{section}::auth_type"), {
             format!("auth_type {found:?} is not supported: expected \"serviceAccount\"")
@@ -109,7 +102,7 @@ impl Kubernetes {
         let set = Some(config.node_from_env_var.as_str()).filter(|name| !name.is_empty());
         Kubernetes {
             node_variable: set.unwrap_or(NODE_VARIABLE).to_owned(),
-            switches: config.switches.clone(),
+            switches: config.resource_attributes.clone(),
             is_strict,
             account: SERVICE_ACCOUNT.into(),
             address: None,

@@ -47,6 +47,7 @@ detectors: [env, system]
 system:
   hostname_sources: [os]
 ",
+    keys: ::config::keys::<ResourceDetectionConfig>,
     build,
 };
 
@@ -56,9 +57,8 @@ const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.40.0";
 const BACKOFF: Duration = Duration::from_secs(1);
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: ResourceDetectionConfig = section.decode()?;
-    let mut problems = section.problems();
-    let detectors = config.detectors(&context.id, &mut problems);
+    let (config, mut problems) = section.read::<ResourceDetectionConfig>();
+    let detectors = config.detectors(&mut problems);
     problems.finish()?;
     Ok(Box::new(ResourceDetection { id: context.id.clone(), config, detectors: detectors.into() }))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use config::Problems;
+use config::{Key, Problems, Setting};
 use serde::Deserialize;
 
 /// An attribute of a detector, and whether it is enabled by default.
@@ -13,10 +13,27 @@ pub(super) type Default = (&'static str, bool);
 #[serde(transparent)]
 pub(super) struct Switches(BTreeMap<String, Switch>);
 
-#[derive(Clone, Debug, std::default::Default, Deserialize, PartialEq)]
-#[serde(default)]
-struct Switch {
-    enabled: Option<bool>,
+config::section! {
+    /// The switch of an attribute.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Switch {
+        /// Whether the attribute is detected. Unset is the default of the detector.
+        enabled: Option<bool>,
+    }
+}
+
+impl Setting for Switches {
+    fn kind() -> String {
+        BTreeMap::<String, Switch>::kind()
+    }
+
+    fn shown(&self) -> String {
+        self.0.shown()
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        Setting::keys(&self.0)
+    }
 }
 
 impl Switches {

@@ -8,6 +8,7 @@ mod write;
 
 use std::fmt;
 
+use config::Setting;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -120,6 +121,30 @@ impl<'de> Deserialize<'de> for Compression {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(transparent)]
 pub struct Level(pub i32);
+
+impl Setting for Compression {
+    fn kind() -> String {
+        let names = NAMES.map(|(_, name)| format!("{name:?}")).join(", ");
+        format!("{names} or \"none\"")
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Compression::None => "none".to_owned(),
+            other => other.name().to_owned(),
+        }
+    }
+}
+
+impl Setting for Level {
+    fn kind() -> String {
+        "integer".to_owned()
+    }
+
+    fn shown(&self) -> String {
+        self.0.to_string()
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,8 @@ pub struct ClientTls(Arc<Reloading<Arc<ClientConfig>, TlsError>>);
 impl ClientTls {
     /// Reads the files of the section. `protocols` are offered by ALPN, the preferred one first: `h2`, `http/1.1`.
     pub fn open(config: &ClientTlsConfig, protocols: &[&str]) -> Result<Self, TlsError> {
-        config.common().warn_of_unsupported();
-        let when = ReloadWhen { max_age: config.common().reload_interval, ..ReloadWhen::default() };
+        config.common.parts().warn_of_unsupported();
+        let when = ReloadWhen { max_age: config.common.parts().reload_interval, ..ReloadWhen::default() };
         let (config, protocols) = (config.clone(), protocols.iter().map(|p| p.as_bytes().to_vec()).collect());
         let protocols: Vec<Vec<u8>> = protocols;
         let reloading = Reloading::new(when, move || set_up(&config, protocols.clone()).map(Arc::new))?;
@@ -34,7 +34,7 @@ impl ClientTls {
 }
 
 fn set_up(config: &ClientTlsConfig, protocols: Vec<Vec<u8>>) -> Result<ClientConfig, TlsError> {
-    let common = config.common();
+    let common = config.common.parts();
     let provider = common.provider()?;
     let versions = names::versions(common.min_version, common.max_version).map_err(TlsError::Value)?;
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;

@@ -4,132 +4,122 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{GoDuration, Problems, Secret};
-use serde::Deserialize;
 
 use super::names;
 
-/// Both sections have most of their keys in common. serde's `flatten` would lose the strictness of the decoder.
-macro_rules! sections {
-    ($($(#[$doc:meta])* $section:ident { $($(#[$key_doc:meta])* $key:ident: $type:ty,)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-        #[serde(default)]
-        pub struct $section {
-            $($(#[$key_doc])* pub $key: $type,)*
-            /// Authorities to trust, as a file of PEM, in place of the machine's.
-            pub ca_file: PathBuf,
-            /// The same, as PEM in the configuration.
-            pub ca_pem: Secret,
-            /// True: the machine's authorities are trusted as well.
-            pub include_system_ca_certs_pool: bool,
-            /// Our certificate and those between it and its authority, as a file of PEM.
-            pub cert_file: PathBuf,
-            /// The same, as PEM in the configuration.
-            pub cert_pem: Secret,
-            /// Our certificate's key, as a file of PEM.
-            pub key_file: PathBuf,
-            /// The same, as PEM in the configuration.
-            pub key_pem: Secret,
-            /// The lowest version to speak; empty is 1.2.
-            pub min_version: String,
-            /// The highest version to speak; empty is the highest there is.
-            pub max_version: String,
-            /// Cipher suites of TLS 1.2, by Go's names; empty are all that are sound.
-            pub cipher_suites: Vec<String>,
-            /// True: suites that Go calls insecure may be named. None of them is ever used.
-            pub include_insecure_cipher_suites: bool,
-            /// Groups for the exchange of keys, by Go's names, the preferred first; empty are all.
-            pub curve_preferences: Vec<String>,
-            /// How old what was read from files may become; 0: it is read once.
-            pub reload_interval: GoDuration,
-            /// Keys in a TPM.
-            pub tpm: TpmConfig,
-        }
+config::section! {
+    /// The keys that the sections `tls` of clients and of servers have in common.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CommonTlsConfig {
+        /// PEM file of the certificate authorities to trust instead of those of the system.
+        pub ca_file: PathBuf,
+        /// Certificate authorities as PEM text instead of a file.
+        pub ca_pem: Secret,
+        /// Whether the authorities of the system are trusted in addition.
+        pub include_system_ca_certs_pool: bool,
+        /// PEM file of the own certificate and its intermediates.
+        pub cert_file: PathBuf,
+        /// Own certificate as PEM text instead of a file.
+        pub cert_pem: Secret,
+        /// PEM file of the private key of the own certificate.
+        pub key_file: PathBuf,
+        /// Private key as PEM text instead of a file.
+        pub key_pem: Secret,
+        /// Lowest TLS version. Empty is 1.2.
+        pub min_version: String,
+        /// Highest TLS version. Empty is the highest supported one.
+        pub max_version: String,
+        /// Cipher suites of TLS 1.2, by Go's names. Empty allows all secure ones.
+        pub cipher_suites: Vec<String>,
+        /// Whether `cipher_suites` may name suites that Go calls insecure. None of them is ever used.
+        pub include_insecure_cipher_suites: bool,
+        /// Key exchange groups by Go's names, the preferred first. Empty allows all.
+        pub curve_preferences: Vec<String>,
+        /// Interval at which certificate files are read again. 0 reads them once.
+        pub reload_interval: GoDuration,
+        /// Private key in a TPM.
+        pub tpm: TpmConfig => unused "keys in a TPM are not supported",
+    }
 
-        impl $section {
-            /// What both sections have.
-            pub(super) fn common(&self) -> Common<'_> {
-                Common {
-                    ca: Pem::of(&self.ca_file, &self.ca_pem),
-                    certificate: Pem::of(&self.cert_file, &self.cert_pem),
-                    key: Pem::of(&self.key_file, &self.key_pem),
-                    adds_system_authorities: self.include_system_ca_certs_pool,
-                    min_version: &self.min_version,
-                    max_version: &self.max_version,
-                    cipher_suites: &self.cipher_suites,
-                    allows_insecure_suites: self.include_insecure_cipher_suites,
-                    curves: &self.curve_preferences,
-                    reload_interval: Some(*self.reload_interval).filter(|d| !d.is_zero()),
-                }
-            }
-
-            fn check_common(&self, path: &str, problems: &mut Problems<'_>) {
-                let both = |file: &PathBuf, pem: &Secret| !file.as_os_str().is_empty() && !pem.reveal().is_empty();
-                let common = self.common();
-                for (wrong, message) in [
-                    (
-                        both(&self.ca_file, &self.ca_pem),
-                        "provide either a CA file or the PEM-encoded string, but not both",
-                    ),
-                    (
-                        both(&self.cert_file, &self.cert_pem),
-                        "provide either certificate file or PEM, but not both",
-                    ),
-                    (
-                        both(&self.key_file, &self.key_pem),
-                        "provide either key file or PEM, but not both",
-                    ),
-                    (
-                        common.certificate.is_some() != common.key.is_some(),
-                        "TLS configuration must include both certificate and key (cert_file/cert_pem and key_file/key_pem)",
-                    ),
-                    (self.tpm.enabled, "tpm::enabled is true, but keys in a TPM are not supported"),
-                ] {
-                    problems.require(!wrong, path, message);
-                }
-                common.check_names(path, problems);
-            }
-        }
-    )*};
-}
-
-sections! {
     /// The section `tls` of a client.
-    ClientTlsConfig {
-        /// True: no TLS, unless the endpoint begins with `https` or authorities are given.
-        insecure: bool,
-        /// True: TLS without asking who the other side is.
-        insecure_skip_verify: bool,
-        /// The name that the other side's certificate must have, in place of the endpoint's host.
-        server_name_override: String,
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ClientTlsConfig {
+        ..common: CommonTlsConfig,
+        /// Whether TLS is off, unless the endpoint begins with `https` or authorities are set.
+        pub insecure: bool,
+        /// Whether the certificate of the server is accepted unverified.
+        pub insecure_skip_verify: bool,
+        /// Name that the certificate of the server must have. Empty is the host of the endpoint.
+        pub server_name_override: String,
     }
+
     /// The section `tls` of a server.
-    ServerTlsConfig {
-        /// Authorities one of which must have signed the certificate that a client has to show; empty: none is asked for.
-        client_ca_file: PathBuf,
-        /// True: the file is read again when it changes.
-        client_ca_file_reload: bool,
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ServerTlsConfig {
+        ..common: CommonTlsConfig,
+        /// PEM file of the authorities that must have signed a client's certificate. Empty requires none.
+        pub client_ca_file: PathBuf,
+        /// Whether `client_ca_file` is read again when it changes.
+        pub client_ca_file_reload: bool,
+    }
+
+    /// The section `tpm`, accepted so that the Collector's files may switch it off.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct TpmConfig {
+        /// Whether the key is in a TPM. True is refused.
+        pub enabled: bool,
+        /// Path of the TPM device.
+        pub path: String,
+        /// Authorization of the owner hierarchy.
+        pub owner_auth: Secret,
+        /// Authorization of the key.
+        pub auth: Secret,
     }
 }
 
-/// The section `tpm`: there for the Collector's files that switch it off.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct TpmConfig {
-    /// True is refused.
-    pub enabled: bool,
-    /// Unused.
-    pub path: String,
-    /// Unused.
-    pub owner_auth: Secret,
-    /// Unused.
-    pub auth: Secret,
+impl CommonTlsConfig {
+    /// The values as they are used.
+    pub(super) fn parts(&self) -> Common<'_> {
+        Common {
+            ca: Pem::of(&self.ca_file, &self.ca_pem),
+            certificate: Pem::of(&self.cert_file, &self.cert_pem),
+            key: Pem::of(&self.key_file, &self.key_pem),
+            adds_system_authorities: self.include_system_ca_certs_pool,
+            min_version: &self.min_version,
+            max_version: &self.max_version,
+            cipher_suites: &self.cipher_suites,
+            allows_insecure_suites: self.include_insecure_cipher_suites,
+            curves: &self.curve_preferences,
+            reload_interval: Some(*self.reload_interval).filter(|d| !d.is_zero()),
+        }
+    }
+
+    fn check_common(&self, path: &str, problems: &mut Problems<'_>) {
+        let both = |file: &PathBuf, pem: &Secret| !file.as_os_str().is_empty() && !pem.reveal().is_empty();
+        let common = self.parts();
+        for (wrong, message) in [
+            (
+                both(&self.ca_file, &self.ca_pem),
+                "provide either a CA file or the PEM-encoded string, but not both",
+            ),
+            (both(&self.cert_file, &self.cert_pem), "provide either certificate file or PEM, but not both"),
+            (both(&self.key_file, &self.key_pem), "provide either key file or PEM, but not both"),
+            (
+                common.certificate.is_some() != common.key.is_some(),
+                "TLS configuration must include both certificate and key (cert_file/cert_pem and key_file/key_pem)",
+            ),
+            (self.tpm.enabled, "tpm::enabled is true, but keys in a TPM are not supported"),
+        ] {
+            problems.require(!wrong, path, message);
+        }
+        common.check_names(path, problems);
+    }
 }
 
 impl ClientTlsConfig {
     /// Checks the values of the section at `path`.
     pub fn check(&self, path: &str, problems: &mut Problems<'_>) {
-        self.check_common(path, problems);
+        self.common.check_common(path, problems);
     }
 
     /// The name to ask for, where it is set.
@@ -139,15 +129,15 @@ impl ClientTlsConfig {
 
     /// True unless plain text was asked for: `https` wins over `insecure`, and so do authorities.
     pub fn protects(&self, is_https: bool) -> bool {
-        is_https || !self.insecure || self.common().ca.is_some()
+        is_https || !self.insecure || self.common.parts().ca.is_some()
     }
 }
 
 impl ServerTlsConfig {
     /// Checks the values of the section at `path`.
     pub fn check(&self, path: &str, problems: &mut Problems<'_>) {
-        self.check_common(path, problems);
-        let common = self.common();
+        self.common.check_common(path, problems);
+        let common = self.common.parts();
         problems.require(common.certificate.is_some() || common.key.is_some(), path, {
             "TLS configuration must include both certificate and key for server connections"
         });

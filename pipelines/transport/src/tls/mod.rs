@@ -9,7 +9,7 @@ mod material;
 mod names;
 mod server;
 
-pub use self::config::{ClientTlsConfig, ServerTlsConfig, TpmConfig};
+pub use self::config::{ClientTlsConfig, CommonTlsConfig, ServerTlsConfig, TpmConfig};
 pub use client::ClientTls;
 pub use material::TlsError;
 pub use server::ServerTls;

@@ -17,8 +17,8 @@ pub struct ServerTls(Arc<Reloading<Arc<ServerConfig>, TlsError>>);
 impl ServerTls {
     /// Reads the files of the section. `protocols` are offered by ALPN, the preferred one first.
     pub fn open(config: &ServerTlsConfig, protocols: &[&str]) -> Result<Self, TlsError> {
-        config.common().warn_of_unsupported();
-        let mut when = ReloadWhen { max_age: config.common().reload_interval, ..ReloadWhen::default() };
+        config.common.parts().warn_of_unsupported();
+        let mut when = ReloadWhen { max_age: config.common.parts().reload_interval, ..ReloadWhen::default() };
         if config.client_ca_file_reload {
             when.files.push(config.client_ca_file.clone());
         }
@@ -35,7 +35,7 @@ impl ServerTls {
 }
 
 fn set_up(config: &ServerTlsConfig, protocols: Vec<Vec<u8>>) -> Result<ServerConfig, TlsError> {
-    let common = config.common();
+    let common = config.common.parts();
     let provider = common.provider()?;
     let versions = names::versions(common.min_version, common.max_version).map_err(TlsError::Value)?;
     let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;

@@ -11,6 +11,7 @@ use config::{ConfigError, Node, Problem, nearest};
 use pdata::Signal;
 
 use super::key::Key;
+use super::known;
 use super::order;
 use super::wiring::{self, Way, Wiring};
 use crate::config::{Configured, Kind, Pipeline, Reference, Sections};
@@ -72,8 +73,8 @@ impl Plan {
         let (problems, warnings) = (sections.problems.clone(), sections.warnings.clone());
         let mut builder = Builder { sections, factories, version, problems, warnings };
         builder.validate();
+        let wiring = builder.wire();
         ConfigError::unless_empty(std::mem::take(&mut builder.problems))?;
-        let wiring = builder.wire()?;
         let mut nodes = builder.nodes(&wiring)?;
         nodes.sort_by(|a, b| (a.level, rank(&a.key)).cmp(&(b.level, rank(&b.key))));
         let pipelines = wiring::describe(&sections.service.pipelines);
@@ -153,23 +154,30 @@ impl Builder<'_> {
         }
     }
 
-    fn wire(&self) -> Result<Wiring, ConfigError> {
-        let mut connectors = BTreeMap::new();
-        for configured in self.sections.of(Kind::Connector) {
-            connectors.insert(
-                &configured.id,
-                self.build(Kind::Connector, &configured.id, self.factories.connectors)?,
-            );
+    /// Connects the pipelines, or adds the problems of their connections. Connectors that could not be built have
+    /// problems of their own, so that what depends on their outputs is not reported.
+    fn wire(&mut self) -> Wiring {
+        let rows = self.factories.connectors;
+        let all: Vec<&Configured<'_>> = self.sections.of(Kind::Connector).collect();
+        let built: BTreeMap<&ComponentId, Box<dyn Connector>> = all
+            .iter()
+            .filter_map(|c| {
+                Some((&c.id, (find(rows, c.id.kind())?.build)(&self.context(&c.id), c.section()).ok()?))
+            })
+            .collect();
+        if built.len() < all.len() {
+            return Wiring::default();
         }
-        let outputs = |id: &ComponentId, from| connectors.get(id).map(|c| c.0.outputs(from));
-        let wired = wiring::wire(&self.sections.service.pipelines, &outputs);
-        wired.map_err(|miswired| {
-            let told = miswired.into_iter().filter_map(|(id, message)| {
-                let configured = self.sections.of(Kind::Connector).find(|c| c.id == id)?;
-                Some(configured.problem(message))
-            });
-            told.collect::<Vec<_>>().into()
-        })
+        let outputs = |id: &ComponentId, from| built.get(id).map(|connector| connector.outputs(from));
+        let miswired = match wiring::wire(&self.sections.service.pipelines, &outputs) {
+            Ok(wiring) => return wiring,
+            Err(miswired) => miswired,
+        };
+        let problems = miswired.into_iter().filter_map(|(id, message)| {
+            Some(all.iter().find(|configured| configured.id == id)?.problem(message))
+        });
+        self.problems.extend(problems.collect::<Vec<_>>());
+        Wiring::default()
     }
 
     fn nodes(&self, wiring: &Wiring) -> Result<Vec<Planned>, ConfigError> {
@@ -233,12 +241,19 @@ fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> 
         return configured
             .problem("the logging exporter has been deprecated, use the debug exporter instead");
     }
-    let known: Vec<&str> = rows.iter().map(|row| row.kind).collect();
     let id = configured.id.to_string();
-    let values = known.join(" ");
+    if let Some(distribution) = known::distribution(configured.kind, kind) {
+        let message = format!("unknown type: {kind:?} for id: {id:?}: exists in {distribution}, not in warptap");
+        return configured.problem(message);
+    }
+    let kinds: Vec<&str> = rows.iter().map(|row| row.kind).collect();
+    let values = kinds.join(" ");
     let mut problem =
         configured.problem(format!("unknown type: {kind:?} for id: {id:?} (valid values: [{values}])"));
-    problem.nearest.extend(nearest(kind, known).map(str::to_owned));
+    // A slip in the name of a component of another distribution is not one of ours.
+    let candidates = kinds.into_iter().chain(known::types(configured.kind));
+    let meant = nearest(kind, candidates).filter(|meant| find(rows, meant).is_some());
+    problem.nearest.extend(meant.map(str::to_owned));
     problem
 }
 

@@ -13,7 +13,6 @@ use config::{ConfigError, Node, Section};
 use opentelemetry_proto::tonic::logs::v1::{LogsData, ResourceLogs};
 use opentelemetry_proto::tonic::trace::v1::TracesData;
 use pdata::{Data, Signal};
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{Factories, Plan};
@@ -33,19 +32,21 @@ pub(crate) fn happened() -> Vec<String> {
     LOG.with_borrow_mut(std::mem::take)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct FakeConfig {
-    /// The start fails.
-    refuse: bool,
-    /// The stop is not heeded.
-    hang: bool,
-    /// The work panics.
-    panic: bool,
-    /// Must be at most 9.
-    size: u64,
-    /// Anything, such as the id of an extension.
-    note: String,
+config::section! {
+    /// The section of every fake.
+    #[derive(Debug)]
+    struct FakeConfig {
+        /// The start fails.
+        refuse: bool,
+        /// The stop is not heeded.
+        hang: bool,
+        /// The work panics.
+        panic: bool,
+        /// Must be at most 9.
+        size: u64,
+        /// Anything, such as the id of an extension.
+        note: String,
+    }
 }
 
 struct Fake {
@@ -54,8 +55,7 @@ struct Fake {
 }
 
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Fake, ConfigError> {
-    let config: FakeConfig = section.decode()?;
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<FakeConfig>();
     problems.require(config.size <= 9, "size", format!("{} is too large: expected 9 at most", config.size));
     problems.finish()?;
     note(format!("build {}{}", context.id, config.note));
@@ -225,6 +225,7 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         stability: STABILITY,
         about: "",
         example: "",
+        keys: config::keys::<FakeConfig>,
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     extensions: &[ExtensionFactory {
@@ -234,6 +235,7 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         stability: STABILITY,
         about: "",
         example: "",
+        keys: config::keys::<FakeConfig>,
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     exporters: &[ExporterFactory {
@@ -243,6 +245,7 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         stability: STABILITY,
         about: "",
         example: "",
+        keys: config::keys::<FakeConfig>,
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     processors: &[ProcessorFactory {
@@ -252,6 +255,7 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         stability: STABILITY,
         about: "",
         example: "",
+        keys: config::keys::<FakeConfig>,
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
     receivers: &[ReceiverFactory {
@@ -261,6 +265,7 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
         stability: STABILITY,
         about: "",
         example: "",
+        keys: config::keys::<FakeConfig>,
         build: |context, section| Ok(Box::new(build(context, section)?)),
     }],
 };

@@ -21,7 +21,7 @@ use transport::Proxy;
 use transport::client::{ClientSettings, HttpClient};
 use transport::connect::{Connector, Dial, UseTls};
 use transport::endpoint::HttpEndpoint;
-use transport::tls::{ClientTls, ClientTlsConfig};
+use transport::tls::{ClientTls, ClientTlsConfig, CommonTlsConfig};
 
 use crate::config::telemetry::{Otlp, Protocol, Temporality};
 
@@ -122,12 +122,13 @@ fn dial(otlp: &Otlp, is_https: bool, protocols: &[&str]) -> Result<Dial, OtlpErr
 
 fn tls(otlp: &Otlp) -> ClientTlsConfig {
     let file = |path: &Option<std::path::PathBuf>| path.clone().unwrap_or_default();
-    ClientTlsConfig {
+    let common = CommonTlsConfig {
         ca_file: file(&otlp.certificate),
         cert_file: file(&otlp.client_certificate),
         key_file: file(&otlp.client_key),
-        ..ClientTlsConfig::default()
-    }
+        ..CommonTlsConfig::default()
+    };
+    ClientTlsConfig { common, ..ClientTlsConfig::default() }
 }
 
 /// The URL of a signal: a path that is written is taken as it is.

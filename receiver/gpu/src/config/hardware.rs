@@ -4,36 +4,24 @@ use std::time::Duration;
 
 use config::{GoDuration, Problems};
 use hardware::DriverFactory;
-use serde::Deserialize;
 
 use crate::source::ClockSettings;
 
 /// The minimum interval; shorter ones cost more than they show.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Polling of GPU clocks, which shows throttling in outliers.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct HardwareConfig {
-    /// Whether GPU clocks are polled.
-    pub enabled: bool,
-    /// Interval between polls, which is the resolution of throttle times.
-    pub interval: GoDuration,
-    /// The library of the first driver: a name that the loader finds, or a path.
-    pub library: String,
-    /// The library of the second driver, which is used if the first is absent; by default as it is found.
-    pub amdsmi_library: Option<String>,
-}
-
-impl Default for HardwareConfig {
-    fn default() -> Self {
-        let library = "libnvidia-ml.so.1".to_owned();
-        HardwareConfig {
-            enabled: true,
-            interval: Duration::from_millis(100).into(),
-            library,
-            amdsmi_library: None,
-        }
+config::section! {
+    /// Polling of GPU clocks.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct HardwareConfig {
+        /// Whether clocks are polled.
+        pub enabled: bool = true,
+        /// Interval of the polls, which bounds the resolution of what is known about a step.
+        pub interval: GoDuration = Duration::from_millis(100).into(),
+        /// Library of NVIDIA's driver: a name that the loader finds, or a path.
+        pub library: String = "libnvidia-ml.so.1".to_owned(),
+        /// Library of AMD's driver: a name that the loader finds, or a path. Unset tries the usual names.
+        pub amdsmi_library: Option<String>,
     }
 }
 
@@ -43,7 +31,7 @@ impl HardwareConfig {
         problems.require(
             *self.interval >= INTERVAL_MIN,
             "hardware::interval",
-            format!("{:?} is too short: expected at least {INTERVAL_MIN:?}", *self.interval),
+            format!("{} is too short: expected at least {}", self.interval, GoDuration(INTERVAL_MIN)),
         );
         let is_named = !self.library.is_empty();
         problems.require(is_named, "hardware::library", "\"\": expected the name or path of a library");

@@ -2,88 +2,51 @@
 
 use config::{GoDuration, Problems};
 use nccl::{StragglerSettings, TraceSettings};
-use serde::Deserialize;
 
 use crate::collectives::CollectiveSettings;
 
 /// The minimum hang timeout; shorter waits occur on a busy machine.
 const HANG_TIMEOUT_MIN_MS: u128 = 100;
 
-/// Analysis and tracing of collectives.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct NcclConfig {
-    /// Whether NCCL and RCCL are probed.
-    pub enabled: bool,
-    /// The maximum number of ranks of communicators with their own series in a process; further ones share one series.
-    pub communicators_max: usize,
-    /// Time after which a missing rank or an unfinished collective is reported as a hang.
-    pub hang_timeout: GoDuration,
+config::section! {
+    /// Analysis of collectives.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct NcclConfig {
+        /// Whether collectives are analyzed. False attaches no probes to their libraries.
+        pub enabled: bool = CollectiveSettings::default().is_enabled,
+        /// Largest number of communicator ranks per process with series of their own. Further ones share one series.
+        pub communicators_max: usize = CollectiveSettings::default().communicators_max,
+        /// Time after which a rank that its peers wait for, or an unfinished collective, is a hang.
+        pub hang_timeout: GoDuration = duration(CollectiveSettings::default().engine.hang_timeout_ns),
+        /// Detection of late ranks.
+        pub stragglers: StragglersConfig,
+        /// Selection of collectives that become traces.
+        pub traces: TracesConfig,
+    }
+
     /// Detection of late ranks.
-    pub stragglers: StragglersConfig,
-    /// Tracing of collectives.
-    pub traces: TracesConfig,
-}
-
-/// Detection of late ranks and limits of their log records.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct StragglersConfig {
-    /// The minimum delay after the median of its peers for a rank to be late.
-    pub lateness_min: GoDuration,
-    /// The burst of log records of a process. Counters are not limited.
-    pub records_burst: u32,
-    /// The rate of log records of a process.
-    pub records_per_minute: u32,
-}
-
-/// Tracing of collectives.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub struct TracesConfig {
-    /// The share of collectives to trace, from 0 to 1; the same ones on every rank and node.
-    pub rate: f64,
-    /// Traces collectives with at least this skew on the node; 0s disables.
-    pub skew_min: GoDuration,
-    /// The burst of collectives traced for their skew.
-    pub skewed_burst: u32,
-    /// The rate of collectives traced for their skew.
-    pub skewed_per_minute: u32,
-}
-
-impl Default for NcclConfig {
-    fn default() -> Self {
-        let settings = CollectiveSettings::default();
-        NcclConfig {
-            enabled: settings.is_enabled,
-            communicators_max: settings.communicators_max,
-            hang_timeout: duration(settings.engine.hang_timeout_ns),
-            stragglers: StragglersConfig::default(),
-            traces: TracesConfig::default(),
-        }
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct StragglersConfig {
+        /// Lateness behind the median of its peers from which a rank is a straggler.
+        pub lateness_min: GoDuration = duration(CollectiveSettings::default().engine.straggler.lateness_ns_min),
+        /// Number of findings that one process may report at once. Counters are not limited.
+        pub records_burst: u32 = CollectiveSettings::default().verdicts_burst,
+        /// Number of findings per minute that one process may report in the long run.
+        pub records_per_minute: u32 = CollectiveSettings::default().verdicts_per_minute,
     }
-}
 
-impl Default for StragglersConfig {
-    fn default() -> Self {
-        let settings = CollectiveSettings::default();
-        StragglersConfig {
-            lateness_min: duration(settings.engine.straggler.lateness_ns_min),
-            records_burst: settings.verdicts_burst,
-            records_per_minute: settings.verdicts_per_minute,
-        }
-    }
-}
-
-impl Default for TracesConfig {
-    fn default() -> Self {
-        let settings = CollectiveSettings::default();
-        TracesConfig {
-            rate: settings.engine.trace.rate,
-            skew_min: duration(settings.engine.trace.skew_ns_min),
-            skewed_burst: settings.traces_burst,
-            skewed_per_minute: settings.traces_per_minute,
-        }
+    /// Selection of collectives that become traces.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct TracesConfig {
+        /// Share of all collectives, 0 to 1: the same ones on every rank and node.
+        pub rate: f64 = CollectiveSettings::default().engine.trace.rate,
+        /// Skew between the first and the last rank of this node from which a collective is traced too. 0 traces none
+        /// for its skew.
+        pub skew_min: GoDuration = duration(CollectiveSettings::default().engine.trace.skew_ns_min),
+        /// Number of collectives that one process may trace for their skew at once.
+        pub skewed_burst: u32 = CollectiveSettings::default().traces_burst,
+        /// Number of collectives per minute that one process may trace for their skew in the long run.
+        pub skewed_per_minute: u32 = CollectiveSettings::default().traces_per_minute,
     }
 }
 
@@ -99,7 +62,7 @@ impl NcclConfig {
         problems.require(
             self.hang_timeout.as_millis() >= HANG_TIMEOUT_MIN_MS,
             "nccl::hang_timeout",
-            format!("{:?} is too short: expected at least {HANG_TIMEOUT_MIN_MS}ms", *self.hang_timeout),
+            format!("{} is too short: expected at least {HANG_TIMEOUT_MIN_MS}ms", self.hang_timeout),
         );
         problems.require(
             (0.0..=1.0).contains(&rate),

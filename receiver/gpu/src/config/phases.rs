@@ -1,121 +1,94 @@
 //! The keys under `phases`, `baselines` and `outliers`: classification, comparison and judgement of steps.
 
 use config::GoDuration;
-use serde::Deserialize;
 use steps::{BaselineKey, BaselineSettings, Classifier, Rules, Thresholds};
 
 use crate::analyzer::Settings;
 use crate::contexts::Relation;
 
-/// Classification of phases.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct PhasesConfig {
-    /// The classifier.
-    pub classifier: ClassifierConfig,
-    /// The thresholds of the classifier `rules`.
-    pub rules: RulesConfig,
-}
-
-/// A classifier of phases.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "snake_case")]
-pub enum ClassifierConfig {
-    /// Compares the steps of a stream with each other.
-    #[default]
-    Adaptive,
-    /// Applies thresholds.
-    Rules,
-}
-
-/// Thresholds between phases.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct RulesConfig {
-    /// A step with one to this many graph launches is a decode.
-    pub decode_graph_launches_max: u64,
-    /// A step without graphs, or with more, is a decode up to this many threads per launch.
-    pub decode_threads_per_launch_max: u64,
-    /// A step with at least this many threads per launch is a prefill, or mixed if it launches graphs.
-    pub prefill_threads_per_launch_min: u64,
-}
-
-/// Grouping of steps into baselines.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct BaselinesConfig {
-    /// Properties that the steps of one baseline have in common.
-    pub key: Vec<BaselineKeyConfig>,
-}
-
-/// A property that the steps of one baseline have in common.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "snake_case")]
-pub enum BaselineKeyConfig {
-    /// The phase; required.
-    Phase,
-    /// The launched kernels and graphs.
-    Fingerprint,
-}
-
-/// Detection of outliers and limits of their spans.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default)]
-pub struct OutliersConfig {
-    /// Number of steps of a phase before outliers are detected.
-    pub warm_up: u32,
-    /// The minimum excess over the p95 for a step to be an outlier.
-    pub excess_min: GoDuration,
-    /// The burst of outlier spans of a process.
-    pub spans_burst: u32,
-    /// The rate of outlier spans of a process. Counters are not limited.
-    pub spans_per_minute: u32,
-    /// Relation of an outlier's span to the application's active span on the waiting thread.
-    pub trace_context: TraceContextConfig,
-}
-
-/// Relation of an outlier's span to the application's span.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "snake_case")]
-pub enum TraceContextConfig {
-    /// A child if the application's span is sampled, otherwise a root span with a link.
-    #[default]
-    Auto,
-    /// A child, whether the application's span is sampled or not.
-    Child,
-    /// A root span with a link.
-    Link,
-    /// No relation; trace contexts are not read.
-    None,
-}
-
-impl Default for RulesConfig {
-    fn default() -> Self {
-        let preset = Thresholds::default();
-        RulesConfig {
-            decode_graph_launches_max: preset.decode_graph_launches_max,
-            decode_threads_per_launch_max: preset.decode_threads_per_launch_max,
-            prefill_threads_per_launch_min: preset.prefill_threads_per_launch_min,
-        }
+config::section! {
+    /// Classification of steps into phases.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct PhasesConfig {
+        /// Method of the classification.
+        pub classifier: ClassifierConfig,
+        /// Thresholds of the classifier `rules`.
+        pub rules: RulesConfig,
     }
 }
 
-impl Default for BaselinesConfig {
-    fn default() -> Self {
-        BaselinesConfig { key: vec![BaselineKeyConfig::Phase] }
+config::choice! {
+    /// A way to tell phases apart.
+    #[derive(Default)]
+    pub enum ClassifierConfig {
+        /// By comparing the steps of a stream with each other.
+        #[default]
+        Adaptive = "adaptive",
+        /// By thresholds.
+        Rules = "rules",
     }
 }
 
-impl Default for OutliersConfig {
-    fn default() -> Self {
-        let (settings, baseline) = (Settings::default(), BaselineSettings::default());
-        OutliersConfig {
-            warm_up: baseline.warm_up,
-            excess_min: std::time::Duration::from_nanos(baseline.excess_min_ns).into(),
-            spans_burst: settings.spans_burst,
-            spans_per_minute: settings.spans_per_minute,
-            trace_context: TraceContextConfig::default(),
-        }
+config::section! {
+    /// Thresholds between phases.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct RulesConfig {
+        /// A step with one to this many graph launches is a decode.
+        pub decode_graph_launches_max: u64 = Thresholds::default().decode_graph_launches_max,
+        /// A step without graph launches, or with more, is a decode up to this many threads per launch.
+        pub decode_threads_per_launch_max: u64 = Thresholds::default().decode_threads_per_launch_max,
+        /// A step is a prefill from this many threads per launch, or mixed if it launches graphs.
+        pub prefill_threads_per_launch_min: u64 = Thresholds::default().prefill_threads_per_launch_min,
+    }
+
+    /// Grouping of steps that are compared with each other.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct BaselinesConfig {
+        /// Properties that the steps of one baseline have in common.
+        pub key: Vec<BaselineKeyConfig> = vec![BaselineKeyConfig::Phase],
+    }
+}
+
+config::choice! {
+    /// Something that the steps of one baseline have in common.
+    pub enum BaselineKeyConfig {
+        /// The phase: always.
+        Phase = "phase",
+        /// The kernels and graphs that they launch.
+        Fingerprint = "fingerprint",
+    }
+}
+
+config::section! {
+    /// Detection of outliers.
+    #[derive(Clone, Debug, Eq, PartialEq)]
+    pub struct OutliersConfig {
+        /// Number of steps of a phase before outliers are detected.
+        pub warm_up: u32 = BaselineSettings::default().warm_up,
+        /// Excess over the p95 below which a step is not an outlier.
+        pub excess_min: GoDuration = std::time::Duration::from_nanos(BaselineSettings::default().excess_min_ns).into(),
+        /// Number of spans that one process may emit at once. Counters are not limited.
+        pub spans_burst: u32 = Settings::default().spans_burst,
+        /// Number of spans per minute that one process may emit in the long run.
+        pub spans_per_minute: u32 = Settings::default().spans_per_minute,
+        /// Relation of a step's span to the application's span active on the waiting thread.
+        pub trace_context: TraceContextConfig,
+    }
+}
+
+config::choice! {
+    /// What a step's span is to the application's own.
+    #[derive(Default)]
+    pub enum TraceContextConfig {
+        /// Its child where that is sampled, else the root of a trace of its own, with a link.
+        #[default]
+        Auto = "auto",
+        /// Its child, sampled or not.
+        Child = "child",
+        /// The root of a trace of its own, with a link.
+        Link = "link",
+        /// Nothing: no process is looked into for what its threads publish.
+        None = "none",
     }
 }
 

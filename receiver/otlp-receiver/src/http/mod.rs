@@ -28,9 +28,9 @@ use response::{HttpError, success, text};
 /// Returns the settings of the server.
 pub(crate) fn settings(name: String, config: &HttpConfig) -> ServerSettings {
     ServerSettings {
-        head_max: set(config.read_header_timeout).or(set(config.read_timeout)),
-        idle_max: set(config.idle_timeout),
-        keeps_connections: config.keep_alives_enabled,
+        head_max: set(config.server.read_header_timeout).or(set(config.server.read_timeout)),
+        idle_max: set(config.server.idle_timeout),
+        keeps_connections: config.server.keep_alives_enabled,
         ..ServerSettings::named(name)
     }
 }
@@ -63,11 +63,16 @@ impl Service {
             paths: Signal::ALL.map(|signal| config.path(signal)),
             body_bytes_max: config.body_bytes_max(),
             compressions: config.compressions(),
-            cors: config.cors.get().and_then(Cors::new),
-            response_headers: response_headers(&config.response_headers),
-            request_params: config.auth.get().map(|auth| auth.request_params.clone()).unwrap_or_default(),
-            read_max: set(config.read_timeout),
-            write_max: set(config.write_timeout),
+            cors: config.server.cors.get().and_then(Cors::new),
+            response_headers: response_headers(&config.server.response_headers),
+            request_params: config
+                .server
+                .auth
+                .get()
+                .map(|auth| auth.request_params.clone())
+                .unwrap_or_default(),
+            read_max: set(config.server.read_timeout),
+            write_max: set(config.server.write_timeout),
         }))
     }
 }

@@ -12,7 +12,6 @@ use component::BoxFuture;
 use config::Problems;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use serde::Deserialize;
 
 use super::switches::{Default as Switch, Switches};
 use super::{Detector, Found, attribute, text, texts};
@@ -41,18 +40,20 @@ const ATTRIBUTES: [Switch; 17] = [
     ("os.version", false),
 ];
 
-/// The section `system`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(default)]
-pub(super) struct SystemConfig {
-    hostname_sources: Vec<String>,
-    #[serde(rename = "resource_attributes")]
-    switches: Switches,
+config::section! {
+    /// The section `system`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct SystemConfig {
+        /// Sources of the host name, tried in order: `os`, `dns`, `cname` or `lookup`. Empty is `dns`, then `os`.
+        hostname_sources: Vec<String>,
+        /// Attributes to detect, by name.
+        resource_attributes: Switches,
+    }
 }
 
 impl SystemConfig {
     pub(super) fn check(&self, problems: &mut Problems<'_>) {
-        self.switches.check("system", &ATTRIBUTES, problems);
+        self.resource_attributes.check("system", &ATTRIBUTES, problems);
         for (index, name) in self.hostname_sources.iter().enumerate() {
             problems.require(Source::parse(name).is_some(), &format!("system::hostname_sources[{index}]"), {
                 format!(
@@ -90,7 +91,7 @@ impl System {
         let sources: Vec<Source> =
             config.hostname_sources.iter().filter_map(|name| Source::parse(name)).collect();
         let sources = if sources.is_empty() { vec![Source::Dns, Source::Os] } else { sources };
-        System { sources, switches: config.switches.clone(), root: PathBuf::from("/") }
+        System { sources, switches: config.resource_attributes.clone(), root: PathBuf::from("/") }
     }
 
     /// Returns the name from the first source that has one. Names are resolved on a thread that may block.
