@@ -230,7 +230,7 @@ fn inconsistent_settings_are_refused() {
         (r#"{"path": "x", "directory_permissions": "0700"}"#, "requires create_directory to be true"),
         (
             r#"{"path": "x", "create_directory": true, "directory_permissions": "8"}"#,
-            "is no mode: expected octal",
+            "is not a mode: expected octal",
         ),
         (r#"{"path": "x", "group_by": {"enabled": true}}"#, "x::path: path must contain exactly one *"),
         (r#"{"path": "*x", "group_by": {"enabled": true}}"#, "x::path: path must not start with *"),

@@ -195,7 +195,7 @@ fn inconsistent_settings_are_refused() {
         (r#"{"endpoint": "h:1", "compression": "lz4"}"#, vec![r#"unsupported compression type "lz4""#]),
         (r#"{"endpoint": "h:1", "compression": "br"}"#, vec![r#"unsupported compression type "br""#]),
         (r#"{"endpoint": "h:1", "balancer_name": "best"}"#, vec!["invalid balancer_name: best"]),
-        (r#"{"endpoint": "h:1", "authority": "a b"}"#, vec![r#""a b" is no host and port"#]),
+        (r#"{"endpoint": "h:1", "authority": "a b"}"#, vec![r#""a b" is not a host and port"#]),
         (r#"{"endpoint": "h:1", "auth": {"authenticator": "1"}}"#, vec!["invalid character(s) in type"]),
         (r#"{"endpoint": "h:1", "middlewares": [{"id": "x"}]}"#, vec![r#"middleware "x" is not supported"#]),
         (r#"{"endpoint": "h:1", "tls": {"cert_file": "c"}}"#, vec!["must include both certificate and key"]),

@@ -243,7 +243,8 @@ fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> 
     }
     let id = configured.id.to_string();
     if let Some(distribution) = known::distribution(configured.kind, kind) {
-        let message = format!("unknown type: {kind:?} for id: {id:?}: exists in {distribution}, not in warptap");
+        let message =
+            format!("unknown type: {kind:?} for id: {id:?}: exists in {distribution}, not in warptap");
         return configured.problem(message);
     }
     let kinds: Vec<&str> = rows.iter().map(|row| row.kind).collect();
