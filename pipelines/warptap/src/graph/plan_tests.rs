@@ -98,13 +98,13 @@ fn an_unknown_type_is_told_with_what_there_is() {
         ],
     );
     let connectors =
-        "{connectors: {forward: }, extensions: {pprof: }, receivers: {source: }, exporters: {sink: },
+        "{connectors: {forward: }, extensions: {help: }, receivers: {source: }, exporters: {sink: },
         service: {pipelines: {logs: {receivers: [source], exporters: [sink]}}}}";
     refuse(
         connectors,
         &[
-            r#"connectors::forward: unknown type: "forward" for id: "forward" (valid values: [link])"#,
-            r#"extensions::pprof: unknown type: "pprof" for id: "pprof" (valid values: [aid])"#,
+            r#"connectors::forward: unknown type: "forward" for id: "forward": exists in otelcol, not in warptap"#,
+            r#"extensions::help: unknown type: "help" for id: "help" (valid values: [aid])"#,
         ],
     );
 }
