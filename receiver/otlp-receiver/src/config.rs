@@ -66,11 +66,11 @@ config::section! {
             ..HttpServerConfig::default()
         },
         /// Path that traces are posted to.
-        pub traces_url_path: String = "/v1/traces".to_owned(),
+        pub traces_url_path: String = pdata::otlp::http_path(Signal::Traces).to_owned(),
         /// Path that metrics are posted to.
-        pub metrics_url_path: String = "/v1/metrics".to_owned(),
+        pub metrics_url_path: String = pdata::otlp::http_path(Signal::Metrics).to_owned(),
         /// Path that logs are posted to.
-        pub logs_url_path: String = "/v1/logs".to_owned(),
+        pub logs_url_path: String = pdata::otlp::http_path(Signal::Logs).to_owned(),
     }
 
     /// The section `keepalive` of a server.
