@@ -275,7 +275,7 @@ pub struct Disagreement {
     /// Subject of the disagreement.
     pub about: Dispute,
     /// The rejected value.
-    pub said: Option<u32>,
+    pub rejected: Option<u32>,
 }
 
 /// The content of [`Finding::Ended`].

@@ -167,9 +167,9 @@ impl Registry {
             (member.who.nranks.learn(nranks), Dispute::Nranks, nranks.value),
         ];
         let (who, is_late) = (member.who, member.is_late);
-        for (_, about, said) in disputes.into_iter().filter(|(differs, ..)| *differs) {
+        for (_, about, rejected) in disputes.into_iter().filter(|(differs, ..)| *differs) {
             tally.disagreements += 1;
-            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, said })));
+            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, rejected })));
         }
         if who == before {
             return;
@@ -243,12 +243,12 @@ impl Registry {
         let (who, home) = (member.who, member.communicator);
         let Some(communicator) = self.communicators.get_mut(home) else { return };
         let before = communicator.nranks.value;
-        let mut tell = |about, said| {
+        let mut report = |about, rejected| {
             tally.disagreements += 1;
-            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, said })));
+            out(Finding::Disagreement(Box::new(Disagreement { at_ns, who, about, rejected })));
         };
         if communicator.nranks.learn(who.nranks) {
-            tell(Dispute::Nranks, before);
+            report(Dispute::Nranks, before);
         }
         let Some(rank) = who.rank.value else { return };
         let others: Vec<Key<Member>> =
@@ -256,7 +256,7 @@ impl Registry {
         let is_same =
             |other: &Key<Member>| self.members.get(*other).is_some_and(|m| m.who.rank.value == Some(rank));
         if others.iter().any(is_same) {
-            tell(Dispute::SameRank, Some(rank));
+            report(Dispute::SameRank, Some(rank));
         }
     }
 

@@ -42,7 +42,7 @@ fn measure(count: usize, rounds: usize, late_ms: u64) -> String {
 }
 
 #[test]
-#[ignore = "a figure, which depends on the machine"]
+#[ignore = "the result depends on the machine"]
 fn cost_of_a_collective() {
     for (count, rounds) in [(1, 200_000), (8, 40_000), (64, 5_000)] {
         for late_ms in [0, 20] {

@@ -14,7 +14,7 @@ fn named_after(count: usize, late_ns: u64, from: usize, jitter: Jitter, seed: u6
     job.init(&mut watch);
     let late = (seed as usize * 7 + 3) % count;
     (0..from).for_each(|_| job.play(&mut watch, |_| Some(0)));
-    assert!(watch.stragglers().is_empty(), "seed {seed}: a verdict on jitter alone");
+    assert!(watch.stragglers().is_empty(), "seed {seed}: a straggler from jitter alone");
     let since_ns = job.now_ns;
     for played in 1.. {
         job.play(&mut watch, |rank| Some(if rank == late { late_ns } else { 0 }));

@@ -237,10 +237,11 @@ impl Emitter<'_, '_> {
             return;
         }
         let about = dispute(found.about);
-        let said = found.said.map_or("another value".to_owned(), |said| said.to_string());
+        let said = found.rejected.map_or("another value".to_owned(), |said| said.to_string());
         let body =
             format!("{} of {}: {said} was also reported for {about}", found.who, found.who.communicator);
-        let said = found.said.map(|said| (attribute::NCCL_DISPUTE_VALUE, AnyValue::from(i64::from(said))));
+        let said =
+            found.rejected.map(|said| (attribute::NCCL_DISPUTE_VALUE, AnyValue::from(i64::from(said))));
         let own = [(attribute::NCCL_DISPUTE_FIELD, about.into())].into_iter().chain(said);
         let (at, rows) = (self.at(found.at_ns), who(&found.who).into_iter().chain(own));
         log(self.records, at, None, event_name::NCCL_DISPUTE, Severity::Warn, body, rows);

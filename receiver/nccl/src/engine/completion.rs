@@ -22,7 +22,7 @@ impl Engine {
         process.active_ns = process.active_ns.max(call.exit_ns());
         let (entry_ns, streams) = (call.entry_ns, &mut process.streams);
         let mut taken = std::mem::take(&mut self.pending);
-        let mut crowded = Vec::new();
+        let mut dropped = Vec::new();
         match call.action {
             StreamAction::Sync(stream) => streams.close(stream, entry_ns, &mut taken),
             StreamAction::SyncUntil(stream, until_ns) => streams.close(stream, until_ns, &mut taken),
@@ -33,9 +33,9 @@ impl Engine {
             StreamAction::DeviceSync => streams.close_all(entry_ns, &mut taken),
             StreamAction::Record(event, stream) => streams.record(event, stream, entry_ns),
             StreamAction::WaitEvent(stream, event) => {
-                streams.wait_event(stream, event, entry_ns, &mut crowded);
+                streams.wait_event(stream, event, entry_ns, &mut dropped);
             }
-            StreamAction::BeginCapture(stream) => streams.begin_capture(stream, &mut crowded),
+            StreamAction::BeginCapture(stream) => streams.begin_capture(stream, &mut dropped),
             StreamAction::EndCapture(stream) => streams.end_capture(stream),
             StreamAction::DestroyStream(stream) => {
                 let mut gone = Vec::new();
@@ -45,7 +45,7 @@ impl Engine {
             }
             StreamAction::DestroyEvent(event) => streams.destroy_event(event),
         }
-        self.drop_pending(&mut crowded);
+        self.drop_pending(&mut dropped);
         self.close(call, &taken, out);
         taken.clear();
         self.pending = taken;
@@ -177,9 +177,9 @@ impl Engine {
     }
 
     /// Drops these operations and counts them.
-    pub(super) fn drop_pending(&mut self, crowded: &mut Vec<Pending>) {
-        self.tally.evicted += crowded.len() as u64;
-        for pending in crowded.drain(..) {
+    pub(super) fn drop_pending(&mut self, dropped: &mut Vec<Pending>) {
+        self.tally.evicted += dropped.len() as u64;
+        for pending in dropped.drain(..) {
             let member = self.registry.members.get_mut(pending.member);
             member.into_iter().for_each(|m| m.outstanding = m.outstanding.saturating_sub(1));
         }

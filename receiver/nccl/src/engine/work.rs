@@ -50,10 +50,10 @@ impl Engine {
         process.is_changed = true;
         let message = self.message(home, who, &op).filter(|_| is_counted);
         let Some(process) = self.processes.get_mut(&call.process) else { return };
-        let mut crowded = std::mem::take(&mut self.pending);
-        process.streams.push(arguments.stream, Pending { member: key, op, message }, &mut crowded);
-        self.drop_pending(&mut crowded);
-        self.pending = crowded;
+        let mut dropped = std::mem::take(&mut self.pending);
+        process.streams.push(arguments.stream, Pending { member: key, op, message }, &mut dropped);
+        self.drop_pending(&mut dropped);
+        self.pending = dropped;
         out(Finding::Enqueued(Enqueued { who, op, bytes: op.bytes(), is_captured }));
         if is_collective {
             self.arrive(home, slot, who, &op, arrival, lost > 0, out);
