@@ -2,7 +2,8 @@
 
 use event::{ClockOffsets, Event, ProcessId, ProcessInfo, StepRecord};
 use probe_abi::fold::COUNTERS;
-use probe_abi::record::{Header, NOT_SEEN, RecordKind};
+use probe_abi::record::{ArgsRecord, Header, NOT_SEEN, RecordKind};
+use zerocopy::IntoBytes;
 
 use crate::records;
 
@@ -126,16 +127,16 @@ fn header(symbol: &str, rank: u32, entry_ns: u64, duration_ns: u64) -> Header {
     }
 }
 
-/// Returns the bytes of a call record in the ring: its fields in order, native endian.
+/// Returns the bytes of a call record in the ring.
 fn record_bytes(rank: u32, entry_ns: u64, duration_ns: u64, ordinal: u64) -> Vec<u8> {
-    let mut out = records::header_bytes(&header("ncclAllReduce", rank, entry_ns, duration_ns));
-    out.extend(0u32.to_ne_bytes());
-    out.extend((-1i32).to_ne_bytes());
-    let arguments = [0x10, 0x20, 1 << 20, 7, 0, COMM, STREAM, 0u64];
-    arguments.iter().for_each(|argument| out.extend(argument.to_ne_bytes()));
-    out.extend([0; 16]);
-    out.extend(ordinal.to_ne_bytes());
-    out
+    let record = ArgsRecord {
+        header: header("ncclAllReduce", rank, entry_ns, duration_ns),
+        device: -1,
+        arguments: [0x10, 0x20, 1 << 20, 7, 0, COMM, STREAM, 0],
+        ordinal,
+        ..ArgsRecord::default()
+    };
+    record.as_bytes().to_vec()
 }
 
 fn step(rank: u32, sequence: u64, first_ns: u64, entry_ns: u64, exit_ns: u64) -> StepRecord {

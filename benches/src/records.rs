@@ -3,6 +3,7 @@
 use event::StepRecord;
 use probe_abi::fold::COUNTERS;
 use probe_abi::record::{Header, NOT_SEEN, RecordKind};
+use zerocopy::IntoBytes;
 
 /// Step number `n` of a server that decodes in 20 ms, with some spread and now and then a slow one.
 pub fn step(n: u64) -> StepRecord {
@@ -39,37 +40,9 @@ pub fn step(n: u64) -> StepRecord {
     }
 }
 
-/// The bytes of a step record in the ring: its fields in order, native endian.
-pub fn bytes(s: &StepRecord) -> Vec<u8> {
-    let mut out = header_bytes(&s.header);
-    out.reserve(size_of::<StepRecord>());
-    let words = [
-        s.stream,
-        s.sequence,
-        s.previous_exit_ns,
-        s.first_ns,
-        s.recorded_ns,
-        s.runq_gap_ns,
-        s.runq_enqueue_ns,
-        s.runq_wait_ns,
-        s.enqueued_since_sync,
-        s.process_enqueued_since_sync,
-    ];
-    words.iter().for_each(|v| out.extend(v.to_ne_bytes()));
-    out.extend(s.first_tid.to_ne_bytes());
-    out.extend(s.device.to_ne_bytes());
-    s.work.iter().for_each(|v| out.extend(v.to_ne_bytes()));
-    out
-}
-
-/// The bytes of what every record begins with.
-pub fn header_bytes(h: &Header) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.extend(h.kind.to_ne_bytes());
-    out.extend(h.row.to_ne_bytes());
-    [h.flags, h.pid, h.tid].iter().for_each(|v| out.extend(v.to_ne_bytes()));
-    [h.process_start_ns, h.entry_ns, h.duration_ns].iter().for_each(|v| out.extend(v.to_ne_bytes()));
-    out
+/// Returns the bytes of a step record in the ring.
+pub fn bytes(step: &StepRecord) -> Vec<u8> {
+    step.as_bytes().to_vec()
 }
 
 #[cfg(test)]

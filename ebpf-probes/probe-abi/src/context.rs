@@ -15,6 +15,7 @@ pub const VARIABLES: u32 = 4096;
 
 /// Location of the variable in each thread of a process. Written by user space.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Variable {
     /// Process id; 0 in a free slot.
@@ -83,6 +84,7 @@ impl Published {
 /// Trace context of a thread that waited for a step. Precedes the step's own record, which has the same process,
 /// thread and entry.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct ContextRecord {
     /// `entry_ns` and `duration_ns` are those of the sync call.

@@ -54,6 +54,7 @@ impl DropReason {
 
 /// Counters of one CPU, summed since the programs were loaded.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Counters {
     /// Calls that were folded and got no record.

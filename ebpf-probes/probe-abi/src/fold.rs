@@ -80,6 +80,7 @@ pub const SEGMENTS: usize = 8;
 
 /// Counters and open work of a stream.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct StreamFold {
     work: [AtomicU64; COUNTERS],

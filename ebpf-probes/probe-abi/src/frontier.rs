@@ -17,11 +17,13 @@ pub const WAITED: usize = 3;
 
 /// Snapshots of streams that one waited for; an empty snapshot in a free slot.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct WaitedStreams(pub [Snapshot; WAITED]);
 
 /// Latest positions of the streams that a wait covers.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Frontier {
     /// Snapshot of the stream itself.

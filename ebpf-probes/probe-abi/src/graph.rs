@@ -15,6 +15,7 @@ pub const GRAPHS: u32 = 65_536;
 
 /// Contents of a graph.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Contents {
     /// Kernels.

@@ -60,6 +60,7 @@ pub fn slot(ns: u64) -> usize {
 
 /// Durations of one operation of one process, updated from many CPUs at once.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Durations {
     /// Calls that returned.
@@ -76,6 +77,7 @@ pub struct Durations {
 
 /// Counts of a histogram, indexed by [`slot`].
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct BucketCounts(pub [AtomicU64; BUCKETS + 1]);
 

@@ -61,6 +61,7 @@ const CLAIMING: u64 = u64::MAX;
 
 /// Launches of a stream since its fold absorbed them.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes))]
 #[repr(C, align(64))]
 pub struct HotStream {
     /// [`StreamKey::pid`] in the upper half, [`StreamKey::tid`] in the lower; 0 if the slot is free.
@@ -150,6 +151,7 @@ impl HotStream {
 
 /// Counters of a traced process outside its [`ProcessFold`](crate::record::ProcessFold); user space adds both.
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct HotProcess {
     /// Process id; 0 if the slot is free.
@@ -194,6 +196,7 @@ impl HotProcess {
 
 /// Durations of one operation of one process, outside the map of durations; user space adds both.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct HotDurations {
     /// [`OperationKey::pid`] in the upper half, [`OperationKey::row`] in the lower; 0 if the slot is free.
@@ -209,9 +212,14 @@ impl HotDurations {
         key.pid.wrapping_mul(0x9e37_79b1).wrapping_add(key.row) & (HOT_DURATIONS - 1)
     }
 
-    /// Returns the owner of the operation's slot.
+    /// Returns true if the slot is this operation's.
     #[inline(always)]
-    pub fn owner(key: &OperationKey) -> u64 {
+    pub fn is_of(&self, key: &OperationKey) -> bool {
+        self.owner.load(Relaxed) == Self::owner(key)
+    }
+
+    #[inline(always)]
+    fn owner(key: &OperationKey) -> u64 {
         u64::from(key.pid) << 32 | u64::from(key.row)
     }
 

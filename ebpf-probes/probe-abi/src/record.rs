@@ -39,26 +39,103 @@ pub enum RecordKind {
     Context = 8,
 }
 
-/// First fields of every record.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[repr(C)]
-pub struct Header {
-    /// A [`RecordKind`].
-    pub kind: u16,
-    /// Id of the row that caused the record; 0 for none.
-    pub row: u16,
-    /// Bits of [`flag`].
-    pub flags: u32,
-    /// Process id, in the initial pid namespace.
-    pub pid: u32,
-    /// Thread id of the caller.
-    pub tid: u32,
-    /// Start of the process, CLOCK_BOOTTIME ns, which with `pid` identifies it. 0 if not known.
-    pub process_start_ns: u64,
-    /// Time of the entry.
-    pub entry_ns: u64,
-    /// Duration of the call.
-    pub duration_ns: u64,
+/// Declares the records that a recording stores field by field: the structs, and `record_fields!` with their fields in
+/// order. A field with `as Encoding` is stored by that encoding of the recording's.
+macro_rules! records {
+    ($d:tt $($(#[$doc:meta])* pub struct $name:ident {
+        $($(#[$field_doc:meta])* pub $field:ident: $type:ty $(as $encoding:ident)?,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+            #[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable))]
+            #[repr(C)]
+            pub struct $name {
+                $($(#[$field_doc])* pub $field: $type,)*
+            }
+        )*
+
+        /// Calls a macro with the fields of each record: `callback! { Name { field, field as Encoding } }`.
+        #[macro_export]
+        macro_rules! record_fields {
+            ($d callback:ident) => {
+                $d callback! { $($name { $($field $(as $encoding)?),* })* }
+            };
+        }
+    };
+}
+
+records! {
+    $
+    /// First fields of every record.
+    pub struct Header {
+        /// A [`RecordKind`].
+        pub kind: u16,
+        /// Id of the row that caused the record; 0 for none.
+        pub row: u16,
+        /// Bits of [`flag`].
+        pub flags: u32,
+        /// Process id, in the initial pid namespace.
+        pub pid: u32,
+        /// Thread id of the caller.
+        pub tid: u32,
+        /// Start of the process, CLOCK_BOOTTIME ns, which with `pid` identifies it. 0 if not known.
+        pub process_start_ns: u64,
+        /// Time of the entry.
+        pub entry_ns: u64,
+        /// Duration of the call.
+        pub duration_ns: u64,
+    }
+
+    /// Work of one step on one stream, and the wait that ended it.
+    pub struct StepRecord {
+        /// `entry_ns` and `duration_ns` are those of the sync call.
+        pub header: Header,
+        /// Handle of the stream; 0 for the default stream.
+        pub stream: u64,
+        /// Number of earlier steps of this stream.
+        pub sequence: u64,
+        /// Return of the stream's previous sync call; 0 if there was none.
+        pub previous_exit_ns: u64,
+        /// Time of the first enqueue.
+        pub first_ns: u64,
+        /// Time at which the awaited event was recorded; 0 for other sync calls.
+        pub recorded_ns: u64,
+        /// Time that the thread waited for a CPU from the previous sync call to `first_ns`, or [`NOT_SEEN`].
+        pub runq_gap_ns: u64,
+        /// Time that the thread waited for a CPU from `first_ns` to the sync call's entry, or [`NOT_SEEN`].
+        pub runq_enqueue_ns: u64,
+        /// Time that the thread waited for a CPU within the sync call, or [`NOT_SEEN`].
+        pub runq_wait_ns: u64,
+        /// Calls that enqueued work on this stream between its previous sync call's return and this one's entry.
+        pub enqueued_since_sync: u64,
+        /// Calls of the process that enqueued work on any stream between its previous sync call's return and this one's
+        /// entry.
+        pub process_enqueued_since_sync: u64,
+        /// Thread that enqueued first.
+        pub first_tid: u32,
+        /// Current device of the caller, by its number in the process; -1 if it was never set.
+        pub device: i32,
+        /// Work, indexed by [`crate::fold::Counter`].
+        pub work: [u64; COUNTERS] as Counted,
+    }
+
+    /// A call with a record of its own: an allocation, a free, an error, the creation or end of an object, or a sampled
+    /// call.
+    pub struct CallRecord {
+        /// `entry_ns` and `duration_ns` are those of the call.
+        pub header: Header,
+        /// Result: 0 or the library's error number.
+        pub result: u32,
+        /// Current device of the caller; -1 if it was never set.
+        pub device: i32,
+        /// Value of the row's handle, or the value written where it points.
+        pub handle: u64,
+        /// Value of the row's bytes.
+        pub bytes: u64,
+        /// Value of the row's stream.
+        pub stream: u64,
+    }
 }
 
 /// Bits of [`Header::flags`].
@@ -77,60 +154,6 @@ pub mod flag {
     pub const WEIGHT_AT: u32 = 8;
 }
 
-/// Work of one step on one stream, and the wait that ended it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[repr(C)]
-pub struct StepRecord {
-    /// `entry_ns` and `duration_ns` are those of the sync call.
-    pub header: Header,
-    /// Handle of the stream; 0 for the default stream.
-    pub stream: u64,
-    /// Number of earlier steps of this stream.
-    pub sequence: u64,
-    /// Return of the stream's previous sync call; 0 if there was none.
-    pub previous_exit_ns: u64,
-    /// Time of the first enqueue.
-    pub first_ns: u64,
-    /// Time at which the awaited event was recorded; 0 for other sync calls.
-    pub recorded_ns: u64,
-    /// Time that the thread waited for a CPU from the previous sync call to `first_ns`, or [`NOT_SEEN`].
-    pub runq_gap_ns: u64,
-    /// Time that the thread waited for a CPU from `first_ns` to the sync call's entry, or [`NOT_SEEN`].
-    pub runq_enqueue_ns: u64,
-    /// Time that the thread waited for a CPU within the sync call, or [`NOT_SEEN`].
-    pub runq_wait_ns: u64,
-    /// Calls that enqueued work on this stream between its previous sync call's return and this one's entry.
-    pub enqueued_since_sync: u64,
-    /// Calls of the process that enqueued work on any stream between its previous sync call's return and this one's
-    /// entry.
-    pub process_enqueued_since_sync: u64,
-    /// Thread that enqueued first.
-    pub first_tid: u32,
-    /// Current device of the caller, by its number in the process; -1 if it was never set.
-    pub device: i32,
-    /// Work, indexed by [`crate::fold::Counter`].
-    pub work: [u64; COUNTERS],
-}
-
-/// A call with a record of its own: an allocation, a free, an error, the creation or end of an object, or a sampled
-/// call.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[repr(C)]
-pub struct CallRecord {
-    /// `entry_ns` and `duration_ns` are those of the call.
-    pub header: Header,
-    /// Result: 0 or the library's error number.
-    pub result: u32,
-    /// Current device of the caller; -1 if it was never set.
-    pub device: i32,
-    /// Value of the row's handle, or the value written where it points.
-    pub handle: u64,
-    /// Value of the row's bytes.
-    pub bytes: u64,
-    /// Value of the row's stream.
-    pub stream: u64,
-}
-
 /// Number of recorded call arguments.
 pub const ARGUMENTS: usize = 8;
 /// Largest number of bytes read at the entry.
@@ -140,6 +163,7 @@ pub const MEMORY_AT_EXIT: usize = 512;
 
 /// Call arguments of a row whose action is [`crate::Action::RecordArgs`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable))]
 #[repr(C)]
 pub struct ArgsRecord {
     /// `entry_ns` and `duration_ns` are those of the call.
@@ -163,6 +187,7 @@ pub struct ArgsRecord {
 
 /// Call arguments with the memory that they point to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable))]
 #[repr(C)]
 pub struct LongArgsRecord {
     /// The fields of the short record; `out` is 0.
@@ -175,6 +200,7 @@ pub struct LongArgsRecord {
 
 /// First hit, exec or end of a process, at `entry_ns`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable))]
 #[repr(C)]
 pub struct ProcessRecord {
     /// `duration_ns` is 0.

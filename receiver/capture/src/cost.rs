@@ -16,6 +16,7 @@ use std::time::Instant;
 use aya_obj::generated::bpf_insn;
 use probe_abi::detail::Detail;
 use probe_abi::graph::GraphKey;
+use probe_abi::record::StreamKey;
 use probe_abi::{Cookie, PROBES};
 
 use crate::attach::{Attach, Attached, Point};
@@ -214,6 +215,6 @@ pub fn hit_cost_ns(kernel: &mut Kernel, attach: &dyn Attach) -> u64 {
     drop(probes);
     let _ = kernel.filter.insert(pid, 0, 0);
     let _ = totals::remove(kernel, pid);
-    let _ = unfinished::take(kernel, [pid, 0, 0x100, 0]);
+    let _ = unfinished::take(kernel, &StreamKey { pid, tid: 0, stream: 0x100 });
     if attached { (with[2] - ns_per_call(site, CALLS)).max(0.0) as u64 } else { 0 }
 }

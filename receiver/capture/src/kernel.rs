@@ -160,8 +160,9 @@ impl Kernel {
 
     /// Sets the detail of processes without their own.
     pub fn set_detail(&mut self, detail: Detail) -> Result<(), CaptureError> {
-        let mut words = self.settings.get(&0, 0).map_err(problem("SETTINGS"))?;
-        words[std::mem::offset_of!(Settings, detail) / 8] = detail.word(0);
+        let words = self.settings.get(&0, 0).map_err(problem("SETTINGS"))?;
+        let settings = Settings { detail: detail.word(0), ..zerocopy::transmute!(words) };
+        let words: Words<SETTING_WORDS> = zerocopy::transmute!(settings);
         self.settings.set(0, words, 0).map_err(problem("SETTINGS"))
     }
 
@@ -241,18 +242,7 @@ fn settings_words(trace_all: bool) -> [u64; SETTING_WORDS] {
         exit_code_at: offset("task_struct", "exit_code").unwrap_or(0),
         thread_pointer_at: thread_pointer.unwrap_or(0),
     };
-    let s = settings;
-    let offsets = [
-        s.run_delay_at,
-        s.group_leader_at,
-        s.start_boottime_at,
-        s.signal_at,
-        s.live_at,
-        s.exit_code_at,
-        s.thread_pointer_at,
-    ];
-    let mut words = [s.trace_all, s.detail].into_iter().chain(offsets);
-    std::array::from_fn(|_| words.next().unwrap_or(0))
+    zerocopy::transmute!(settings)
 }
 
 #[cfg(test)]

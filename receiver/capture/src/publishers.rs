@@ -85,7 +85,7 @@ impl Publishers {
     fn put(&mut self, kernel: &mut Kernel, pid: u32, variable: Variable) -> Result<(), String> {
         let slot = Variable::slot(pid);
         let there = kernel.variables.get(&slot, 0).map_err(|e| e.to_string())?;
-        let mut words = words(&variable);
+        let mut words: Words = zerocopy::transmute!(variable);
         if there == words {
             return Ok(());
         }
@@ -100,10 +100,6 @@ impl Publishers {
         self.published.insert(pid);
         Ok(())
     }
-}
-
-fn words(v: &Variable) -> Words {
-    [v.pid, v.module, v.offset, v.table_at, v.last_at, v.entry_bytes]
 }
 
 /// Returns the layout by the loader that is mapped. glibc: the address of the table is the second word at the thread

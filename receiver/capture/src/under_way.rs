@@ -1,23 +1,25 @@
-//! Calls that have not returned, of threads whose call arguments are recorded, sampled about once a second.
+//! Calls that have not returned: what threads that make collective calls are inside of, polled about once a second.
 //!
-//! The maps change while they are read, so one sample may be torn: a call is reported when two samples in a row agree on
-//! it. Other threads are not sampled.
+//! The maps are read while their threads run, so one read may be torn: a call is reported when two reads in a row see
+//! it. Only threads with an entry in the map of callers are read.
 
 use std::collections::BTreeMap;
-use std::mem::offset_of;
+use std::sync::atomic::Ordering::Relaxed;
 
 use event::{Event, ProcessId, UnderWay};
 use probe_abi::Cookie;
-use probe_abi::record::{ArgsFrame, ArgsRecord, Caller, Calls, FRAMES, Frame, Header, ThreadFold};
+use probe_abi::record::{Caller, Calls, FRAMES, ThreadFold};
+use zerocopy::transmute;
 
-use crate::kernel::{CALLER_WORDS, CALLS_WORDS, Kernel, Words};
+use crate::kernel::{CALLER_WORDS, Kernel, Words};
 
-/// Maximum number of calls in a sample; further ones are not reported.
+/// Calls stored from one read to the next. Full: further ones are not reported.
 const CALLS_MAX: usize = 4_096;
 
-/// A sampler of calls that have not returned: cookie and entry of the last sample, by thread and map.
+/// Reports calls that are under way for longer than the time between two reads.
 #[derive(Default)]
 pub struct CallSampler {
+    /// Cookie and entry of the calls that the last read saw, by thread and map.
     before: BTreeMap<(u32, Map), (u64, u64)>,
 }
 
@@ -27,55 +29,58 @@ enum Map {
     Threads,
 }
 
+/// The outermost call of a thread.
+struct Outermost {
+    map: Map,
+    depth: u64,
+    cookie: u64,
+    entry_ns: u64,
+}
+
 impl CallSampler {
-    /// Appends the calls that were under way in the last sample and still are.
+    /// Reads the maps and appends the calls that the last read saw, too.
     pub fn sample(&mut self, kernel: &Kernel, now_ns: u64, into: &mut Vec<Event>) {
         let mut seen = BTreeMap::new();
         for (tid, entry) in kernel.callers.iter().flatten() {
-            let Some(words) = calls_of(kernel, tid, &entry) else { continue };
-            let word = |at: usize| words[at / 8];
-            let process = ProcessId {
-                pid: (word(offset_of!(Calls, owner)) >> 32) as u32,
-                start_ns: word(offset_of!(Calls, start_ns)),
-            };
-            let frame = |at: usize| words[(offset_of!(Calls, frames) + at) / 8];
-            let cookie = frame(offset_of!(ArgsFrame, cookie));
-            let entry_ns = frame(
-                offset_of!(ArgsFrame, record) + offset_of!(ArgsRecord, header) + offset_of!(Header, entry_ns),
-            );
-            let call = (Map::Callers, word(offset_of!(Calls, depth)), cookie, entry_ns);
-            let calls = [Some(call), waits(kernel, tid)];
-            for (map, depth, cookie, entry_ns) in calls.into_iter().flatten() {
-                if depth == 0 || depth > FRAMES as u64 || seen.len() >= CALLS_MAX {
+            let Some(calls) = calls_of(kernel, tid, entry) else { continue };
+            let pid = (calls.owner.load(Relaxed) >> 32) as u32;
+            let process = ProcessId { pid, start_ns: calls.start_ns };
+            for call in [Some(recorded(&calls)), timed(kernel, tid)].into_iter().flatten() {
+                if call.depth == 0 || call.depth > FRAMES as u64 || seen.len() >= CALLS_MAX {
                     continue;
                 }
-                if self.before.get(&(tid, map)) == Some(&(cookie, entry_ns)) {
-                    let row = Cookie(cookie).id();
+                let (key, value) = ((tid, call.map), (call.cookie, call.entry_ns));
+                if self.before.get(&key) == Some(&value) {
+                    let (row, entry_ns) = (Cookie(call.cookie).id(), call.entry_ns);
                     into.push(Event::UnderWay(UnderWay { at_ns: now_ns, process, tid, row, entry_ns }));
                 }
-                seen.insert((tid, map), (cookie, entry_ns));
+                seen.insert(key, value);
             }
         }
         self.before = seen;
     }
 }
 
-/// Returns the [`Calls`] of a thread, from its entry or from its slot in the array.
-fn calls_of(kernel: &Kernel, tid: u32, entry: &Words<CALLER_WORDS>) -> Option<Words<CALLS_WORDS>> {
-    let calls: &Words<CALLS_WORDS> = entry[offset_of!(Caller, calls) / 8..].first_chunk()?;
-    let owner = |words: &Words<CALLS_WORDS>| words[offset_of!(Calls, owner) / 8];
-    if owner(calls) != 0 {
-        return Some(*calls);
+/// Returns the thread's [`Calls`]: from its entry, or from its slot in the array of hot calls.
+fn calls_of(kernel: &Kernel, tid: u32, entry: Words<CALLER_WORDS>) -> Option<Calls> {
+    let caller: Caller = transmute!(entry);
+    if caller.calls.owner.load(Relaxed) != 0 {
+        return Some(caller.calls);
     }
-    let hot = kernel.hot_calls.get(&Calls::slot(tid), 0).ok()?;
-    (owner(&hot) as u32 == tid).then_some(hot)
+    let hot: Calls = transmute!(kernel.hot_calls.get(&Calls::slot(tid), 0).ok()?);
+    (hot.owner.load(Relaxed) as u32 == tid).then_some(hot)
 }
 
-/// Returns the call of the runtime or the driver that the thread is in: depth, cookie, entry.
-fn waits(kernel: &Kernel, tid: u32) -> Option<(Map, u64, u64, u64)> {
-    let words = kernel.threads.get(&tid, 0).ok()?;
-    let frame = &words[offset_of!(ThreadFold, frames) / 8..];
-    let depth = words[offset_of!(ThreadFold, depth) / 8];
-    let (cookie, entry_ns) = (frame[offset_of!(Frame, cookie) / 8], frame[offset_of!(Frame, entry_ns) / 8]);
-    Some((Map::Threads, depth, cookie, entry_ns))
+fn recorded(calls: &Calls) -> Outermost {
+    let frame = &calls.frames[0];
+    let entry_ns = frame.record.header.entry_ns;
+    Outermost { map: Map::Callers, depth: calls.depth, cookie: frame.cookie, entry_ns }
+}
+
+/// The call of the runtime or the driver that the thread is inside of.
+fn timed(kernel: &Kernel, tid: u32) -> Option<Outermost> {
+    let thread: ThreadFold = transmute!(kernel.threads.get(&tid, 0).ok()?);
+    let frame = &thread.frames[0];
+    let (depth, cookie) = (thread.depth, frame.cookie);
+    Some(Outermost { map: Map::Threads, depth, cookie, entry_ns: frame.entry_ns })
 }

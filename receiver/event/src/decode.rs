@@ -1,27 +1,26 @@
-//! Ring records: the bytes that the kernel programs wrote, back into the structs they were.
+//! Decoding of ring records: the bytes that the kernel programs wrote, as the values of this crate.
 //!
-//! The layout is `repr(C)` of [`probe_abi::record`], native endian: object and agent run on one machine. Bytes are read
-//! field by field, so nothing about them is trusted; about ten nanoseconds a record.
+//! A record is read as the struct of [`probe_abi::record`] that the programs filled, native endian, since object and
+//! agent run on one machine. Any bytes of the right length are a record; lengths within it are bounded by the struct.
 
 use probe_abi::context::ContextRecord;
-use probe_abi::fold::COUNTERS;
 use probe_abi::record::{
-    ArgsRecord, CallRecord, Header, LongArgsRecord, MEMORY_AT_ENTRY, MEMORY_AT_EXIT, NOT_SEEN, ProcessRecord,
-    RecordKind, StepRecord,
+    ArgsRecord, CallRecord, Header, LongArgsRecord, NOT_SEEN, ProcessRecord, RecordKind, StepRecord,
 };
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{CallArgs, ExitStatus, TraceContext};
 
-/// A process began to be seen, ran another program, or ended.
+/// The first hit, the exec or the end of a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProcessChange {
-    /// Which of the three: a `Process...` kind.
+    /// One of the `Process...` kinds.
     pub kind: RecordKind,
-    /// Who, and when: `entry_ns`.
+    /// Identity of the process; `entry_ns` is the time of the change.
     pub header: Header,
     /// The thread's name, NUL-padded.
     pub comm: [u8; 16],
-    /// How it ended, where it did.
+    /// Exit status, for a process that ended.
     pub status: ExitStatus,
 }
 
@@ -32,178 +31,96 @@ pub enum Record {
     Step(StepRecord),
     /// A call.
     Call(CallRecord),
-    /// A process's beginning, exec or end.
+    /// A change of a process.
     Process(ProcessChange),
-    /// A call told whole.
+    /// A call with its arguments.
     CallArgs(CallArgs),
-    /// The trace that a step's thread worked for.
+    /// The trace context of a thread that ended a step.
     Context(TraceContext),
 }
 
-/// Why bytes are no record.
+/// Bytes that are not a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// The number names no [`RecordKind`].
+    /// No [`RecordKind`] has this number.
     #[error("record of kind {0}: expected 1 to 8")]
     Kind(u16),
-    /// There are fewer or more bytes than the kind has.
+    /// The kind's struct has another size.
     #[error("record of kind {kind} is {bytes} bytes long: expected {expected}")]
     Length {
         /// The kind.
         kind: u16,
-        /// What is there.
+        /// Length of the record.
         bytes: usize,
-        /// What its struct takes.
+        /// Size of the kind's struct.
         expected: usize,
     },
 }
 
-/// Reads one record.
+/// Decodes one record.
+///
+/// # Errors
+///
+/// Fails if the kind is unknown, or if the length is not that of the kind's struct.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-    let kind = bytes.first_chunk::<2>().map_or(0, |b| u16::from_ne_bytes(*b));
-    let (expected, parse): (usize, fn(&mut Fields<'_>) -> Record) = match kind {
-        1 => (size_of::<StepRecord>(), step),
-        2 => (size_of::<CallRecord>(), call),
-        3 => (size_of::<ProcessRecord>(), |f| process(f, RecordKind::ProcessSeen)),
-        4 => (size_of::<ProcessRecord>(), |f| process(f, RecordKind::ProcessExec)),
-        5 => (size_of::<ProcessRecord>(), |f| process(f, RecordKind::ProcessExit)),
-        6 => (size_of::<ArgsRecord>(), |f| Record::CallArgs(told(f))),
-        7 => (size_of::<LongArgsRecord>(), told_at_length),
-        8 => (size_of::<ContextRecord>(), context),
-        _ => return Err(DecodeError::Kind(kind)),
-    };
-    if bytes.len() != expected {
-        return Err(DecodeError::Length { kind, bytes: bytes.len(), expected });
-    }
-    Ok(parse(&mut Fields(bytes)))
-}
-
-/// The fields not read yet. The length was checked: what is missing reads as 0.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let Some((first, rest)) = self.0.split_first_chunk::<N>() else { return [0; N] };
-        self.0 = rest;
-        *first
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_ne_bytes(self.take())
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from_ne_bytes(self.take())
-    }
-
-    fn i32(&mut self) -> i32 {
-        i32::from_ne_bytes(self.take())
-    }
-
-    /// The first `bytes` of a place of `N`.
-    fn part<const N: usize>(&mut self, bytes: usize) -> Vec<u8> {
-        let place: [u8; N] = self.take();
-        place[..bytes.min(N)].to_vec()
-    }
-
-    fn u64(&mut self) -> u64 {
-        u64::from_ne_bytes(self.take())
-    }
-
-    // Struct literals below list fields in the order of `probe_abi::record`, and Rust evaluates them in that order.
-    fn header(&mut self) -> Header {
-        Header {
-            kind: self.u16(),
-            row: self.u16(),
-            flags: self.u32(),
-            pid: self.u32(),
-            tid: self.u32(),
-            process_start_ns: self.u64(),
-            entry_ns: self.u64(),
-            duration_ns: self.u64(),
+    let kind = bytes.first_chunk().map_or(0, |b| u16::from_ne_bytes(*b));
+    Ok(match kind {
+        1 => Record::Step(read(kind, bytes)?),
+        2 => Record::Call(read(kind, bytes)?),
+        3 => process(RecordKind::ProcessSeen, read(kind, bytes)?),
+        4 => process(RecordKind::ProcessExec, read(kind, bytes)?),
+        5 => process(RecordKind::ProcessExit, read(kind, bytes)?),
+        6 => {
+            let record: ArgsRecord = read(kind, bytes)?;
+            call_args(&record, &[], record.out.as_bytes())
         }
-    }
-}
-
-fn step(f: &mut Fields<'_>) -> Record {
-    Record::Step(StepRecord {
-        header: f.header(),
-        stream: f.u64(),
-        sequence: f.u64(),
-        previous_exit_ns: f.u64(),
-        first_ns: f.u64(),
-        recorded_ns: f.u64(),
-        runq_gap_ns: f.u64(),
-        runq_enqueue_ns: f.u64(),
-        runq_wait_ns: f.u64(),
-        enqueued_since_sync: f.u64(),
-        process_enqueued_since_sync: f.u64(),
-        first_tid: f.u32(),
-        device: f.i32(),
-        work: std::array::from_fn::<u64, COUNTERS, _>(|_| f.u64()),
+        7 => {
+            let long: LongArgsRecord = read(kind, bytes)?;
+            call_args(&long.record, long.entry.as_bytes(), long.exit.as_bytes())
+        }
+        8 => context(&read(kind, bytes)?),
+        _ => return Err(DecodeError::Kind(kind)),
     })
 }
 
-fn call(f: &mut Fields<'_>) -> Record {
-    Record::Call(CallRecord {
-        header: f.header(),
-        result: f.u32(),
-        device: f.i32(),
-        handle: f.u64(),
-        bytes: f.u64(),
-        stream: f.u64(),
+fn read<T: FromBytes>(kind: u16, bytes: &[u8]) -> Result<T, DecodeError> {
+    let length = DecodeError::Length { kind, bytes: bytes.len(), expected: size_of::<T>() };
+    T::read_from_bytes(bytes).map_err(|_| length)
+}
+
+/// `entry` and `exit` are the memory that the record has room for.
+fn call_args(record: &ArgsRecord, entry: &[u8], exit: &[u8]) -> Record {
+    let part = |memory: &[u8], bytes: u32| memory[..memory.len().min(bytes as usize)].to_vec();
+    Record::CallArgs(CallArgs {
+        header: record.header,
+        result: record.result,
+        device: record.device,
+        arguments: record.arguments,
+        entry: part(entry, record.entry_bytes),
+        exit: part(exit, record.exit_bytes),
+        ordinal: Some(record.ordinal).filter(|n| *n != NOT_SEEN),
     })
 }
 
-fn told(f: &mut Fields<'_>) -> CallArgs {
-    let (mut told, _, exit_bytes) = told_head(f);
-    told.exit = f.part::<8>(exit_bytes);
-    told.ordinal = ordinal(f);
-    told
+fn context(record: &ContextRecord) -> Record {
+    Record::Context(TraceContext {
+        header: record.header,
+        trace_id: zerocopy::transmute!(record.trace_id),
+        span_id: zerocopy::transmute!(record.span_id),
+        // Flags are eight bits wide.
+        trace_flags: record.trace_flags as u8,
+    })
 }
 
-fn told_at_length(f: &mut Fields<'_>) -> Record {
-    let (mut told, entry_bytes, exit_bytes) = told_head(f);
-    let _out = f.u64();
-    told.ordinal = ordinal(f);
-    told.entry = f.part::<MEMORY_AT_ENTRY>(entry_bytes);
-    told.exit = f.part::<MEMORY_AT_EXIT>(exit_bytes);
-    Record::CallArgs(told)
-}
-
-fn ordinal(f: &mut Fields<'_>) -> Option<u64> {
-    Some(f.u64()).filter(|n| *n != NOT_SEEN)
-}
-
-/// The fields before `out`, and how many bytes of memory follow.
-fn told_head(f: &mut Fields<'_>) -> (CallArgs, usize, usize) {
-    let told = CallArgs {
-        header: f.header(),
-        result: f.u32(),
-        device: f.i32(),
-        arguments: std::array::from_fn(|_| f.u64()),
-        entry: Vec::new(),
-        exit: Vec::new(),
-        ordinal: None,
-    };
-    (told, f.u32() as usize, f.u32() as usize)
-}
-
-fn context(f: &mut Fields<'_>) -> Record {
-    // Flags are eight bits wide.
-    let (header, trace_id, span_id) = (f.header(), f.take(), f.take());
-    Record::Context(TraceContext { header, trace_id, span_id, trace_flags: f.u32() as u8 })
-}
-
-fn process(f: &mut Fields<'_>, kind: RecordKind) -> Record {
-    let (header, comm, status) = (f.header(), f.take(), u32::try_from(f.u64()));
-    let status = status.map_or(ExitStatus::Unknown, ExitStatus::of_wait);
-    Record::Process(ProcessChange { kind, header, comm, status })
+fn process(kind: RecordKind, record: ProcessRecord) -> Record {
+    let status = u32::try_from(record.status).map_or(ExitStatus::Unknown, ExitStatus::of_wait);
+    Record::Process(ProcessChange { kind, header: record.header, comm: record.comm, status })
 }
 
 #[cfg(test)]
 mod tests {
+    use probe_abi::fold::COUNTERS;
     use proptest::prelude::*;
 
     use super::*;

@@ -26,8 +26,11 @@ pub use hardware::{Clocks, Device, ThrottleReason, ThrottleTime};
 pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use probe_abi::counters::DropReason;
 use probe_abi::detail::Detail;
+use probe_abi::histogram::{Durations, OFFSET};
 
 /// An observation of the traced machine. Times are its CLOCK_MONOTONIC, ns.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +152,25 @@ pub struct OperationTotal {
     pub zero_count: u64,
     /// Non-empty buckets, sorted: OTLP index at [`probe_abi::histogram::SCALE`], count.
     pub buckets: Vec<(i32, u64)>,
+}
+
+impl OperationTotal {
+    /// Adds the calls that returned, counted by a histogram of the kernel's.
+    pub fn add(&mut self, durations: &Durations) {
+        self.returned += durations.count.load(Relaxed);
+        self.errors += durations.errors.load(Relaxed);
+        self.sum_ns += durations.sum_ns.load(Relaxed);
+        self.max_ns = self.max_ns.max(durations.max_ns.load(Relaxed));
+        let [zero, buckets @ ..] = &durations.buckets.0;
+        self.zero_count += zero.load(Relaxed);
+        for (index, count) in (OFFSET..).zip(buckets).map(|(index, count)| (index, count.load(Relaxed))) {
+            match self.buckets.binary_search_by_key(&index, |bucket| bucket.0) {
+                Ok(at) => self.buckets[at].1 += count,
+                Err(at) if count > 0 => self.buckets.insert(at, (index, count)),
+                Err(_) => {}
+            }
+        }
+    }
 }
 
 /// Counters of the probes since they were attached.

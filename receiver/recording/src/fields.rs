@@ -10,6 +10,8 @@ use probe_abi::record::{CallRecord, Header, StepRecord};
 use crate::codec::{ByteString, CountedWords, Encoder, Field, Later, LaterOrNone, Wide};
 use crate::{Architecture, Info, fields};
 
+probe_abi::record_fields!(fields);
+
 fields! {
     Info { architecture, agent_version, clock, rows }
     ClockOffsets { at_ns, to_unix_ns, to_boottime_ns }
@@ -17,12 +19,6 @@ fields! {
     ProcessInfo {
         process, at_ns, executable, executable_path, command, container_id, attributes, observed, gaps
     }
-    Header { kind, row, flags, pid, tid, process_start_ns, entry_ns, duration_ns }
-    StepRecord {
-        header, stream, sequence, previous_exit_ns, first_ns, recorded_ns, runq_gap_ns, runq_enqueue_ns, runq_wait_ns,
-        enqueued_since_sync, process_enqueued_since_sync, first_tid, device, work as CountedWords
-    }
-    CallRecord { header, result, device, handle, bytes, stream }
     CallArgs {
         header, result, device, arguments as CountedWords, entry as ByteString, exit as ByteString, ordinal as LaterOrNone
     }

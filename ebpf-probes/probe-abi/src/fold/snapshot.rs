@@ -6,6 +6,7 @@ use crate::record::StreamKey;
 
 /// Counters of a stream at one instant, as an event or a wait covers them.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Snapshot {
     /// [`StreamKey::tid`] of the stream.

@@ -16,6 +16,7 @@ pub struct Stamp {
 
 /// An instant stored in a map.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Mark {
     pub(super) ns: AtomicU64,

@@ -4,6 +4,7 @@ use crate::histogram::Durations;
 
 /// Key of the map of streams.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct StreamKey {
     /// Process id.
@@ -94,6 +95,7 @@ pub struct EventKey {
 
 /// Key of the map of durations.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct OperationKey {
     /// Process id.

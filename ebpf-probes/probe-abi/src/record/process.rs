@@ -5,6 +5,7 @@ use crate::atomic::{AtomicU64, Relaxed};
 
 /// Settings that user space writes before the programs are attached; `detail` also later.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Settings {
     /// 1 to trace every process from its first hit on; 0 to trace only those in the filter.
@@ -37,6 +38,7 @@ pub type RuntimeCode = [[u64; 2]; RANGES];
 
 /// State of a process.
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct ProcessFold {
     /// Start of the process, CLOCK_BOOTTIME ns.
@@ -71,6 +73,7 @@ impl ProcessFold {
 
 /// Slot in the list of streams with open work.
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct ActiveStream {
     /// 1 if the slot is in use.

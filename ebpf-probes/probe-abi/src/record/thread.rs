@@ -10,6 +10,7 @@ pub const FRAMES: usize = 4;
 
 /// State of a thread that makes timed calls.
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct ThreadFold {
     /// Number of frames in use.
@@ -43,6 +44,7 @@ pub struct Query {
 
 /// A thread's wait by polling: it queries one event or stream until that is done.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Poll {
     handle: u64,
@@ -84,6 +86,7 @@ impl Poll {
 
 /// Frame of a timed call under way. Only its own thread accesses it.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Frame {
     /// Cookie of the call.
@@ -124,6 +127,7 @@ impl Frame {
 /// State of a thread that makes calls recorded with arguments. `calls` is in use only if the thread has none of the
 /// slots of [`crate::hot::HOT_CALLS`].
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Caller {
     /// Calls of the thread.
@@ -134,6 +138,7 @@ pub struct Caller {
 
 /// Calls of a thread that are recorded with arguments.
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct Calls {
     /// Process id in the upper half, thread id in the lower; 0 if free.
@@ -160,6 +165,7 @@ pub const GROUP_ENDS_MAX: u64 = 4;
 
 /// Frame of a call recorded with arguments. Only its own thread accesses it.
 #[derive(Debug)]
+#[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[repr(C)]
 pub struct ArgsFrame {
     /// Cookie of the call.

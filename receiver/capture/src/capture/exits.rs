@@ -1,6 +1,7 @@
 //! Exits of processes: reads their last totals and frees their map entries.
 
 use event::{Event, ExitStatus, ProcessId};
+use probe_abi::record::StreamKey;
 
 use super::Capture;
 use crate::{totals, unfinished};
@@ -50,12 +51,12 @@ impl Capture {
 
     /// Appends the steps that no sync call will end any more.
     fn push_unfinished_steps(&mut self, process: ProcessId, at_ns: u64, into: &mut Vec<Event>) {
-        let mut keys: Vec<[u32; 4]> =
-            self.kernel.streams.keys().flatten().filter(|k| k[0] == process.pid).collect();
+        let keys = self.kernel.streams.keys().flatten().map(|key| zerocopy::transmute!(key));
+        let mut keys: Vec<StreamKey> = keys.filter(|key: &StreamKey| key.pid == process.pid).collect();
         keys.sort_unstable();
         for key in keys {
-            if let Some(fold) = unfinished::take(&mut self.kernel, key) {
-                into.extend(unfinished::unfinished_step(process, key, &fold, at_ns).map(Event::Step));
+            if let Some(fold) = unfinished::take(&mut self.kernel, &key) {
+                into.extend(unfinished::unfinished_step(process, &key, &fold, at_ns).map(Event::Step));
             }
         }
     }

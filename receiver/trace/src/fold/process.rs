@@ -1,10 +1,9 @@
 //! State of a process: hits and durations by row, and its streams with open work.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 
 use probe_abi::graph::OPERATIONS;
-use probe_abi::histogram::{Durations, OFFSET};
+use probe_abi::histogram::Durations;
 use probe_abi::record::{ACTIVE, StreamKey};
 
 use event::{Event, OperationTotal, ProcessId};
@@ -123,21 +122,8 @@ impl Operation {
         let mut total =
             OperationTotal { at_ns, process, row, calls: self.calls, ..OperationTotal::default() };
         if let Some(durations) = &self.durations {
-            fill(&mut total, durations);
+            total.add(durations);
         }
         total
     }
-}
-
-fn fill(total: &mut OperationTotal, durations: &Durations) {
-    total.returned = durations.count.load(Relaxed);
-    total.errors = durations.errors.load(Relaxed);
-    total.sum_ns = durations.sum_ns.load(Relaxed);
-    total.max_ns = durations.max_ns.load(Relaxed);
-    total.zero_count = durations.buckets.0[0].load(Relaxed);
-    let slots = durations.buckets.0[1..].iter().enumerate();
-    total.buckets = slots
-        .map(|(at, count)| (OFFSET + at as i32, count.load(Relaxed)))
-        .filter(|(_, count)| *count > 0)
-        .collect();
 }
