@@ -117,7 +117,7 @@ records! {
         /// Current device of the caller, by its number in the process; -1 if it was never set.
         pub device: i32,
         /// Work, indexed by [`crate::fold::Counter`].
-        pub work: [u64; COUNTERS] as Counted,
+        pub work: [u64; COUNTERS] as CountedWords,
     }
 
     /// A call with a record of its own: an allocation, a free, an error, the creation or end of an object, or a sampled
