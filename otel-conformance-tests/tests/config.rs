@@ -15,7 +15,7 @@ use serde_yaml::Value;
 use tempfile::TempDir;
 use warptap::cli::{ConfigArgs, PrintConfigArgs, PrintFormat, PrintMode};
 use warptap::commands::{print_config, validate};
-use warptap::config::{Outside, Process};
+use warptap::config::{Environment, Process};
 
 /// Where a value of each type stands.
 const PLACES: [Place; 6] = [
@@ -213,7 +213,7 @@ impl Bench {
 }
 
 /// The case's own variables, and its folder as the current one.
-impl Outside for Bench {
+impl Environment for Bench {
     fn env(&self, name: &str) -> Option<String> {
         self.env.get(name).cloned()
     }

@@ -1,6 +1,6 @@
-//! A collector that runs: its graph, the configuration that it was made of, and the way to the next one.
+//! A running collector: its graph, the configuration it was built from, and reloads.
 //!
-//! Signals and exit codes are the command's; what a configuration is made of is [`crate::prepare`]'s.
+//! The command handles signals and exit codes; [`crate::prepare`] builds configurations.
 
 use std::time::Duration;
 
@@ -10,50 +10,50 @@ use crate::components::FACTORIES;
 use crate::config::{Loaded, Process, Sources};
 use crate::graph::{Graph, Reloaded, StartError, Stopped};
 use crate::prepare::{self, Built, Prepared, prepare};
-use crate::telemetry::{Telemetry, TelemetryError};
+use crate::telemetry::{InternalTelemetry, TelemetryError};
 
-/// How long a stop may take in all.
+/// Maximum duration of a stop.
 pub const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// Pipelines at work, and what they were made of.
+/// Running pipelines, and the configuration they were built from.
 pub struct Collector {
     graph: Graph,
     sources: Sources,
     loaded: Loaded,
-    telemetry: Telemetry,
+    telemetry: InternalTelemetry,
 }
 
-/// How long the collector's own telemetry may take to send what is left, after everything else has stopped.
+/// Maximum time to send the remaining internal telemetry, after all components have stopped.
 const TELEMETRY_STOP_MAX: Duration = Duration::from_secs(5);
 
-/// Why a reload did not take place.
+/// Why a reload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The new configuration is wrong. Nothing was touched.
+    /// The new configuration is invalid. The collector is unchanged.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// The collector's own telemetry cannot be what the new configuration says. The old one goes on.
+    /// Internal telemetry could not be changed. The previous configuration is still in use.
     #[error("{0}")]
     Telemetry(#[from] TelemetryError),
-    /// A component could not start by the new configuration. The old one runs again.
+    /// A component failed to start with the new configuration. The previous configuration was restored.
     #[error("{0}")]
     Start(StartError),
-    /// A component could not start by the new configuration, and the old one could not be had back.
-    #[error("{new}; and back to the old configuration: {old}")]
-    Lost {
-        /// What went wrong first.
+    /// A component failed to start with the new configuration, and the previous one could not be restored.
+    #[error("{new}; failed to restore the previous configuration: {old}")]
+    RollBack {
+        /// The error of the new configuration.
         new: StartError,
-        /// What went wrong on the way back.
+        /// The error of the previous configuration.
         old: StartError,
     },
 }
 
 impl Collector {
-    /// Starts what was prepared from `sources`.
+    /// Starts a configuration that was prepared from `sources`.
     pub async fn start(
         prepared: Prepared,
         sources: Sources,
-        telemetry: Telemetry,
+        telemetry: InternalTelemetry,
     ) -> Result<Self, StartError> {
         let Prepared { plan, loaded, .. } = prepared;
         let host = telemetry.host();
@@ -67,8 +67,8 @@ impl Collector {
         }
     }
 
-    /// Reads the sources again and makes the graph what they say now. A configuration that is wrong changes
-    /// nothing; one that cannot start is taken back.
+    /// Reads the sources again and applies the configuration. An invalid configuration changes nothing; one that
+    /// fails to start is rolled back.
     pub async fn reload(&mut self) -> Result<Reloaded, ReloadError> {
         let sources = self.sources.clone();
         // Sources may be files and servers: reading them may block.
@@ -84,27 +84,27 @@ impl Collector {
                 self.loaded = loaded;
                 Ok(reloaded)
             }
-            Err(new) => self.take_back(new).await,
+            Err(new) => self.roll_back(new).await,
         }
     }
 
-    async fn take_back(&mut self, new: StartError) -> Result<Reloaded, ReloadError> {
+    async fn roll_back(&mut self, new: StartError) -> Result<Reloaded, ReloadError> {
         let Built { plan, telemetry } = prepare::plan(&self.loaded, FACTORIES)?;
         if let Err(error) = self.telemetry.reconfigure(&telemetry).await {
-            tracing::error!(%error, "the collector's own telemetry could not be had back");
+            tracing::error!(%error, "failed to restore internal telemetry");
         }
         match self.graph.reload(plan, STOP_MAX).await {
             Ok(_) => Err(ReloadError::Start(new)),
-            Err(old) => Err(ReloadError::Lost { new, old }),
+            Err(old) => Err(ReloadError::RollBack { new, old }),
         }
     }
 
-    /// Waits until a component panics, and returns which.
+    /// Waits until a component panics, and returns its name.
     pub async fn failed(&mut self) -> String {
         self.graph.failed().await
     }
 
-    /// Stops everything, within [`STOP_MAX`], and then what tells of it.
+    /// Stops all components within [`STOP_MAX`], then internal telemetry.
     pub async fn stop(self) -> Stopped {
         let stopped = self.graph.stop(STOP_MAX).await;
         tracing::info!("Shutdown complete.");

@@ -1,5 +1,4 @@
-//! The commands, one file each. A command takes its arguments and returns when its work is done; what it
-//! returns as an error is printed once, by [`crate::main`].
+//! The commands, one file each. A command returns when its work is done; [`crate::main`] prints its error.
 
 pub mod check;
 pub mod components;
@@ -20,7 +19,7 @@ use config::ConfigError;
 use crate::cli::{Cli, Command};
 use crate::config::Process;
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         None => run::run(&cli.config),
@@ -36,8 +35,8 @@ pub fn dispatch(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// A refused configuration as an error of a command: one line per problem under a heading, so that editors
-/// find the places at the beginning of the lines.
+/// Converts configuration problems to an error of a command: a heading and one line per problem, which begins with its
+/// position, so that editors recognize it.
 pub(crate) fn refused(error: ConfigError) -> anyhow::Error {
     anyhow::anyhow!("invalid configuration:\n{error}")
 }

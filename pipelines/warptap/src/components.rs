@@ -48,7 +48,7 @@ const fn is_before(a: &str, b: &str) -> bool {
     index < b.len() && (index == a.len() || a[index] < b[index])
 }
 
-/// All tables.
+/// The tables of all components.
 pub const FACTORIES: Factories<'static> = Factories {
     connectors: CONNECTORS,
     exporters: EXPORTERS,
@@ -65,12 +65,12 @@ mod tests {
 
     fn check<T: ?Sized>(rows: &[Factory<T>]) {
         let kinds: Vec<&str> = rows.iter().map(|row| row.kind).collect();
-        assert!(kinds.is_sorted_by(|a, b| a < b), "sorted, each once: {kinds:?}");
+        assert!(kinds.is_sorted_by(|a, b| a < b), "sorted and unique: {kinds:?}");
         for row in rows {
             for name in row.aliases.iter().chain([&row.kind]) {
                 assert!(ComponentId::parse(name).is_ok_and(|id| id.name().is_empty()), "{name} is a type");
-                let answering = rows.iter().filter(|r| r.answers_to(name)).count();
-                assert_eq!(answering, 1, "{name} names one row");
+                let matching = rows.iter().filter(|r| r.answers_to(name)).count();
+                assert_eq!(matching, 1, "{name} names one row");
             }
         }
     }

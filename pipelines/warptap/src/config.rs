@@ -30,7 +30,7 @@ pub use print::{Mode, Printed};
 pub use sections::{Configured, Kind, Sections};
 pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service};
 use source::Location;
-pub use source::{Outside, schemes};
+pub use source::{Environment, schemes};
 pub use yaml_out::to_yaml;
 
 /// What the command line says of a configuration: where it is, and which gates are on.
@@ -73,19 +73,19 @@ pub struct Loaded {
 }
 
 /// Loads all locations, the later on top of the earlier.
-pub fn load(sources: impl Into<Sources>, outside: &dyn Outside) -> Result<Loaded, ConfigError> {
+pub fn load(sources: impl Into<Sources>, environment: &dyn Environment) -> Result<Loaded, ConfigError> {
     let Sources { locations, gates } = sources.into();
     let lists = if gates.is_on(gates::MERGE_APPEND) { Lists::Append } else { Lists::Replace };
     let mut root = Node::new(Value::Mapping(Vec::new()), Position::unknown());
     let mut problems = Vec::new();
     for location in &locations {
-        match load_one(location, outside) {
+        match load_one(location, environment) {
             Ok(source) => lay(&mut root, source, lists, &mut problems),
             Err(error) => problems.extend(error.into_problems()),
         }
     }
     ConfigError::unless_empty(problems)?;
-    let mut findings = expand::expand(&mut root, outside);
+    let mut findings = expand::expand(&mut root, environment);
     // A mapping that came in through a reference may hold `::` in its keys, too.
     unflatten(&mut root, &mut findings.problems);
     ConfigError::unless_empty(findings.problems)?;
@@ -102,11 +102,11 @@ fn no_effect(gate: &'static str) -> Problem {
     )
 }
 
-fn load_one(location: &str, outside: &dyn Outside) -> Result<Node, ConfigError> {
+fn load_one(location: &str, environment: &dyn Environment) -> Result<Node, ConfigError> {
     let place = Position { source: location.into(), line: 0, column: 0 };
     let problem = |why: String| ConfigError::from(Problem::new(place.clone(), "", why));
     let location = Location::of_argument(location).map_err(problem)?;
-    location.retrieve(outside).map_err(problem)?.into_configuration()
+    location.retrieve(environment).map_err(problem)?.into_configuration()
 }
 
 fn lay(root: &mut Node, mut source: Node, lists: Lists, problems: &mut Vec<Problem>) {
@@ -128,7 +128,7 @@ impl Loaded {
     }
 }
 
-impl Outside for Process {
+impl Environment for Process {
     fn env(&self, name: &str) -> Option<String> {
         std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
     }

@@ -8,7 +8,7 @@ use config::Key;
 use crate::components::FACTORIES;
 use crate::config::Kind;
 
-/// The page `docs/components.md`.
+/// Returns the page `docs/components.md`.
 pub fn components() -> String {
     let mut page = String::from(INTRODUCTION);
     section(&mut page, Kind::Receiver, FACTORIES.receivers);

@@ -1,10 +1,10 @@
-//! From a checked configuration to running pipelines, and from one configuration to the next.
+//! Turns a checked configuration into running pipelines, and replaces them when the configuration changes.
 //!
-//! The one idea: a collector is nodes and edges. A [`Plan`] holds every node built and nothing opened, so that
-//! all that can be wrong with a configuration is told before data moves; [`wiring`] says which nodes feed
-//! which, and at what level each stands above the sinks; a [`Graph`] runs a plan: what is started last is
-//! stopped first. The edges of a running graph can be turned to other nodes ([`edge`]), so that a new plan
-//! replaces only what it changes ([`reload`]).
+//! A collector is a graph of nodes and edges. A [`Plan`] contains every node built but not started, so that all
+//! configuration problems are reported before data moves. [`wiring`] computes which node feeds which, and the level
+//! of each node above the sinks. A [`Graph`] runs a plan and stops nodes in the reverse order of their start. The
+//! edges of a running graph can be redirected to other nodes ([`edge`]), so that a new plan replaces only the nodes
+//! that changed ([`reload`]).
 
 mod edge;
 mod key;

@@ -1,7 +1,7 @@
-//! Configurations from an enemy: what the fuzz target and the smoke test hold the loader to.
+//! Checks of the loader with hostile configurations, for the fuzz target and the smoke test.
 //!
-//! Whatever the bytes, loading ends, does not panic, says the same twice, and refuses with words; and what is
-//! printed of what was loaded is YAML.
+//! For any bytes, loading terminates without a panic, gives the same result twice, and refuses with a message; the
+//! printed configuration is valid YAML.
 
 use std::io;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use config::Seen;
 
 use crate::components::FACTORIES;
 use crate::config::gates::Gates;
-use crate::config::{Mode, Outside, Printed, Sources, load, yaml};
+use crate::config::{Environment, Mode, Printed, Sources, load, yaml};
 use crate::graph::Plan;
 use crate::prepare::{VERSION, prepare};
 
-/// Loads `data` as a configuration, whose parts between NUL bytes are the main text, and the texts that any
-/// variable and any file hold. Panics where the loader does not keep its promises.
+/// Loads `data` as a configuration. NUL bytes separate the main text, the value of every variable and the content of
+/// every file. Panics if the loader breaks one of its guarantees.
 pub fn check(data: &[u8]) {
     let mut parts = data.splitn(3, |byte| *byte == 0);
     let mut part = || parts.next().unwrap_or_default().to_vec();
@@ -25,18 +25,18 @@ pub fn check(data: &[u8]) {
     match (outcome(), outcome()) {
         (Ok(()), Ok(())) => {}
         (Err(first), Err(second)) => {
-            assert_eq!(first, second, "the same bytes are refused in the same words");
-            assert!(!first.problems().is_empty(), "a refusal says why");
-            assert!(first.problems().iter().all(|p| !p.message.is_empty()), "every problem has words");
+            assert_eq!(first, second, "loading is deterministic");
+            assert!(!first.problems().is_empty(), "an error has a problem");
+            assert!(first.problems().iter().all(|p| !p.message.is_empty()), "every problem has a message");
         }
-        (first, second) => panic!("once {first:?}, once {second:?}"),
+        (first, second) => panic!("first {first:?}, then {second:?}"),
     }
     print(vec![location.clone()], "", &world);
     let gates = "confmap.enableMergeAppendOption,service.AllowNoPipelines,service.profilesSupport";
     print(vec![location.clone(), "env:VARIABLE".to_owned(), location], gates, &world);
 }
 
-/// Prints what the locations come to, valid or not.
+/// Prints the resolved configuration of the locations, valid or not.
 fn print(locations: Vec<String>, gates: &str, world: &World) {
     let gates = Gates::parse(&[gates]).expect("these gates exist");
     let Ok(loaded) = load(&Sources { locations, gates }, world) else { return };
@@ -56,7 +56,7 @@ struct World {
     file: Vec<u8>,
 }
 
-impl Outside for World {
+impl Environment for World {
     fn env(&self, _name: &str) -> Option<String> {
         Some(String::from_utf8_lossy(&self.variable).into_owned())
     }

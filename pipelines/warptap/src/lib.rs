@@ -1,7 +1,7 @@
-//! The collector binary as a library, so that tests and fuzz targets reach what `main` runs.
+//! The collector binary as a library, for tests and fuzz targets.
 //!
-//! The one idea: configuration becomes a plan, a plan becomes a running graph, and everything wrong is told
-//! before data moves. This crate alone knows YAML and the command line; what components do is left to theirs.
+//! A configuration is built into a plan, and a plan is started as a graph; all configuration problems are reported
+//! before data moves. Only this crate knows YAML and the command line; components are in their own crates.
 
 pub mod cli;
 mod collector;
@@ -20,12 +20,12 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Runs the command line of this process; what goes wrong is printed and ends it with 1.
+/// Runs the command line of this process; prints an error to standard error and returns exit code 1.
 pub fn main() -> ExitCode {
     match commands::dispatch(cli::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do where standard error is closed.
+            // Nothing can be done if standard error is closed.
             _ = writeln!(std::io::stderr(), "Error: {error:#}");
             ExitCode::FAILURE
         }

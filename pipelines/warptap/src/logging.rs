@@ -1,8 +1,8 @@
-//! The log of the collector itself: lines as the Collector's, to where the configuration says, as severe as
-//! it asks for; and the same as log records for whoever it names.
+//! The log of the collector: lines in the Collector's format at the configured level and destinations, and log records
+//! for the configured exporters.
 //!
-//! The one idea: there is one log per process, and what it does is a value that is put in place of another
-//! one when the configuration changes. Where log records go is [`crate::telemetry`]'s.
+//! A process has one log, whose settings are replaced when the configuration changes. [`crate::telemetry`] exports the
+//! log records.
 
 mod line;
 mod sampler;
@@ -30,22 +30,22 @@ use sampler::Sampler;
 pub use sink::OpenError;
 use sink::Sink;
 
-/// Libraries whose own debug messages nobody asked for, and whose messages about sending a log record would
-/// be sent as further ones.
+/// Libraries whose debug messages are not logged, and whose messages are not exported as log records, since exporting
+/// one would cause further messages.
 const QUIET: [&str; 7] = ["h2", "hyper", "hyper_util", "opentelemetry", "rustls", "tonic", "tower"];
 
-/// The log of this process, where it was begun here.
+/// The log of this process, if [`begin`] installed it.
 static LOG: OnceLock<reload::Handle<Log, Registry>> = OnceLock::new();
 
-/// Begins the log with nothing but a level. A log that is there already, as in a test, stays.
+/// Starts the log with a level and default settings. Has no effect if another subscriber is installed, as in tests.
 pub fn init(level: LogLevel) {
     let logs = Logs { level, sampling: None, ..Logs::default() };
-    // Standard error is always there, and the log of a command has nothing else to fail by.
+    // Standard error needs no opening, and nothing else can fail here.
     _ = begin(&logs, &[], None);
 }
 
-/// Begins the log, or makes it what it is to be from now on. `resource` is what every line says of the
-/// collector, `records` takes lines as log records.
+/// Starts the log, or replaces its settings. `resource` is added to every line; `records` exports lines as log
+/// records.
 pub fn begin(
     logs: &Logs,
     resource: &[(String, String)],
@@ -56,7 +56,7 @@ pub fn begin(
         Some(handle) => _ = handle.reload(log),
         None => {
             let (layer, handle) = reload::Layer::new(log);
-            // The only way to fail is that one is set, which is the case this documents.
+            // Fails only if another subscriber is installed.
             if tracing_subscriber::registry().with(layer).try_init().is_ok() {
                 _ = LOG.set(handle);
             }
@@ -65,17 +65,17 @@ pub fn begin(
     Ok(())
 }
 
-/// Lines that were thinned out, and writes of lines that failed, since the process began.
+/// Lines dropped by sampling, and failed writes of lines, since the start of the process.
 static SAMPLED_OUT: AtomicU64 = AtomicU64::new(0);
 static NOT_WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// How many lines were not told, by the reason.
+/// Returns the number of dropped lines by reason.
 pub fn dropped() -> [(&'static str, u64); 2] {
     [("sampled_out", &SAMPLED_OUT), ("not_written", &NOT_WRITTEN)]
         .map(|(reason, count)| (reason, count.load(Ordering::Relaxed)))
 }
 
-/// What becomes of messages.
+/// The log: settings, sampler and destinations.
 struct Log {
     level: LogLevel,
     layout: Layout,
@@ -107,7 +107,7 @@ impl Log {
         }
         Log {
             level: logs.level,
-            layout: Layout { encoding: logs.encoding, tells_caller: logs.tells_caller, context },
+            layout: Layout { encoding: logs.encoding, has_caller: logs.tells_caller, context },
             sampler: logs.sampling.map(|sampling| Mutex::new(Sampler::new(sampling, Instant::now()))),
             sink,
             records: records.map(|provider| provider.logger("warptap")),
@@ -131,7 +131,7 @@ impl Log {
         record.set_severity_text(line::name(level));
         record.set_severity_number(severity(level));
         record.set_body(AnyValue::from(message.text.clone()));
-        if let Some(file) = metadata.file().filter(|_| self.layout.tells_caller) {
+        if let Some(file) = metadata.file().filter(|_| self.layout.has_caller) {
             record.add_attribute("code.file.path", file.to_owned());
             record.add_attribute("code.line.number", i64::from(metadata.line().unwrap_or_default()));
             record.add_attribute("code.function.name", metadata.target().to_owned());
@@ -209,7 +209,7 @@ fn any(value: &Value) -> AnyValue {
     match value {
         Value::Bool(b) => AnyValue::from(*b),
         Value::Int(i) => AnyValue::from(*i),
-        // Beyond the integers of OTLP only the digits can be kept.
+        // OTLP has signed integers only; larger values are exported as text.
         Value::Unsigned(i) => {
             i64::try_from(*i).map_or_else(|_| AnyValue::from(i.to_string()), AnyValue::from)
         }
@@ -218,7 +218,7 @@ fn any(value: &Value) -> AnyValue {
     }
 }
 
-/// A value of the configuration as JSON.
+/// Formats a value of the configuration as JSON.
 fn json(value: &config::Value) -> String {
     use config::Value;
     let quoted = |text: &str| serde_json::Value::from(text).to_string();

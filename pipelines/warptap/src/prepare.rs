@@ -1,45 +1,44 @@
-//! Everything between the command line and a graph: load, read, build. Nothing outside is touched but what
-//! the locations of the configuration name.
+//! Loads a configuration and builds its plan. Accesses only the locations that the configuration names.
 
 use config::{ConfigError, Problem, Seen};
 
 use crate::config::telemetry::Telemetry;
-use crate::config::{Loaded, Outside, Sources, load};
+use crate::config::{Environment, Loaded, Sources, load};
 use crate::graph::{Factories, Plan};
 
-/// A configuration that can be run.
+/// A configuration that is ready to run.
 pub struct Prepared {
-    /// What to run.
+    /// The graph to start.
     pub plan: Plan,
-    /// What to tell of oneself.
+    /// The settings of internal telemetry.
     pub telemetry: Telemetry,
-    /// What is odd but no error.
+    /// Problems that do not prevent a start.
     pub warnings: Vec<Problem>,
-    /// What it was made of.
+    /// The loaded configuration it was built from.
     pub loaded: Loaded,
 }
 
-/// Loads the locations and builds what they say, or tells all that is wrong with it.
+/// Loads the configuration of the sources and builds its plan, or returns all its problems.
 pub fn prepare(
     sources: impl Into<Sources>,
-    outside: &dyn Outside,
+    environment: &dyn Environment,
     factories: Factories<'_>,
 ) -> Result<Prepared, ConfigError> {
-    let loaded = load(sources, outside)?;
+    let loaded = load(sources, environment)?;
     let Built { plan, telemetry } = plan(&loaded, factories)?;
     let warnings = loaded.warnings.iter().cloned().chain(plan.warnings.clone()).collect();
     Ok(Prepared { plan, telemetry, warnings, loaded })
 }
 
-/// What a loaded configuration comes to.
+/// The plan and settings built from a loaded configuration.
 pub struct Built {
-    /// What to run.
+    /// The graph to start.
     pub plan: Plan,
-    /// What to tell of oneself.
+    /// The settings of internal telemetry.
     pub telemetry: Telemetry,
 }
 
-/// Builds what a loaded configuration says.
+/// Builds the plan of a loaded configuration.
 pub fn plan(loaded: &Loaded, factories: Factories<'_>) -> Result<Built, ConfigError> {
     let seen = Seen::default();
     let sections = loaded.sections(&seen);

@@ -1,8 +1,8 @@
-//! What the collector tells of itself while it runs: its log, its metrics, the spans of its own work.
+//! Internal telemetry of the collector: its log, its metrics and the spans of its own work.
 //!
-//! The one idea: this is the only place that knows who is told; components measure by [`Host::meter`], log by
-//! `tracing` and record spans, whoever asks for them. A reload changes who is told and leaves alone what
-//! measures, since components that keep running keep their instruments.
+//! Only this module knows the destinations. Components measure with [`Host::meter`], log with `tracing` and record
+//! spans, independent of the destinations. A reload changes destinations and leaves the meter provider, since
+//! components that keep running keep their instruments.
 
 mod console;
 mod meters;
@@ -29,31 +29,31 @@ use meters::Meters;
 pub use otlp::OtlpError;
 use push::{MetricsPush, SpansPush};
 
-/// Telemetry that cannot be had. Each says what went wrong in its own text, and has no source to be told again.
+/// Why internal telemetry could not be set up. Each message is complete; `source()` is none.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The log.
+    /// The log could not be opened.
     #[error("failed to create logger: {0}")]
     Log(logging::OpenError),
-    /// Nobody can ask for metrics where they should.
+    /// The address of the Prometheus exporter could not be bound.
     #[error("failed to create meter provider: binding address {endpoint} for Prometheus exporter: {reason}")]
     Listen {
-        /// Where they should.
+        /// The configured address.
         endpoint: String,
-        /// Why not.
+        /// Why it could not be bound.
         reason: transport::listen::ListenError,
     },
-    /// Something that pushes.
+    /// An exporter could not be created.
     #[error("failed to create exporter of {signal}: {reason}")]
     Exporter {
-        /// Of what.
+        /// The signal it exports.
         signal: &'static str,
-        /// Why not.
+        /// Why it could not be created.
         reason: OtlpError,
     },
-    /// A reader that counts from the last time has to be there from the start.
+    /// A reader of another temporality than cumulative can only be added at the start.
     #[error(
-        "service::telemetry::metrics: a reader with another temporality_preference takes effect at the next start only"
+        "service::telemetry::metrics: a reader with another temporality_preference takes effect only at the next start"
     )]
     Temporality,
 }
@@ -64,10 +64,10 @@ impl TelemetryError {
     }
 }
 
-/// What the collector tells of itself.
-pub struct Telemetry {
+/// The running internal telemetry of the collector.
+pub struct InternalTelemetry {
     config: Config,
-    /// Who the collector is, for as long as it runs.
+    /// The resource attributes, fixed at the start.
     attributes: Vec<KeyValue>,
     resource: Resource,
     host: Host,
@@ -77,7 +77,7 @@ pub struct Telemetry {
     spans: Vec<Task>,
 }
 
-/// Somebody who is told.
+/// A running telemetry destination.
 struct Task {
     address: Option<SocketAddr>,
     stop: CancellationToken,
@@ -95,13 +95,13 @@ impl Task {
 
     async fn end(self) {
         self.stop.cancel();
-        // One that panicked has nothing left to send.
+        // A task that panicked has no data left to send.
         _ = self.ended.await;
     }
 }
 
-impl Telemetry {
-    /// Begins with the log, so that what comes is told, then everything else the section says.
+impl InternalTelemetry {
+    /// Starts the log first, so that later errors are logged, then spans and metrics.
     pub async fn start(config: &Config) -> Result<Self, TelemetryError> {
         let attributes = resource::attributes(&config.resource, &resource::instance_id());
         let resource = resource::sdk(&attributes);
@@ -112,7 +112,7 @@ impl Telemetry {
         if meters.is_none() {
             tracing::info!("Internal metrics telemetry disabled");
         }
-        let mut telemetry = Telemetry {
+        let mut telemetry = InternalTelemetry {
             config: Config {
                 metrics: Metrics { readers: Vec::new(), ..config.metrics.clone() },
                 ..config.clone()
@@ -131,34 +131,34 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// What components find around them.
+    /// Returns the host of the components.
     pub fn host(&self) -> Host {
         self.host.clone()
     }
 
-    /// Where metrics can be asked for, in the order of the readers.
+    /// Returns the addresses of the Prometheus exporters, in the order of the readers.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.readers.iter().filter_map(|(_, task)| task.address).collect()
     }
 
-    /// Makes of it what another configuration says. What has not changed goes on; where something cannot be
-    /// had, what was there before is there again.
+    /// Applies another configuration. Unchanged destinations keep running; on an error the previous configuration is
+    /// restored.
     pub async fn reconfigure(&mut self, config: &Config) -> Result<(), TelemetryError> {
         let old = self.config.clone();
-        self.tell_what_stays(config);
+        self.warn_of_unapplied_changes(config);
         let outcome = self.change(&old, config).await;
         match &outcome {
             Ok(()) => self.config = config.clone(),
             Err(_) => {
                 if let Err(error) = self.change(config, &old).await {
-                    tracing::error!(%error, "the collector's own telemetry could not be had back");
+                    tracing::error!(%error, "failed to restore internal telemetry");
                 }
             }
         }
         outcome
     }
 
-    /// Ends it: what is left is sent, which may take `deadline`.
+    /// Sends the remaining telemetry and stops; waits `deadline` at most for each of destinations and log records.
     pub async fn stop(mut self, deadline: Duration) {
         let tasks: Vec<Task> =
             self.spans.drain(..).chain(self.readers.drain(..).map(|(_, task)| task)).collect();
@@ -169,7 +169,7 @@ impl Telemetry {
             }
         };
         if tokio::time::timeout(deadline, all).await.is_err() {
-            tracing::warn!(after = ?deadline, "the collector's own telemetry is not all sent");
+            tracing::warn!(after = ?deadline, "internal telemetry was not sent completely");
         }
         end_records(self.records.take(), deadline).await;
     }
@@ -188,13 +188,13 @@ impl Telemetry {
         self.read(&to.metrics.readers).await
     }
 
-    /// Lets exactly these readers run.
+    /// Stops readers that are not wanted, and starts those that are missing.
     async fn read(&mut self, wanted: &[Reader]) -> Result<(), TelemetryError> {
-        let (kept, gone): (Vec<_>, Vec<_>) =
+        let (unchanged, removed): (Vec<_>, Vec<_>) =
             self.readers.drain(..).partition(|(reader, _)| wanted.contains(reader));
-        self.readers = kept;
-        // Those that end leave their ports to those that begin.
-        for (_, task) in gone {
+        self.readers = unchanged;
+        // Removed readers stop first, so that new ones can bind their ports.
+        for (_, task) in removed {
             task.end().await;
         }
         for reader in wanted {
@@ -206,7 +206,7 @@ impl Telemetry {
         Ok(())
     }
 
-    /// None where nothing is measured.
+    /// Starts a reader; returns none if metrics are disabled.
     async fn begin(&mut self, reader: &Reader) -> Result<Option<Task>, TelemetryError> {
         let Some(meters) = &mut self.meters else { return Ok(None) };
         let source = meters.source(reader).ok_or(TelemetryError::Temporality)?;
@@ -235,8 +235,8 @@ impl Telemetry {
         Ok(pushes.into_iter().map(run).collect())
     }
 
-    /// What components measure, and who they say the collector is, was settled when they started.
-    fn tell_what_stays(&self, config: &Config) {
+    /// Warns of changes to instruments and to the resource, which take effect only at the next start.
+    fn warn_of_unapplied_changes(&self, config: &Config) {
         let old = &self.config;
         for (key, is_changed) in [
             ("metrics::level", old.metrics.level != config.metrics.level),
@@ -250,7 +250,7 @@ impl Telemetry {
     }
 }
 
-/// How long a reload waits for the log records that are left.
+/// Maximum time a reload waits until pending log records are sent.
 const REPLACE_MAX: Duration = Duration::from_secs(5);
 
 fn begin_log(
@@ -263,13 +263,13 @@ fn begin_log(
     Ok(records)
 }
 
-/// Sends the log records that are left. It blocks a thread, so it has one of its own.
+/// Sends pending log records, on a blocking thread.
 async fn end_records(records: Option<SdkLoggerProvider>, deadline: Duration) {
     let Some(records) = records else { return };
     let ending = tokio::task::spawn_blocking(move || records.shutdown_with_timeout(deadline));
     match tokio::time::timeout(deadline, ending).await {
         Ok(Ok(Ok(()))) => {}
-        _ => tracing::warn!("the collector's own log records are not all sent"),
+        _ => tracing::warn!("internal log records were not sent completely"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The binary as a user meets it: exit codes, what is printed where, and a run from start to signal.
+//! The command line of the binary: exit codes, standard output and error, and a run until a signal.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Output, Stdio};
@@ -25,7 +25,7 @@ fn a_run_needs_a_configuration() {
 }
 
 #[test]
-fn every_problem_is_a_line_that_begins_with_its_place() {
+fn every_problem_is_a_line_that_begins_with_its_position() {
     let yaml = "yaml:{receivers: {nope: }, exporters: {debug: {verbosty: basic}}, \
         service: {pipelines: {traces: {receivers: [nope], exporters: [debgu]}}}}";
     let Output { status, stdout, stderr } = warptap(&["validate", "--config", yaml]).output().unwrap();
@@ -46,14 +46,14 @@ fn every_problem_is_a_line_that_begins_with_its_place() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let stderr = "Error: invalid configuration:\n\
         absent.yaml: unable to read the file \"absent.yaml\": No such file or directory (os error 2)\n";
     check(&["validate", "--config=absent.yaml"], 1, "", stderr);
 }
 
 #[test]
-fn a_right_configuration_validates_in_silence_and_runs_until_a_signal() {
+fn a_valid_configuration_validates_silently_and_runs_until_a_signal() {
     if !RECEIVERS.iter().any(|row| row.kind == "otlp") {
         return println!("skipped: the otlp receiver is not built in yet");
     }
@@ -76,14 +76,14 @@ fn a_right_configuration_validates_in_silence_and_runs_until_a_signal() {
 }
 
 #[test]
-fn a_replay_lists_every_step_that_it_counts() {
+fn a_replay_lists_every_counted_step() {
     let dir = tempfile::tempdir().unwrap();
     let (steps, recording) = (dir.path().join("steps"), "recordings/slow-decode.rec.gz");
     let run = warptap(&["replay", recording, "--steps"]).arg(&steps).output().unwrap();
-    let said = String::from_utf8(run.stdout).unwrap();
+    let output = String::from_utf8(run.stdout).unwrap();
     let lines = std::fs::read_to_string(&steps).unwrap();
     let counted = format!("{recording}: {} steps, ", lines.lines().count());
-    assert!(said.lines().any(|line| line.starts_with(&counted)), "{said}");
+    assert!(output.lines().any(|line| line.starts_with(&counted)), "{output}");
     let slow: Vec<serde_json::Value> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())

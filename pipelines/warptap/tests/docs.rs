@@ -1,4 +1,4 @@
-//! The reference of components is fresh, and every example in it is taken by its component.
+//! The reference of components is current, and every component accepts its example.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -11,7 +11,7 @@ use warptap::config::{Kind, Process};
 use warptap::docs;
 use warptap::prepare::prepare;
 
-/// A configuration in which a component is configured, and something runs.
+/// Returns a runnable configuration that configures a component with its example.
 fn configuration(kind: Kind, name: &str, example: &str) -> String {
     let body: String = example.lines().map(|line| format!("    {line}\n")).collect();
     format!(
@@ -36,7 +36,7 @@ fn check<T: ?Sized>(kind: Kind, rows: &[Factory<T>]) {
 }
 
 #[test]
-fn every_example_of_a_component_is_taken_by_it() {
+fn every_component_accepts_its_example() {
     check(Kind::Connector, FACTORIES.connectors);
     check(Kind::Exporter, FACTORIES.exporters);
     check(Kind::Extension, FACTORIES.extensions);
@@ -44,7 +44,7 @@ fn every_example_of_a_component_is_taken_by_it() {
     check(Kind::Receiver, FACTORIES.receivers);
 }
 
-/// The example of `gpu` is where its keys are found.
+/// Users find the keys of `gpu` in its example.
 #[test]
 fn the_example_of_gpu_shows_its_defaults() {
     let row = FACTORIES.receivers.iter().find(|row| row.kind == "gpu").unwrap();
@@ -55,7 +55,7 @@ fn the_example_of_gpu_shows_its_defaults() {
 }
 
 #[test]
-fn the_reference_is_what_the_tables_give() {
+fn the_reference_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/components.md");
     if std::env::var_os("WARPTAP_WRITE_DOCS").is_some() {
         std::fs::write(&path, docs::components()).unwrap();

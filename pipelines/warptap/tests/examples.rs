@@ -4,13 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use warptap::components::FACTORIES;
-use warptap::config::{Outside, Process, yaml};
+use warptap::config::{Environment, Process, yaml};
 use warptap::prepare::prepare;
 
 /// The files of this repository, without variables: an example must load without any being set.
 struct Repository;
 
-impl Outside for Repository {
+impl Environment for Repository {
     fn env(&self, _name: &str) -> Option<String> {
         None
     }

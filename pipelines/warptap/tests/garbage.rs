@@ -1,7 +1,6 @@
-//! The loader under garbage: random bytes, YAML words in random order, good configurations broken in one
-//! place, and the files that once hurt somebody's loader. Only that it ends in words is checked; what the
-//! words are is checked where they are made. A failing case prints its seed and is kept by proptest beside
-//! this file.
+//! The loader with invalid input: random bytes, YAML tokens in random order, valid configurations with one damaged
+//! section, and known attacks on YAML loaders. The tests check that loading terminates with a message; unit tests check
+//! the messages. Proptest stores a failing case next to this file.
 
 use proptest::prelude::*;
 use warptap::hostile::check;
@@ -9,7 +8,7 @@ use warptap::hostile::check;
 /// A configuration that uses every part of the syntax.
 const WHOLE: &str = include_str!("../../../fuzz/seeds/config_loader/whole.yaml");
 
-/// Words that mean something to YAML, to the loader or to a component.
+/// Tokens with a meaning to YAML, to the loader or to a component.
 const WORDS: [&str; 64] = [
     " ",
     "  ",
@@ -82,7 +81,7 @@ fn words() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|words| words.concat().into_bytes())
 }
 
-/// The good configuration with a stretch of it replaced.
+/// Generates the valid configuration with one section replaced by random tokens.
 fn broken() -> impl Strategy<Value = Vec<u8>> {
     (0..WHOLE.len(), 0..20usize, words()).prop_map(|(start, length, mut middle)| {
         middle.truncate(12);
@@ -95,24 +94,24 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes_end_in_words(data in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_are_handled(data in prop::collection::vec(any::<u8>(), 0..200)) {
         check(&data);
     }
 
     #[test]
-    fn random_words_end_in_words(data in words()) {
+    fn random_tokens_are_handled(data in words()) {
         check(&data);
     }
 
     #[test]
-    fn a_broken_configuration_ends_in_words(data in broken()) {
+    fn a_damaged_configuration_is_handled(data in broken()) {
         check(&data);
     }
 }
 
-/// Texts made to hurt: by nesting, by copies, by size, by references to themselves.
+/// Attacks by nesting, by repeated aliases, by size and by references to themselves.
 #[test]
-fn hostile_texts_end_in_words() {
+fn hostile_texts_are_handled() {
     let laughs = (1..40).fold("a0: &a0 [x]\n".to_owned(), |text, i| {
         format!("{text}a{i}: &a{i} [*a{0}, *a{0}, *a{0}]\n", i - 1)
     });

@@ -1,5 +1,5 @@
-//! SIGHUP against the real binary: a bad configuration changes nothing, a good one what it says, and a component
-//! that is the same in both goes on without a gap.
+//! Reloads of the binary by SIGHUP: an invalid configuration changes nothing, a valid one is applied, and an
+//! unchanged component runs without interruption.
 
 #![allow(clippy::unwrap_used, reason = "whatever fails here fails the test")]
 
@@ -51,13 +51,13 @@ impl Collector {
         assert!(status.success());
     }
 
-    fn reload(&mut self, key: &str, file: &str, told: &str) -> String {
+    fn reload(&mut self, key: &str, file: &str, message: &str) -> String {
         write_config(self.folder.path(), self.port, key, file);
         self.signal("-HUP");
-        self.until(told)
+        self.until(message)
     }
 
-    /// Posts one log record on the connection, and returns the first line of the answer.
+    /// Posts one log record on the connection, and returns the beginning of the status line.
     fn post(&self, stream: &mut TcpStream, body: &str) -> String {
         let json = format!(
             r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{{"stringValue":"{body}"}}}}]}}]}}]}}"#
@@ -68,11 +68,11 @@ impl Collector {
             json.len()
         )
         .unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).unwrap();
+        let mut response = [0; 12];
+        stream.read_exact(&mut response).unwrap();
         let mut rest = [0; 4096];
         assert!(stream.read(&mut rest).unwrap() > 0);
-        String::from_utf8_lossy(&answer).into_owned()
+        String::from_utf8_lossy(&response).into_owned()
     }
 
     fn written(&self, file: &str) -> Vec<String> {
@@ -94,21 +94,21 @@ service: {{telemetry: {{metrics: {{level: none}}}}, pipelines: {{logs: {{receive
 }
 
 #[test]
-fn a_bad_configuration_changes_nothing_and_a_good_one_only_what_it_says() {
+fn a_reload_applies_only_differences_of_a_valid_configuration() {
     let mut collector = Collector::start();
-    // One connection all along: the receiver is not restarted.
+    // The connection stays open, since the receiver is not restarted.
     let mut stream = TcpStream::connect(("localhost", collector.port)).unwrap();
     assert_eq!(collector.post(&mut stream, "one"), "HTTP/1.1 200");
 
-    let told = collector.reload("psth", "b.jsonl", "configuration not reloaded");
-    assert!(told.contains("the old one goes on"), "{told}");
+    let line = collector.reload("psth", "b.jsonl", "configuration not reloaded");
+    assert!(line.contains("the previous one is still in use"), "{line}");
     assert_eq!(collector.post(&mut stream, "two"), "HTTP/1.1 200");
 
-    let told = collector.reload("path", "b.jsonl", "Configuration reloaded");
-    assert!(told.contains("kept=1") || told.contains("\"kept\""), "{told}");
+    let line = collector.reload("path", "b.jsonl", "Configuration reloaded");
+    assert!(line.contains("unchanged=1") || line.contains("\"unchanged\""), "{line}");
     assert_eq!(collector.post(&mut stream, "three"), "HTTP/1.1 200");
 
-    // The folder is not there: the exporter cannot start, and the one before is had back.
+    // The folder does not exist: the exporter fails to start, and the previous one is restored.
     collector.reload("path", "none/c.jsonl", "configuration not reloaded");
     assert_eq!(collector.post(&mut stream, "four"), "HTTP/1.1 200");
 

@@ -7,6 +7,8 @@ use capture::{Check, Readiness, checks};
 use hardware::{Driver as _, Fault};
 use nvml_wrapper::Nvml;
 
+use crate::commands::terminal::count;
+
 /// Prints a line for each check; fails if capture cannot work.
 pub fn run() -> anyhow::Result<()> {
     let mut checks = checks();
@@ -14,7 +16,7 @@ pub fn run() -> anyhow::Result<()> {
     checks.extend(amdsmi());
     let mut out = std::io::stdout().lock();
     for check in &checks {
-        writeln!(out, "{:<8} {:<20} {}", word(check.readiness), check.name, check.found)?;
+        writeln!(out, "{:<8} {:<20} {}", name(check.readiness), check.name, check.found)?;
         if !check.advice.is_empty() {
             writeln!(out, "{:<8} {:<20} -> {}", "", "", check.advice)?;
         }
@@ -23,14 +25,14 @@ pub fn run() -> anyhow::Result<()> {
         checks.iter().filter(|c| c.readiness == Readiness::Missing).map(|c| c.name).collect();
     if !missing.is_empty() {
         bail!(
-            "GPU processes cannot be traced here: {} missing; receiving, processing and exporting OTLP, and replay, work without",
+            "GPU processes cannot be traced on this machine: {} missing; OTLP pipelines and replay work without",
             missing.join(", ")
         );
     }
     Ok(())
 }
 
-fn word(readiness: Readiness) -> &'static str {
+fn name(readiness: Readiness) -> &'static str {
     match readiness {
         Readiness::Ready => "ready",
         Readiness::Limited => "limited",
@@ -50,10 +52,10 @@ fn nvml() -> Check {
         Err(e) => return limited(format!("not loaded: {e}")),
     };
     match (nvml.sys_driver_version(), nvml.device_count()) {
-        (Ok(driver), Ok(count)) => Check {
+        (Ok(driver), Ok(devices)) => Check {
             name: "NVML",
             readiness: Readiness::Ready,
-            found: format!("driver {driver}, {count} devices"),
+            found: format!("driver {driver}, {}", count(devices.into(), "device")),
             advice: "",
         },
         (Err(e), _) | (_, Err(e)) => limited(format!("loaded, but failed: {e}")),
@@ -62,13 +64,13 @@ fn nvml() -> Check {
 
 /// Checks AMD SMI; `None` without the library, since the machine then has no AMD GPUs.
 fn amdsmi() -> Option<Check> {
-    let mut count = 0;
+    let mut devices = 0;
     let opened = amdsmi::Library::default().open(&mut |session| {
-        count = session.read_clocks(false).unwrap_or_default().len();
+        devices = session.read_clocks(false).unwrap_or_default().len();
     });
     let check = |readiness, found, advice| Some(Check { name: "AMD SMI", readiness, found, advice });
     match opened {
-        Ok(()) => check(Readiness::Ready, format!("{count} devices"), ""),
+        Ok(()) => check(Readiness::Ready, count(devices as u64, "device"), ""),
         Err(Fault::Failed("library_not_found")) => None,
         Err(fault) => check(
             Readiness::Limited,

@@ -1,4 +1,4 @@
-//! `warptap components`: what can be configured, as the YAML that the Collector's command of that name prints.
+//! `warptap components`: the available components, as the YAML of the Collector's command of that name.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::components::FACTORIES;
 use crate::config::{schemes, to_yaml};
 use crate::prepare::VERSION;
 
-/// Prints the tables.
+/// Prints the components as YAML.
 pub fn run(out: &mut dyn Write) -> anyhow::Result<()> {
     out.write_all(to_yaml(&Output::new())?.as_bytes()).context("cannot print the components")
 }
@@ -25,7 +25,7 @@ struct Output {
     connectors: Vec<Row>,
     extensions: Vec<Row>,
     providers: Vec<Provider>,
-    /// What changes a configuration between its expansion and its decoding: nothing does.
+    /// Steps between expansion and decoding of a configuration; always empty.
     converters: Vec<Provider>,
 }
 
@@ -68,7 +68,7 @@ impl Output {
     }
 }
 
-/// All components are part of the binary and have its version.
+/// Returns the module of every component: the binary and its version.
 fn module() -> String {
     format!("warptap v{VERSION}")
 }
@@ -77,16 +77,16 @@ fn rows<T: ?Sized>(factories: &[Factory<T>]) -> Vec<Row> {
     factories.iter().map(|f| Row { name: f.kind, module: module(), stability: stability(f) }).collect()
 }
 
-/// A word for each signal that it handles; an extension handles none, and has one for itself.
+/// Returns the stability by signal; an extension has one entry `extension`.
 fn stability<T: ?Sized>(factory: &Factory<T>) -> BTreeMap<&'static str, &'static str> {
-    let word = word_of(factory.stability);
+    let name = stability_name(factory.stability);
     match factory.signals {
-        [] => [("extension", word)].into(),
-        signals => signals.iter().map(|signal| (signal.name(), word)).collect(),
+        [] => [("extension", name)].into(),
+        signals => signals.iter().map(|signal| (signal.name(), name)).collect(),
     }
 }
 
-fn word_of(stability: Stability) -> &'static str {
+fn stability_name(stability: Stability) -> &'static str {
     match stability {
         Stability::Alpha => "Alpha",
         Stability::Beta => "Beta",

@@ -1,4 +1,4 @@
-//! `warptap featuregate`: the table of feature gates, or one of them, laid out as the Collector's command does.
+//! `warptap featuregate`: prints all feature gates or one of them, in the format of the Collector's command.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use crate::cli::FeaturegateArgs;
 use crate::config::gates::{GATES, Gate, Gates, find};
 
-/// Prints all gates, or the one that is named.
+/// Prints all gates, or the gate with the given id.
 pub fn run(args: &FeaturegateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let gates = Gates::parse(&args.config.gates).map_err(anyhow::Error::msg)?;
     let Some(id) = &args.id else { return Ok(all(&gates, out)?) };

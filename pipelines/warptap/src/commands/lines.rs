@@ -1,7 +1,7 @@
-//! Files of JSON lines that commands write on the side.
+//! Files of JSON lines written by commands.
 //!
-//! The one idea: who hands over a line cannot be told that a disk is full, so the first failure is kept, what follows is
-//! left out, and the end says it.
+//! Callers that write a line cannot handle an error such as a full disk: the first error is stored, further lines are
+//! skipped, and [`Lines::finish`] returns the error.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -14,14 +14,14 @@ use probe_abi::fold::Counter;
 use serde::Serialize;
 use steps::Step;
 
-/// One file, or none where nobody asked for it.
+/// An output file, or none if it was not requested.
 pub(crate) struct Lines {
     out: Option<(BufWriter<File>, PathBuf)>,
     failed: std::io::Result<()>,
 }
 
 impl Lines {
-    /// A new file, in place of one that is there.
+    /// Creates the file, replacing an existing one.
     pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Lines> {
         let open = |path: &Path| {
             let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -30,17 +30,17 @@ impl Lines {
         Ok(Lines { out: path.map(open).transpose()?, failed: Ok(()) })
     }
 
-    /// One request.
+    /// Writes telemetry as one line of OTLP JSON.
     pub(crate) fn telemetry(&mut self, data: &Data) {
         self.write(|| pdata::json::encode(data));
     }
 
-    /// One step.
+    /// Writes a step as one line.
     pub(crate) fn step(&mut self, step: &Step) {
         self.write(|| serde_json::to_vec(&Row::of(step)).unwrap_or_default());
     }
 
-    /// Everything is on its way to the disk, or why it is not.
+    /// Flushes the file, and returns the first error of all writes.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         let Some((mut out, path)) = self.out else { return Ok(()) };
         self.failed.and_then(|()| out.flush()).with_context(|| format!("cannot write {}", path.display()))
@@ -53,7 +53,7 @@ impl Lines {
     }
 }
 
-/// A step as a line. Times are ns of CLOCK_MONOTONIC, of a profiler trace those of the trace.
+/// A step as a JSON line. Times are nanoseconds of CLOCK_MONOTONIC, or of the clock of a profiler trace.
 #[derive(Serialize)]
 struct Row {
     id: String,

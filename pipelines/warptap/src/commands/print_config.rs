@@ -1,6 +1,6 @@
-//! `warptap print-config`: the configuration that the sources come to, merged and expanded, for eyes and logs.
+//! `warptap print-config`: prints the resolved configuration, merged and expanded.
 //!
-//! Unlike the Collector's command it shows what was written and not what components add by default.
+//! Unlike the Collector's command it prints only configured values, without the defaults of components.
 
 use std::io::Write;
 
@@ -10,15 +10,15 @@ use config::Seen;
 use crate::cli::{PrintConfigArgs, PrintFormat, PrintMode};
 use crate::commands::refused;
 use crate::components::FACTORIES;
-use crate::config::{Mode, Outside, Printed, load};
+use crate::config::{Environment, Mode, Printed, load};
 use crate::graph::Plan;
 use crate::prepare::VERSION;
 
-/// Prints it, if it is valid or need not be.
-pub fn run(args: &PrintConfigArgs, outside: &dyn Outside, out: &mut dyn Write) -> anyhow::Result<()> {
-    let loaded = load(&args.config.all()?, outside).map_err(refused)?;
+/// Prints the configuration; with `validate`, only if it is valid.
+pub fn run(args: &PrintConfigArgs, environment: &dyn Environment, out: &mut dyn Write) -> anyhow::Result<()> {
+    let loaded = load(&args.config.all()?, environment).map_err(refused)?;
     let seen = Seen::default();
-    // Built so that it is known how its values are read: what is a secret is known to its component alone.
+    // Built to learn which values are secret, which only their components know.
     let plan = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION);
     if args.validate {
         plan.map_err(refused)?;

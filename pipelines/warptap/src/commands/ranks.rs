@@ -1,15 +1,15 @@
-//! What came out of collectives, in words: a line for each rank of each communicator, and a sentence for each verdict.
+//! Collectives as text: a line for each rank of each communicator, and a sentence for each verdict.
 
 use std::collections::BTreeMap;
 
 use nccl::finding::{Completed, Enqueued};
 use nccl::{CommunicatorId, Finding, RankIdentity};
 
-use crate::commands::terminal::human;
+use crate::commands::terminal::{count, human};
 
-/// Lines. Full: further ranks are only counted.
+/// Maximum number of lines; findings of further ranks are only counted.
 const LINES_MAX: usize = 1_000;
-/// Collectives that a rank's latest wait averages over.
+/// Number of collectives that the latest wait of a rank is averaged over.
 const LATEST: f64 = 8.0;
 
 /// Collectives of one rank of one communicator.
@@ -19,13 +19,13 @@ pub(crate) struct Line {
     bytes: u64,
     waits: u64,
     wait_ns: f64,
-    /// Of the last few.
+    /// Moving average of the wait, in nanoseconds.
     pub(crate) latest_wait_ns: f64,
     verdicts: u64,
     pub(crate) is_late: bool,
 }
 
-/// Ranks in the order of their communicators and numbers.
+/// The ranks, sorted by communicator and number.
 #[derive(Default)]
 pub(crate) struct Ranks {
     lines: BTreeMap<(CommunicatorId, Option<u32>, u32), Line>,
@@ -34,7 +34,7 @@ pub(crate) struct Ranks {
 
 impl Ranks {
     /// Counts a finding.
-    pub(crate) fn see(&mut self, finding: &Finding) {
+    pub(crate) fn add(&mut self, finding: &Finding) {
         match finding {
             Finding::Enqueued(found) => self.enqueued(found),
             Finding::Completed(found) => self.completed(found),
@@ -73,7 +73,7 @@ impl Ranks {
         line.is_late = is_late;
     }
 
-    /// Rank and line, in order.
+    /// Returns the name and line of each rank, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (String, &Line)> {
         self.lines.iter().map(|((_, rank, pid), line)| match rank {
             Some(rank) => (format!("rank {rank}"), line),
@@ -81,7 +81,7 @@ impl Ranks {
         })
     }
 
-    /// The table; empty where there was no collective.
+    /// Returns the rows of the table; empty without collectives.
     pub(crate) fn table(&self) -> Vec<String> {
         if self.lines.is_empty() {
             return Vec::new();
@@ -95,7 +95,7 @@ impl Ranks {
             format!("{pid:>8} {:>18} {rank:>5} {}", communicator.to_string(), line.row())
         }));
         if self.left_out > 0 {
-            rows.push(format!("      and {} findings beyond {LINES_MAX} lines", self.left_out));
+            rows.push(format!("      and {} beyond {LINES_MAX} lines", count(self.left_out, "finding")));
         }
         rows
     }
@@ -108,13 +108,17 @@ impl Line {
     }
 }
 
-/// A verdict in one sentence, and whether it is a bad one; none of what is not a verdict.
+/// Returns a verdict as one sentence, and whether it is a problem; none for other findings.
 pub(crate) fn verdict(finding: &Finding) -> Option<(bool, String)> {
     Some(match finding {
         Finding::Straggler(found) => {
             let (behind, rounds) = (human(found.behind_ns as f64), found.rounds);
-            let text = format!("comes {behind} behind its peers in {} of {rounds}", found.late_rounds);
-            (true, format!("{} of {} {text} collectives", found.who, found.who.communicator))
+            let text = format!(
+                "is {behind} behind its peers in {} of {}",
+                found.late_rounds,
+                count(rounds as u64, "collective")
+            );
+            (true, format!("{} of {} {text}", found.who, found.who.communicator))
         }
         Finding::Recovered(found) => {
             (false, format!("{} of {} is no longer late", found.who, found.who.communicator))
@@ -123,12 +127,19 @@ pub(crate) fn verdict(finding: &Finding) -> Option<(bool, String)> {
             let missing: Vec<String> = found.missing.iter().map(|absent| absent.who.to_string()).collect();
             let (operation, seq) = (found.operation.name(), found.seq);
             let (waiting, missing) = (found.waiting.len(), missing.join(", "));
-            let whom = if missing.is_empty() { "another node".to_owned() } else { missing };
-            (true, format!("{} hangs in {operation} #{seq}: {waiting} wait for {whom}", found.communicator))
+            let absent = if missing.is_empty() { "another node".to_owned() } else { missing };
+            (
+                true,
+                format!(
+                    "{} hangs in {operation} #{seq}: {} waiting for {absent}",
+                    found.communicator,
+                    count(waiting as u64, "rank")
+                ),
+            )
         }
         Finding::HangOver(found) => {
             let hung = human(found.duration_ns as f64);
-            (false, format!("{} goes on after {hung} in #{}", found.communicator, found.seq))
+            (false, format!("{} continues after {hung} in #{}", found.communicator, found.seq))
         }
         _ => return None,
     })

@@ -1,4 +1,4 @@
-//! `warptap record`: writes what the probes see to a file that `replay` reads anywhere.
+//! `warptap record`: writes the events of the probes to a file for `warptap replay`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -13,7 +13,7 @@ use hardware::{ClockPoller, FirstDriver};
 use recording::{Info, Writer};
 
 use crate::cli::RecordArgs;
-use crate::commands::terminal::Terminal;
+use crate::commands::terminal::{Terminal, count};
 use crate::components::DRIVERS;
 use crate::prepare::VERSION;
 
@@ -21,19 +21,24 @@ use crate::prepare::VERSION;
 const CLOCKS_EVERY: Duration = Duration::from_millis(100);
 /// Interval between reads of the ring.
 const POLL: Duration = Duration::from_millis(5);
+/// Interval between updates of the progress line.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// Does the work of the command.
+/// Records until the time limit or a signal, and prints the number of events and steps.
 pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
     let path = args.out.display();
     let file = File::create_new(&args.out).with_context(|| format!("cannot create {path}"))?;
     let recorded = record(args, file);
     if recorded.is_err() {
-        // Nothing was recorded: no file is better than one without a beginning.
+        // A partial file would not be a valid recording.
         _ = std::fs::remove_file(&args.out);
     }
     let (events, steps) = recorded?;
-    Terminal::new().line(&format!("{path}: {events} events, {steps} steps; warptap replay {path} reads it"));
+    Terminal::new().line(&format!(
+        "{path}: {}, {}; to analyse it, run: warptap replay {path}",
+        count(events, "event"),
+        count(steps, "step")
+    ));
     Ok(())
 }
 
@@ -44,16 +49,16 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let interrupted = interrupts()?;
     let mut writer = Writer::begin(BufWriter::new(file), &Info::here(VERSION, capture::offsets()))?;
     let mut terminal = Terminal::new();
-    let libraries = capture.account().libraries;
-    terminal.line(&format!("{}: recording, {libraries} libraries so far", args.out.display()));
-    let (began, mut told) = (Instant::now(), Instant::now());
+    let libraries = count(capture.account().libraries as u64, "library");
+    terminal.line(&format!("{}: recording, {libraries} found", args.out.display()));
+    let (began, mut updated) = (Instant::now(), Instant::now());
     let (mut events, mut steps) = (Vec::new(), 0);
     while !interrupted.load(Ordering::Relaxed) && args.seconds.is_none_or(|limit| began.elapsed() < limit) {
         capture.read(&mut events)?;
         clocks.read(0, &mut events);
         write(&mut writer, &mut events, &mut steps)?;
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
+        if updated.elapsed() >= PROGRESS {
+            updated = Instant::now();
             terminal.status(&[progress(began.elapsed(), writer.events(), steps, &capture)]);
         }
         std::thread::sleep(POLL);
@@ -86,20 +91,22 @@ fn write(
 fn progress(elapsed: Duration, events: u64, steps: u64, capture: &Capture) -> String {
     let account = capture.account();
     format!(
-        "{:.0} s: {events} events, {steps} steps, {} calls, {} lost, {} libraries",
+        "{:.0} s: {}, {}, {}, {} lost, {}",
         elapsed.as_secs_f64(),
-        account.hits,
+        count(events, "event"),
+        count(steps, "step"),
+        count(account.hits, "call"),
         account.lost(),
-        account.libraries
+        count(account.libraries as u64, "library")
     )
 }
 
-/// Set by the first SIGINT or SIGTERM.
+/// Returns a flag that SIGINT and SIGTERM set.
 pub(crate) fn interrupts() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         if let Err(e) = signal_hook::flag::register(signal, Arc::clone(&flag)) {
-            bail!("cannot listen for signals: {e}");
+            bail!("cannot register signal handlers: {e}");
         }
     }
     Ok(flag)

@@ -1,8 +1,8 @@
-//! `warptap replay`: recordings and PyTorch profiler traces, through the same analysis as live events.
+//! `warptap replay`: analyses recordings and PyTorch profiler traces like live events.
 //!
-//! Prints a summary; with `--out` writes the telemetry as the file exporter does; with `--config` sends it through the
-//! pipelines of a configuration, whose receivers stay out; with `--steps` lists every step. The same file gives the same
-//! telemetry every time.
+//! Prints a summary. With `--out` it writes telemetry in the format of the file exporter; with `--config` it sends
+//! telemetry through the pipelines of a configuration, without starting its receivers; with `--steps` it lists every
+//! step. The result is deterministic.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::cli::ReplayArgs;
 use crate::commands::lines::Lines;
 use crate::commands::refused;
 use crate::commands::summary::Summary;
-use crate::commands::terminal::Terminal;
+use crate::commands::terminal::{Terminal, count};
 use crate::components::FACTORIES;
 use crate::config::Process;
 use crate::graph::Graph;
@@ -27,13 +27,13 @@ use crate::prepare::prepare;
 
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// Does the work of the command.
+/// Replays the files of the arguments.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
     let mut steps = Lines::create(args.steps.as_deref())?;
     if args.config.locations.is_empty() && args.config.sets.is_empty() {
         replay_to_file(args, &mut steps)?;
     } else if args.out.is_some() {
-        bail!("--out and --config both say where telemetry goes: expected one of them");
+        bail!("--out and --config exclude each other: both are destinations of telemetry");
     } else {
         replay_to_pipelines(args, &mut steps)?;
     }
@@ -46,34 +46,34 @@ fn replay_to_file(args: &ReplayArgs, steps: &mut Lines) -> anyhow::Result<()> {
     out.finish()
 }
 
-/// Replays files in turn and prints what came of each.
+/// Replays files one after another, and prints a summary of each.
 fn each(files: &[impl AsRef<Path>], take: &mut dyn FnMut(Data), steps: &mut Lines) -> anyhow::Result<()> {
     let mut terminal = Terminal::new();
     for path in files.iter().map(AsRef::as_ref) {
         terminal.status(&[format!("{}: reading", path.display())]);
         let mut summary = Summary::default();
-        let cut = one(path, take, &mut |found| {
-            summary.see(found);
+        let truncated = one(path, take, &mut |found| {
+            summary.add(found);
             if let Found::Step(Finding::Step(step)) = found {
                 steps.step(step);
             }
         })?;
         terminal.line(&format!(
-            "{}: {} steps, {} outliers",
+            "{}: {}, {}",
             path.display(),
-            summary.steps(),
-            summary.outliers()
+            count(summary.steps(), "step"),
+            count(summary.outliers(), "outlier")
         ));
         summary.table().iter().for_each(|row| terminal.line(row));
-        if let Some(reason) = cut {
-            terminal.line(&format!("      cut short: {reason}; everything before it was read"));
+        if let Some(reason) = truncated {
+            terminal.line(&format!("      incomplete file: {reason}; events before that were replayed"));
         }
     }
     Ok(())
 }
 
-/// Replays one file. A recording that stops too early, as one does whose writer was killed, is read as far as it
-/// goes; the reason is returned.
+/// Replays one file. A truncated recording, for example of a killed process, is replayed up to its end, and the reason
+/// is returned.
 fn one(path: &Path, take: &mut dyn FnMut(Data), look: Look<'_>) -> anyhow::Result<Option<ReplayError>> {
     let named = || format!("cannot replay {}", path.display());
     let file = File::open(path).with_context(named)?;
@@ -81,7 +81,7 @@ fn one(path: &Path, take: &mut dyn FnMut(Data), look: Look<'_>) -> anyhow::Resul
     let done = gpu::replay(&mut source, Settings::default(), &mut |batch| take(batch.data), look);
     match done {
         Ok(()) => Ok(None),
-        Err(cut) if cut.is_cut() => Ok(Some(cut)),
+        Err(error) if error.is_cut() => Ok(Some(error)),
         Err(error) => Err(error).with_context(named),
     }
 }
@@ -97,8 +97,8 @@ fn replay_to_pipelines(args: &ReplayArgs, steps: &mut Lines) -> anyhow::Result<(
     let graph = runtime.block_on(Graph::start(plan, &component::Host::detached(), STOP_MAX))?;
     let mut refusals = Vec::new();
     let mut send = |data: Data| {
-        let Some(front) = graph.front(data.signal()) else { return };
-        if let Err(refused) = runtime.block_on(front.consume(data)) {
+        let Some(consumer) = graph.consumer(data.signal()) else { return };
+        if let Err(refused) = runtime.block_on(consumer.consume(data)) {
             refusals.push(refused.to_string());
         }
     };
@@ -107,7 +107,7 @@ fn replay_to_pipelines(args: &ReplayArgs, steps: &mut Lines) -> anyhow::Result<(
     runtime.shutdown_background();
     read?;
     if let Some(first) = refusals.first() {
-        bail!("{} batches were refused, the first because {first}", refusals.len());
+        bail!("{} refused by the pipelines; first error: {first}", count(refusals.len() as u64, "batch"));
     }
     if !stopped.abandoned.is_empty() {
         bail!("not sent within {} s: {}", STOP_MAX.as_secs(), stopped.abandoned.join(", "));

@@ -1,4 +1,4 @@
-//! Running a configuration until a signal, or until a component breaks.
+//! Runs a configuration until a signal arrives or a component panics.
 
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,7 +10,7 @@ use crate::components::FACTORIES;
 use crate::config::{Process, Sources};
 use crate::graph::{Reloaded, Stopped};
 use crate::prepare::{Prepared, prepare};
-use crate::telemetry::Telemetry;
+use crate::telemetry::InternalTelemetry;
 
 /// Runs the configuration of the arguments.
 pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
@@ -21,14 +21,14 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     let outcome = runtime.block_on(serve(prepared, sources));
-    // What was abandoned is not waited for again.
+    // Abandoned components are not waited for again.
     runtime.shutdown_background();
     outcome
 }
 
 async fn serve(prepared: Prepared, sources: Sources) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    let telemetry = Telemetry::start(&prepared.telemetry).await?;
+    let telemetry = InternalTelemetry::start(&prepared.telemetry).await?;
     for warning in &prepared.warnings {
         tracing::warn!("{warning}");
     }
@@ -36,22 +36,22 @@ async fn serve(prepared: Prepared, sources: Sources) -> anyhow::Result<()> {
         started = Collector::start(prepared, sources, telemetry) => started?,
         name = signals.stop() => bail!("{name} while starting"),
     };
-    // The Collector's own sentence: what waits for one to be ready looks for it.
+    // The Collector's message, which scripts wait for.
     tracing::info!("Everything is ready. Begin running and processing data.");
-    let broken = run_until_stop(&mut collector, &mut signals).await?;
+    let panicked = run_until_stop(&mut collector, &mut signals).await?;
     tracing::info!("Starting shutdown...");
     let Stopped { abandoned } = tokio::select! {
         stopped = collector.stop() => stopped,
-        name = signals.stop() => bail!("{name} while stopping: what was in flight is lost"),
+        name = signals.stop() => bail!("{name} while stopping: data in flight was dropped"),
     };
-    match (broken, abandoned.as_slice()) {
+    match (panicked, abandoned.as_slice()) {
         (None, []) => Ok(()),
         (Some(name), _) => bail!("{name} panicked"),
         (None, names) => bail!("not stopped within {} s: {}", STOP_MAX.as_secs(), names.join(", ")),
     }
 }
 
-/// Runs and reloads until a signal asks for a stop, or a component panics, whose name it returns.
+/// Runs and reloads until a signal requests a stop or a component panics; returns the name of that component.
 async fn run_until_stop(collector: &mut Collector, signals: &mut Signals) -> anyhow::Result<Option<String>> {
     loop {
         tokio::select! {
@@ -64,19 +64,21 @@ async fn run_until_stop(collector: &mut Collector, signals: &mut Signals) -> any
             }
         }
         match collector.reload().await {
-            Ok(Reloaded { kept, started, stopped, abandoned }) => {
-                tracing::info!(kept, ?started, ?stopped, ?abandoned, "Configuration reloaded.");
+            Ok(Reloaded { unchanged, started, stopped, abandoned }) => {
+                tracing::info!(unchanged, ?started, ?stopped, ?abandoned, "Configuration reloaded.");
             }
-            Err(error @ ReloadError::Lost { .. }) => return Err(error.into()),
-            Err(error) => tracing::error!("configuration not reloaded, the old one goes on: {error}"),
+            Err(error @ ReloadError::RollBack { .. }) => return Err(error.into()),
+            Err(error) => {
+                tracing::error!("configuration not reloaded, the previous one is still in use: {error}")
+            }
         }
     }
 }
 
-/// The signal that asks for a reload.
+/// The signal that requests a reload.
 const RELOAD: &str = "SIGHUP";
 
-/// The signals that are heeded.
+/// The handled signals.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -85,7 +87,7 @@ struct Signals {
 
 impl Signals {
     fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
+        let listen = |kind| signal(kind).context("cannot register signal handlers");
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
@@ -93,7 +95,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next one.
+    /// Waits for the next signal, and returns its name.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
@@ -102,7 +104,7 @@ impl Signals {
         }
     }
 
-    /// The name of the next one that asks for a stop.
+    /// Waits for the next signal that requests a stop, and returns its name.
     async fn stop(&mut self) -> &'static str {
         loop {
             match self.next().await {

@@ -1,4 +1,4 @@
-//! What came out, as tables: a line for each process, stream and phase, and one for each rank of a communicator.
+//! The findings as tables: a line for each process, stream and phase, and one for each rank of a communicator.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use gpu::Found;
 use steps::{Finding, Outlier, Phase, Step};
 
 use crate::commands::ranks::Ranks;
-use crate::commands::terminal::human;
+use crate::commands::terminal::{count, human};
 
-/// Durations kept of one line. Beyond them the p95 is that of the first ones; counts and means stay exact.
+/// Maximum number of durations stored per line; the p95 is that of the first ones, counts and means are exact.
 const DURATIONS_MAX: usize = 100_000;
-/// Lines. Full: further ones are summed into the last line's note.
+/// Maximum number of lines; steps of further lines are only counted.
 const LINES_MAX: usize = 1_000;
 
 /// Steps of one process, stream and phase.
@@ -36,11 +36,11 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Counts a finding.
-    pub(crate) fn see(&mut self, found: Found<'_>) {
+    pub(crate) fn add(&mut self, found: Found<'_>) {
         match found {
             Found::Step(Finding::Step(step)) => self.step(step),
             Found::Step(Finding::BaselineShift(_)) => self.shifts += 1,
-            Found::Collective(finding) => self.ranks.see(finding),
+            Found::Collective(finding) => self.ranks.add(finding),
         }
     }
 
@@ -61,17 +61,17 @@ impl Summary {
         }
     }
 
-    /// Steps in all.
+    /// Returns the total number of steps.
     pub(crate) fn steps(&self) -> u64 {
         self.lines.values().map(|l| l.count).sum()
     }
 
-    /// Outliers in all.
+    /// Returns the total number of outliers.
     pub(crate) fn outliers(&self) -> u64 {
         self.lines.values().map(|l| l.outliers).sum()
     }
 
-    /// The tables.
+    /// Returns the rows of the tables.
     pub(crate) fn table(&self) -> Vec<String> {
         let mut rows = vec![format!(
             "{:>8} {:>6}  {:<8} {:>7} {:>10} {:>10} {:>10} {:>9} {:>11}",
@@ -79,19 +79,19 @@ impl Summary {
         )];
         rows.extend(self.lines.iter().map(|((process, stream, phase), l)| l.row(*process, *stream, phase)));
         if self.lines.is_empty() {
-            rows.push("      no step: nothing was enqueued and waited for".to_owned());
+            rows.push("      no steps: no process enqueued work and waited for it".to_owned());
         }
         if self.left_out > 0 {
-            rows.push(format!("      and {} steps beyond {LINES_MAX} lines", self.left_out));
+            rows.push(format!("      and {} beyond {LINES_MAX} lines", count(self.left_out, "step")));
         }
         if self.shifts > 0 {
-            rows.push(format!("      {} lasting changes of a baseline", self.shifts));
+            rows.push(format!("      {}", count(self.shifts, "baseline shift")));
         }
         rows.extend(self.ranks.table());
         rows
     }
 
-    /// The same of one phase of all processes: count, mean, outliers.
+    /// Returns the count, mean duration in nanoseconds and outliers of one phase, over all processes.
     pub(crate) fn phase(&self, phase: Phase) -> (u64, f64, u64) {
         let lines = self.lines.iter().filter(|((_, _, p), _)| *p == phase.as_str()).map(|(_, l)| l);
         let (count, sum, outliers) =
@@ -119,7 +119,7 @@ impl Line {
 fn p95(durations: &[u64]) -> f64 {
     let mut sorted = durations.to_vec();
     sorted.sort_unstable();
-    // The smallest duration that 95 % do not exceed.
+    // The smallest duration that 95% do not exceed.
     let rank = (sorted.len() * 95).div_ceil(100).saturating_sub(1);
     sorted.get(rank).copied().unwrap_or(0) as f64
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::p95;
 
     #[test]
-    fn the_p95_is_the_smallest_that_95_percent_do_not_exceed() {
+    fn the_p95_is_the_smallest_sufficient_duration() {
         assert_eq!(p95(&(1..=100).collect::<Vec<_>>()), 95.0);
         assert_eq!((p95(&[7]), p95(&[])), (7.0, 0.0));
     }

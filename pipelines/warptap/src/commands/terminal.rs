@@ -1,27 +1,27 @@
-//! Talking to a person at a terminal: a status that is drawn over, lines that stay, and plain lines where the output
-//! is no terminal.
+//! Output of long-running commands: a status that is redrawn in place and permanent lines; plain lines if the output
+//! is not a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stdout};
 
-/// The output of a command that runs for a while.
+/// The output of a long-running command.
 pub(crate) struct Terminal {
     is_live: bool,
     status_lines: usize,
 }
 
 impl Terminal {
-    /// Standard output, drawn over where it is a terminal.
+    /// Creates an output to standard output, which redraws the status on a terminal.
     pub(crate) fn new() -> Terminal {
         Terminal { is_live: stdout().is_terminal(), status_lines: 0 }
     }
 
-    /// A line that stays. A closed output is nobody's loss.
+    /// Prints a permanent line. Errors such as a closed output are ignored.
     pub(crate) fn line(&mut self, text: &str) {
         self.clear();
         _ = writeln!(stdout(), "{text}");
     }
 
-    /// Replaces the status. Where it cannot be drawn over, it is printed as it stands.
+    /// Replaces the status; if the output is not a terminal, prints it.
     pub(crate) fn status(&mut self, lines: &[String]) {
         self.clear();
         for line in lines {
@@ -33,7 +33,7 @@ impl Terminal {
         _ = stdout().flush();
     }
 
-    /// Text in a colour, where there is a terminal to show it: 31 red, 32 green, 33 yellow, 36 cyan.
+    /// Returns the text in a colour if the output is a terminal: 31 red, 32 green, 33 yellow, 36 cyan.
     pub(crate) fn paint(&self, colour: u8, text: &str) -> String {
         if self.is_live { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -46,7 +46,17 @@ impl Terminal {
     }
 }
 
-/// Nanoseconds as a person writes them.
+/// Formats a count with its noun in singular or plural, such as `1 step`, `2 steps` and `2 batches`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    match (number, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ies"),
+        _ if noun.ends_with("ch") => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// Formats a duration in nanoseconds with a suitable unit.
 pub(crate) fn human(ns: f64) -> String {
     match ns {
         n if n < 1e3 => format!("{n:.0} ns"),
@@ -58,7 +68,13 @@ pub(crate) fn human(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::{count, human};
+
+    #[test]
+    fn counts_agree_with_their_noun() {
+        let cases = [(1, "step", "1 step"), (2, "batch", "2 batches"), (0, "library", "0 libraries")];
+        cases.into_iter().for_each(|(number, noun, text)| assert_eq!(count(number, noun), text));
+    }
 
     #[test]
     fn durations_are_written_in_the_unit_that_fits() {

@@ -1,12 +1,12 @@
-//! `warptap validate`: everything short of opening a file or socket that is not the configuration itself.
+//! `warptap validate`: checks a configuration without opening other files or sockets.
 
 use crate::cli::ConfigArgs;
 use crate::commands::refused;
 use crate::components::FACTORIES;
-use crate::config::Outside;
+use crate::config::Environment;
 use crate::prepare::prepare;
 
-/// Says nothing where the configuration is right.
-pub fn run(args: &ConfigArgs, outside: &dyn Outside) -> anyhow::Result<()> {
-    prepare(&args.all()?, outside, FACTORIES).map(drop).map_err(refused)
+/// Returns the problems of the configuration; prints nothing if it is valid.
+pub fn run(args: &ConfigArgs, environment: &dyn Environment) -> anyhow::Result<()> {
+    prepare(&args.all()?, environment, FACTORIES).map(drop).map_err(refused)
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use config::{Node, Position, Problem, Value};
 
-use super::source::{Location, Outside, Retrieved};
+use super::source::{Environment, Location, Retrieved};
 use super::yaml::DEPTH_MAX;
 #[cfg(test)]
 use super::yaml::parse as yaml_parse;
@@ -21,8 +21,8 @@ const COST_MAX: usize = 16 << 20;
 const NODE_COST: usize = 32;
 
 /// Expands every value below `root`. Returns what is wrong and what is odd.
-pub(super) fn expand(root: &mut Node, outside: &dyn Outside) -> Findings {
-    let mut expander = Expander { outside, cost: 0, findings: Findings::default() };
+pub(super) fn expand(root: &mut Node, environment: &dyn Environment) -> Findings {
+    let mut expander = Expander { environment, cost: 0, findings: Findings::default() };
     expander.node(root, &mut Vec::new());
     expander.findings
 }
@@ -35,7 +35,7 @@ pub(super) struct Findings {
 }
 
 struct Expander<'a> {
-    outside: &'a dyn Outside,
+    environment: &'a dyn Environment,
     cost: usize,
     findings: Findings,
 }
@@ -140,7 +140,7 @@ impl Expander<'_> {
     }
 
     fn retrieve(&mut self, reference: &str, position: &Position) -> Result<Retrieved, String> {
-        let retrieved = Location::of_reference(reference)?.retrieve(self.outside)?;
+        let retrieved = Location::of_reference(reference)?.retrieve(self.environment)?;
         self.pay(retrieved.text().len())?;
         if retrieved.is_unset() {
             let message = format!("references the unset environment variable {reference:?}");

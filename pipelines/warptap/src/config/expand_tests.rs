@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{expand, yaml_parse};
 use crate::config::testing::{Made, flow};
 
-fn outside() -> Made {
+fn environment() -> Made {
     let env = [
         ("E", "value"),
         ("ONE", "1"),
@@ -30,9 +30,9 @@ fn outside() -> Made {
 }
 
 /// The value of `a` after expansion, or the first problem.
-fn run(yaml_value: &str, outside: &Made) -> Result<String, String> {
+fn run(yaml_value: &str, environment: &Made) -> Result<String, String> {
     let mut root = yaml_parse(&format!("a: {yaml_value}"), &Arc::from("f")).unwrap();
-    let findings = expand(&mut root, outside);
+    let findings = expand(&mut root, environment);
     match findings.problems.first() {
         None => Ok(flow(root.get("a").unwrap())),
         Some(problem) => Err(problem.to_string()),
@@ -41,12 +41,12 @@ fn run(yaml_value: &str, outside: &Made) -> Result<String, String> {
 
 #[track_caller]
 fn check(yaml_value: &str, want: &str) {
-    assert_eq!(run(yaml_value, &outside()), Ok(want.to_owned()), "{yaml_value}");
+    assert_eq!(run(yaml_value, &environment()), Ok(want.to_owned()), "{yaml_value}");
 }
 
 #[track_caller]
 fn refuse(yaml_value: &str, want: &str) {
-    let told = run(yaml_value, &outside()).unwrap_err();
+    let told = run(yaml_value, &environment()).unwrap_err();
     assert!(told.starts_with("f:1:4: a: ") && told.contains(want), "{yaml_value}: {told}");
 }
 
@@ -115,7 +115,7 @@ fn unset_variables_have_a_default_or_are_null() {
 fn an_unset_variable_is_a_warning_where_it_has_no_default() {
     for (value, warnings) in [("${U}", 1), ("x${U}", 1), ("${env:U:-d}", 0), ("${EMPTY}", 0), ("$${U}", 0)] {
         let mut root = yaml_parse(&format!("a: {value}"), &Arc::from("f")).unwrap();
-        let findings = expand(&mut root, &outside());
+        let findings = expand(&mut root, &environment());
         assert_eq!(findings.warnings.len(), warnings, "{value}");
     }
 }
@@ -165,7 +165,7 @@ fn wrong_references_are_told() {
 #[test]
 fn keys_are_not_expanded() {
     let mut root = yaml_parse("'${E}': 1", &Arc::from("f")).unwrap();
-    assert!(expand(&mut root, &outside()).problems.is_empty());
+    assert!(expand(&mut root, &environment()).problems.is_empty());
     assert_eq!(flow(&root), "{${E}: 1}");
 }
 
@@ -178,7 +178,7 @@ fn endless_expansions_are_told() {
 #[test]
 fn a_file_that_holds_itself_many_times_is_told() {
     for file in ["${file:self}", "[${yaml:1}]", "{a: '${file:self}'}", "['${file:self}', '${file:self}']"] {
-        let outside = Made { files: [("self", file.as_bytes().to_vec())].into(), ..outside() };
-        assert_eq!(run("${file:self}", &outside).is_err(), file.contains("self"), "{file}");
+        let environment = Made { files: [("self", file.as_bytes().to_vec())].into(), ..environment() };
+        assert_eq!(run("${file:self}", &environment).is_err(), file.contains("self"), "{file}");
     }
 }

@@ -3,12 +3,12 @@
 use super::testing::{Made, flow};
 use super::{Loaded, load};
 
-fn run(locations: &[&str], outside: &Made) -> Result<Loaded, String> {
+fn run(locations: &[&str], environment: &Made) -> Result<Loaded, String> {
     let locations: Vec<String> = locations.iter().map(|l| (*l).to_owned()).collect();
-    load(locations.as_slice(), outside).map_err(|e| e.to_string())
+    load(locations.as_slice(), environment).map_err(|e| e.to_string())
 }
 
-fn outside() -> Made {
+fn environment() -> Made {
     let files = [
         ("base.yaml", b"receivers:\n  otlp:\nexporters:\n  debug: {verbosity: basic}\n".to_vec()),
         ("over.yaml", b"exporters::debug::verbosity: ${LEVEL}\n".to_vec()),
@@ -23,13 +23,13 @@ fn outside() -> Made {
 
 #[track_caller]
 fn check(locations: &[&str], want: &str) {
-    let got = run(locations, &outside()).map(|loaded| flow(&loaded.root));
+    let got = run(locations, &environment()).map(|loaded| flow(&loaded.root));
     assert_eq!(got, Ok(want.to_owned()), "{locations:?}");
 }
 
 #[track_caller]
 fn refuse(locations: &[&str], want: &str) {
-    let told = run(locations, &outside()).unwrap_err();
+    let told = run(locations, &environment()).unwrap_err();
     assert!(told.contains(want), "{locations:?}: {told}");
 }
 
@@ -52,7 +52,7 @@ fn keys_of_a_referenced_file_nest_too() {
 
 #[test]
 fn places_survive_the_merge() {
-    let root = run(&["base.yaml", "over.yaml"], &outside()).unwrap().root;
+    let root = run(&["base.yaml", "over.yaml"], &environment()).unwrap().root;
     let verbosity = root.get("exporters").unwrap().get("debug").unwrap().get("verbosity").unwrap();
     assert_eq!(verbosity.position.to_string(), "over.yaml:1:30");
     assert_eq!(root.get("receivers").unwrap().get("otlp").unwrap().position.to_string(), "base.yaml:2:3");
@@ -75,13 +75,13 @@ fn what_cannot_be_read_is_told() {
 
 #[test]
 fn problems_of_all_locations_are_told_together() {
-    let told = run(&["absent.yaml", "bad.yaml", "list.yaml"], &outside()).unwrap_err();
+    let told = run(&["absent.yaml", "bad.yaml", "list.yaml"], &environment()).unwrap_err();
     assert_eq!(told.lines().count(), 3, "{told}");
 }
 
 #[test]
 fn problems_of_all_values_are_told_together() {
-    let told = run(&["yaml:{a: '${1}', b: ['${file:absent}'], c: 1}"], &outside()).unwrap_err();
+    let told = run(&["yaml:{a: '${1}', b: ['${file:absent}'], c: 1}"], &environment()).unwrap_err();
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 2, "{told}");
     assert!(lines[0].starts_with("yaml:1:5: a: ") && lines[1].starts_with("yaml:1:17: b[0]: "), "{told}");

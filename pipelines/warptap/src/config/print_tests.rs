@@ -24,14 +24,14 @@ struct Config {
     ignored: serde::de::IgnoredAny,
 }
 
-fn outside() -> Made {
+fn environment() -> Made {
     Made { env: [("OCTAL", "0123"), ("TOKEN", "123456"), ("MAP", "{a: 1}")].into(), ..Made::default() }
 }
 
 /// What a component's section is printed as, as one line.
 fn print(section: &str, mode: Mode) -> String {
     let locations = [format!("yaml:receivers::x: {section}")];
-    let loaded = load(Sources::from(&locations), &outside()).unwrap();
+    let loaded = load(Sources::from(&locations), &environment()).unwrap();
     let seen = Seen::default();
     let node = loaded.root.get("receivers").unwrap().get("x").unwrap();
     // A section that does not decode is printed all the same.

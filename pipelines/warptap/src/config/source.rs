@@ -1,4 +1,4 @@
-//! Where text comes from: `file:`, `env:`, `yaml:`, `http:` and `https:` locations, read through an interface to the outside so
+//! Where text comes from: `file:`, `env:`, `yaml:`, `http:` and `https:` locations, read through an [`Environment`] so
 //! that everything after it is pure.
 
 use std::io;
@@ -9,7 +9,7 @@ use config::{ConfigError, Node, Position, Problem, Value};
 use super::yaml;
 
 /// The environment, the files and the network, as the loader sees them.
-pub trait Outside {
+pub trait Environment {
     /// The value of an environment variable, where it is set.
     fn env(&self, name: &str) -> Option<String>;
     /// The bytes of a file; those after `limit` may be left out.
@@ -74,7 +74,7 @@ impl Location {
     }
 
     /// Reads what is there.
-    pub(super) fn retrieve(&self, outside: &dyn Outside) -> Result<Retrieved, String> {
+    pub(super) fn retrieve(&self, environment: &dyn Environment) -> Result<Retrieved, String> {
         let row = PROVIDERS.iter().find(|(scheme, _)| *scheme == self.scheme);
         let Some((_, provide)) = row else {
             let Location { scheme, opaque } = self;
@@ -84,7 +84,7 @@ impl Location {
                 known.join(", ")
             ));
         };
-        Ok(Retrieved { provided: provide(&self.opaque, outside)?, source: self.source() })
+        Ok(Retrieved { provided: provide(&self.opaque, environment)?, source: self.source() })
     }
 }
 
@@ -98,7 +98,7 @@ enum Provided {
     Unset,
 }
 
-type Provide = fn(&str, &dyn Outside) -> Result<Provided, String>;
+type Provide = fn(&str, &dyn Environment) -> Result<Provided, String>;
 
 /// The schemes.
 static PROVIDERS: [(&str, Provide); 5] =
@@ -109,7 +109,7 @@ pub fn schemes() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|(scheme, _)| *scheme)
 }
 
-fn variable(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
+fn variable(opaque: &str, environment: &dyn Environment) -> Result<Provided, String> {
     let (name, default) = opaque.split_once(":-").map_or((opaque, None), |(name, text)| (name, Some(text)));
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -117,7 +117,7 @@ fn variable(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
         let expected = "must match regex ^[a-zA-Z_][a-zA-Z0-9_]*$";
         return Err(format!("environment variable {name:?} has invalid name: {expected}"));
     }
-    Ok(match (outside.env(name), default) {
+    Ok(match (environment.env(name), default) {
         (Some(text), _) => Provided::Text(text),
         (None, Some("")) => Provided::EmptyString,
         (None, Some(default)) => Provided::Text(default.to_owned()),
@@ -125,8 +125,8 @@ fn variable(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
     })
 }
 
-fn file(path: &str, outside: &dyn Outside) -> Result<Provided, String> {
-    let bytes = outside
+fn file(path: &str, environment: &dyn Environment) -> Result<Provided, String> {
+    let bytes = environment
         .read(path, yaml::TEXT_BYTES_MAX + 1)
         .map_err(|e| format!("unable to read the file {path:?}: {e}"))?;
     if bytes.len() > yaml::TEXT_BYTES_MAX {
@@ -141,22 +141,22 @@ fn text(bytes: Vec<u8>, what: &str) -> Result<Provided, String> {
         .map_err(|e| format!("{what} is not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
 }
 
-fn http(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
-    fetched(&format!("http:{opaque}"), outside)
+fn http(opaque: &str, environment: &dyn Environment) -> Result<Provided, String> {
+    fetched(&format!("http:{opaque}"), environment)
 }
 
-fn https(opaque: &str, outside: &dyn Outside) -> Result<Provided, String> {
-    fetched(&format!("https:{opaque}"), outside)
+fn https(opaque: &str, environment: &dyn Environment) -> Result<Provided, String> {
+    fetched(&format!("https:{opaque}"), environment)
 }
 
-fn fetched(uri: &str, outside: &dyn Outside) -> Result<Provided, String> {
-    let bytes = outside
+fn fetched(uri: &str, environment: &dyn Environment) -> Result<Provided, String> {
+    let bytes = environment
         .fetch(uri, yaml::TEXT_BYTES_MAX)
         .map_err(|e| format!("unable to download the file via HTTP GET for uri {uri:?}: {e}"))?;
     text(bytes, &format!("the answer for uri {uri:?}"))
 }
 
-fn inline(text: &str, _outside: &dyn Outside) -> Result<Provided, String> {
+fn inline(text: &str, _outside: &dyn Environment) -> Result<Provided, String> {
     Ok(Provided::Text(text.to_owned()))
 }
 

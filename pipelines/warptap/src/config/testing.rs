@@ -1,11 +1,11 @@
-//! What the tests of this folder share: trees from JSON, trees as one line of text, a made-up outside.
+//! What the tests of this folder share: trees from JSON, trees as one line of text, a made-up environment.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use config::{Node, Value};
 
-use super::source::Outside;
+use super::source::Environment;
 
 /// A tree without places.
 pub(super) fn json(text: &str) -> Node {
@@ -40,7 +40,7 @@ pub(super) struct Made {
     pub(super) files: BTreeMap<&'static str, Vec<u8>>,
 }
 
-impl Outside for Made {
+impl Environment for Made {
     fn env(&self, name: &str) -> Option<String> {
         self.env.get(name).map(|text| (*text).to_owned())
     }

@@ -1,7 +1,7 @@
-//! The way from one node to the next ones, which can be turned while data moves.
+//! Edges from a node to the next nodes, which can be redirected while data moves.
 //!
-//! A held edge lets nobody through: whoever calls waits, which is back-pressure, until the edge leads
-//! somewhere again. Nothing is refused and nothing lost because a collector is being reconfigured.
+//! Callers of a held edge wait, which is backpressure, until the edge has targets again. A reload of the
+//! configuration therefore refuses and drops no data.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use opentelemetry::metrics::Counter;
 use pdata::Data;
 use tokio::sync::watch;
 
-/// An edge: a consumer that hands on to wherever it leads now.
+/// A consumer that forwards data to its current targets, or waits while it has none.
 pub(super) struct Edge(watch::Sender<Option<Arc<dyn Consumer>>>);
 
 impl Edge {
-    /// An edge that leads to all of `targets`.
+    /// Creates an edge to all of `targets`.
     pub(super) fn to(targets: Vec<Arc<dyn Consumer>>) -> Arc<Self> {
         Arc::new(Edge(watch::Sender::new(Some(FanOut::over(targets)))))
     }
 
-    /// Turns the edge.
-    pub(super) fn turn(&self, targets: Vec<Arc<dyn Consumer>>) {
+    /// Sends data to `targets` from now on, and wakes waiting callers.
+    pub(super) fn redirect(&self, targets: Vec<Arc<dyn Consumer>>) {
         self.0.send_replace(Some(FanOut::over(targets)));
     }
 
-    /// Lets nobody through until the edge is turned.
+    /// Makes callers wait until the edge is redirected.
     pub(super) fn hold(&self) {
         self.0.send_replace(None);
     }
@@ -34,9 +34,9 @@ impl Edge {
         if let Some(target) = &*self.0.borrow() {
             return Some(target.clone());
         }
-        let mut turned = self.0.subscribe();
-        // An error is that the edge is gone, and it is held by the caller.
-        turned.wait_for(Option::is_some).await.ok().and_then(|target| target.clone())
+        let mut redirected = self.0.subscribe();
+        // Fails only if the edge is dropped, and the caller holds it.
+        redirected.wait_for(Option::is_some).await.ok().and_then(|target| target.clone())
     }
 }
 
@@ -51,7 +51,7 @@ impl Consumer for Edge {
     }
 }
 
-/// Counts the items that go through, whatever becomes of them.
+/// Counts the items passed to `next`, accepted or refused.
 pub(super) struct Counted {
     pub(super) next: Arc<dyn Consumer>,
     pub(super) items: Counter<u64>,

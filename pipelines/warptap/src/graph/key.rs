@@ -1,4 +1,4 @@
-//! What a node of the graph is: which component, and at which place in which pipeline.
+//! Identity of a node of the graph: its component, and its pipeline or signals.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use pdata::Signal;
 
 use crate::config::{Kind, PipelineId};
 
-/// Names one instance of a component. Receivers and exporters are one per id, shared by pipelines and signals;
-/// processors one per pipeline; connectors one per pair of signals.
+/// Identifies one instance of a component. A receiver or exporter has one instance per id, shared by pipelines and
+/// signals; a processor has one per pipeline; a connector has one per pair of signals.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Key {
     /// An extension.
@@ -17,7 +17,7 @@ pub enum Key {
     Exporter(ComponentId),
     /// A connector between pipelines of two signals.
     Connector {
-        /// Which.
+        /// The id of the connector.
         id: ComponentId,
         /// The signal of the pipelines that end in it.
         from: Signal,
@@ -26,9 +26,9 @@ pub enum Key {
     },
     /// A processor of a pipeline.
     Processor {
-        /// Where.
+        /// The pipeline that contains it.
         pipeline: PipelineId,
-        /// Which.
+        /// The id of the processor.
         id: ComponentId,
     },
     /// A receiver.
@@ -36,7 +36,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The kind of component.
+    /// Returns the kind of the component.
     pub fn kind(&self) -> Kind {
         match self {
             Key::Extension(_) => Kind::Extension,
@@ -47,7 +47,7 @@ impl Key {
         }
     }
 
-    /// The id of the component.
+    /// Returns the id of the component.
     pub fn id(&self) -> &ComponentId {
         match self {
             Key::Extension(id)
@@ -58,7 +58,7 @@ impl Key {
         }
     }
 
-    /// The same in the words that the Collector tells cycles in.
+    /// Formats the node as the Collector does in its message about a cycle.
     pub(super) fn in_cycle(&self) -> String {
         match self {
             Key::Connector { id, from, to } => {

@@ -1,6 +1,6 @@
-//! In which order extensions start.
+//! The start order of extensions.
 
-/// The items in their order, but each after those that it needs; of a circle the first begins.
+/// Sorts `items` stably so that each follows those it needs; a cycle is broken at its first item.
 pub(super) fn by_need<T>(mut items: Vec<T>, needs: impl Fn(&T, &T) -> bool) -> Vec<T> {
     let mut ordered = Vec::with_capacity(items.len());
     while !items.is_empty() {
@@ -16,7 +16,7 @@ mod tests {
     use super::by_need;
 
     #[test]
-    fn what_is_needed_comes_first_and_the_rest_keeps_its_order() {
+    fn needed_items_come_first_and_others_stay_in_order() {
         for (items, needs, want) in [
             ("abc", "", "abc"),
             ("abc", "ab", "bac"),

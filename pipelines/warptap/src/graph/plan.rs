@@ -1,4 +1,4 @@
-//! A configuration with every component built: looked up by type, decoded, validated, and opened by none.
+//! A configuration with every component built: looked up by type, decoded and validated, but not started.
 
 use std::collections::BTreeMap;
 
@@ -13,48 +13,48 @@ use pdata::Signal;
 use super::key::Key;
 use super::known;
 use super::order;
-use super::wiring::{self, Way, Wiring};
+use super::wiring::{self, Output, Wiring};
 use crate::config::{Configured, Kind, Pipeline, Reference, Sections};
 
-/// The tables that components are looked up in.
+/// The tables in which components are looked up by type.
 #[derive(Clone, Copy, Debug)]
 pub struct Factories<'a> {
-    /// Rows of connectors.
+    /// Connectors, sorted by type.
     pub connectors: &'a [ConnectorFactory],
-    /// Rows of exporters.
+    /// Exporters, sorted by type.
     pub exporters: &'a [ExporterFactory],
-    /// Rows of extensions.
+    /// Extensions, sorted by type.
     pub extensions: &'a [ExtensionFactory],
-    /// Rows of processors.
+    /// Processors, sorted by type.
     pub processors: &'a [ProcessorFactory],
-    /// Rows of receivers.
+    /// Receivers, sorted by type.
     pub receivers: &'a [ReceiverFactory],
 }
 
-/// What is about to run.
+/// A graph that is built and not started.
 pub struct Plan {
-    /// All nodes, the lowest level first.
+    /// All nodes in start order: the lowest level first.
     pub(super) nodes: Vec<Planned>,
-    /// Where the pipelines begin.
-    pub(super) heads: Vec<Way>,
+    /// The signal and the first nodes of each pipeline.
+    pub(super) heads: Vec<Output>,
     pub(super) pipelines: Vec<PipelineInfo>,
-    /// What is odd but no error, such as a deprecated name.
+    /// Problems that do not prevent a start, such as a deprecated name.
     pub warnings: Vec<Problem>,
 }
 
-/// A node that was built and not started.
+/// A node that is built and not started.
 pub(super) struct Planned {
     pub(super) key: Key,
     pub(super) level: u32,
-    /// What it was built from: a node whose configuration did not change need not be started anew.
+    /// The configuration it was built from; a reload restarts the node only if this changed.
     pub(super) config: Node,
-    pub(super) part: Part,
-    /// Where its data goes.
-    pub(super) ways: Vec<Way>,
+    pub(super) component: Component,
+    /// The nodes it sends data to.
+    pub(super) outputs: Vec<Output>,
 }
 
-/// A component that was built and not started.
-pub(super) enum Part {
+/// A component that is built and not started.
+pub(super) enum Component {
     Connector(Box<dyn Connector>, (Signal, Signal)),
     Exporter(Box<dyn Exporter>),
     Extension(Box<dyn Extension>),
@@ -63,8 +63,8 @@ pub(super) enum Part {
 }
 
 impl Plan {
-    /// Builds every component that is configured, those that no pipeline uses too: their sections must be
-    /// right all the same. Tells all that is wrong with any of them, and with the sections themselves.
+    /// Builds every configured component, including those that no pipeline uses, since their sections must be valid
+    /// too. Returns all problems of the sections and of the components.
     pub fn build(
         sections: &Sections<'_>,
         factories: Factories<'_>,
@@ -81,14 +81,14 @@ impl Plan {
         Ok(Plan { nodes, heads: wiring.heads, pipelines, warnings: builder.warnings })
     }
 
-    /// The same plan without its receivers, for a caller that feeds the pipelines itself.
+    /// Returns the plan without its receivers, for a caller that feeds the pipelines itself.
     pub fn without_receivers(mut self) -> Self {
         self.nodes.retain(|node| node.key.kind() != Kind::Receiver);
         self
     }
 }
 
-/// Extensions start in the order they were put in, everything else by name.
+/// Returns the sort key within a level: extensions keep their order, other nodes start in the order of their keys.
 fn rank(key: &Key) -> Option<&Key> {
     (key.kind() != Kind::Extension).then_some(key)
 }
@@ -102,7 +102,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Notes all that is wrong with components on their own, and with the signals that they are used for.
+    /// Collects the problems of each component, and of the signals it is used for.
     fn validate(&mut self) {
         let rows = self.factories;
         self.validate_all(Kind::Extension, rows.extensions);
@@ -137,7 +137,7 @@ impl Builder<'_> {
         BuildContext { id: id.clone(), version: self.version }
     }
 
-    /// Notes every component that does not handle the signal of its pipeline.
+    /// Collects a problem for every component that does not support the signal of its pipeline.
     fn check_signal<T: ?Sized>(&mut self, pipeline: &Pipeline, kind: Kind, rows: &[Factory<T>]) {
         for Reference { id, position } in pipeline.references(kind) {
             let Some(row) = find(rows, id.kind()).filter(|_| !self.sections.has(Kind::Connector, id)) else {
@@ -185,13 +185,13 @@ impl Builder<'_> {
         for id in self.extensions() {
             nodes.push(self.node(Key::Extension(id), 0, Vec::new())?);
         }
-        for (key, ways) in &wiring.edges {
-            nodes.push(self.node(key.clone(), wiring.levels[key], ways.clone())?);
+        for (key, outputs) in &wiring.edges {
+            nodes.push(self.node(key.clone(), wiring.levels[key], outputs.clone())?);
         }
         Ok(nodes)
     }
 
-    /// The extensions of the service in the order of their list, but each after those that its section names.
+    /// Returns the extensions of the service in the order of their list, but each after those its section mentions.
     fn extensions(&self) -> Vec<ComponentId> {
         let ids = self.sections.service.extensions.iter().map(|reference| reference.id.clone()).collect();
         let needs = |id: &ComponentId, other: &ComponentId| {
@@ -201,23 +201,23 @@ impl Builder<'_> {
         order::by_need(ids, needs)
     }
 
-    fn node(&self, key: Key, level: u32, ways: Vec<Way>) -> Result<Planned, ConfigError> {
+    fn node(&self, key: Key, level: u32, outputs: Vec<Output>) -> Result<Planned, ConfigError> {
         let (rows, id, kind) = (self.factories, key.id(), key.kind());
-        let (part, config) = match &key {
-            Key::Extension(_) => with(Part::Extension, self.build(kind, id, rows.extensions)?),
-            Key::Exporter(_) => with(Part::Exporter, self.build(kind, id, rows.exporters)?),
-            Key::Receiver(_) => with(Part::Receiver, self.build(kind, id, rows.receivers)?),
+        let (component, config) = match &key {
+            Key::Extension(_) => with(Component::Extension, self.build(kind, id, rows.extensions)?),
+            Key::Exporter(_) => with(Component::Exporter, self.build(kind, id, rows.exporters)?),
+            Key::Receiver(_) => with(Component::Receiver, self.build(kind, id, rows.receivers)?),
             Key::Connector { from, to, .. } => {
-                with(|c| Part::Connector(c, (*from, *to)), self.build(kind, id, rows.connectors)?)
+                with(|c| Component::Connector(c, (*from, *to)), self.build(kind, id, rows.connectors)?)
             }
             Key::Processor { pipeline, .. } => {
-                with(|p| Part::Processor(p, pipeline.signal), self.build(kind, id, rows.processors)?)
+                with(|p| Component::Processor(p, pipeline.signal), self.build(kind, id, rows.processors)?)
             }
         };
-        Ok(Planned { key, level, config, part, ways })
+        Ok(Planned { key, level, config, component, outputs })
     }
 
-    /// Builds a component whose section was validated, and says from what.
+    /// Builds a component whose section was validated, and returns it with that section.
     fn build<T: ?Sized>(
         &self,
         kind: Kind,
@@ -231,8 +231,8 @@ impl Builder<'_> {
     }
 }
 
-fn with<T: ?Sized>(part: impl FnOnce(Box<T>) -> Part, built: (Box<T>, Node)) -> (Part, Node) {
-    (part(built.0), built.1)
+fn with<T: ?Sized>(component: impl FnOnce(Box<T>) -> Component, built: (Box<T>, Node)) -> (Component, Node) {
+    (component(built.0), built.1)
 }
 
 fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> Problem {

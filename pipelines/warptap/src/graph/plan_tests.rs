@@ -1,8 +1,8 @@
-//! What a plan is refused with, and what is built for it.
+//! The problems a plan is refused for, and the components built for it.
 
 use crate::graph::testing::{happened, plan};
 
-/// One pipeline of fakes, with more laid into the sections.
+/// Returns a configuration of one pipeline of fakes, with additions to its sections.
 fn yaml(exporters: &str, processors: &str, pipelines: &str) -> String {
     format!(
         "{{receivers: {{source: }}, processors: {{step: , {processors} }}, exporters: {{sink: , {exporters} }},
@@ -13,13 +13,13 @@ fn yaml(exporters: &str, processors: &str, pipelines: &str) -> String {
 #[track_caller]
 fn refuse(yaml: &str, want: &[&str]) {
     let error = plan(yaml).err().expect("the plan is refused");
-    let told: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
-    let told: Vec<&str> = told.iter().map(|line| line.split_once(": ").unwrap().1).collect();
-    assert_eq!(told, want, "{yaml}");
+    let lines: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+    let lines: Vec<&str> = lines.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    assert_eq!(lines, want, "{yaml}");
 }
 
 #[test]
-fn every_configured_component_is_built_and_processors_once_more_per_pipeline() {
+fn every_component_is_built_and_processors_once_per_pipeline() {
     let plan = plan(&yaml(
         "sink/unused: ",
         "",
@@ -33,7 +33,7 @@ fn every_configured_component_is_built_and_processors_once_more_per_pipeline() {
             "build sink/unused",
             "build step",
             "build source",
-            // Those that run.
+            // The components that run.
             "build sink",
             "build step",
             "build step",
@@ -43,7 +43,7 @@ fn every_configured_component_is_built_and_processors_once_more_per_pipeline() {
 }
 
 #[test]
-fn what_no_pipeline_uses_is_not_planned() {
+fn an_unused_component_is_not_planned() {
     let plan = plan(&yaml("sink/unused: ", "", "")).unwrap();
     let planned: Vec<String> = plan.nodes.iter().map(|n| n.key.to_string()).collect();
     assert_eq!(
@@ -53,7 +53,7 @@ fn what_no_pipeline_uses_is_not_planned() {
 }
 
 #[test]
-fn what_no_pipeline_uses_must_be_right_all_the_same() {
+fn an_unused_component_must_be_valid() {
     refuse(
         &yaml("sink/unused: {size: x}", "", ""),
         &["exporters::sink/unused::size: expected type 'uint64', got unconvertible type 'string'"],
@@ -61,7 +61,7 @@ fn what_no_pipeline_uses_must_be_right_all_the_same() {
 }
 
 #[test]
-fn problems_of_all_components_are_told_once_and_together() {
+fn problems_of_all_components_are_reported_once_and_together() {
     let two = "logs/b: {receivers: [source], processors: [step/x], exporters: [sink]},
         logs/c: {receivers: [source], processors: [step/x], exporters: [sink]}";
     refuse(
@@ -74,7 +74,7 @@ fn problems_of_all_components_are_told_once_and_together() {
 }
 
 #[test]
-fn problems_of_sections_and_of_components_are_told_together_in_the_order_of_the_file() {
+fn section_and_component_problems_are_reported_in_file_order() {
     refuse(
         &yaml("sink/x: {size: 10}", "", "logs/b: {receivers: [source/x], exporters: [sink]}"),
         &[
@@ -88,7 +88,7 @@ fn problems_of_sections_and_of_components_are_told_together_in_the_order_of_the_
 }
 
 #[test]
-fn an_unknown_type_is_told_with_what_there_is() {
+fn an_unknown_type_is_reported_with_the_known_types() {
     refuse(
         &yaml("sinc/x: , other: , logging: ", "", ""),
         &[
@@ -112,12 +112,12 @@ fn an_unknown_type_is_told_with_what_there_is() {
 #[test]
 fn a_deprecated_name_builds_with_a_warning() {
     let plan = plan(&yaml("sinkold/x: ", "", "")).unwrap();
-    let told: Vec<String> = plan.warnings.iter().map(|w| format!("{}: {}", w.path, w.message)).collect();
-    assert_eq!(told, [r#"exporters::sinkold/x: "sinkold" is a deprecated name of "sink""#]);
+    let warnings: Vec<String> = plan.warnings.iter().map(|w| format!("{}: {}", w.path, w.message)).collect();
+    assert_eq!(warnings, [r#"exporters::sinkold/x: "sinkold" is a deprecated name of "sink""#]);
 }
 
 #[test]
-fn a_component_handles_the_signal_of_its_pipeline() {
+fn a_component_must_support_the_signal_of_its_pipeline() {
     let path = "service::pipelines::metrics";
     let end = "does not support metrics: expected a pipeline of logs, traces";
     refuse(

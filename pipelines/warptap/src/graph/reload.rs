@@ -1,9 +1,9 @@
-//! From one plan to the next while data moves: only what changed is restarted.
+//! Replaces a running plan while data moves: only changed nodes are restarted.
 //!
-//! A node is kept where its configuration is the same, together with what it holds: the attached probes of a
-//! receiver, the items of a queue, the connections of clients. Edges to what is replaced are held meanwhile, so
-//! that callers wait instead of losing data. The Collector stops everything first, and ends where the new
-//! configuration cannot start; here a reload that fails leaves a graph that a reload to the old plan mends.
+//! A node whose configuration is unchanged keeps running with its state: the attached probes of a receiver, the items
+//! of a queue, the connections of clients. Edges to replaced nodes are held meanwhile, so that callers wait and no
+//! data is dropped. The Collector stops everything first, and exits if the new configuration cannot start; here a
+//! failed reload leaves a graph that a reload to the old plan repairs.
 
 use std::time::Duration;
 
@@ -12,47 +12,49 @@ use component::ComponentId;
 use super::key::Key;
 use super::plan::{Plan, Planned};
 use super::run::{Graph, Node, StartError};
-use super::wiring::Way;
+use super::wiring::Output;
 
-/// What a reload did.
+/// The outcome of a reload.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Reloaded {
-    /// How many components went on as they were.
-    pub kept: usize,
-    /// Those that were started: new ones and changed ones.
+    /// Number of components that kept running.
+    pub unchanged: usize,
+    /// Components that were started: new and changed ones.
     pub started: Vec<String>,
-    /// Those that were stopped: changed ones and those that are gone.
+    /// Components that were stopped: changed and removed ones.
     pub stopped: Vec<String>,
-    /// Those of them that did not stop in time.
+    /// Stopped components that did not finish in time.
     pub abandoned: Vec<String>,
 }
 
 impl Graph {
-    /// Makes the graph what `plan` says. On an error the graph is between two plans: edges to what is missing
-    /// are held until another reload.
+    /// Changes the graph to `plan`. On an error the graph is between two plans: edges to missing nodes are held
+    /// until another reload.
     pub async fn reload(&mut self, plan: Plan, stop_max: Duration) -> Result<Reloaded, StartError> {
         let Plan { nodes, heads, pipelines, .. } = plan;
-        let (kept, fresh) = self.divide(nodes);
-        let gone = self.take_out(&kept);
-        let mut reloaded = Reloaded { kept: kept.len(), stopped: names(&gone), ..Reloaded::default() };
-        reloaded.abandoned = self.stop_nodes(gone, stop_max, |level| self.hold_above(level)).await.abandoned;
-        for planned in fresh {
+        let (unchanged, to_start) = self.divide(nodes);
+        let removed = self.take_removed(&unchanged);
+        let mut reloaded =
+            Reloaded { unchanged: unchanged.len(), stopped: names(&removed), ..Reloaded::default() };
+        reloaded.abandoned =
+            self.stop_nodes(removed, stop_max, |level| self.hold_above(level)).await.abandoned;
+        for planned in to_start {
             reloaded.started.push(planned.key.to_string());
             self.start_node(planned).await?;
         }
-        self.turn_edges(kept);
-        self.lead_in(&heads);
+        self.redirect_edges(unchanged);
+        self.connect_heads(&heads);
         self.describe(pipelines);
         Ok(reloaded)
     }
 
-    /// What of a plan runs already, and what has to be started.
+    /// Splits a plan into nodes that keep running and nodes that must be started.
     fn divide(&self, planned: Vec<Planned>) -> (Vec<Planned>, Vec<Planned>) {
-        let is_gone =
+        let is_removed =
             |n: &&Node| matches!(n.key, Key::Extension(_)) && !planned.iter().any(|p| p.key == n.key);
         let mut changed: Vec<ComponentId> =
-            self.nodes.iter().filter(is_gone).map(|n| n.key.id().clone()).collect();
-        // An extension that uses a changed one changes with it, and so on.
+            self.nodes.iter().filter(is_removed).map(|n| n.key.id().clone()).collect();
+        // An extension that uses a changed extension is restarted with it, transitively.
         loop {
             let is_changed = |p: &&Planned| {
                 matches!(p.key, Key::Extension(_))
@@ -65,37 +67,36 @@ impl Graph {
         planned.into_iter().partition(|p| self.is_same(p, &changed))
     }
 
-    /// True where a node with the same configuration, for the same signals, runs, and uses no extension that
-    /// changed.
+    /// Returns whether a node with this configuration and these signals runs, and uses no changed extension.
     fn is_same(&self, planned: &Planned, changed: &[ComponentId]) -> bool {
         let Some(node) = self.nodes.iter().find(|n| n.key == planned.key) else { return false };
         let signals = node.edges.iter().map(|(signal, _)| signal);
         node.config.is_same(&planned.config)
-            && signals.eq(planned.ways.iter().map(|(signal, _)| signal))
+            && signals.eq(planned.outputs.iter().map(|(signal, _)| signal))
             && !changed.iter().any(|id| planned.config.mentions(&id.to_string()))
     }
 
-    /// Takes out all nodes but those that are kept.
-    fn take_out(&mut self, kept: &[Planned]) -> Vec<Node> {
+    /// Removes all nodes except the unchanged ones from the graph, and returns them.
+    fn take_removed(&mut self, unchanged: &[Planned]) -> Vec<Node> {
         let nodes = std::mem::take(&mut self.nodes);
-        let (keep, gone) = nodes.into_iter().partition(|n| kept.iter().any(|p| p.key == n.key));
-        self.nodes = keep;
-        gone
+        let (unchanged, removed) = nodes.into_iter().partition(|n| unchanged.iter().any(|p| p.key == n.key));
+        self.nodes = unchanged;
+        removed
     }
 
-    /// Before the nodes of a level are stopped, everything that may lead to them must wait; whoever is above
-    /// them and goes has gone by then, so that nobody who is stopped waits.
+    /// Holds all edges that may lead to nodes of `level`, which are about to stop. Upstream nodes that are being
+    /// removed have stopped by then, so no stopping node waits on a held edge.
     fn hold_above(&self, level: u32) {
         let above = self.nodes.iter().filter(|n| n.level > level);
         above.flat_map(|n| &n.edges).for_each(|(_, edge)| edge.hold());
     }
 
-    fn turn_edges(&mut self, kept: Vec<Planned>) {
-        for Planned { key, level, ways, .. } in kept {
-            let turned: Vec<_> = ways.iter().map(|(_, to): &Way| self.fronts(to)).collect();
+    fn redirect_edges(&mut self, unchanged: Vec<Planned>) {
+        for Planned { key, level, outputs, .. } in unchanged {
+            let targets: Vec<_> = outputs.iter().map(|(_, to): &Output| self.consumers(to)).collect();
             let Some(node) = self.nodes.iter_mut().find(|n| n.key == key) else { continue };
             node.level = level;
-            node.edges.iter().zip(turned).for_each(|((_, edge), to)| edge.turn(to));
+            node.edges.iter().zip(targets).for_each(|((_, edge), to)| edge.redirect(to));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A plan that runs: started from the sinks up, so that whoever receives data can hand it on, and stopped
-//! from the sources down, so that what is in flight is still taken.
+//! A running plan: nodes start from the sinks up, so that a node that receives data can send it on, and stop from
+//! the sources down, so that data in flight is still accepted.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use component::status::Status;
 use component::{Capabilities, Consumer, Host, Running, StartResult, metrics, spans};
-use config::Node as Config;
+use config::Node as ConfigValue;
 use opentelemetry::KeyValue;
 use pdata::Signal;
 use semconv::own_metric;
@@ -19,32 +19,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::edge::{Counted, Edge};
 use super::key::Key;
-use super::plan::{Part, Plan, Planned};
-use super::wiring::Way;
+use super::plan::{Component, Plan, Planned};
+use super::wiring::Output;
 
-/// Pipelines at work.
+/// Running pipelines.
 pub struct Graph {
-    /// What every component finds around it, but extensions.
-    bare: Host,
-    /// What runs, in no order of meaning: levels say who comes first.
+    /// The host of every component, without extensions.
+    base_host: Host,
+    /// The running nodes, in no particular order; `Node::level` determines the order of starts and stops.
     pub(super) nodes: Vec<Node>,
-    /// The fronts of all pipelines.
+    /// The entry edges of all pipelines.
     pub(super) heads: Vec<(Signal, Arc<Edge>)>,
     failed: mpsc::UnboundedReceiver<String>,
     failures: mpsc::UnboundedSender<String>,
 }
 
-/// A node that runs.
+/// A running node.
 pub(super) struct Node {
     pub(super) key: Key,
     pub(super) level: u32,
-    /// What it was built from.
-    pub(super) config: Config,
-    /// What hands it data; nothing does that with extensions and receivers.
-    front: Option<Arc<dyn Consumer>>,
-    /// Where its data goes.
+    /// The configuration it was built from.
+    pub(super) config: ConfigValue,
+    /// The consumer that upstream nodes call; none for extensions and receivers.
+    consumer: Option<Arc<dyn Consumer>>,
+    /// The edges it sends data to, by signal.
     pub(super) edges: Vec<(Signal, Arc<Edge>)>,
-    /// What an extension offers.
+    /// The capabilities that an extension offers to other components.
     capabilities: Capabilities,
     task: Task,
 }
@@ -56,7 +56,7 @@ struct Task {
     ended: JoinHandle<()>,
 }
 
-/// A component that could not open what it needs.
+/// The error of a component that failed to start.
 #[derive(Debug)]
 pub struct StartError {
     name: String,
@@ -71,19 +71,20 @@ impl fmt::Display for StartError {
 
 impl Error for StartError {}
 
-/// How a stop went.
+/// The outcome of a stop.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Stopped {
-    /// Components that did not finish in time, and were abandoned with what they held.
+    /// Components that did not finish in time, and were aborted with the data they held.
     pub abandoned: Vec<String>,
 }
 
 impl Graph {
-    /// Starts everything: extensions, exporters, what stands between, receivers. Where one cannot start, those
-    /// before it are stopped again, within `stop_max`.
+    /// Starts extensions, then exporters, processors and connectors, then receivers. If one fails to start, those
+    /// before it are stopped again within `stop_max`.
     pub async fn start(plan: Plan, host: &Host, stop_max: Duration) -> Result<Self, StartError> {
         let (failures, failed) = mpsc::unbounded_channel();
-        let mut graph = Graph { bare: host.clone(), nodes: Vec::new(), heads: Vec::new(), failed, failures };
+        let mut graph =
+            Graph { base_host: host.clone(), nodes: Vec::new(), heads: Vec::new(), failed, failures };
         match graph.start_all(plan).await {
             Ok(()) => Ok(graph),
             Err(error) => {
@@ -97,95 +98,95 @@ impl Graph {
         for planned in plan.nodes {
             self.start_node(planned).await?;
         }
-        self.lead_in(&plan.heads);
+        self.connect_heads(&plan.heads);
         self.describe(plan.pipelines);
         Ok(())
     }
 
-    /// Builds the fronts of the pipelines.
-    pub(super) fn lead_in(&mut self, heads: &[Way]) {
+    /// Creates the entry edges of the pipelines.
+    pub(super) fn connect_heads(&mut self, heads: &[Output]) {
         self.heads = self.edges(heads);
     }
 
-    /// Tells what runs, and that it is ready.
+    /// Publishes the running pipelines and extensions, and marks the collector as ready.
     pub(super) fn describe(&self, pipelines: Vec<component::status::PipelineInfo>) {
         let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
-        self.bare.state().describe(pipelines, extensions.map(|n| n.key.id().to_string()).collect());
-        self.bare.state().set_ready(true);
+        self.base_host.state().describe(pipelines, extensions.map(|n| n.key.id().to_string()).collect());
+        self.base_host.state().set_ready(true);
     }
 
-    /// Starts one node; those that it feeds run already.
+    /// Starts one node; the nodes it feeds must be running.
     pub(super) async fn start_node(&mut self, planned: Planned) -> Result<(), StartError> {
-        let Planned { key, level, config, part, ways } = planned;
+        let Planned { key, level, config, component, outputs } = planned;
         let host = self.host(&key);
         host.report(Status::Starting);
         let stop = CancellationToken::new();
-        let edges = self.edges(&ways);
-        let started = start(part, &key, &edges, &host, stop.clone()).await;
-        let Started { front, capabilities, running } =
+        let edges = self.edges(&outputs);
+        let started = start(component, &key, &edges, &host, stop.clone()).await;
+        let Started { consumer, capabilities, running } =
             started.map_err(|source| StartError { name: key.to_string(), source })?;
         host.report(Status::Ok);
         let task = self.run(key.to_string(), stop, running);
-        self.nodes.push(Node { key, level, config, front, edges, capabilities, task });
+        self.nodes.push(Node { key, level, config, consumer, edges, capabilities, task });
         Ok(())
     }
 
-    /// The surroundings of one node: everything, and the extensions that run.
+    /// Returns the host of one node, with all running extensions.
     fn host(&self, key: &Key) -> Host {
         let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
         let add = |host: Host, n: &Node| host.with_extension(n.key.id().clone(), n.capabilities.clone());
-        extensions.fold(self.bare.of(&key.to_string()), add)
+        extensions.fold(self.base_host.of(&key.to_string()), add)
     }
 
-    fn edges(&self, ways: &[Way]) -> Vec<(Signal, Arc<Edge>)> {
-        ways.iter().map(|(signal, to)| (*signal, Edge::to(self.fronts(to)))).collect()
+    fn edges(&self, outputs: &[Output]) -> Vec<(Signal, Arc<Edge>)> {
+        outputs.iter().map(|(signal, to)| (*signal, Edge::to(self.consumers(to)))).collect()
     }
 
-    /// What hands data to nodes.
-    pub(super) fn fronts(&self, keys: &[Key]) -> Vec<Arc<dyn Consumer>> {
-        let front = |key: &Key| self.nodes.iter().find(|n| n.key == *key)?.front.clone();
-        keys.iter().filter_map(front).collect()
+    /// Returns the consumers of the nodes.
+    pub(super) fn consumers(&self, keys: &[Key]) -> Vec<Arc<dyn Consumer>> {
+        let consumer = |key: &Key| self.nodes.iter().find(|n| n.key == *key)?.consumer.clone();
+        keys.iter().filter_map(consumer).collect()
     }
 
-    /// Lets the work of a component run.
+    /// Spawns the work of a component, and reports its panic to [`Graph::failed`].
     fn run(&mut self, name: String, stop: CancellationToken, running: Running) -> Task {
         let work = tokio::spawn(running);
         let (abort, failures) = (work.abort_handle(), self.failures.clone());
         let ended = tokio::spawn(async move {
             if work.await.is_err_and(|e| e.is_panic()) {
-                // Nobody listens any more where the graph is being stopped.
+                // The receiver is gone while the graph is being stopped.
                 _ = failures.send(name);
             }
         });
         Task { stop, work: abort, ended }
     }
 
-    /// The front of all pipelines of a signal, for a caller that feeds them itself.
-    pub fn front(&self, signal: Signal) -> Option<Arc<dyn Consumer>> {
+    /// Returns a consumer that feeds all pipelines of a signal, for a caller without receivers.
+    pub fn consumer(&self, signal: Signal) -> Option<Arc<dyn Consumer>> {
         let matching = self.heads.iter().filter(|(s, _)| *s == signal);
-        let fronts: Vec<Arc<dyn Consumer>> = matching.map(|(_, edge)| edge.clone() as _).collect();
-        (!fronts.is_empty()).then(|| component::FanOut::over(fronts))
+        let consumers: Vec<Arc<dyn Consumer>> = matching.map(|(_, edge)| edge.clone() as _).collect();
+        (!consumers.is_empty()).then(|| component::FanOut::over(consumers))
     }
 
-    /// Waits until a component panics, and returns which. That cannot be mended while running.
+    /// Waits until a component panics, and returns its name. The collector cannot recover from that.
     pub async fn failed(&mut self) -> String {
         match self.failed.recv().await {
             Some(name) => name,
-            // The graph holds a sender of its own.
+            // Unreachable: the graph itself holds a sender.
             None => std::future::pending().await,
         }
     }
 
-    /// Stops everything in the reverse order of its start, each component after those that feed it. It takes
-    /// `stop_max` at most: a level may use its share of what is left, so that one that hangs does not keep
-    /// those below it from sending what they hold. What has not ended by then is abandoned.
+    /// Stops all components in the reverse order of their start, each after those that feed it, within `stop_max`.
+    /// Each level may use an equal share of the remaining time, so that a component that hangs leaves time for those
+    /// below it to send their data. A component that has not ended by then is aborted.
     pub async fn stop(mut self, stop_max: Duration) -> Stopped {
-        self.bare.state().set_ready(false);
+        self.base_host.state().set_ready(false);
         let nodes = std::mem::take(&mut self.nodes);
         self.stop_nodes(nodes, stop_max, |_| ()).await
     }
 
-    /// Stops some nodes, the highest level first; `before` is called with each level before it is stopped.
+    /// Stops `nodes`, the highest level first; calls `before` with each level before it stops.
     pub(super) async fn stop_nodes(
         &self,
         mut nodes: Vec<Node>,
@@ -213,57 +214,60 @@ impl Graph {
                 task.work.abort();
                 stopped.abandoned.push(key.to_string());
             }
-            self.bare.state().remove(&key.to_string());
+            self.base_host.state().remove(&key.to_string());
         }
     }
 }
 
-/// What came out of a start.
+/// A started component.
 struct Started {
-    front: Option<Arc<dyn Consumer>>,
+    consumer: Option<Arc<dyn Consumer>>,
     capabilities: Capabilities,
     running: Running,
 }
 
 async fn start(
-    part: Part,
+    component: Component,
     key: &Key,
     edges: &[(Signal, Arc<Edge>)],
     host: &Host,
     stop: CancellationToken,
 ) -> StartResult<Started> {
     let next = || edges.first().map_or_else(|| Edge::to(Vec::new()), |(_, edge)| edge.clone());
-    let fed =
-        |(front, running)| Started { front: Some(front), capabilities: Capabilities::default(), running };
-    Ok(match part {
-        Part::Connector(connector, ends) => fed(connector.start(ends, next(), host, stop)),
-        Part::Exporter(exporter) => fed(exporter.start(host, stop).await?),
-        Part::Extension(extension) => {
+    let fed = |(consumer, running)| Started {
+        consumer: Some(consumer),
+        capabilities: Capabilities::default(),
+        running,
+    };
+    Ok(match component {
+        Component::Connector(connector, ends) => fed(connector.start(ends, next(), host, stop)),
+        Component::Exporter(exporter) => fed(exporter.start(host, stop).await?),
+        Component::Extension(extension) => {
             let (capabilities, running) = extension.start(host, stop).await?;
-            Started { front: None, capabilities, running }
+            Started { consumer: None, capabilities, running }
         }
-        Part::Processor(processor, signal) => {
+        Component::Processor(processor, signal) => {
             let counted = |metric: semconv::Counter, next| match UNCOUNTED.contains(&key.id().kind()) {
                 true => next,
                 false => counted(metric, next, key, signal, host),
             };
-            let (front, running) =
+            let (consumer, running) =
                 processor.start(counted(own_metric::OTELCOL_PROCESSOR_OUTGOING_ITEMS, next()), host, stop);
-            fed((counted(own_metric::OTELCOL_PROCESSOR_INCOMING_ITEMS, front), running))
+            fed((counted(own_metric::OTELCOL_PROCESSOR_INCOMING_ITEMS, consumer), running))
         }
-        Part::Receiver(receiver) => {
+        Component::Receiver(receiver) => {
             let traced =
                 |(s, edge): &(_, Arc<Edge>)| (*s, spans::receiving(key.id(), *s, edge.clone(), host.spans()));
             let running = receiver.start(edges.iter().map(traced).collect(), host, stop).await?;
-            Started { front: None, capabilities: Capabilities::default(), running }
+            Started { consumer: None, capabilities: Capabilities::default(), running }
         }
     })
 }
 
-/// Processors that the Collector leaves out, since they hand on later what they took.
+/// Processors whose items the Collector does not count, since they send them later.
 const UNCOUNTED: [&str; 1] = ["batch"];
 
-/// Counts what goes to `next` as the Collector does.
+/// Counts the items passed to `next` under the Collector's metric.
 fn counted(
     metric: semconv::Counter,
     next: Arc<dyn Consumer>,

@@ -1,4 +1,4 @@
-//! The order of starts and stops, and the ways of data between.
+//! The order of starts and stops, and the paths of data.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::graph::testing::{batch, happened, plan};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a test on this thread. Its clock moves when nothing else does, so that no time-out is waited for.
+/// Runs a test on this thread with a paused clock, so that no timeout takes real time.
 fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -48,7 +48,7 @@ fn starts_from_the_sinks_and_stops_from_the_sources() {
 }
 
 #[test]
-fn data_goes_through_processors_in_order_to_every_exporter_of_its_pipelines() {
+fn data_passes_processors_in_order_to_every_exporter() {
     run(async {
         let graph = Graph::start(plan(DIAMOND).unwrap(), &Host::detached(), LONG).await.unwrap();
         settle().await;
@@ -86,7 +86,7 @@ fn a_failed_start_stops_what_was_started() {
 }
 
 #[test]
-fn what_does_not_stop_in_time_is_abandoned_and_the_rest_stops() {
+fn a_component_that_hangs_is_abandoned_and_others_stop() {
     run(async {
         let yaml = DIAMOND.replace("step/1: ", "step/1: {hang: true}");
         let graph = Graph::start(plan(&yaml).unwrap(), &Host::detached(), LONG).await.unwrap();
@@ -99,7 +99,7 @@ fn what_does_not_stop_in_time_is_abandoned_and_the_rest_stops() {
 }
 
 #[test]
-fn a_panic_is_told_with_its_component() {
+fn a_panic_is_reported_with_its_component() {
     run(async {
         let yaml = DIAMOND.replace("sink/y: ", "sink/y: {panic: true}");
         let mut graph = Graph::start(plan(&yaml).unwrap(), &Host::detached(), LONG).await.unwrap();
@@ -114,14 +114,14 @@ fn a_caller_can_feed_the_pipelines_itself() {
         let graph =
             Graph::start(plan(DIAMOND).unwrap().without_receivers(), &Host::detached(), LONG).await.unwrap();
         happened();
-        graph.front(Signal::Logs).unwrap().consume(batch(Signal::Logs, "caller")).await.unwrap();
+        graph.consumer(Signal::Logs).unwrap().consume(batch(Signal::Logs, "caller")).await.unwrap();
         let want = [
             "sink/x takes logs caller step/1 step/2",
             "sink/y takes logs caller step/1 step/2",
             "sink/x takes logs caller",
         ];
         assert_eq!(happened(), want);
-        assert!(graph.front(Signal::Metrics).is_none());
+        assert!(graph.consumer(Signal::Metrics).is_none());
         graph.stop(LONG).await;
     });
 }

@@ -1,4 +1,4 @@
-//! Components that do nothing but write down what happens to them.
+//! Fake components that log their starts, stops and data.
 
 use pdata::Payload;
 use std::cell::RefCell;
@@ -16,18 +16,18 @@ use pdata::{Data, Signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Factories, Plan};
-use crate::config::{Outside, Sections, load};
+use crate::config::{Environment, Sections, load};
 
 thread_local! {
     // Builders are plain functions; a test runs on one thread, and so does its runtime.
     static LOG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-fn note(line: String) {
+fn log_event(line: String) {
     LOG.with_borrow_mut(|log| log.push(line));
 }
 
-/// What happened since the last call.
+/// Returns the events since the last call.
 pub(crate) fn happened() -> Vec<String> {
     LOG.with_borrow_mut(std::mem::take)
 }
@@ -38,7 +38,7 @@ config::section! {
     struct FakeConfig {
         /// The start fails.
         refuse: bool,
-        /// The stop is not heeded.
+        /// The stop is ignored.
         hang: bool,
         /// The work panics.
         panic: bool,
@@ -58,26 +58,26 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Fake, ConfigErr
     let (config, mut problems) = section.read::<FakeConfig>();
     problems.require(config.size <= 9, "size", format!("{} is too large: expected 9 at most", config.size));
     problems.finish()?;
-    note(format!("build {}{}", context.id, config.note));
+    log_event(format!("build {}{}", context.id, config.note));
     Ok(Fake { name: context.id.to_string(), config })
 }
 
 impl Fake {
     fn start(&self) -> StartResult<()> {
-        note(format!("start {}", self.name));
+        log_event(format!("start {}", self.name));
         if self.config.refuse { Err("refused".into()) } else { Ok(()) }
     }
 
-    /// Runs `first`, then waits for the stop.
+    /// Runs `first`, then waits until it is stopped.
     fn running(self, stop: CancellationToken, first: BoxFuture<'static, ()>) -> Running {
         Box::pin(async move {
             first.await;
-            assert!(!self.config.panic, "told to panic");
+            assert!(!self.config.panic, "configured to panic");
             if self.config.hang {
                 std::future::pending::<()>().await;
             }
             stop.cancelled().await;
-            note(format!("stop {}", self.name));
+            log_event(format!("stop {}", self.name));
         })
     }
 }
@@ -103,7 +103,7 @@ impl Receiver for Fake {
     }
 }
 
-/// A batch that says who sent it.
+/// Returns a batch that contains the name of its sender.
 pub(crate) fn batch(signal: Signal, sender: &str) -> Data {
     match signal {
         Signal::Logs => {
@@ -114,7 +114,7 @@ pub(crate) fn batch(signal: Signal, sender: &str) -> Data {
     }
 }
 
-/// Adds its name to the sender of logs.
+/// A consumer that appends its name to the sender of logs.
 struct Stamp(String, Arc<dyn Consumer>);
 
 impl Consumer for Stamp {
@@ -142,7 +142,7 @@ impl Processor for Fake {
     }
 }
 
-/// Writes down what arrives.
+/// A consumer that logs the batches it receives.
 struct Sink(String);
 
 impl Consumer for Sink {
@@ -151,7 +151,7 @@ impl Consumer for Sink {
             Data::Logs(logs) => logs.resource_logs[0].schema_url.clone(),
             _ => String::new(),
         };
-        note(format!("{} takes {} {sender}", self.0, data.signal().name()));
+        log_event(format!("{} takes {} {sender}", self.0, data.signal().name()));
         Box::pin(async { Ok(()) })
     }
 }
@@ -171,7 +171,7 @@ impl Exporter for Fake {
 }
 
 impl Connector for Fake {
-    /// Logs stay logs, or become traces.
+    /// Returns logs and traces for logs.
     fn outputs(&self, from: Signal) -> &'static [Signal] {
         match from {
             Signal::Logs => SIGNALS,
@@ -187,14 +187,14 @@ impl Connector for Fake {
         stop: CancellationToken,
     ) -> (Arc<dyn Consumer>, Running) {
         Fake::start(&self).expect("a connector has nothing to open");
-        (Arc::new(Turn(to, next)), self.running(stop, Box::pin(async {})))
+        (Arc::new(Convert(to, next)), self.running(stop, Box::pin(async {})))
     }
 }
 
-/// Hands on logs, or an empty batch of another signal.
-struct Turn(Signal, Arc<dyn Consumer>);
+/// A consumer that forwards logs, or an empty batch of another signal.
+struct Convert(Signal, Arc<dyn Consumer>);
 
-impl Consumer for Turn {
+impl Consumer for Convert {
     fn consume(&self, data: Data) -> BoxFuture<'_, Result<(), Refused>> {
         self.1.consume(if data.signal() == self.0 { data } else { batch(self.0, "") })
     }
@@ -216,7 +216,7 @@ impl Extension for Fake {
 const STABILITY: Stability = Stability::Alpha;
 const SIGNALS: &[Signal] = &[Signal::Logs, Signal::Traces];
 
-/// One row of each kind, under its letter.
+/// Tables with one fake of each kind.
 pub(crate) const FACTORIES: Factories<'static> = Factories {
     connectors: &[ConnectorFactory {
         kind: "link",
@@ -272,7 +272,7 @@ pub(crate) const FACTORIES: Factories<'static> = Factories {
 
 struct Nothing;
 
-impl Outside for Nothing {
+impl Environment for Nothing {
     fn env(&self, _name: &str) -> Option<String> {
         None
     }
@@ -286,7 +286,7 @@ fn root(yaml: &str) -> Node {
     load(&[format!("yaml:{yaml}")], &Nothing).unwrap().root
 }
 
-/// A plan of fakes.
+/// Builds a plan of fakes.
 pub(crate) fn plan(yaml: &str) -> Result<Plan, ConfigError> {
     let root = root(yaml);
     Plan::build(&Sections::read(&root), FACTORIES, "0")

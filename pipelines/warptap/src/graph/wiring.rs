@@ -1,7 +1,7 @@
-//! Which node feeds which: pipelines as edges between nodes, and each node's level above the sinks.
+//! Computes which node feeds which, and the level of each node above the sinks.
 //!
-//! Pure: sees ids and signals, and no component. A connector that leads nowhere and pipelines that run in a
-//! circle are found here, in the Collector's words.
+//! The functions are pure and see only ids and signals. Dangling connectors and cycles are reported with the
+//! Collector's messages.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,43 @@ use pdata::Signal;
 use super::key::Key;
 use crate::config::{Pipeline, PipelineId, Reference};
 
-/// What a connector makes of a signal; `None` where the id is no connector.
-pub(super) type Outputs<'a> = &'a dyn Fn(&ComponentId, Signal) -> Option<&'static [Signal]>;
+/// Returns the signals that a connector emits for a signal; `None` if the id is not a connector.
+pub(super) type ConnectorOutputs<'a> = &'a dyn Fn(&ComponentId, Signal) -> Option<&'static [Signal]>;
 
-/// Where the data of a signal goes.
-pub(super) type Way = (Signal, Vec<Key>);
+/// A signal and the nodes that its data is sent to.
+pub(super) type Output = (Signal, Vec<Key>);
 
 /// The shape of a graph.
 #[derive(Debug, Default)]
 pub(super) struct Wiring {
-    /// Every node, and where its data goes, by signal.
-    pub(super) edges: BTreeMap<Key, Vec<Way>>,
-    /// Where each pipeline begins.
-    pub(super) heads: Vec<Way>,
-    /// How far above the sinks each node stands: started from the lowest, stopped from the highest. Receivers
-    /// are above everything else.
+    /// The outputs of every node.
+    pub(super) edges: BTreeMap<Key, Vec<Output>>,
+    /// The signal and the first nodes of each pipeline.
+    pub(super) heads: Vec<Output>,
+    /// The level of each node above the sinks: nodes start from the lowest level and stop from the highest.
+    /// Receivers are above all other nodes.
     pub(super) levels: BTreeMap<Key, u32>,
 }
 
 /// The level of exporters. Extensions are below.
 const SINK: u32 = 1;
 
-/// What is wrong, and with which connector.
-pub(super) type Miswired = (ComponentId, String);
+/// A connector and the problem with its wiring.
+pub(super) type WiringError = (ComponentId, String);
 
-/// Wires the pipelines, or says what is wrong with them.
-pub(super) fn wire(pipelines: &[Pipeline], outputs: Outputs<'_>) -> Result<Wiring, Vec<Miswired>> {
+/// Wires the pipelines, or returns the problems of their connectors.
+pub(super) fn wire(
+    pipelines: &[Pipeline],
+    outputs: ConnectorOutputs<'_>,
+) -> Result<Wiring, Vec<WiringError>> {
     let wires = Wires { pipelines, outputs };
-    let problems = wires.loose_connectors();
+    let problems = wires.dangling_connectors();
     if !problems.is_empty() {
         return Err(problems);
     }
     let mut wiring = Wiring::default();
     for pipeline in pipelines {
-        wires.lay(pipeline, &mut wiring);
+        wires.add_pipeline(pipeline, &mut wiring);
     }
     rank(&mut wiring).map_err(|cycle| vec![cycle])?;
     Ok(wiring)
@@ -52,7 +55,7 @@ pub(super) fn wire(pipelines: &[Pipeline], outputs: Outputs<'_>) -> Result<Wirin
 
 struct Wires<'a> {
     pipelines: &'a [Pipeline],
-    outputs: Outputs<'a>,
+    outputs: ConnectorOutputs<'a>,
 }
 
 impl Wires<'_> {
@@ -60,7 +63,7 @@ impl Wires<'_> {
         Signal::ALL.iter().any(|signal| (self.outputs)(id, *signal).is_some())
     }
 
-    /// The nodes that a connector is for data of one signal: one per signal of the pipelines it feeds.
+    /// Returns the nodes of a connector for data of one signal: one per signal of the pipelines it feeds.
     fn connectors(&self, id: &ComponentId, from: Signal) -> Vec<Key> {
         let outputs = (self.outputs)(id, from).unwrap_or_default();
         let feeds = |to: Signal| self.fed(id, to).next().is_some();
@@ -68,13 +71,13 @@ impl Wires<'_> {
         used.map(|to| Key::Connector { id: id.clone(), from, to }).collect()
     }
 
-    /// The pipelines of a signal that name `id` as a receiver.
+    /// Returns the pipelines of a signal that list `id` as a receiver.
     fn fed(&self, id: &ComponentId, signal: Signal) -> impl Iterator<Item = &Pipeline> {
         let names = move |p: &&Pipeline| p.id.signal == signal && has(&p.receivers, id);
         self.pipelines.iter().filter(names)
     }
 
-    /// Where a pipeline ends: exporters, and connectors.
+    /// Returns the last nodes of a pipeline: exporters and connectors.
     fn ends(&self, pipeline: &Pipeline) -> Vec<Key> {
         let end = |id: &ComponentId| match self.is_connector(id) {
             true => self.connectors(id, pipeline.id.signal),
@@ -83,7 +86,7 @@ impl Wires<'_> {
         unique(&pipeline.exporters).iter().flat_map(end).collect()
     }
 
-    /// Where a pipeline begins: its first processor, or where it ends.
+    /// Returns the first nodes of a pipeline: its first processor, or its last nodes.
     fn head(&self, pipeline: &Pipeline) -> Vec<Key> {
         match pipeline.processors.first() {
             Some(first) => vec![processor(pipeline, first)],
@@ -91,17 +94,18 @@ impl Wires<'_> {
         }
     }
 
-    fn lay(&self, pipeline: &Pipeline, wiring: &mut Wiring) {
+    /// Adds the nodes and outputs of a pipeline.
+    fn add_pipeline(&self, pipeline: &Pipeline, wiring: &mut Wiring) {
         let (signal, ends) = (pipeline.id.signal, self.ends(pipeline));
         for end in &ends {
-            let ways = match end {
+            let outputs = match end {
                 Key::Connector { id, to, .. } => {
                     let next = self.fed(id, *to).flat_map(|p| self.head(p)).collect();
                     vec![(*to, next)]
                 }
                 _ => Vec::new(),
             };
-            wiring.edges.insert(end.clone(), ways);
+            wiring.edges.insert(end.clone(), outputs);
         }
         let mut next = ends;
         for reference in pipeline.processors.iter().rev() {
@@ -109,23 +113,23 @@ impl Wires<'_> {
             wiring.edges.insert(key.clone(), vec![(signal, std::mem::replace(&mut next, vec![key]))]);
         }
         for id in unique(&pipeline.receivers).into_iter().filter(|id| !self.is_connector(id)) {
-            let ways = wiring.edges.entry(Key::Receiver(id)).or_default();
-            match ways.iter_mut().find(|(s, _)| *s == signal) {
+            let outputs = wiring.edges.entry(Key::Receiver(id)).or_default();
+            match outputs.iter_mut().find(|(s, _)| *s == signal) {
                 Some((_, targets)) => targets.extend(next.iter().cloned()),
-                None => ways.push((signal, next.clone())),
+                None => outputs.push((signal, next.clone())),
             }
         }
         wiring.heads.push((signal, next));
     }
 
-    /// Connectors that are used on one side only, as far as their signals go.
-    fn loose_connectors(&self) -> Vec<Miswired> {
+    /// Returns the connectors that are used on one side only, for the signals they support.
+    fn dangling_connectors(&self) -> Vec<WiringError> {
         let mut problems = Vec::new();
         for pipeline in self.pipelines {
             for id in self.new_connectors(pipeline, |p| &p.exporters) {
                 if self.connectors(&id, pipeline.id.signal).is_empty() {
                     let used = self.listed(pipeline.id.signal, |p| has(&p.exporters, &id));
-                    problems.push(loose(id, "exporter", &used, "receiver"));
+                    problems.push(dangling(id, "exporter", &used, "receiver"));
                 }
             }
             for id in self.new_connectors(pipeline, |p| &p.receivers) {
@@ -135,14 +139,14 @@ impl Wires<'_> {
                 };
                 if !self.pipelines.iter().any(feeds) {
                     let used = self.listed(pipeline.id.signal, |p| has(&p.receivers, &id));
-                    problems.push(loose(id, "receiver", &used, "exporter"));
+                    problems.push(dangling(id, "receiver", &used, "exporter"));
                 }
             }
         }
         problems
     }
 
-    /// The connectors on one side of a pipeline that no earlier pipeline of its signal has there.
+    /// Returns the connectors on one side of a pipeline that no earlier pipeline of its signal lists there.
     fn new_connectors<'p>(
         &'p self,
         pipeline: &'p Pipeline,
@@ -160,7 +164,7 @@ impl Wires<'_> {
     }
 }
 
-fn loose(id: ComponentId, side: &str, used: &str, other: &str) -> Miswired {
+fn dangling(id: ComponentId, side: &str, used: &str, other: &str) -> WiringError {
     let message = format!(
         "connector \"{id}\" used as {side} in [{used}] pipeline but not used in any supported {other} pipeline"
     );
@@ -175,7 +179,7 @@ fn has(references: &[Reference], id: &ComponentId) -> bool {
     references.iter().any(|r| r.id == *id)
 }
 
-/// The ids of a list, each once.
+/// Returns the ids of a list without duplicates.
 fn unique(references: &[Reference]) -> Vec<ComponentId> {
     let mut ids: Vec<ComponentId> = Vec::new();
     for reference in references {
@@ -186,10 +190,10 @@ fn unique(references: &[Reference]) -> Vec<ComponentId> {
     ids
 }
 
-/// Gives every node its level, or says where the graph runs in a circle. The order of ways does not depend on
-/// the order of pipelines, so that two plans can be compared.
-fn rank(wiring: &mut Wiring) -> Result<(), Miswired> {
-    wiring.edges.values_mut().for_each(|ways| ways.sort_by_key(|(signal, _)| *signal));
+/// Computes the level of every node, or returns the cycle. The order of outputs does not depend on the order of
+/// pipelines, so that two plans can be compared.
+fn rank(wiring: &mut Wiring) -> Result<(), WiringError> {
+    wiring.edges.values_mut().for_each(|outputs| outputs.sort_by_key(|(signal, _)| *signal));
     let keys: Vec<Key> = wiring.edges.keys().cloned().collect();
     for key in &keys {
         level(key, wiring, &mut Vec::new())?;
@@ -199,8 +203,8 @@ fn rank(wiring: &mut Wiring) -> Result<(), Miswired> {
     Ok(())
 }
 
-/// The level of a node, `above` being the nodes on the way to it.
-fn level(key: &Key, wiring: &mut Wiring, above: &mut Vec<Key>) -> Result<u32, Miswired> {
+/// Computes the level of a node; `above` are the nodes on the path to it.
+fn level(key: &Key, wiring: &mut Wiring, above: &mut Vec<Key>) -> Result<u32, WiringError> {
     if let Some(known) = wiring.levels.get(key) {
         return Ok(*known);
     }
@@ -220,15 +224,15 @@ fn level(key: &Key, wiring: &mut Wiring, above: &mut Vec<Key>) -> Result<u32, Mi
     Ok(level)
 }
 
-/// The message names the circle from a connector on: there is one in each.
-fn cycle(nodes: &[Key]) -> Miswired {
+/// Describes a cycle, beginning with a connector: every cycle contains one.
+fn cycle(nodes: &[Key]) -> WiringError {
     let first = nodes.iter().position(|k| matches!(k, Key::Connector { .. })).unwrap_or(0);
-    let around = nodes.iter().cycle().skip(first).take(nodes.len() + 1);
-    let around = around.map(Key::in_cycle).collect::<Vec<_>>().join(" -> ");
-    (nodes[first].id().clone(), format!("cycle detected: {around}"))
+    let path = nodes.iter().cycle().skip(first).take(nodes.len() + 1);
+    let path = path.map(Key::in_cycle).collect::<Vec<_>>().join(" -> ");
+    (nodes[first].id().clone(), format!("cycle detected: {path}"))
 }
 
-/// How a pipeline is shown.
+/// Describes the pipelines for status pages.
 pub(super) fn describe(pipelines: &[Pipeline]) -> Vec<component::status::PipelineInfo> {
     let names = |list: &[Reference]| list.iter().map(|r| r.id.to_string()).collect();
     let describe = |p: &Pipeline| component::status::PipelineInfo {

@@ -1,4 +1,4 @@
-//! Connectors: which pipelines they join, and what is wrong with how they are used.
+//! Connectors: the pipelines they connect, and the errors in their use.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use pdata::Signal;
 use crate::graph::Graph;
 use crate::graph::testing::{batch, happened, plan};
 
-/// A configuration of fakes with these pipelines.
+/// Returns a configuration of fakes with these pipelines.
 fn yaml(pipelines: &str) -> String {
     format!(
         "{{receivers: {{source: }}, processors: {{step: }}, exporters: {{sink: }}, connectors: {{link: , link/b: }},
@@ -22,7 +22,7 @@ fn refuse(pipelines: &str, want: &str) {
     assert_eq!(error.problems().iter().map(|p| p.message.clone()).collect::<Vec<_>>(), [want]);
 }
 
-/// What the sinks take of one batch of logs from a caller.
+/// Sends one batch of logs into the first pipeline, and returns the batches that the sinks receive.
 fn taken(pipelines: &str) -> Vec<String> {
     let long = Duration::from_secs(60);
     let plan = plan(&yaml(pipelines)).unwrap().without_receivers();
@@ -39,7 +39,7 @@ fn taken(pipelines: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_connector_feeds_every_pipeline_that_names_it_of_every_signal_it_makes() {
+fn a_connector_feeds_every_pipeline_that_lists_it() {
     let pipelines = "logs/in: {receivers: [source], exporters: [link]},
         logs/a: {receivers: [link], processors: [step], exporters: [sink]},
         logs/b: {receivers: [link], exporters: [sink]},
@@ -51,7 +51,7 @@ fn a_connector_feeds_every_pipeline_that_names_it_of_every_signal_it_makes() {
 }
 
 #[test]
-fn connectors_may_follow_each_other() {
+fn connectors_can_be_chained() {
     let pipelines = "logs/in: {receivers: [source], exporters: [link, sink]},
         logs/a: {receivers: [link], processors: [step], exporters: [link/b]},
         traces: {receivers: [link/b], exporters: [sink]}";
@@ -59,7 +59,7 @@ fn connectors_may_follow_each_other() {
 }
 
 #[test]
-fn a_connector_that_is_used_on_one_side_only_is_refused() {
+fn a_dangling_connector_is_refused() {
     refuse(
         "logs: {receivers: [source], exporters: [link]}",
         r#"connector "link" used as exporter in [logs] pipeline but not used in any supported receiver pipeline"#,
@@ -76,7 +76,7 @@ fn a_connector_that_is_used_on_one_side_only_is_refused() {
 }
 
 #[test]
-fn a_circle_of_pipelines_is_refused() {
+fn a_cycle_of_pipelines_is_refused() {
     refuse(
         "logs: {receivers: [source, link/b], processors: [step], exporters: [link]},
          logs/b: {receivers: [link], exporters: [link/b]}",

@@ -1,5 +1,5 @@
-//! What a line of the log looks like: as the Collector's, whose log is zap's. On the console columns with the
-//! fields as JSON behind them, or all of it as one JSON object.
+//! The format of a log line, as the Collector's logger zap writes it: columns followed by the fields as JSON, or one
+//! JSON object.
 
 use std::fmt::{self, Write as _};
 use std::time::SystemTime;
@@ -11,16 +11,16 @@ use tracing::field::{Field, Visit};
 use crate::config::LogLevel;
 use crate::config::telemetry::Encoding;
 
-/// A message on its way into a line.
+/// A message and its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Message {
-    /// What is said.
+    /// The text of the message.
     pub(super) text: String,
-    /// What is said besides, in order.
+    /// The names and values of the fields, in order.
     pub(super) fields: Vec<(&'static str, Value)>,
 }
 
-/// What a field says.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Bool(bool),
@@ -65,17 +65,17 @@ impl Message {
     }
 }
 
-/// What lines have in common.
+/// The format of all lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     pub(super) encoding: Encoding,
-    pub(super) tells_caller: bool,
-    /// What every line says: names, and values in JSON.
+    pub(super) has_caller: bool,
+    /// The fields of every line: names, and values in JSON.
     pub(super) context: Vec<(String, String)>,
 }
 
 impl Layout {
-    /// A whole line, with its end.
+    /// Formats a line, including the line feed.
     pub(super) fn line(
         &self,
         at: SystemTime,
@@ -83,7 +83,7 @@ impl Layout {
         caller: Option<&str>,
         message: &Message,
     ) -> String {
-        let caller = caller.filter(|_| self.tells_caller);
+        let caller = caller.filter(|_| self.has_caller);
         let (time, level) = (iso8601_millis(at), name(level));
         let mut line = String::with_capacity(256);
         match self.encoding {
@@ -119,7 +119,7 @@ impl Layout {
                 Value::Bool(b) => fields.raw(name, b.to_string()),
                 Value::Int(i) => fields.raw(name, i.to_string()),
                 Value::Unsigned(i) => fields.raw(name, i.to_string()),
-                // Of these JSON knows no number.
+                // JSON has no number for infinity and NaN.
                 Value::Float(f) if !f.is_finite() => fields.text(name, &f.to_string()),
                 Value::Float(f) => fields.raw(name, f.to_string()),
                 Value::Text(text) => fields.text(name, text),
@@ -128,7 +128,7 @@ impl Layout {
     }
 }
 
-/// The object of the resource as it stands on the console; in JSON it has no blanks.
+/// Formats a resource as a JSON object with spaces, as the console shows it.
 pub(super) fn object(pairs: &[(String, String)]) -> String {
     let mut fields = Fields { out: String::new(), colon: ": ", comma: ", " };
     pairs.iter().for_each(|(name, text)| fields.text(name, text));
@@ -142,7 +142,7 @@ fn compact(json: &str) -> String {
     }
 }
 
-/// The inside of a JSON object that grows.
+/// The members of a JSON object under construction.
 struct Fields {
     out: String,
     colon: &'static str,
@@ -164,7 +164,7 @@ fn quoted(text: &str) -> serde_json::Value {
     serde_json::Value::from(text)
 }
 
-/// The name of a level.
+/// Returns the name of a level.
 pub(super) fn name(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Debug => "debug",
@@ -174,8 +174,7 @@ pub(super) fn name(level: LogLevel) -> &'static str {
     }
 }
 
-/// Where a message is from: folder, file and line. A folder `src` says nothing, so the one above it stands
-/// in its place.
+/// Returns the folder, file and line of a message. A folder `src` is replaced by its parent.
 pub(super) fn caller(metadata: &Metadata<'_>) -> Option<String> {
     let (file, line) = (metadata.file()?, metadata.line()?);
     let mut parts = file.rsplit('/');
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_laid_out_as_the_collectors() {
+    fn a_line_has_the_format_of_the_collector() {
         let at = UNIX_EPOCH + Duration::from_millis(1_795_274_035_365);
         let text = || "Starting \"HTTP\" server".to_owned();
         let fields = vec![
@@ -204,13 +203,13 @@ mod tests {
             ("path", Value::Text("a\\b\n".to_owned())),
         ];
         let message = Message { text: text(), fields };
-        let bare = Message { text: text(), fields: Vec::new() };
+        let without_fields = Message { text: text(), fields: Vec::new() };
         let resource =
             object(&[("service.name".to_owned(), "x".to_owned()), ("v".to_owned(), String::new())]);
         let context = vec![("zone".to_owned(), "3".to_owned()), ("resource".to_owned(), resource)];
-        let console = Layout { encoding: Encoding::Console, tells_caller: true, context };
+        let console = Layout { encoding: Encoding::Console, has_caller: true, context };
         let json = Layout { encoding: Encoding::Json, ..console.clone() };
-        let silent = Layout { tells_caller: false, context: Vec::new(), ..console.clone() };
+        let silent = Layout { has_caller: false, context: Vec::new(), ..console.clone() };
         for (layout, message, want) in [
             (
                 &console,
@@ -232,7 +231,7 @@ mod tests {
                     "\n"
                 ),
             ),
-            (&silent, &bare, "2026-11-21T15:13:55.365Z\twarn\tStarting \"HTTP\" server\n"),
+            (&silent, &without_fields, "2026-11-21T15:13:55.365Z\twarn\tStarting \"HTTP\" server\n"),
         ] {
             assert_eq!(layout.line(at, LogLevel::Warn, Some("otlp/lib.rs:120"), message), want);
         }

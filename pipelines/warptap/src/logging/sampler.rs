@@ -1,8 +1,8 @@
-//! Thinning out lines that repeat, as zap does: of those with one level and one message in a tick, the first
-//! few are told, and then one in so many.
+//! Sampling of repeated lines, as in zap: of the lines with the same level and message in a tick, the first N are
+//! logged, then one in M.
 //!
-//! Counters are in a table of fixed size by a hash of level and message: two messages that share a counter
-//! share their allowance, which costs lines and no memory.
+//! Counters are in a table of fixed size, indexed by a hash of level and message. Two messages with the same hash share
+//! a counter, so that some lines may be dropped, but memory is bounded.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Instant;
@@ -10,10 +10,10 @@ use std::time::Instant;
 use crate::config::LogLevel;
 use crate::config::telemetry::Sampling;
 
-/// Counters, as many as zap has per level.
+/// Number of counters, as many as zap has per level.
 const COUNTERS: usize = 4096;
 
-/// Decides which lines are told.
+/// A sampler of repeated lines.
 pub(super) struct Sampler {
     sampling: Sampling,
     counters: Box<[Counter]>,
@@ -31,7 +31,7 @@ impl Sampler {
         Sampler { sampling, counters: vec![counter; COUNTERS].into_boxed_slice() }
     }
 
-    /// True for a line that is told.
+    /// Returns whether a line is logged.
     pub(super) fn takes(&mut self, level: LogLevel, text: &str, now: Instant) -> bool {
         let mut hasher = DefaultHasher::new();
         (level as u8, text).hash(&mut hasher);
@@ -42,7 +42,7 @@ impl Sampler {
         counter.lines += 1;
         match counter.lines.checked_sub(self.sampling.initial) {
             None | Some(0) => true,
-            Some(beyond) => self.sampling.thereafter > 0 && beyond % self.sampling.thereafter == 0,
+            Some(excess) => self.sampling.thereafter > 0 && excess % self.sampling.thereafter == 0,
         }
     }
 }
@@ -54,16 +54,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_a_tick_are_told_and_then_one_in_so_many() {
+    fn the_first_lines_of_a_tick_are_logged_then_samples() {
         let tick = Duration::from_secs(10);
         for (initial, thereafter, want) in [(2, 3, "yynnynny"), (3, 0, "yyynnnnn"), (10, 100, "yyyyyyyy")] {
             let begin = Instant::now();
             let mut sampler = Sampler::new(Sampling { tick, initial, thereafter }, begin);
-            let mut told = |text: &str, now| if sampler.takes(LogLevel::Info, text, now) { 'y' } else { 'n' };
-            let first: String = (0..8).map(|_| told("a", begin)).collect();
+            let mut takes =
+                |text: &str, now| if sampler.takes(LogLevel::Info, text, now) { 'y' } else { 'n' };
+            let first: String = (0..8).map(|_| takes("a", begin)).collect();
             assert_eq!(first, want);
-            assert_eq!(told("b", begin), 'y', "another message");
-            assert_eq!(told("a", begin + tick), 'y', "another tick");
+            assert_eq!(takes("b", begin), 'y', "another message");
+            assert_eq!(takes("a", begin + tick), 'y', "another tick");
         }
     }
 }

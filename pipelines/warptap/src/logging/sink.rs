@@ -1,13 +1,13 @@
-//! Where lines go: standard streams and files. What cannot be written is told elsewhere.
+//! Destinations of log lines: standard streams and files. Write errors are reported to other destinations.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Somewhere to write to.
+/// A destination of lines.
 type Writer = Box<dyn Write + Send>;
 
-/// A log that cannot be opened.
+/// Why a destination could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("open sink {path:?}: {source}")]
 pub struct OpenError {
@@ -15,7 +15,7 @@ pub struct OpenError {
     source: io::Error,
 }
 
-/// Lines go to all of `writers`; that one of them failed, to `errors`.
+/// Writes lines to all `writers`, and their errors to `errors`.
 pub(super) struct Sink {
     writers: Mutex<Vec<Writer>>,
     errors: Mutex<Vec<Writer>>,
@@ -30,11 +30,11 @@ impl Sink {
         Sink { writers: Mutex::new(writers), errors: Mutex::new(errors) }
     }
 
-    /// Writes a line everywhere, and returns how often that failed.
+    /// Writes a line to all destinations, and returns the number of failed writes.
     pub(super) fn write(&self, line: &str) -> u64 {
         let errors = write_all(&self.writers, line);
         for error in &errors {
-            // Where this fails, too, only the count remains.
+            // If this fails too, the error is only counted.
             write_all(&self.errors, &format!("write error: {error}\n"));
         }
         errors.len() as u64
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_appended_to_files_and_a_failure_is_told_elsewhere() {
+    fn lines_are_appended_and_write_errors_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let [log, errors] =
             ["log", "errors"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());

@@ -9,9 +9,9 @@ use super::*;
 use crate::config::telemetry::{Encoding, Sampling};
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -22,27 +22,27 @@ impl Write for Kept {
     }
 }
 
-/// What a log of these settings writes of what `work` says, as JSON without the time and the caller.
-fn told(logs: Logs, work: impl FnOnce()) -> Vec<String> {
-    let kept = Kept::default();
+/// Returns the lines that a log of these settings writes during `work`, as JSON without time and caller.
+fn logged(logs: Logs, work: impl FnOnce()) -> Vec<String> {
+    let buffer = Buffer::default();
     let logs = Logs { encoding: Encoding::Json, tells_caller: false, ..logs };
-    let sink = Sink::over(vec![Box::new(kept.clone())], Vec::new());
+    let sink = Sink::over(vec![Box::new(buffer.clone())], Vec::new());
     let log = Log::over(&logs, &[("service.name".to_owned(), "x".to_owned())], None, sink);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(log), work);
-    let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-    let bare = |line: &str| {
+    let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    let without_time = |line: &str| {
         let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
         object.remove("ts").unwrap();
         serde_json::Value::from(object).to_string()
     };
-    text.lines().map(bare).collect()
+    text.lines().map(without_time).collect()
 }
 
 #[test]
-fn only_what_is_severe_enough_is_told_and_what_repeats_is_thinned_out() {
+fn lines_are_filtered_by_level_and_repeated_lines_are_sampled() {
     let sampling = Some(Sampling { initial: 2, thereafter: 0, ..Sampling::default() });
     let logs = Logs { level: LogLevel::Warn, tells_resource: false, sampling, ..Logs::default() };
-    let lines = told(logs, || {
+    let lines = logged(logs, || {
         tracing::info!("quiet");
         (0..3).for_each(|i| tracing::warn!(i, "again"));
         tracing::error!(target: "h2::client", error = %"why", ok = false, "loud");
@@ -58,10 +58,10 @@ fn only_what_is_severe_enough_is_told_and_what_repeats_is_thinned_out() {
 }
 
 #[test]
-fn every_line_says_the_initial_fields_and_the_resource() {
+fn every_line_has_the_initial_fields_and_the_resource() {
     let field: Node = serde_json::from_str(r#"{"a": [1, null, "x"]}"#).unwrap();
     let logs = Logs { initial_fields: vec![("zone".to_owned(), field)], ..Logs::default() };
-    let lines = told(logs, || tracing::info!("hello"));
+    let lines = logged(logs, || tracing::info!("hello"));
     assert_eq!(
         lines,
         [r#"{"level":"info","msg":"hello","resource":{"service.name":"x"},"zone":{"a":[1,null,"x"]}}"#]
@@ -69,16 +69,16 @@ fn every_line_says_the_initial_fields_and_the_resource() {
 }
 
 #[test]
-fn debug_messages_of_libraries_stay_out() {
+fn debug_messages_of_libraries_are_not_logged() {
     let logs = Logs { level: LogLevel::Debug, tells_resource: false, ..Logs::default() };
-    let lines = told(logs, || {
+    let lines = logged(logs, || {
         tracing::debug!(target: "hyper::proto", "theirs");
         tracing::trace!("ours");
     });
     assert_eq!(lines, [r#"{"level":"debug","msg":"ours"}"#]);
 }
 
-/// Keeps what it is given.
+/// An exporter that stores the records.
 #[derive(Clone, Debug, Default)]
 struct Records(Arc<Mutex<Vec<SdkLogRecord>>>);
 
@@ -90,7 +90,7 @@ impl LogExporter for Records {
 }
 
 #[test]
-fn a_line_is_a_log_record_too_unless_it_is_about_sending_one() {
+fn lines_are_exported_except_those_of_exporters() {
     let records = Records::default();
     let provider = SdkLoggerProvider::builder().with_simple_exporter(records.clone()).build();
     let sink = Sink::over(Vec::new(), Vec::new());

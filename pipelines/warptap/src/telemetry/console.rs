@@ -1,4 +1,4 @@
-//! The collector's telemetry on standard output: one line of OTLP's JSON per export.
+//! Internal telemetry on standard output: one line of OTLP JSON per export.
 
 use pdata::Payload;
 use std::io::Write as _;
@@ -18,13 +18,13 @@ use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::trace::SpanData;
 use pdata::Data;
 
-/// Writes metrics.
+/// Writes metrics as one line.
 pub(super) fn metrics(collected: &ResourceMetrics) -> OTelSdkResult {
     let ExportMetricsServiceRequest { resource_metrics } = collected.into();
     write(&Data::Metrics(Payload::new(MetricsData { resource_metrics })))
 }
 
-/// Writes spans.
+/// Writes spans as one line.
 pub(super) fn spans(spans: Vec<SpanData>, resource: &Resource) -> OTelSdkResult {
     let resource_spans = group_spans_by_resource_and_scope(spans, &resource.into());
     write(&Data::Traces(Payload::new(TracesData { resource_spans })))
@@ -38,7 +38,7 @@ fn write(data: &Data) -> OTelSdkResult {
     written.map_err(|error| OTelSdkError::InternalFailure(error.to_string()))
 }
 
-/// Writes log records.
+/// An exporter that writes each batch of log records as one line.
 #[derive(Debug, Default)]
 pub(super) struct ConsoleLogs {
     resource: ResourceAttributesWithSchema,

@@ -1,5 +1,5 @@
-//! What the collector measures of itself: the provider of its meter, what the level and the views of the
-//! configuration leave of it, and the process' own metrics.
+//! Internal metrics of the collector: the meter provider with the configured level and views, and the metrics of the
+//! process.
 
 mod process;
 mod views;
@@ -21,7 +21,7 @@ use opentelemetry_sdk::metrics::{
 use crate::config::telemetry::{Exporter, Level, Metrics, Reader, Temporality};
 use crate::prepare::VERSION;
 
-/// All that is measured, collected when it is asked for. Clones share what counts from the last time.
+/// A reader of all metrics that collects on request. Clones share the state of delta temporality.
 #[derive(Clone, Debug)]
 pub(super) struct Source(Arc<ManualReader>);
 
@@ -35,7 +35,7 @@ impl Source {
         Source(Arc::new(ManualReader::builder().with_temporality(temporality).build()))
     }
 
-    /// What is measured now.
+    /// Collects the current metrics.
     pub(super) fn collect(&self) -> Result<ResourceMetrics, opentelemetry_sdk::error::OTelSdkError> {
         let mut collected = ResourceMetrics::default();
         self.0.collect(&mut collected).map(|()| collected)
@@ -64,34 +64,34 @@ impl MetricReader for Source {
     }
 }
 
-/// The meters of a level other than none.
+/// The meter provider and its readers.
 #[derive(Debug)]
 pub(super) struct Meters {
     provider: SdkMeterProvider,
     cumulative: Source,
-    /// Sources that count from the last time: one for each who is told that way, since the first who asked
-    /// would leave nothing to the second.
-    others: Vec<(Temporality, Source)>,
+    /// Sources of other temporalities, one per reader: two readers of one delta source would each get a part of the
+    /// data.
+    deltas: Vec<(Temporality, Source)>,
 }
 
 impl Meters {
-    /// What measures as the section says; none at the level none.
+    /// Creates the meter provider; returns none at level `none`.
     pub(super) fn new(metrics: &Metrics, resource: Resource) -> Option<Self> {
         if metrics.level == Level::None {
             return None;
         }
         let cumulative = Source::new(Temporality::Cumulative);
-        let others: Vec<(Temporality, Source)> =
+        let deltas: Vec<(Temporality, Source)> =
             temporalities(metrics).map(|t| (t, Source::new(t))).collect();
         let mut builder = SdkMeterProvider::builder().with_resource(resource).with_reader(cumulative.clone());
-        for (_, source) in &others {
+        for (_, source) in &deltas {
             builder = builder.with_reader(source.clone());
         }
         let builder = views::with_views(builder, metrics);
-        Some(Meters { provider: builder.build(), cumulative, others })
+        Some(Meters { provider: builder.build(), cumulative, deltas })
     }
 
-    /// The meter that components measure by.
+    /// Returns the meter of all components, with the process metrics registered.
     pub(super) fn meter(&self, state: &Arc<State>) -> Meter {
         let scope = InstrumentationScope::builder("warptap").with_version(VERSION).build();
         let meter = self.provider.meter_with_scope(scope);
@@ -99,19 +99,19 @@ impl Meters {
         meter
     }
 
-    /// Where a reader gets what it tells; none where its temporality was not there from the start.
+    /// Returns the source of a reader; none if no source of its temporality was created at the start.
     pub(super) fn source(&mut self, reader: &Reader) -> Option<Source> {
         match temporality(reader) {
             Temporality::Cumulative => Some(self.cumulative.clone()),
             wanted => {
-                let index = self.others.iter().position(|(temporality, _)| *temporality == wanted)?;
-                Some(self.others.swap_remove(index).1)
+                let index = self.deltas.iter().position(|(temporality, _)| *temporality == wanted)?;
+                Some(self.deltas.swap_remove(index).1)
             }
         }
     }
 }
 
-/// A meter that measures nothing.
+/// Returns a meter without effect.
 pub(super) fn silent() -> Meter {
     NoopMeterProvider::new().meter("none")
 }

@@ -1,5 +1,5 @@
-//! Exporters of OTLP, made by the crate `opentelemetry-otlp` over connections of our own, so that TLS,
-//! proxies and addresses are what they are everywhere here.
+//! OTLP exporters of the crate `opentelemetry-otlp` over connections of `transport`, so that TLS, proxies and
+//! endpoints behave as in the other exporters.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,30 +25,30 @@ use transport::tls::{ClientTls, ClientTlsConfig, CommonTlsConfig};
 
 use crate::config::telemetry::{Otlp, Protocol, Temporality};
 
-/// How large an answer may be.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Connections that wait for the next export: there is one at a time.
+/// Maximum size of a response body in bytes.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of idle connections; exports run one at a time.
 const IDLE_CONNECTIONS_MAX: usize = 1;
 const IDLE: Duration = Duration::from_secs(90);
 
-/// An exporter that cannot be made of what the configuration says.
+/// Why an exporter could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// Its endpoint.
+    /// The endpoint is invalid.
     #[error("{0}")]
     Endpoint(String),
-    /// Its headers.
-    #[error("header {0:?} cannot be sent: expected a name and a value of HTTP")]
+    /// A header is invalid.
+    #[error("header {0:?} cannot be sent: expected a valid HTTP header name and value")]
     Header(String),
-    /// Its certificates.
+    /// A TLS file is missing or invalid.
     #[error(transparent)]
     Tls(#[from] transport::tls::TlsError),
-    /// Anything else.
+    /// The SDK refused the settings.
     #[error(transparent)]
     Build(#[from] ExporterBuildError),
 }
 
-/// One of the three exporters, which have the same builder three times.
+/// Defines a constructor for one of the three exporters, whose builders are alike.
 macro_rules! exporter {
     ($(#[$doc:meta])* $name:ident -> $exporter:ident, $path:literal, |$builder:ident, $otlp:ident| $with:expr) => {
         $(#[$doc])*
@@ -80,11 +80,11 @@ macro_rules! exporter {
 }
 
 exporter! {
-    /// Of log records. Needs a runtime around it.
+    /// Creates an exporter of log records. Must be called in a Tokio runtime.
     logs -> LogExporter, "/v1/logs", |builder, otlp| builder
 }
 exporter! {
-    /// Of metrics. Needs a runtime around it.
+    /// Creates an exporter of metrics. Must be called in a Tokio runtime.
     metrics -> MetricExporter, "/v1/metrics", |builder, otlp| builder.with_temporality(match otlp.temporality {
         Temporality::Cumulative => SdkTemporality::Cumulative,
         Temporality::Delta => SdkTemporality::Delta,
@@ -92,7 +92,7 @@ exporter! {
     })
 }
 exporter! {
-    /// Of spans. Needs a runtime around it.
+    /// Creates an exporter of spans. Must be called in a Tokio runtime.
     spans -> SpanExporter, "/v1/traces", |builder, otlp| builder
 }
 
@@ -100,7 +100,7 @@ fn channel(otlp: &Otlp) -> Result<Channel, OtlpError> {
     let uri = HttpEndpoint::parse(&otlp.endpoint).map_err(OtlpError::Endpoint)?;
     let is_https = uri.scheme_str() == Some("https");
     let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-    // TLS is the connector's: tonic, built without any, refuses to connect to what begins with https.
+    // The connector does TLS: tonic is built without it and refuses https URLs.
     let plain = Uri::builder().scheme("http").authority(authority).path_and_query("/").build();
     let plain = plain.map_err(|e| OtlpError::Endpoint(format!("endpoint {:?}: {e}", otlp.endpoint)))?;
     let dial = dial(otlp, is_https, &["h2"])?;
@@ -115,7 +115,7 @@ fn dial(otlp: &Otlp, is_https: bool, protocols: &[&str]) -> Result<Dial, OtlpErr
         false => UseTls::No,
         true => UseTls::Yes(ClientTls::open(&tls(otlp), protocols)?),
     };
-    // No URL: whatever the environment says.
+    // An empty URL selects the proxy variables of the environment.
     let proxy = Proxy::parse("").unwrap_or_else(|_| Proxy::none());
     Ok(Dial { tls, proxy, ..Dial::plain() })
 }
@@ -131,7 +131,7 @@ fn tls(otlp: &Otlp) -> ClientTlsConfig {
     ClientTlsConfig { common, ..ClientTlsConfig::default() }
 }
 
-/// The URL of a signal: a path that is written is taken as it is.
+/// Returns the URL of a signal: a configured path is used unchanged.
 fn url(otlp: &Otlp, path: &str) -> Result<Uri, OtlpError> {
     let uri = HttpEndpoint::parse(&otlp.endpoint).map_err(OtlpError::Endpoint)?;
     match uri.path() {
@@ -141,7 +141,7 @@ fn url(otlp: &Otlp, path: &str) -> Result<Uri, OtlpError> {
 }
 
 fn pairs(otlp: &Otlp) -> Result<HashMap<String, String>, OtlpError> {
-    // Checked here: what does not fit would be left out without a word.
+    // Checked here, since the SDK drops invalid headers silently.
     headers(otlp)?;
     Ok(written(otlp).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
@@ -158,12 +158,12 @@ fn headers(otlp: &Otlp) -> Result<HeaderMap, OtlpError> {
     Ok(map)
 }
 
-/// Those of the list first, so that those with a name of their own win.
+/// Returns the configured headers; those of `headers_list` come first, so that `headers` overrides them.
 fn written(otlp: &Otlp) -> impl Iterator<Item = (&str, &str)> {
     otlp.headers_list.iter().map(|(name, value)| (&**name, &**value)).chain(otlp.headers.iter())
 }
 
-/// Sends requests on the runtime, whatever thread asks for it.
+/// An HTTP client that sends requests on the runtime, from any thread.
 #[derive(Clone)]
 struct Sender {
     client: HttpClient,
@@ -187,7 +187,7 @@ impl Sender {
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let exchange = async {
             let (head, body) = self.client.request(request.map(Parts::from)).await?.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+            let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await?.to_bytes();
             Ok(Response::from_parts(head, body))
         };
         tokio::time::timeout(self.timeout, exchange).await?

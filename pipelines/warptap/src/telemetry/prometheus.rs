@@ -1,4 +1,4 @@
-//! The collector's metrics for whoever asks, at `/metrics`: collected anew for each request.
+//! A server of the internal metrics at `/metrics`, which collects them for each request.
 
 mod families;
 mod text;
@@ -20,39 +20,38 @@ use transport::serve::{Handler, ServerSettings};
 use super::TelemetryError;
 use super::meters::Source;
 use crate::config::telemetry::Prometheus;
-use text::{Family, Format, Kind, Measured, Sample};
+use text::{Family, Kind, Measured, Sample, TextFormat};
 
-/// How long the head of a request may take, and how long a connection may wait for its next one: those of the
-/// Collector.
+/// Maximum time to receive the head of a request, and for a connection to be idle, as in the Collector.
 const HEAD_MAX: Duration = Duration::from_secs(5);
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
-/// A server that listens and does not answer yet.
+/// A server that listens and does not respond yet.
 pub(super) struct Server {
     listener: Listener,
-    answering: Answering,
+    handler: MetricsHandler,
 }
 
 #[derive(Clone)]
-struct Answering {
+struct MetricsHandler {
     source: Source,
     settings: Arc<Prometheus>,
     failed: Arc<AtomicU64>,
 }
 
 impl Server {
-    /// Listens where the settings say.
+    /// Binds the configured address.
     pub(super) async fn bind(settings: &Prometheus, source: Source) -> Result<Self, TelemetryError> {
         let host = settings.host.trim_matches(['[', ']']);
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let endpoint = format!("{host}:{}", settings.port);
         let listener = Listener::bind(&endpoint, Transport::Tcp).await;
         let listener = listener.map_err(|reason| TelemetryError::Listen { endpoint, reason })?;
-        let answering = Answering { source, settings: Arc::new(settings.clone()), failed: Arc::default() };
-        Ok(Server { listener, answering })
+        let handler = MetricsHandler { source, settings: Arc::new(settings.clone()), failed: Arc::default() };
+        Ok(Server { listener, handler })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match self.listener.address() {
             Address::Tcp(address) => Some(*address),
@@ -60,18 +59,18 @@ impl Server {
         }
     }
 
-    /// Answers until `stop`.
+    /// Responds to requests until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         let settings = ServerSettings {
             head_max: Some(HEAD_MAX),
             idle_max: Some(IDLE_MAX),
             ..ServerSettings::named("service::telemetry::metrics")
         };
-        transport::serve::run(self.listener, None, settings, self.answering, stop).await;
+        transport::serve::run(self.listener, None, settings, self.handler, stop).await;
     }
 }
 
-impl Handler for Answering {
+impl Handler for MetricsHandler {
     type Body = Full<Bytes>;
 
     async fn handle(
@@ -86,17 +85,19 @@ impl Handler for Answering {
             return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [GET]\n"));
         }
         let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        // Its counters are called `_total`, which is what they are called here where names have suffixes.
-        let format = Format::asked_for(accept.unwrap_or_default(), self.settings.has_suffixes);
+        // OpenMetrics requires counters to end in `_total`, which they do only with suffixes.
+        let format = TextFormat::negotiate(accept.unwrap_or_default(), self.settings.has_suffixes);
         Ok(match self.metrics(format) {
-            Ok(text) => answer(StatusCode::OK, format.content_type(), text),
-            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot collect: {error}\n")),
+            Ok(text) => respond(StatusCode::OK, format.content_type(), text),
+            Err(error) => {
+                plain(StatusCode::INTERNAL_SERVER_ERROR, format!("failed to collect metrics: {error}\n"))
+            }
         })
     }
 }
 
-impl Answering {
-    fn metrics(&self, format: Format) -> Result<String, opentelemetry_sdk::error::OTelSdkError> {
+impl MetricsHandler {
+    fn metrics(&self, format: TextFormat) -> Result<String, opentelemetry_sdk::error::OTelSdkError> {
         let collected = self.source.collect().inspect_err(|_| {
             self.failed.fetch_add(1, Ordering::Relaxed);
         })?;
@@ -105,7 +106,7 @@ impl Answering {
         Ok(text::write(families, format))
     }
 
-    /// What the Collector's server says of itself, by its name.
+    /// Returns the error counters of the server under the Collector's name.
     fn errors(&self) -> Family {
         let sample = |cause: &str, count: u64| Sample {
             labels: vec![("cause".to_owned(), cause.to_owned())],
@@ -115,17 +116,17 @@ impl Answering {
             name: "promhttp_metric_handler_errors_total".to_owned(),
             help: "Total number of internal errors encountered by the promhttp metric handler.".to_owned(),
             kind: Kind::Counter,
-            // Nothing can fail in writing what was collected.
+            // Encoding cannot fail.
             samples: vec![sample("encoding", 0), sample("gathering", self.failed.load(Ordering::Relaxed))],
         }
     }
 }
 
 fn plain(status: StatusCode, text: impl Into<String>) -> Response<Full<Bytes>> {
-    answer(status, "text/plain; charset=utf-8", text.into())
+    respond(status, "text/plain; charset=utf-8", text.into())
 }
 
-fn answer(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+fn respond(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));

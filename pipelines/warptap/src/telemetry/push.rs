@@ -1,8 +1,7 @@
-//! Pushing: metrics every so often, spans and log records as they come.
+//! Push exporters: metrics at an interval, spans and log records in batches.
 //!
-//! The one idea: one task per destination, which sends what is left before it ends. A destination that does
-//! not answer costs what is meant for it, is told when that begins and when it is over, and holds up nothing
-//! else.
+//! Each destination has one task, which sends its remaining data before it ends. A destination that does not respond
+//! drops its own data, delays no other destination, and is logged when it begins to fail and when it recovers.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,10 +30,10 @@ use super::otlp::{self, OtlpError};
 use crate::config::telemetry::{Exporter, Processor};
 use crate::prepare::VERSION;
 
-/// How long an export waits for others where the configuration says not at all: batches of one do not wait.
+/// Delay of a batch of log records whose configured delay is zero.
 const DELAY_MIN: Duration = Duration::from_secs(1);
 
-/// A destination of metrics.
+/// A task that exports metrics at an interval.
 pub(super) struct MetricsPush {
     pub(super) source: Source,
     pub(super) interval: Duration,
@@ -61,19 +60,19 @@ impl MetricsPush {
         Ok(MetricsPush { source, interval, timeout, exporter })
     }
 
-    /// Sends every so often until `stop`, and then once more.
+    /// Exports at each interval until `stop`, and then once more.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut outcome = Outcome::new("metrics");
+        let mut status = ExportStatus::new("metrics");
         loop {
             let is_last = tokio::select! {
                 () = stop.cancelled() => true,
                 _ = ticks.tick() => false,
             };
             match self.source.collect() {
-                Ok(collected) => outcome.tell(timeout(self.timeout, self.export(&collected)).await),
-                Err(error) => tracing::warn!(%error, "cannot collect the collector's own metrics"),
+                Ok(collected) => status.log_result(timeout(self.timeout, self.export(&collected)).await),
+                Err(error) => tracing::warn!(%error, "failed to collect internal metrics"),
             }
             if is_last {
                 return;
@@ -89,7 +88,7 @@ impl MetricsPush {
     }
 }
 
-/// A destination of spans.
+/// A task that exports spans in batches.
 pub(super) struct SpansPush {
     settings: Processor,
     exporter: SpansTo,
@@ -113,14 +112,14 @@ impl SpansPush {
         Ok(SpansPush { settings: settings.clone(), exporter })
     }
 
-    /// How many spans may wait.
+    /// Returns how many spans may be queued.
     pub(super) fn capacity(&self) -> usize {
         self.settings.queue_size_max
     }
 
-    /// Sends what comes until `stop`, and then what is left.
+    /// Exports spans in batches until `stop`, and then the queued ones.
     pub(super) async fn run(self, mut spans: Receiver<Arc<Span>>, stop: CancellationToken) {
-        let mut outcome = Outcome::new("traces");
+        let mut status = ExportStatus::new("traces");
         let mut batch: Vec<Arc<Span>> = Vec::new();
         let mut due = Instant::now();
         loop {
@@ -142,7 +141,7 @@ impl SpansPush {
             }
             for chunk in batch.chunks(size_max.max(1)) {
                 let exported = timeout(self.settings.timeout, self.export(chunk)).await;
-                outcome.tell(exported);
+                status.log_result(exported);
             }
             batch.clear();
             if is_last {
@@ -161,7 +160,7 @@ impl SpansPush {
     }
 }
 
-/// Takes the next span; the first of a batch says when the batch is due. Without a recorder none ever comes.
+/// Receives the next span; the first span of a batch sets `due`. Never returns if the recorder is gone.
 async fn next(
     spans: &mut Receiver<Arc<Span>>,
     batch: &mut Vec<Arc<Span>>,
@@ -175,15 +174,15 @@ async fn next(
     batch.push(span);
 }
 
-/// A span of ours as the SDK's.
+/// Converts a span to the SDK's type.
 fn span_data(span: &Span, scope: &InstrumentationScope) -> SpanData {
     let context = |id| SpanContext::new(span.trace_id, id, TraceFlags::SAMPLED, false, TraceState::NONE);
-    let is_at_the_edge = span.parent.is_none();
+    let is_root = span.parent.is_none();
     SpanData {
         span_context: context(span.span_id),
         parent_span_id: span.parent.unwrap_or(SpanId::INVALID),
         parent_span_is_remote: false,
-        span_kind: if is_at_the_edge { SpanKind::Server } else { SpanKind::Internal },
+        span_kind: if is_root { SpanKind::Server } else { SpanKind::Internal },
         name: Cow::Owned(span.name.to_string()),
         start_time: span.started_at,
         end_time: span.started_at + span.duration,
@@ -196,7 +195,7 @@ fn span_data(span: &Span, scope: &InstrumentationScope) -> SpanData {
     }
 }
 
-/// What takes log records and sends them; none where nobody is to have them.
+/// Creates a provider that exports log records; none without processors.
 pub(super) fn records(
     processors: &[Processor],
     resource: &Resource,
@@ -211,7 +210,7 @@ pub(super) fn records(
     Ok((!processors.is_empty()).then(|| builder.build()))
 }
 
-/// The SDK's own: it has a thread, so that a line of the log never waits for the network.
+/// Creates the SDK's batch processor, which exports on its own thread, so that logging never waits for the network.
 fn batched(settings: &Processor, exporter: impl LogExporter + 'static) -> BatchLogProcessor {
     let delay = if settings.delay.is_zero() { DELAY_MIN } else { settings.delay };
     let config = BatchConfigBuilder::default()
@@ -219,23 +218,24 @@ fn batched(settings: &Processor, exporter: impl LogExporter + 'static) -> BatchL
         .with_max_export_batch_size(settings.batch_size_max)
         .with_scheduled_delay(delay)
         .build();
-    let told = Told { exporter, outcome: Mutex::new(Outcome::new("logs")), timeout: settings.timeout };
-    BatchLogProcessor::builder(told).with_batch_config(config).build()
+    let status = Mutex::new(ExportStatus::new("logs"));
+    let exporter = LoggedExporter { exporter, status, timeout: settings.timeout };
+    BatchLogProcessor::builder(exporter).with_batch_config(config).build()
 }
 
-/// An exporter of log records whose failures are told.
+/// An exporter of log records whose failures are logged.
 #[derive(Debug)]
-struct Told<E> {
+struct LoggedExporter<E> {
     exporter: E,
-    outcome: Mutex<Outcome>,
+    status: Mutex<ExportStatus>,
     timeout: Duration,
 }
 
-impl<E: LogExporter> LogExporter for Told<E> {
+impl<E: LogExporter> LogExporter for LoggedExporter<E> {
     async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
         let exported = self.exporter.export(batch).await;
-        let outcome = exported.as_ref().err().map(ToString::to_string);
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).tell_error(outcome);
+        let error = exported.as_ref().err().map(ToString::to_string);
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).log_change(error);
         exported
     }
 
@@ -248,28 +248,28 @@ impl<E: LogExporter> LogExporter for Told<E> {
     }
 }
 
-/// Tells that exports fail, and that they no longer do.
+/// The status of a destination; logs when exports begin to fail and when they succeed again.
 #[derive(Debug)]
-struct Outcome {
+struct ExportStatus {
     signal: &'static str,
     health: Health,
 }
 
-impl Outcome {
+impl ExportStatus {
     fn new(signal: &'static str) -> Self {
-        Outcome { signal, health: Health::default() }
+        ExportStatus { signal, health: Health::default() }
     }
 
-    fn tell(&mut self, exported: Result<OTelSdkResult, tokio::time::error::Elapsed>) {
+    fn log_result(&mut self, exported: Result<OTelSdkResult, tokio::time::error::Elapsed>) {
         let error = match exported {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("no answer in time".to_owned()),
+            Err(_) => Some("timed out".to_owned()),
         };
-        self.tell_error(error);
+        self.log_change(error);
     }
 
-    fn tell_error(&mut self, error: Option<String>) {
+    fn log_change(&mut self, error: Option<String>) {
         let signal = self.signal;
         match (self.health.record(error.is_none()), error) {
             (Some(Change::Failed), Some(error)) => {
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_keeps_what_it_says() {
+    fn a_span_is_converted_completely() {
         let (trace_id, span_id) = (TraceId::from(7), SpanId::from(8));
         let span = Span {
             name: "receiver/otlp/TraceDataReceived".into(),

@@ -1,5 +1,5 @@
-//! What the collector says of itself with everything it tells: its name, its version, an id of this run, and
-//! what the configuration adds or takes away.
+//! The resource of internal telemetry: name, version and instance id of the collector, and the configured
+//! attributes.
 
 use config::Value;
 use opentelemetry::{Array, KeyValue, StringValue, Value as Attribute};
@@ -8,7 +8,7 @@ use opentelemetry_sdk::Resource as SdkResource;
 use crate::config::telemetry::Resource;
 use crate::prepare::VERSION;
 
-/// The attributes, sorted by name.
+/// Returns the resource attributes, sorted by name.
 pub(super) fn attributes(configured: &Resource, instance_id: &str) -> Vec<KeyValue> {
     let defaults = [
         ("service.instance.id", instance_id),
@@ -26,17 +26,17 @@ pub(super) fn attributes(configured: &Resource, instance_id: &str) -> Vec<KeyVal
     found
 }
 
-/// The same for the SDK.
+/// Converts attributes to a resource of the SDK.
 pub(super) fn sdk(attributes: &[KeyValue]) -> SdkResource {
     SdkResource::builder_empty().with_attributes(attributes.to_vec()).build()
 }
 
-/// The same as texts, for the log.
+/// Converts attributes to texts, for the log.
 pub(super) fn texts(attributes: &[KeyValue]) -> Vec<(String, String)> {
     attributes.iter().map(|kv| (kv.key.to_string(), kv.value.as_str().into_owned())).collect()
 }
 
-/// A new id, as random as the kernel's: a UUID of version 4.
+/// Returns a random instance id: the kernel's UUID of version 4, or the process id without `/proc`.
 pub(super) fn instance_id() -> String {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
     uuid.map(|uuid| uuid.trim().to_owned()).unwrap_or_else(|_| std::process::id().to_string())
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_give_way_to_what_is_configured() {
+    fn configured_attributes_override_defaults() {
         let text = |text: &str| Value::String(text.to_owned());
         let configured = Resource {
             attributes: vec![

@@ -10,10 +10,10 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use super::*;
 use crate::config::yaml;
 
-/// There is one log per process, and whoever starts telemetry begins it anew.
+/// Serializes the tests: each start of telemetry replaces the log of the process.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// A section that logs nowhere but where it says.
+/// Parses a section, without its default log output.
 fn config(text: &str) -> Config {
     let node: Node = yaml::parse(text, &"telemetry".into()).expect(text);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
@@ -30,21 +30,21 @@ fn pull(more: &str) -> Config {
     ))
 }
 
-async fn started(config: &Config) -> Telemetry {
-    Telemetry::start(config).await.unwrap()
+async fn started(config: &Config) -> InternalTelemetry {
+    InternalTelemetry::start(config).await.unwrap()
 }
 
-/// Asks for a path and returns the whole answer.
-async fn ask(address: SocketAddr, path: &str, headers: &str) -> String {
+/// Requests a path and returns the whole response.
+async fn get(address: SocketAddr, path: &str, headers: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
-    let asking = tokio::task::spawn_blocking(move || {
+    let request = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     });
-    asking.await.unwrap()
+    request.await.unwrap()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a name for the test")]
@@ -57,13 +57,13 @@ fn count(host: &Host, name: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_is_told() {
+async fn metrics_are_served_for_prometheus() {
     let _one = ONE_AT_A_TIME.lock().await;
     let telemetry = started(&pull("")).await;
     count(&telemetry.host(), "otelcol_receiver_accepted_spans");
     count(&telemetry.host(), "otelcol_exporter_enqueue_size");
     let address = telemetry.addresses()[0];
-    let answer = ask(address, "/metrics", "Accept: application/openmetrics-text\r\n").await;
+    let response = get(address, "/metrics", "Accept: application/openmetrics-text\r\n").await;
     for part in [
         "HTTP/1.1 200",
         "content-type: text/plain; version=0.0.4",
@@ -71,35 +71,36 @@ async fn whoever_asks_is_told() {
         "\n# TYPE otelcol_process_memory_rss gauge\n",
         "\ntarget_info{service_instance_id=\"me\",service_name=\"warptap\",service_version=\"",
     ] {
-        assert!(answer.contains(part), "{part}\n{answer}");
+        assert!(response.contains(part), "{part}\n{response}");
     }
-    assert!(!answer.contains("otelcol_exporter_enqueue_size"), "it is for the level detailed");
-    assert!(ask(address, "/", "").await.starts_with("HTTP/1.1 404"));
+    assert!(!response.contains("otelcol_exporter_enqueue_size"), "measured only at level detailed");
+    assert!(get(address, "/", "").await.starts_with("HTTP/1.1 404"));
     telemetry.stop(Duration::from_secs(10)).await;
     assert!(TcpStream::connect(address).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_have_suffixes_and_labels_where_that_is_asked_for() {
+async fn names_have_suffixes_and_labels_if_configured() {
     let _one = ONE_AT_A_TIME.lock().await;
     let more = ", without_units: false, without_scope_info: false, with_resource_constant_labels: {included: [service.name]}";
     let telemetry = started(&pull(more)).await;
     count(&telemetry.host(), "otelcol_receiver_accepted_spans");
-    let answer = ask(telemetry.addresses()[0], "/metrics", "Accept: application/openmetrics-text\r\n").await;
+    let response =
+        get(telemetry.addresses()[0], "/metrics", "Accept: application/openmetrics-text\r\n").await;
     let line = format!(
         "\notelcol_receiver_accepted_spans_total{{otel_scope_name=\"warptap\",otel_scope_schema_url=\"\",\
          otel_scope_version=\"{}\",otel_signal=\"traces\",service_name=\"warptap\"}} 3.0\n",
         crate::prepare::VERSION
     );
     assert!(
-        answer.contains(&line) && answer.contains("# TYPE otelcol_process_uptime_seconds counter"),
-        "{answer}"
+        response.contains(&line) && response.contains("# TYPE otelcol_process_uptime_seconds counter"),
+        "{response}"
     );
     telemetry.stop(Duration::from_secs(10)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_readers_leaves_what_is_counted_alone() {
+async fn a_change_of_readers_preserves_counts() {
     let _one = ONE_AT_A_TIME.lock().await;
     let mut telemetry = started(&pull("")).await;
     count(&telemetry.host(), "otelcol_receiver_accepted_spans");
@@ -109,22 +110,25 @@ async fn a_change_of_readers_leaves_what_is_counted_alone() {
 
     telemetry.reconfigure(&pull(", without_scope_info: false")).await.unwrap();
     let after = telemetry.addresses()[0];
-    assert!(ask(after, "/metrics", "").await.contains("otel_scope_name=\"warptap\""));
+    assert!(get(after, "/metrics", "").await.contains("otel_scope_name=\"warptap\""));
 
-    // A port that is taken: what was there is there again, if at another free port.
+    // The port is in use: the previous reader is restored, at another free port.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut wrong = pull("");
-    let Reader::Pull(prometheus) = &mut wrong.metrics.readers[0] else { panic!("it is one") };
+    let Reader::Pull(prometheus) = &mut wrong.metrics.readers[0] else { panic!("it is a pull reader") };
     prometheus.port = taken.local_addr().unwrap().port();
     let error = format!("{:#}", anyhow::Error::from(telemetry.reconfigure(&wrong).await.unwrap_err()));
     assert!(error.starts_with("failed to create meter provider: binding address 127.0.0.1:"), "{error}");
     assert_eq!(error.matches("Address already in use").count(), 1, "{error}");
-    let answer = ask(telemetry.addresses()[0], "/metrics", "").await;
-    assert!(answer.contains("otelcol_receiver_accepted_spans{") && answer.contains("} 3\n"), "{answer}");
+    let response = get(telemetry.addresses()[0], "/metrics", "").await;
+    assert!(
+        response.contains("otelcol_receiver_accepted_spans{") && response.contains("} 3\n"),
+        "{response}"
+    );
     telemetry.stop(Duration::from_secs(10)).await;
 }
 
-/// Hands on what it is given.
+/// A consumer that forwards data to a channel.
 struct Sink(UnboundedSender<Data>);
 
 impl Consumer for Sink {
@@ -134,13 +138,13 @@ impl Consumer for Sink {
     }
 }
 
-/// Our own receiver: where it takes gRPC and HTTP, and what it is given.
+/// Starts our OTLP receiver, and returns its gRPC and HTTP addresses and a channel of the data it receives.
 async fn receiver(stop: CancellationToken) -> (String, String, UnboundedReceiver<Data>) {
     let settings =
         r#"{"protocols": {"grpc": {"endpoint": "127.0.0.1:0"}, "http": {"endpoint": "127.0.0.1:0"}}}"#;
     let node: Node = serde_json::from_str(settings).unwrap();
     let config = Section::new("receivers::otlp", &node).decode().unwrap();
-    let ((bound, mut told), (sink, taken)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ((bound, mut addresses), (sink, taken)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let receiver = OtlpReceiver::new(ComponentId::parse("otlp").unwrap(), config).with_bound_addresses(bound);
     let next: Vec<(Signal, Arc<dyn Consumer>)> =
         Signal::ALL.iter().map(|signal| (*signal, Arc::new(Sink(sink.clone())) as _)).collect();
@@ -148,14 +152,14 @@ async fn receiver(stop: CancellationToken) -> (String, String, UnboundedReceiver
     tokio::spawn(running);
     let (mut grpc, mut http) = (String::new(), String::new());
     for _ in 0..2 {
-        let (protocol, address) = told.recv().await.unwrap();
-        let place = if protocol == Protocol::Grpc { &mut grpc } else { &mut http };
-        *place = address.to_string();
+        let (protocol, address) = addresses.recv().await.unwrap();
+        let slot = if protocol == Protocol::Grpc { &mut grpc } else { &mut http };
+        *slot = address.to_string();
     }
     (grpc, http, taken)
 }
 
-/// The next batch that holds `part`, as JSON.
+/// Returns the next batch that contains `part`, as JSON.
 async fn arrives(taken: &mut UnboundedReceiver<Data>, part: &str) -> String {
     loop {
         let data = taken.recv().await.expect("the receiver runs");
@@ -167,7 +171,7 @@ async fn arrives(taken: &mut UnboundedReceiver<Data>, part: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_pushed_arrives() {
+async fn pushed_telemetry_arrives() {
     let _one = ONE_AT_A_TIME.lock().await;
     let stop = CancellationToken::new();
     let (grpc, http, mut taken) = receiver(stop.clone()).await;
@@ -198,11 +202,11 @@ async fn what_is_pushed_arrives() {
         let spans = arrives(&mut taken, "receiver/otlp/TraceDataReceived").await;
         assert!(spans.contains("accepted_spans") && spans.contains(r#""message":"full""#), "{spans}");
 
-        tracing::warn!(port = 4317, "told over {protocol}");
-        let record = arrives(&mut taken, &format!("told over {protocol}")).await;
+        tracing::warn!(port = 4317, "logged over {protocol}");
+        let record = arrives(&mut taken, &format!("logged over {protocol}")).await;
         assert!(record.contains("\"severityText\":\"warn\"") && record.contains("\"port\""), "{record}");
 
-        // What is left is sent at the end: what counts from the last time has not been sent yet.
+        // The stop sends the remaining data: the delta reader has not exported yet.
         telemetry.stop(Duration::from_secs(10)).await;
         arrives(&mut taken, r#""aggregationTemporality":1"#).await;
     }
@@ -210,7 +214,7 @@ async fn what_is_pushed_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_level_none_nothing_is_measured_and_nobody_can_ask() {
+async fn level_none_measures_nothing_and_serves_no_metrics() {
     let _one = ONE_AT_A_TIME.lock().await;
     let telemetry = started(&config("metrics: {level: none}")).await;
     count(&telemetry.host(), "otelcol_receiver_accepted_spans");

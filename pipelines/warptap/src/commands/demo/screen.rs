@@ -71,7 +71,7 @@ impl Screen {
 
     /// Adds a finding to the summary; shows outliers, baseline shifts and collective findings.
     pub(super) fn see(&mut self, found: Found<'_>) {
-        self.summary.see(found);
+        self.summary.add(found);
         match found {
             Found::Collective(finding) => {
                 if let Some((is_bad, text)) = verdict(finding) {

@@ -1,5 +1,5 @@
-//! The metrics of the process, by the Collector's names, and of its log. Those of Go's runtime have no
-//! counterpart here.
+//! Metrics of the process and its log, under the Collector's names. The metrics of the Go runtime have no
+//! counterpart.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use semconv::own_metric;
 
 use crate::logging;
 
-/// Measures the process whenever somebody asks.
+/// Registers observable instruments that measure the process at each collection.
 pub(super) fn measure(meter: &Meter, state: &Arc<State>) {
     let state = state.clone();
     metrics::f64_observable_counter(meter, own_metric::OTELCOL_PROCESS_UPTIME)
@@ -44,8 +44,8 @@ fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// User and system time of a line of `/proc/PID/stat`: its fields 14 and 15, in clock ticks. The second field
-/// is the process' name in brackets, in which anything may stand.
+/// Parses user plus system time from `/proc/PID/stat`: fields 14 and 15, in clock ticks. The second field is the
+/// process name in parentheses, which may contain any character.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
@@ -53,7 +53,7 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some(total as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Resident memory of a line of `/proc/PID/statm`: its second field, in pages.
+/// Parses resident memory from `/proc/PID/statm`: the second field, in pages.
 fn rss_bytes(statm: &str) -> Option<i64> {
     let pages: i64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     i64::try_from(rustix::param::page_size()).ok()?.checked_mul(pages)
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_tells_is_read() {
+    fn cpu_time_and_memory_are_parsed() {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         let stat = "12 (a) b) S 1 12 12 0 -1 4194304 100 0 0 0 150 50 7 8 20 0 1 0 100 1000 10";
         assert_eq!(cpu_seconds(stat), Some(200.0 / ticks));

@@ -1,4 +1,4 @@
-//! What is left of what components measure: what the level asks for, or what the configuration's views say.
+//! Selection of internal metrics, by the level or by the configured views.
 
 use opentelemetry::Key;
 use opentelemetry_sdk::metrics::{
@@ -7,8 +7,8 @@ use opentelemetry_sdk::metrics::{
 
 use crate::config::telemetry::{Aggregation, Level, Metrics, Selector, Stream, View};
 
-/// Instruments that are measured from a level on, by their names, as in the Collector. All others are
-/// measured at every level but none.
+/// Instruments that are measured only from a level on, by name pattern, as in the Collector. All others are measured
+/// at every level except `none`.
 const FROM: [(Level, &str); 9] = [
     (Level::Detailed, "http.*"),
     (Level::Detailed, "otelcol.*.consumed.size"),
@@ -21,13 +21,13 @@ const FROM: [(Level, &str); 9] = [
     (Level::Detailed, "rpc.*"),
 ];
 
-/// Instruments of which only these attributes are kept below the level detailed.
+/// Instruments and the attributes they have below level `detailed`.
 const ATTRIBUTES: (&str, [&str; 5]) = (
     "otelcol_exporter_send_failed_*",
     ["data_type", "exporter", "server.address", "server.port", "url.path"],
 );
 
-/// The builder with the views of the section, or with the level's where it has none.
+/// Adds the configured views to the builder, or the views of the level if none are configured.
 pub(super) fn with_views(mut builder: MeterProviderBuilder, metrics: &Metrics) -> MeterProviderBuilder {
     let Some(views) = &metrics.views else {
         let level = metrics.level;
@@ -40,10 +40,10 @@ pub(super) fn with_views(mut builder: MeterProviderBuilder, metrics: &Metrics) -
 }
 
 fn by_level(level: Level, name: &str) -> Option<SdkStream> {
-    if FROM.iter().any(|(from, pattern)| level < *from && fits(pattern, name)) {
+    if FROM.iter().any(|(from, pattern)| level < *from && matches(pattern, name)) {
         return SdkStream::builder().with_aggregation(SdkAggregation::Drop).build().ok();
     }
-    if level < Level::Detailed && fits(ATTRIBUTES.0, name) {
+    if level < Level::Detailed && matches(ATTRIBUTES.0, name) {
         let keys = ATTRIBUTES.1.map(Key::from_static_str);
         return SdkStream::builder().with_allowed_attribute_keys(keys).build().ok();
     }
@@ -77,7 +77,7 @@ fn by_view(view: &View, instrument: &Instrument) -> Option<SdkStream> {
 fn selects(selector: &Selector, instrument: &Instrument) -> bool {
     let is = |wanted: &str, actual: &str| wanted.is_empty() || wanted == actual;
     let scope = instrument.scope();
-    (selector.instrument_name.is_empty() || fits(&selector.instrument_name, instrument.name()))
+    (selector.instrument_name.is_empty() || matches(&selector.instrument_name, instrument.name()))
         && is(&selector.instrument_type, kind(instrument.kind()))
         && is(&selector.meter_name, scope.name())
         && is(&selector.meter_version, scope.version().unwrap_or_default())
@@ -112,15 +112,14 @@ fn sdk(aggregation: Aggregation) -> SdkAggregation {
     }
 }
 
-/// True where a name is what a pattern says, in which `*` stands for any text and `?` for one character;
-/// letters fit whatever their case.
-fn fits(pattern: &str, name: &str) -> bool {
+/// Returns whether a pattern matches a name, ignoring ASCII case; `*` matches any text and `?` one character.
+fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
-    fits_chars(pattern.as_bytes(), name.as_bytes())
+    matches_bytes(pattern.as_bytes(), name.as_bytes())
 }
 
-fn fits_chars(pattern: &[u8], name: &[u8]) -> bool {
-    // The place behind the last `*`, and how much of the name it stands for.
+fn matches_bytes(pattern: &[u8], name: &[u8]) -> bool {
+    // The position after the last `*`, and the end of the text it matches.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {
@@ -130,9 +129,9 @@ fn fits_chars(pattern: &[u8], name: &[u8]) -> bool {
             }
             Some(c) if *c == b'?' || *c == name[n] => (p, n) = (p + 1, n + 1),
             _ => {
-                let Some((behind, taken)) = star else { return false };
-                star = Some((behind, taken + 1));
-                (p, n) = (behind, taken + 1);
+                let Some((after, end)) = star else { return false };
+                star = Some((after, end + 1));
+                (p, n) = (after, end + 1);
             }
         }
     }
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_names() {
+    fn patterns_match_names() {
         for (pattern, name, want) in [
             ("a", "a", true),
             ("a", "ab", false),
@@ -157,7 +156,7 @@ mod tests {
             ("*a*b", "xaxaxbx", false),
             ("**", "", true),
         ] {
-            assert_eq!(fits(pattern, name), want, "{pattern} {name}");
+            assert_eq!(matches(pattern, name), want, "{pattern} {name}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! What the SDK collected as families of Prometheus: names and labels by the rules of OpenTelemetry's
-//! Prometheus exporter.
+//! Converts metrics of the SDK to Prometheus families, with the names and labels of OpenTelemetry's Prometheus
+//! exporter.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use opentelemetry_sdk::metrics::data::{AggregatedMetrics, Metric, MetricData, Re
 use super::text::{Family, Kind, Measured, Sample};
 use crate::config::telemetry::Prometheus;
 
-/// The words that units become in names.
+/// Units and the words for them in metric names, sorted by unit.
 const UNITS: [(&str, &str); 22] = [
     ("%", "percent"),
     ("1", "ratio"),
@@ -36,7 +36,7 @@ const UNITS: [(&str, &str); 22] = [
     ("us", "microseconds"),
 ];
 
-/// The families of a collection, each once.
+/// Converts collected metrics to families with unique names.
 pub(super) fn families(collected: &ResourceMetrics, settings: &Prometheus) -> Vec<Family> {
     let constant = constant_labels(collected.resource(), settings);
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
@@ -69,7 +69,7 @@ fn add(
     };
     let new = Family { name: name.clone(), help: metric.description().to_owned(), kind, samples: Vec::new() };
     let family = families.entry(name).or_insert(new);
-    // A name stands for one thing: of two instruments of different types the first has it.
+    // A name has one type: of two instruments of different types the first wins.
     if family.kind == kind {
         let with_labels = |mut sample: Sample| {
             sample.labels.extend_from_slice(labels);
@@ -98,7 +98,7 @@ fn samples<T: Copy>(data: &MetricData<T>, number: impl Fn(T) -> f64) -> (Kind, V
             });
             (Kind::Histogram, points.collect())
         }
-        // The text formats have no room for its buckets.
+        // The text formats cannot represent its buckets.
         MetricData::ExponentialHistogram(histogram) => {
             let points = histogram.data_points().map(|p| {
                 let (counts, sum) = (vec![p.count() as u64], number(p.sum()));
@@ -144,13 +144,13 @@ fn target_info(resource: &Resource) -> Family {
     }
 }
 
-/// A name that ends in its unit and, of a counter, in `total`; once.
+/// Appends the unit to a name, and `total` for a counter, unless the name contains them.
 fn with_suffixes(name: &str, unit: &str, kind: Kind) -> String {
     let has = |name: &str, word: &str| name.split(['_', '.']).any(|token| token == word);
     let mut name = name.to_owned();
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let word = match word(main) {
-        // A ratio is a gauge's; of a counter 1 says that things are counted.
+        // Unit 1 is a ratio only for a gauge; a counter counts items.
         "ratio" if kind != Kind::Gauge => "",
         word => word,
     };
@@ -168,7 +168,7 @@ fn with_suffixes(name: &str, unit: &str, kind: Kind) -> String {
     name
 }
 
-/// The word for a unit; none for what is only remarked in braces. A unit without a word stands for itself.
+/// Returns the word for a unit; empty for an annotation in braces. A unit without a word is used unchanged.
 fn word(unit: &str) -> &str {
     if unit.contains('{') {
         return "";
@@ -176,7 +176,7 @@ fn word(unit: &str) -> &str {
     UNITS.iter().find(|(short, _)| *short == unit).map_or(unit, |(_, word)| word)
 }
 
-/// The word for one of a unit: that behind `per`.
+/// Returns the singular word for a unit, for use after `per`.
 fn word_of_one(unit: &str) -> &str {
     match word(unit) {
         "1" | "ratio" => "",

@@ -1,111 +1,110 @@
-//! Metric families as text: Prometheus' own format, and OpenMetrics.
+//! Metric families as text, in the Prometheus format or as OpenMetrics.
 //!
-//! Pure: families in, text out. Names are escaped here, since neither format has room for others; what a
-//! family is made of is left to the caller. Numbers are written as Go writes them, so that what compares
-//! texts finds no difference.
+//! The functions are pure. Names are escaped here, since both formats restrict their characters. Numbers are written
+//! as Go writes them, so that the text equals the Collector's.
 
 use std::fmt::Write as _;
 
-/// What is written.
+/// A text format of metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Format {
+pub enum TextFormat {
     /// `text/plain; version=0.0.4`
     Text,
     /// `application/openmetrics-text; version=1.0.0`, in which counters are called `_total`.
     OpenMetrics,
 }
 
-impl Format {
-    /// The format that suits a request: OpenMetrics where it is asked for and offered.
-    pub fn asked_for(accept: &str, offers_open_metrics: bool) -> Self {
+impl TextFormat {
+    /// Returns the format for a value of the header `Accept`: OpenMetrics if it is accepted and offered.
+    pub fn negotiate(accept: &str, offers_open_metrics: bool) -> Self {
         let asks = accept.split(',').any(|part| part.trim().starts_with("application/openmetrics-text"));
-        if asks && offers_open_metrics { Format::OpenMetrics } else { Format::Text }
+        if asks && offers_open_metrics { TextFormat::OpenMetrics } else { TextFormat::Text }
     }
 
-    /// The value of the header `Content-Type`.
+    /// Returns the value of the header `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
-            Format::OpenMetrics => {
+            TextFormat::Text => "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+            TextFormat::OpenMetrics => {
                 "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
             }
         }
     }
 }
 
-/// Metrics of one name.
+/// The samples of one metric name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// The name, in which anything may stand.
+    /// The name before escaping, which may contain any character.
     pub name: String,
-    /// What it is; empty where that is not known.
+    /// The description; empty if unknown.
     pub help: String,
-    /// What its samples are.
+    /// The kind of its samples.
     pub kind: Kind,
-    /// Its samples, one per set of labels.
+    /// The samples, one per set of labels.
     pub samples: Vec<Sample>,
 }
 
-/// What the samples of a family are.
+/// The kind of samples of a family.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Numbers that only grow.
+    /// Numbers that only increase.
     Counter,
     /// Any numbers.
     Gauge,
-    /// Counts of values by size.
+    /// Counts of values per bucket.
     Histogram,
-    /// Numbers that say nothing: the labels do.
+    /// Constant numbers whose labels contain the information.
     Info,
 }
 
-/// One set of labels and what was measured.
+/// A measured value with its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Names and values. Names may become the same when they are escaped: their values are then joined.
+    /// Label names and values. The values of names that are equal after escaping are joined.
     pub labels: Vec<(String, String)>,
-    /// What was measured.
+    /// The measured value.
     pub value: Measured,
 }
 
-/// What was measured.
+/// A measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measured {
-    /// A number.
+    /// A single number.
     Number(f64),
-    /// Counts up to each bound, the last of all values; not added up.
+    /// A histogram with the count of each bucket, not cumulative.
     Counts {
-        /// The bounds, in order.
+        /// The upper bounds, ascending.
         bounds: Vec<f64>,
-        /// One more than there are bounds.
+        /// The counts; one more than there are bounds.
         counts: Vec<u64>,
         /// The sum of all values.
         sum: f64,
     },
 }
 
-/// Writes families, which are put in order: of their names, and inside of their labels.
-pub fn write(mut families: Vec<Family>, format: Format) -> String {
+/// Writes families, sorted by name, with samples sorted by labels.
+pub fn write(mut families: Vec<Family>, format: TextFormat) -> String {
     let mut out = String::new();
     families.iter_mut().for_each(|family| family.name = escaped(&family.name, true));
     families.sort_by(|a, b| a.name.cmp(&b.name));
     for family in families {
         write_family(&mut out, family, format);
     }
-    if format == Format::OpenMetrics {
+    if format == TextFormat::OpenMetrics {
         out.push_str("# EOF\n");
     }
     out
 }
 
-fn write_family(out: &mut String, family: Family, format: Format) {
+fn write_family(out: &mut String, family: Family, format: TextFormat) {
     let Family { name, help, kind, samples } = family;
     let (shown, sampled) = match (format, kind) {
-        (Format::OpenMetrics, Kind::Counter) => {
+        (TextFormat::OpenMetrics, Kind::Counter) => {
             let bare = name.strip_suffix("_total").unwrap_or(&name).to_owned();
             (bare.clone(), format!("{bare}_total"))
         }
-        (Format::OpenMetrics, Kind::Info) => {
+        (TextFormat::OpenMetrics, Kind::Info) => {
             let bare = name.strip_suffix("_info").unwrap_or(&name).to_owned();
             (bare.clone(), format!("{bare}_info"))
         }
@@ -123,16 +122,22 @@ fn write_family(out: &mut String, family: Family, format: Format) {
     }
 }
 
-fn type_of(kind: Kind, format: Format) -> &'static str {
+fn type_of(kind: Kind, format: TextFormat) -> &'static str {
     match (kind, format) {
         (Kind::Counter, _) => "counter",
         (Kind::Histogram, _) => "histogram",
-        (Kind::Info, Format::OpenMetrics) => "info",
+        (Kind::Info, TextFormat::OpenMetrics) => "info",
         (Kind::Gauge | Kind::Info, _) => "gauge",
     }
 }
 
-fn write_sample(out: &mut String, name: &str, labels: &[(String, String)], value: &Measured, format: Format) {
+fn write_sample(
+    out: &mut String,
+    name: &str,
+    labels: &[(String, String)],
+    value: &Measured,
+    format: TextFormat,
+) {
     let mut line = |suffix: &str, bound: Option<&str>, value: String| {
         let _ = writeln!(out, "{name}{suffix}{} {value}", in_braces(labels, bound));
     };
@@ -152,7 +157,7 @@ fn write_sample(out: &mut String, name: &str, labels: &[(String, String)], value
     }
 }
 
-/// Labels, and the bound of a bucket behind them.
+/// Formats labels in braces, followed by the bound of a bucket.
 fn in_braces(labels: &[(String, String)], bound: Option<&str>) -> String {
     let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let all = labels.chain(bound.map(|bound| ("le", bound)));
@@ -161,9 +166,9 @@ fn in_braces(labels: &[(String, String)], bound: Option<&str>) -> String {
     if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
 }
 
-/// Labels by their escaped names.
+/// Escapes and sorts label names, and joins the values of equal names.
 fn labels(mut written: Vec<(String, String)>) -> Vec<(String, String)> {
-    // Of names that become the same the values are joined in the order of the names.
+    // The values of equal names are joined in the order of the original names.
     written.sort();
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value) in written {
@@ -180,7 +185,7 @@ fn labels(mut written: Vec<(String, String)>) -> Vec<(String, String)> {
     found
 }
 
-/// A name in which only letters, digits and underscores are left; and colons, of a metric's.
+/// Replaces all characters except letters, digits and underscores; metric names may contain colons.
 fn escaped(name: &str, may_have_colons: bool) -> String {
     let is_kept = |(index, c): (usize, char)| {
         c.is_ascii_alphabetic()
@@ -195,18 +200,18 @@ fn escaped_value(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
-fn escaped_help(text: &str, format: Format) -> String {
+fn escaped_help(text: &str, format: TextFormat) -> String {
     match format {
-        Format::Text => text.replace('\\', r"\\").replace('\n', r"\n"),
-        Format::OpenMetrics => escaped_value(text),
+        TextFormat::Text => text.replace('\\', r"\\").replace('\n', r"\n"),
+        TextFormat::OpenMetrics => escaped_value(text),
     }
 }
 
-/// A number as Go's shortest form; OpenMetrics shows that it is no integer.
-fn float(number: f64, format: Format) -> String {
+/// Formats a number in Go's shortest form; OpenMetrics appends `.0` to integers.
+fn float(number: f64, format: TextFormat) -> String {
     let text = go_format::general(number);
     let looks_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-    if format == Format::OpenMetrics && looks_whole { format!("{text}.0") } else { text }
+    if format == TextFormat::OpenMetrics && looks_whole { format!("{text}.0") } else { text }
 }
 
 #[cfg(test)]
@@ -247,7 +252,7 @@ mod tests {
     #[test]
     fn families_are_written_as_prometheus_does() {
         assert_eq!(
-            write(families(), Format::Text),
+            write(families(), TextFormat::Text),
             r#"# HELP a:b_c What\\it\n"is"
 # TYPE a:b_c histogram
 a:b_c_bucket{processor="x",le="10"} 1
@@ -269,8 +274,8 @@ z_total{otel_signal="b\\\"\n"} 2
     }
 
     #[test]
-    fn open_metrics_names_families_without_their_suffix_and_ends() {
-        let text = write(families(), Format::OpenMetrics);
+    fn open_metrics_strips_suffixes_and_has_an_end_marker() {
+        let text = write(families(), TextFormat::OpenMetrics);
         for line in [
             "# TYPE z counter",
             "z_total{otel_signal=\"b\\\\\\\"\\n\"} 2.0",
@@ -286,14 +291,14 @@ z_total{otel_signal="b\\\"\n"} 2
     }
 
     #[test]
-    fn open_metrics_is_for_those_who_ask() {
+    fn open_metrics_is_negotiated() {
         for (accept, offers, want) in [
-            ("", true, Format::Text),
-            ("*/*", true, Format::Text),
-            ("text/plain;q=0.5, application/openmetrics-text;version=1.0.0", true, Format::OpenMetrics),
-            ("application/openmetrics-text", false, Format::Text),
+            ("", true, TextFormat::Text),
+            ("*/*", true, TextFormat::Text),
+            ("text/plain;q=0.5, application/openmetrics-text;version=1.0.0", true, TextFormat::OpenMetrics),
+            ("application/openmetrics-text", false, TextFormat::Text),
         ] {
-            assert_eq!(Format::asked_for(accept, offers), want, "{accept}");
+            assert_eq!(TextFormat::negotiate(accept, offers), want, "{accept}");
         }
     }
 }
