@@ -41,6 +41,11 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// A check of this program: its name and its function.
+struct OwnCheck(&'static str, fn() -> anyhow::Result<()>);
+
+const OWN: &[OwnCheck] = &[OwnCheck("kernel objects", bpf::check), OwnCheck("tidy", || tidy::run(&[]))];
+
 const TESTS: Step =
     Step { name: "tests", program: "cargo", arguments: &["test", "--quiet", "--workspace"], needs: None };
 
@@ -53,11 +58,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     };
     let mut failures: Vec<&str> =
         STEPS.iter().chain(tests).filter(|s| !s.succeeds()).map(|s| s.name).collect();
-    let own: [(&str, fn() -> anyhow::Result<()>); 2] =
-        [("kernel objects", bpf::check), ("tidy", || tidy::run(&[]))];
-    let fails = |act: fn() -> anyhow::Result<()>| act().inspect_err(|e| println!("{e:#}")).is_err();
-    failures
-        .extend(own.into_iter().filter(|(name, act)| !timed(name, || !fails(*act))).map(|(name, _)| name));
+    failures.extend(OWN.iter().filter(|check| !check.succeeds()).map(|check| check.0));
     ensure!(failures.is_empty(), "failed: {}", failures.join(", "));
     Ok(())
 }
@@ -72,6 +73,12 @@ fn timed(name: &str, act: impl FnOnce() -> bool) -> bool {
         began.elapsed().as_secs_f64()
     );
     succeeded
+}
+
+impl OwnCheck {
+    fn succeeds(&self) -> bool {
+        timed(self.0, || (self.1)().inspect_err(|error| println!("{error:#}")).is_ok())
+    }
 }
 
 impl Step {

@@ -184,7 +184,7 @@ mod tests {
         let mut trouble = Trouble::new(DetailSettings::default());
         (0..100).for_each(|pid| trouble.outlier(process(pid), Outlier::Ratio3, S));
         assert_eq!(trouble.take_changes().len(), TROUBLED_MAX);
-        let mut off = Trouble::new(DetailSettings { trouble_ns: 0, ..DetailSettings::default() });
+        let mut off = Trouble::new(DetailSettings { trouble_ns: 0 });
         off.outlier(process(5), Outlier::Ratio3, S);
         assert_eq!(off.take_changes(), []);
     }

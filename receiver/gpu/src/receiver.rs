@@ -30,10 +30,11 @@ use crate::source::{AnySource, Open, Origin, SourceError};
 /// How often the source is read.
 const POLL: Duration = Duration::from_millis(5);
 
+/// A function that builds the receiver from its section.
+type Build = fn(&BuildContext, Section<'_>) -> Result<Box<dyn Receiver>, ConfigError>;
+
 /// Returns the factory of the receiver. `build` calls [`build`] with the drivers whose clocks are polled.
-pub const fn factory(
-    build: fn(&BuildContext, Section<'_>) -> Result<Box<dyn Receiver>, ConfigError>,
-) -> ReceiverFactory {
+pub const fn factory(build: Build) -> ReceiverFactory {
     ReceiverFactory {
         kind: "gpu",
         aliases: &[],

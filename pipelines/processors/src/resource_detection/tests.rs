@@ -62,8 +62,7 @@ async fn pass(
             Box::new(Fake { attributes, failures }) as Box<dyn Detector>
         })
         .collect();
-    let mut config = ResourceDetectionConfig::default();
-    config.r#override = overrides;
+    let config = ResourceDetectionConfig { r#override: overrides, ..Default::default() };
     let id = ComponentId::parse("resource_detection").unwrap();
     let processor = ResourceDetection { id, config, detectors: detectors.into() };
     let (sink, stop) = (Sink::new(), CancellationToken::new());
@@ -110,8 +109,8 @@ async fn a_detector_that_fails_is_asked_again_and_data_passes_without_it_in_the_
 #[tokio::test(start_paused = true)]
 async fn what_was_found_is_looked_for_again_and_a_failure_keeps_it() {
     let fake = Box::new(Fake { attributes: &[("a", "1")], failures: AtomicU32::new(0) });
-    let mut config = ResourceDetectionConfig::default();
-    config.refresh_interval = GoDuration::from_secs(60);
+    let refresh_interval = GoDuration::from_secs(60);
+    let config = ResourceDetectionConfig { refresh_interval, ..Default::default() };
     let id = ComponentId::parse("resource_detection").unwrap();
     let detectors: Arc<[Box<dyn Detector>]> = vec![fake as Box<dyn Detector>].into();
     let processor = ResourceDetection { id, config, detectors };
