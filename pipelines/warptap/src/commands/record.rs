@@ -49,7 +49,7 @@ fn record(args: &RecordArgs, file: File) -> anyhow::Result<(u64, u64)> {
     let interrupted = interrupts()?;
     let mut writer = Writer::begin(BufWriter::new(file), &Info::here(VERSION, capture::offsets()))?;
     let mut terminal = Terminal::new();
-    let libraries = count(capture.account().libraries as u64, "library");
+    let libraries = count(capture.account().libraries, "library");
     terminal.line(&format!("{}: recording, {libraries} found", args.out.display()));
     let (began, mut updated) = (Instant::now(), Instant::now());
     let (mut events, mut steps) = (Vec::new(), 0);
@@ -97,7 +97,7 @@ fn progress(elapsed: Duration, events: u64, steps: u64, capture: &Capture) -> St
         count(steps, "step"),
         count(account.hits, "call"),
         account.lost(),
-        count(account.libraries as u64, "library")
+        count(account.libraries, "library")
     )
 }
 
