@@ -89,7 +89,7 @@ fn restarted_agent_reports_collectives_of_ranks_that_exited_meanwhile() {
     let reported = inbox.until("nccl.flight_record", |reported| !reported.is_empty());
     assert_eq!(reported.len(), 1);
     check_outstanding(&reported[0], &job, 2);
-    assert!(reported[0].body.contains("ended while nobody looked"), "{}", reported[0].body);
+    assert!(reported[0].body.contains("ended while the agent was not running"), "{}", reported[0].body);
     // A rank that hangs makes no calls; its restored state is reported when it exits.
     kill(job.ranks[0]);
     let reported = inbox.until("nccl.flight_record", |reported| reported.len() > 1);

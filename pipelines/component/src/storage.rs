@@ -1,7 +1,7 @@
 //! A small durable place for a component's own state: what a storage extension offers to queues, baselines
 //! and recorders.
 //!
-//! Keys and values are bytes to the storage; what they mean is the component's own. Whoever writes knows,
+//! Keys and values are bytes to the storage; what they mean is the component's own. The writer knows,
 //! when the future is done, that the write is as durable as the extension was configured to make it.
 
 use std::sync::Arc;

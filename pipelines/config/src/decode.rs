@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::seen::Readings;
 use super::{Entry, Node, Problem, Reading, Seen, nearest};
 
-/// After so many problems the rest is not looked for: nobody mends more in one go.
+/// Maximum number of problems that are reported for a section.
 const PROBLEMS_MAX: usize = 100;
 /// As many passes as a section may cost; more than one per problem are needed for nulls alone.
 const PASSES_MAX: usize = 1000;

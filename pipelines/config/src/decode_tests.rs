@@ -185,7 +185,7 @@ fn types_are_not_coerced() {
 }
 
 #[test]
-fn an_unknown_choice_is_told_with_the_choices() {
+fn unknown_choice_is_reported_with_the_choices() {
     refuse(
         r#"{"level": "detaild"}"#,
         &[concat!(
@@ -196,7 +196,7 @@ fn an_unknown_choice_is_told_with_the_choices() {
 }
 
 #[test]
-fn unknown_keys_of_one_mapping_are_told_together() {
+fn unknown_keys_of_one_mapping_are_reported_together() {
     refuse(
         r#"{"endpont": "x", "foo": 1, "queue": {"queue_sise": 1}}"#,
         &[
@@ -211,7 +211,7 @@ fn unknown_keys_of_one_mapping_are_told_together() {
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn every_problem_is_reported_at_once() {
     refuse(
         r#"{"insecure": 1, "limit": null, "actions": [{"key": 1}, {"value": 2}, {"key": "k", "valeu": 3}],
             "queue": {"enabled": "no", "num_consumers": []}, "bar": 0}"#,
@@ -231,15 +231,15 @@ fn every_problem_is_told_at_once() {
 }
 
 #[test]
-fn a_required_choice_that_is_null_is_told() {
+fn null_for_a_required_choice_is_reported() {
     #[derive(Debug, Deserialize)]
     struct Chosen {
         #[expect(dead_code, reason = "what matters is whether it can be read")]
         level: Level,
     }
     let node: Node = serde_json::from_str(r#"{"level": null}"#).unwrap();
-    let told = Section::new("x", &node).decode::<Chosen>().unwrap_err().to_string();
-    assert_eq!(told, r#"configuration: x: requires the key "level""#);
+    let error = Section::new("x", &node).decode::<Chosen>().unwrap_err().to_string();
+    assert_eq!(error, r#"configuration: x: requires the key "level""#);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn an_unset_variable_is_the_zero_of_a_plain_type() {
 fn a_component_adds_problems_at_a_key_path() {
     let node: Node = serde_json::from_str(r#"{"queue": {"queue_size": 0}}"#).unwrap();
     let mut problems = Section::new("exporters::x", &node).problems();
-    problems.require(true, "queue", "never told");
+    problems.require(true, "queue", "never reported");
     problems.require(false, "queue::queue_size", "must be positive, got 0");
     problems.add("", "requires a non-empty \"endpoint\"");
     let error = problems.finish().unwrap_err().to_string();

@@ -54,7 +54,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
         Decoder { node, path: Path::Root(path), pass, hides_enabled: false }
     }
 
-    /// The same decoder for a value below.
+    /// Returns the decoder of a value below this one.
     pub(super) fn below(&self, path: Path<'p>, node: &'de Node) -> Self {
         Decoder { node, path, pass: self.pass, hides_enabled: false }
     }
@@ -70,7 +70,7 @@ impl<'de, 'p> Decoder<'de, 'p> {
     }
 
     /// True where the failure needs no word of its own: a null keeps the default, and a field may be absent
-    /// because its value was skipped for a problem that is already told.
+    /// because its value was skipped for a problem that is already reported.
     fn follows(&self, failure: &Failure) -> bool {
         let written = failure.missing().and_then(|field| self.node.get(field));
         match self.path {

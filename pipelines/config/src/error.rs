@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: a list of problems, each with its place, told all at once.
+//! What is wrong with a configuration: a list of problems, each with its position, reported together.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The tree that a configuration is read into: plain values, each with the place it was written at.
 //!
-//! Mappings keep the order of the file, so that problems are told in reading order.
+//! Mappings keep the order of the file, so that problems are reported in reading order.
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ impl<'a> Section<'a> {
         Section { path, node, seen: None }
     }
 
-    /// The same section, whose decoding notes in `seen` how each value was read.
+    /// Returns the section with a log, in which decoding records how each value was read.
     pub fn noting(self, seen: &'a Seen) -> Self {
         Section { seen: Some(seen), ..self }
     }

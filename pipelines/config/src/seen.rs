@@ -2,8 +2,8 @@
 //! components find odd but not wrong.
 //!
 //! The one idea: the type that a component decodes a value into knows whether it is a secret, a text or a
-//! duration; so it is noted there, and no list of secret keys is kept anywhere. A value that nobody read is
-//! unknown to a `Seen`, and whoever prints had better treat it as a secret.
+//! duration; so it is noted there, and no list of secret keys is kept anywhere. A value that no component read is
+//! unknown to a `Seen`, and is printed as a secret.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

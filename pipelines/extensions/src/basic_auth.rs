@@ -87,8 +87,8 @@ impl BasicAuthConfig {
             }
             (None, Some(client)) => {
                 // A username in a file can only be checked at start.
-                let told = format!("{INVALID_FORMAT}: a username must not contain a colon");
-                problems.require(!client.username.contains(':'), "client_auth::username", told);
+                let message = format!("{INVALID_FORMAT}: a username must not contain a colon");
+                problems.require(!client.username.contains(':'), "client_auth::username", message);
             }
         }
     }

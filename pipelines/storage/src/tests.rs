@@ -259,7 +259,7 @@ async fn a_full_disk_refuses_writes_until_it_has_space() {
     };
     assert!(matches!(refused, StorageError::Full(_)), "{refused}");
     assert!(held > 50, "{held} of 100 kB are held on a disk of 16 MiB");
-    // Somebody else takes the rest: to the last byte.
+    // Another file takes the rest, to the last byte.
     let rest = disk.0.path().join("rest");
     let _ = std::fs::write(&rest, vec![0; 16 << 20]);
     let refused = do_all(&store, &[set("more", &[3; 100_000])]).await.unwrap_err();

@@ -71,7 +71,7 @@ impl ConfigArgs {
     pub fn all(&self) -> anyhow::Result<Sources> {
         let gates = Gates::parse(&self.gates).map_err(anyhow::Error::msg)?;
         if self.locations.is_empty() && self.sets.is_empty() {
-            bail!("at least one config flag must be provided: {NEXT_STEPS}");
+            bail!("at least one config flag must be provided:{NEXT_STEPS}");
         }
         let sets = self.sets.iter().map(|set| location_of_set(set));
         let locations = self.locations.iter().cloned().map(Ok).chain(sets).collect::<anyhow::Result<_>>()?;

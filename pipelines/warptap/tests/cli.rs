@@ -20,8 +20,13 @@ fn check(args: &[&str], code: i32, stdout: &str, stderr: &str) {
 
 #[test]
 fn a_run_needs_a_configuration() {
-    check(&[], 1, "", "Error: at least one config flag must be provided\n");
-    check(&["validate"], 1, "", "Error: at least one config flag must be provided\n");
+    let stderr = "Error: at least one config flag must be provided:\n  \
+        warptap demo             shows slow steps of a simulated inference server\n  \
+        warptap check            checks that this machine can run the gpu receiver\n  \
+        warptap --config FILE    runs a configuration; config-examples/quick-start.yaml is a small one\n  \
+        warptap --help           lists all commands\n";
+    check(&[], 1, "", stderr);
+    check(&["validate"], 1, "", stderr);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Offsets of members in the structs of amdsmi.h.
 //!
 //! Structs grew from version to version, mostly at their ends, so none is declared here. The library writes into a
-//! [`Buffer`] that is larger than any of them, and a [`Field`] has the offset of a member by library version. [`FIELDS`]
+//! [`Buffer`] that is larger than any of them, and a [`StructField`] has the offset of a member by library version. [`FIELDS`]
 //! lists them for a test that compares them with AMD's own Python wrappers, which declare every struct of a version.
 //!
 //! Numbers are little-endian, as on every machine with such GPUs.
@@ -14,7 +14,7 @@ pub const VERSIONS: [u32; 3] = [25, 26, 27];
 
 /// A member of a struct.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub struct StructField {
     /// Name of the struct.
     pub of: &'static str,
     /// Name of the member.
@@ -34,7 +34,7 @@ pub struct Place {
     pub size: usize,
 }
 
-impl Field {
+impl StructField {
     /// Returns the location in a version of the library, or `None` if that version does not have it or it is not read.
     pub fn place(&self, version: u32) -> Option<Place> {
         self.places.iter().rev().find(|place| place.since <= version).copied()
@@ -48,7 +48,7 @@ macro_rules! fields {
             $(since $since:literal at $later:literal size $larger:literal)?;)*
     })*) => {
         $($(
-            pub(crate) const $field: Field = Field {
+            pub(crate) const $field: StructField = StructField {
                 of: $of,
                 name: $name,
                 places: &[
@@ -59,7 +59,7 @@ macro_rules! fields {
         )*)*
 
         /// All fields.
-        pub const FIELDS: &[Field] = &[$($($field),*),*];
+        pub const FIELDS: &[StructField] = &[$($($field),*),*];
     };
 }
 
@@ -154,13 +154,13 @@ impl Buffer {
     }
 
     /// Returns a number, or `None` if all its bits are set, which the library uses for missing values.
-    pub(crate) fn number(&self, field: Field) -> Option<u64> {
+    pub(crate) fn number(&self, field: StructField) -> Option<u64> {
         let Place { at, size, .. } = field.place(self.version)?;
         self.unsigned(at, size)
     }
 
     /// Returns the elements of a list of numbers of `size` bytes, with `None` for missing values.
-    pub(crate) fn numbers(&self, field: Field, size: usize) -> impl Iterator<Item = Option<u64>> {
+    pub(crate) fn numbers(&self, field: StructField, size: usize) -> impl Iterator<Item = Option<u64>> {
         let place = field.place(self.version);
         let places =
             place.into_iter().flat_map(move |place| (0..place.size / size).map(move |n| place.at + n * size));
@@ -168,7 +168,7 @@ impl Buffer {
     }
 
     /// Returns a text up to its NUL.
-    pub(crate) fn text(&self, field: Field) -> String {
+    pub(crate) fn text(&self, field: StructField) -> String {
         let places = field.place(self.version).into_iter().flat_map(|place| place.at..place.at + place.size);
         let bytes: Vec<u8> = places.map(|at| self.bytes(at, 1) as u8).take_while(|byte| *byte != 0).collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()

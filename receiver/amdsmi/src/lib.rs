@@ -17,7 +17,7 @@ use hardware::{Config, Driver, Vendor};
 use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-pub use layout::{FIELDS, Field, Place, VERSIONS};
+pub use layout::{FIELDS, Place, StructField, VERSIONS};
 pub use session::Library;
 
 /// The vendor.

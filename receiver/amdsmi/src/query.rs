@@ -4,8 +4,8 @@ use hardware::{Fault, Identity, Process, Query, Reading, duration_query};
 
 use crate::layout::{
     ACTIVITY, BDF, Buffer, CLOCK_GRAPHICS, CLOCK_MEMORY, CLOCK_SOC, CLOCK_VIDEO, CLOCKS_GRAPHICS, CLOCKS_SOC,
-    CLOCKS_VIDEO, CORRECTABLE, DEFERRED, DRIVER_VERSION, Field, MARKET_NAME, PCIE_NAK_RECEIVED,
-    PCIE_NAK_SENT, PCIE_RECOVERY, PCIE_REPLAY, POWER, POWER_AVERAGE, PRODUCT_SERIAL, TEMPERATURE_EDGE,
+    CLOCKS_VIDEO, CORRECTABLE, DEFERRED, DRIVER_VERSION, MARKET_NAME, PCIE_NAK_RECEIVED, PCIE_NAK_SENT,
+    PCIE_RECOVERY, PCIE_REPLAY, POWER, POWER_AVERAGE, PRODUCT_SERIAL, StructField, TEMPERATURE_EDGE,
     TEMPERATURE_HOTSPOT, TEMPERATURE_MEMORY, UNCORRECTABLE, VBIOS_VERSION, XGMI_READ, XGMI_WRITTEN,
 };
 use crate::library::{Handle, Smi};
@@ -21,11 +21,11 @@ const VRAM: u32 = 0;
 /// The fields of the metrics that hold the value of a query.
 enum Source {
     /// A field, or else the first valid element of a list of 16-bit numbers.
-    Clock(Field, Field),
+    Clock(StructField, StructField),
     /// The first valid field, times a factor.
-    First(&'static [Field], u64),
+    First(&'static [StructField], u64),
     /// The sum of the valid elements of a list of 64-bit numbers, times a factor.
-    Sum(Field, u64),
+    Sum(StructField, u64),
 }
 
 /// The source of each query. Newer chips report the clock of each part, of which the first is used, and their current
@@ -64,7 +64,7 @@ pub(crate) fn identity(smi: &Smi, device: Handle) -> Identity {
     }
 }
 
-fn text(smi: &Smi, function: &'static [u8], device: Handle, field: Field) -> String {
+fn text(smi: &Smi, function: &'static [u8], device: Handle, field: StructField) -> String {
     let mut buffer = smi.buffer();
     match smi.fill(function, device, &mut buffer) {
         Ok(()) => buffer.text(field),

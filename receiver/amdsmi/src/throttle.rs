@@ -8,15 +8,15 @@ use hardware::Reasons;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
 use crate::layout::{
-    Buffer, CLOCK_NS, CYCLES, Field, HELD_MEMORY, HELD_POWER, HELD_PROCHOT, HELD_REGULATORS, HELD_SOCKET,
-    THROTTLE,
+    Buffer, CLOCK_NS, CYCLES, HELD_MEMORY, HELD_POWER, HELD_PROCHOT, HELD_REGULATORS, HELD_SOCKET,
+    StructField, THROTTLE,
 };
 
 /// Number of counted reasons.
 const COUNTED: usize = 5;
 
 /// Counted reasons, and the field of each counter.
-const HELD: [(Reason, Field); COUNTED] = [
+const HELD: [(Reason, StructField); COUNTED] = [
     (Reason::HwSlowdown, HELD_PROCHOT),
     (Reason::HwThermal, HELD_SOCKET),
     (Reason::MemoryThermal, HELD_MEMORY),

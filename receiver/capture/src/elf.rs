@@ -39,7 +39,7 @@ pub enum ElfError {
 
 /// The probed functions of a file.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub struct Found {
+pub struct FoundSymbols {
     /// Functions to attach to, one for each offset, sorted by offset.
     pub points: Vec<Point>,
     /// Wanted symbols that the file does not have.
@@ -75,13 +75,16 @@ pub(crate) fn tables<'a>(data: Data<'a>, kinds: &[SectionType]) -> Result<Tables
 }
 
 /// Finds the `wanted` symbols. Of several names for one offset, the first wanted counts.
-pub fn find(file: File, wanted: impl Iterator<Item = (&'static str, Cookie)>) -> Result<Found, ElfError> {
+pub fn find(
+    file: File,
+    wanted: impl Iterator<Item = (&'static str, Cookie)>,
+) -> Result<FoundSymbols, ElfError> {
     let cache = ReadCache::new(file);
     tables(&cache, &[elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_SYMTAB, elf::SHT_SYMTAB_SHNDX])?;
     let elf = Elf::parse(&cache).map_err(|e| ElfError::Unreadable(e.to_string()))?;
     let wanted: Vec<_> = wanted.collect();
     let addresses = addresses(&elf, &wanted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    let mut found = Found::default();
+    let mut found = FoundSymbols::default();
     for (name, cookie) in wanted {
         match addresses.get(name).and_then(|address| file_offset(&elf, *address)) {
             Some(offset) if found.points.iter().all(|p| p.offset != offset) => {

@@ -86,7 +86,7 @@ pub struct Kernel {
     /// Address ranges of the runtime by pid.
     pub runtime: HashMap<MapData, u32, RuntimeCode>,
     /// Locations of published trace contexts, by [`probe_abi::context::Variable::slot`].
-    pub variables: Array<MapData, publishers::Words>,
+    pub variables: Array<MapData, publishers::PublisherWords>,
     /// Details of processes as [`Detail::word`]s by [`Detail::slot`].
     pub details: Array<MapData, u64>,
     settings: Array<MapData, Words<SETTING_WORDS>>,

@@ -28,7 +28,7 @@ const MODULES_MAX: u64 = 1 << 16;
 const DISTANCE_MAX: u64 = 1 << 20;
 
 /// A [`Variable`] as the words of a map value.
-pub type Words = [u64; size_of::<Variable>() / 8];
+pub type PublisherWords = [u64; size_of::<Variable>() / 8];
 
 /// The processes that publish contexts, and a cache of their files.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Publishers {
     pub fn clear(&mut self, kernel: &mut Kernel, pid: u32) {
         if self.published.remove(&pid) {
             // The kernel program for exits may have cleared it already.
-            let _ = kernel.variables.set(Variable::slot(pid), Words::default(), 0);
+            let _ = kernel.variables.set(Variable::slot(pid), PublisherWords::default(), 0);
         }
     }
 
@@ -85,7 +85,7 @@ impl Publishers {
     fn put(&mut self, kernel: &mut Kernel, pid: u32, variable: Variable) -> Result<(), String> {
         let slot = Variable::slot(pid);
         let there = kernel.variables.get(&slot, 0).map_err(|e| e.to_string())?;
-        let mut words: Words = zerocopy::transmute!(variable);
+        let mut words: PublisherWords = zerocopy::transmute!(variable);
         if there == words {
             return Ok(());
         }

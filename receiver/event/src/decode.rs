@@ -140,9 +140,9 @@ mod tests {
         assert_eq!(s.work[COUNTERS - 1] as u32 as usize, last);
         let Ok(Record::Call(c)) = decode(&words(size_of::<CallRecord>() / 4, 2)) else { panic!("no call") };
         assert_eq!(c.stream as u32 as usize, std::mem::offset_of!(CallRecord, stream) / 4);
-        let mut told = words(size_of::<ArgsRecord>() / 4, 6);
-        told[std::mem::offset_of!(ArgsRecord, exit_bytes)..][..4].copy_from_slice(&4u32.to_ne_bytes());
-        let Ok(Record::CallArgs(t)) = decode(&told) else { panic!("not told") };
+        let mut record = words(size_of::<ArgsRecord>() / 4, 6);
+        record[std::mem::offset_of!(ArgsRecord, exit_bytes)..][..4].copy_from_slice(&4u32.to_ne_bytes());
+        let Ok(Record::CallArgs(t)) = decode(&record) else { panic!("not a call record") };
         assert_eq!(t.arguments[7] as u32 as usize, std::mem::offset_of!(ArgsRecord, arguments) / 4 + 14);
         let out = std::mem::offset_of!(ArgsRecord, out) as u32 / 4;
         assert_eq!((t.entry, t.exit), (Vec::new(), out.to_ne_bytes().to_vec()));
@@ -169,7 +169,7 @@ mod tests {
             for (place, claim) in claimed.iter().enumerate() {
                 bytes[at + 4 * place..][..4].copy_from_slice(&claim.to_ne_bytes());
             }
-            let Ok(Record::CallArgs(t)) = decode(&bytes) else { panic!("not told") };
+            let Ok(Record::CallArgs(t)) = decode(&bytes) else { panic!("not a call record") };
             assert_eq!((t.entry.len(), t.exit.len()), (entry, exit));
         }
     }

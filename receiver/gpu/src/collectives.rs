@@ -1,7 +1,7 @@
 //! Collectives: what probes tell of NCCL, analysed by `nccl`, and what it finds, as telemetry of the processes that it
 //! is about.
 //!
-//! The one idea: events cross a [`bridge`] into observations, and findings come out where they are told. Nothing here
+//! Events cross a [`bridge`] into observations, and findings are emitted as telemetry. Nothing here
 //! knows NCCL's functions, and nothing in `nccl` knows events or telemetry.
 //!
 //! ```text

@@ -133,7 +133,7 @@ fn restarted_counter_starts_a_series_without_loss() {
     let outputs = machine_of(&script).polls([0, 10, 20, 30]);
     let found: Vec<(u64, f64)> =
         outputs.iter().map(|o| series(o, "hw.errors", "error.type=corrected")).collect();
-    // Loaded anew between 10 s and 20 s, the driver counted 2 since: the series begins where the old one ended.
+    // Reloaded between 10 s and 20 s, the driver has counted 2 since: the series starts where the previous one ended.
     assert_eq!(found, [(0, 3.0), (0, 3.0), (10, 2.0), (10, 9.0)]);
     let others: Vec<(u64, f64)> =
         outputs.iter().map(|o| series(o, "hw.errors", "error.type=pcie_replay")).collect();

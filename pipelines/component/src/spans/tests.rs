@@ -37,7 +37,7 @@ fn attributes(span: &Span) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_recorded_until_somebody_asks() {
+fn nothing_is_recorded_until_requested() {
     let spans = Arc::new(Spans::default());
     send(&spans, Ok(()));
     assert!(spans.begin(&Arc::from("x")).is_none());

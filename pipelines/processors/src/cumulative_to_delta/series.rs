@@ -1,7 +1,7 @@
 //! The last point of every series, and what becomes of the next one.
 //!
 //! A series is what has the same resource, scope, metric, attributes and start: a source that says that it
-//! began anew is another series. At most [`SERIES_MAX`] are remembered; points of further ones are dropped and
+//! restarted is another series. At most [`SERIES_MAX`] are remembered; points of further ones are dropped and
 //! counted, until the sweep has made room.
 
 use std::collections::HashMap;

@@ -152,7 +152,7 @@ async fn an_exponential_histogram_becomes_the_difference_whatever_its_scale_was(
         ("2 0 0.0 -3 1 1 1", "0 0 0.0 -1 4", Some("0 0 0 -1 1")),
         // A zero bucket up to 2 takes in bucket 0, which ends there, and nothing of bucket 1.
         ("0 1 0.0 0 2 3", "0 3 2.0 1 4", Some("0 0 2.0 1 1")),
-        // What fell, became finer or narrower began anew.
+        // A series that fell, or whose buckets became finer or narrower, has restarted.
         ("0 0 0.0 0 2", "0 0 0.0 0 1 5", None),
         ("0 0 0.0 0 2 1", "0 0 0.0 0 5", None),
         ("0 0 0.0 0 1", "1 0 0.0 0 2", None),

@@ -177,7 +177,7 @@ fn log_records_carry_their_sampling_in_attributes() {
 }
 
 #[test]
-fn log_records_are_hashed_by_an_attribute_where_they_have_no_trace_or_are_told_to() {
+fn log_records_without_trace_are_hashed_by_an_attribute() {
     let id = ("id", r#""intValue":"7""#);
     for settings in [
         r#"{"sampling_percentage": 100, "from_attribute": "id"}"#,

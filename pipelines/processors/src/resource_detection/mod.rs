@@ -2,7 +2,7 @@
 //!
 //! The one idea: detectors run at the start, side by side, for `timeout` at most and again for as long as they
 //! fail; what they found is put together in the order of `detectors`, the first to name an attribute wins, and
-//! is merged into every resource that passes. Data that comes before that waits. A detector that fails is told
+//! is merged into every resource that passes. Data that comes before that waits. A detector that fails is logged
 //! in the log and does not keep data from passing.
 //!
 //! `config` is what the user writes; every detector has a file of its own: `env`, `system`, `docker`,

@@ -46,7 +46,7 @@ fn require_pipelines(root: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
-/// True where nothing is configured; a section that is no mapping is told elsewhere.
+/// True where nothing is configured; a section that is not a mapping is reported elsewhere.
 fn is_empty(root: &Node, kind: Kind) -> bool {
     let is_bare = |node: &Node| node.is_null() || node.value == Value::Mapping(Vec::new());
     root.get(kind.section()).is_none_or(is_bare)
@@ -58,7 +58,7 @@ fn at(node: &Node, path: &str, message: &str) -> Problem {
 
 fn check_pipeline(root: &Node, sections: &Sections<'_>, pipeline: &Pipeline, problems: &mut Vec<Problem>) {
     for kind in [Kind::Receiver, Kind::Exporter] {
-        // A list of ids that are all wrong is not empty: those are told already.
+        // A list of invalid ids is not empty; they have been reported.
         if pipeline.references(kind).is_empty() && !has_items(root, pipeline, kind) {
             let message = format!("must have at least one {}", kind.noun());
             problems.push(Problem::new(position(root, pipeline), pipeline.path.clone(), message));

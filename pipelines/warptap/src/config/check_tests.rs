@@ -23,9 +23,9 @@ fn changed(change: &str) -> Node {
 #[track_caller]
 fn refuse(root: &Node, want: &[&str]) {
     let error = ConfigError::from(Sections::read(root).problems);
-    let told: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
-    let told: Vec<&str> = told.iter().map(|line| line.split_once(": ").unwrap().1).collect();
-    assert_eq!(told, want);
+    let found: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+    let found: Vec<&str> = found.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    assert_eq!(found, want);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn pipelines_are_named_by_their_signal() {
     ] {
         match (PipelineId::parse(text), want) {
             (Ok(id), Ok(want)) => assert_eq!(id.to_string(), want),
-            (Err(told), Err(want)) => assert!(told.contains(want), "{text}: {told}"),
+            (Err(found), Err(want)) => assert!(found.contains(want), "{text}: {found}"),
             (got, want) => panic!("{text}: {got:?}, expected {want:?}"),
         }
     }
@@ -163,12 +163,12 @@ fn profiles_need_their_gate() {
         loaded.sections(&Seen::default()).problems
     };
     assert!(problems(&["service.profilesSupport"]).is_empty());
-    let told = problems(&[]);
+    let found = problems(&[]);
     let want = concat!(
         r#"pipeline "profiles": profiling signal support is at alpha level, "#,
         r#"gated under the "service.profilesSupport" feature gate"#
     );
-    assert_eq!((told[0].path.as_str(), told[0].message.as_str()), ("service::pipelines", want));
+    assert_eq!((found[0].path.as_str(), found[0].message.as_str()), ("service::pipelines", want));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_gate_allows_to_have_no_pipelines() {
 }
 
 #[test]
-fn unknown_keys_are_told_with_the_nearest() {
+fn unknown_keys_are_reported_with_the_nearest() {
     refuse(
         &changed(
             "{exporter: {}, service: {pipeline: {}, pipelines::traces::exporter: [], telemetry: {logs: {levle: x}, log: 1}}}",

@@ -163,7 +163,7 @@ impl Expander<'_> {
     }
 }
 
-/// After so many findings of a kind the rest is left out: nobody mends more in one go.
+/// Maximum number of findings of one kind that are reported.
 fn push(findings: &mut Vec<Problem>, finding: Problem) {
     if findings.len() < 100 {
         findings.push(finding);

@@ -46,8 +46,8 @@ fn check(yaml_value: &str, want: &str) {
 
 #[track_caller]
 fn refuse(yaml_value: &str, want: &str) {
-    let told = run(yaml_value, &environment()).unwrap_err();
-    assert!(told.starts_with("f:1:4: a: ") && told.contains(want), "{yaml_value}: {told}");
+    let error = run(yaml_value, &environment()).unwrap_err();
+    assert!(error.starts_with("f:1:4: a: ") && error.contains(want), "{yaml_value}: {error}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn files_are_read_as_yaml_and_as_text() {
 }
 
 #[test]
-fn wrong_references_are_told() {
+fn wrong_references_are_reported() {
     refuse("${}", r#"environment variable "" has invalid name"#);
     refuse("${1x}", r#"environment variable "1x" has invalid name"#);
     refuse("${a b}", r#"environment variable "a b" has invalid name"#);
@@ -170,13 +170,13 @@ fn keys_are_not_expanded() {
 }
 
 #[test]
-fn endless_expansions_are_told() {
+fn endless_expansions_are_reported() {
     refuse("${LOOP}", "too many recursive expansions");
     refuse("x${GROW}", "expansions come to more than");
 }
 
 #[test]
-fn a_file_that_holds_itself_many_times_is_told() {
+fn file_that_includes_itself_is_reported() {
     for file in ["${file:self}", "[${yaml:1}]", "{a: '${file:self}'}", "['${file:self}', '${file:self}']"] {
         let environment = Made { files: [("self", file.as_bytes().to_vec())].into(), ..environment() };
         assert_eq!(run("${file:self}", &environment).is_err(), file.contains("self"), "{file}");

@@ -24,7 +24,7 @@ pub struct Gate {
     pub does: &'static str,
 }
 
-/// What gates are told that change nothing here.
+/// Description of gates without effect.
 const NOTHING: &str = "Accepted for the sake of command lines that name it; changes nothing here.";
 
 /// All gates, by name.
@@ -81,8 +81,8 @@ impl Gates {
 
     /// Whether the gate of that name is on.
     pub fn is_on(&self, id: &str) -> bool {
-        let told = self.0.iter().rev().find(|(gate, _)| gate.id == id).map(|(_, is_on)| *is_on);
-        told.unwrap_or_else(|| find(id).is_some_and(|gate| gate.default))
+        let setting = self.0.iter().rev().find(|(gate, _)| gate.id == id).map(|(_, is_on)| *is_on);
+        setting.unwrap_or_else(|| find(id).is_some_and(|gate| gate.default))
     }
 
     /// All gates, as they are shown.
@@ -106,7 +106,7 @@ impl Gates {
         let mut wrong = Vec::new();
         for (index, item) in list.split(',').enumerate() {
             match read_item(index, item) {
-                Ok(told) => self.0.push(told),
+                Ok(gate) => self.0.push(gate),
                 Err(why) => wrong.push(why),
             }
         }
@@ -171,10 +171,10 @@ mod tests {
             (",", "empty feature gate identifier at index 1"),
             ("-", "empty feature gate identifier at index 0"),
         ] {
-            let told = Gates::parse(&[list]).unwrap_err();
+            let error = Gates::parse(&[list]).unwrap_err();
             assert!(
-                told.contains(want) && told.contains(&format!("{list:?} for \"--feature-gates\"")),
-                "{told}"
+                error.contains(want) && error.contains(&format!("{list:?} for \"--feature-gates\"")),
+                "{error}"
             );
         }
     }

@@ -35,7 +35,7 @@ fn check(answers: &[String], want: Result<&str, &str>) {
     let got = get(&format!("http://127.0.0.1:{port}/a?b=c"), 10);
     match (&got, want) {
         (Ok(body), Ok(want)) => assert_eq!(body, want.as_bytes()),
-        (Err(told), Err(want)) => assert!(told.contains(want), "{told}"),
+        (Err(error), Err(want)) => assert!(error.contains(want), "{error}"),
         _ => panic!("{got:?}, expected {want:?}"),
     }
     assert_eq!(serving.join().unwrap()[0], "GET /a?b=c HTTP/1.1");
@@ -77,8 +77,8 @@ fn without_a_server_there_is_no_answer() {
         ("http:nothing".to_owned(), "no address"),
         ("http://".to_owned(), "no address"),
     ] {
-        let told = get(&uri, 10).unwrap_err();
-        assert!(told.contains(want), "{uri}: {told}");
+        let error = get(&uri, 10).unwrap_err();
+        assert!(error.contains(want), "{uri}: {error}");
     }
 }
 
@@ -87,6 +87,6 @@ fn tls_does_not_trust_just_anyone() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"not TLS at all"));
-    let told = get(&format!("https://127.0.0.1:{port}/"), 10).unwrap_err();
-    assert!(told.contains("TLS") || told.contains("authorities"), "{told}");
+    let error = get(&format!("https://127.0.0.1:{port}/"), 10).unwrap_err();
+    assert!(error.contains("TLS") || error.contains("authorities"), "{error}");
 }

@@ -29,8 +29,8 @@ fn check(locations: &[&str], want: &str) {
 
 #[track_caller]
 fn refuse(locations: &[&str], want: &str) {
-    let told = run(locations, &environment()).unwrap_err();
-    assert!(told.contains(want), "{locations:?}: {told}");
+    let error = run(locations, &environment()).unwrap_err();
+    assert!(error.contains(want), "{locations:?}: {error}");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn places_survive_the_merge() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn unreadable_locations_are_reported() {
     refuse(&["absent.yaml"], r#"unable to read the file "absent.yaml""#);
     refuse(&["bad.yaml"], "bad.yaml:2:1: yaml: ");
     refuse(&["list.yaml"], "list.yaml:1:1: expected a mapping of sections, got []interface {}");
@@ -74,15 +74,15 @@ fn what_cannot_be_read_is_told() {
 }
 
 #[test]
-fn problems_of_all_locations_are_told_together() {
-    let told = run(&["absent.yaml", "bad.yaml", "list.yaml"], &environment()).unwrap_err();
-    assert_eq!(told.lines().count(), 3, "{told}");
+fn problems_of_all_locations_are_reported_together() {
+    let error = run(&["absent.yaml", "bad.yaml", "list.yaml"], &environment()).unwrap_err();
+    assert_eq!(error.lines().count(), 3, "{error}");
 }
 
 #[test]
-fn problems_of_all_values_are_told_together() {
-    let told = run(&["yaml:{a: '${1}', b: ['${file:absent}'], c: 1}"], &environment()).unwrap_err();
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 2, "{told}");
-    assert!(lines[0].starts_with("yaml:1:5: a: ") && lines[1].starts_with("yaml:1:17: b[0]: "), "{told}");
+fn problems_of_all_values_are_reported_together() {
+    let error = run(&["yaml:{a: '${1}', b: ['${file:absent}'], c: 1}"], &environment()).unwrap_err();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].starts_with("yaml:1:5: a: ") && lines[1].starts_with("yaml:1:17: b[0]: "), "{error}");
 }

@@ -51,7 +51,7 @@ impl Serialize for Printed<'_> {
     }
 }
 
-/// What becomes of a scalar that nobody read.
+/// Returns the printed form of a scalar that no component read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Unread {
     /// The service has no secrets but its headers.

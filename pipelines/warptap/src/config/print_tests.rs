@@ -85,7 +85,7 @@ fn secrets_are_not_printed() {
 }
 
 #[test]
-fn what_nobody_read_may_be_a_secret() {
+fn unread_values_may_be_secrets() {
     check(
         "{unknown: {a: b, c: 1, d: true}}",
         r#"{unknown: {a: "[REDACTED]", c: "[REDACTED]", d: true}}"#,

@@ -181,7 +181,7 @@ impl Retrieved {
     }
 
     /// What the text reads as. A text that is no YAML, or that is one string to YAML, is itself; why it is no
-    /// YAML is told beside it.
+    /// YAML is reported with it.
     pub(super) fn read(self) -> (Node, Option<ConfigError>) {
         let start = Position { source: self.source.clone(), line: 1, column: 1 };
         let (value, not_yaml) = match self.provided {

@@ -17,7 +17,7 @@ pub use metrics::{Aggregation, Level, Metrics, Prometheus, Reader, Selector, Str
 pub use push::{Exporter, Otlp, Processor, Protocol, Temporality};
 pub use resource::Resource;
 
-/// What the collector tells of itself. By default: a log to standard error, and its metrics to whoever asks
+/// Internal telemetry of the collector. By default: a log to standard error, and metrics for a client that asks
 /// `http://localhost:8888/metrics`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Telemetry {
@@ -75,7 +75,7 @@ impl Telemetry {
                 "metrics" => telemetry.metrics = Metrics::read(&mut reading),
                 "resource" => telemetry.resource = Resource::read(&mut reading),
                 "traces" => telemetry.traces = read_traces(&mut reading),
-                // Told already.
+                // Already reported.
                 _ => {}
             }
         }

@@ -11,8 +11,9 @@ fn read(text: &str) -> (Telemetry, Vec<String>, Vec<String>) {
     let node = yaml::parse(text, &"telemetry".into()).expect(text);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     let telemetry = Telemetry::read(&node, &mut problems, &mut warnings);
-    let told = |found: Vec<Problem>| found.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
-    (telemetry, told(problems), told(warnings))
+    let texts =
+        |problems: Vec<Problem>| problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
+    (telemetry, texts(problems), texts(warnings))
 }
 
 #[track_caller]
@@ -58,7 +59,7 @@ fn the_log_is_as_its_keys_say() {
 }
 
 #[test]
-fn a_level_of_none_measures_nothing_for_nobody() {
+fn level_none_measures_nothing() {
     assert_eq!(check("metrics: {level: none}", &[], &[]).metrics.readers, []);
     assert_eq!(check("metrics: {level: None, readers: []}", &[], &[]).metrics.level, Level::None);
 }
@@ -176,7 +177,7 @@ fn what_cannot_be_run_is_a_problem_with_its_place() {
 }
 
 #[test]
-fn what_changes_nothing_is_told() {
+fn keys_without_effect_are_reported() {
     for (text, warnings) in [
         ("metrics: {address: ':8888'}", &["metrics::address: is ignored"] as &[&str]),
         ("logs: {development: true}", &["logs::development: is accepted"]),

@@ -78,7 +78,7 @@ fn merge_keys_fill_in_what_is_not_said() {
 }
 
 #[test]
-fn keys_given_twice_are_all_told() {
+fn duplicate_keys_are_all_reported() {
     refuse(
         "a: 1\nb: 2\na: 3\nc: {d: 1, d: 2}",
         "f:3:1: yaml: mapping key \"a\" already defined at line 1\n\
@@ -94,12 +94,12 @@ fn only_the_first_document_is_read() {
 }
 
 #[test]
-fn wrong_syntax_is_told_with_its_place() {
+fn syntax_errors_are_reported_with_their_position() {
     for text in
         ["a: [1", "a: b: c", "a: 'x", "a:\n\tb: 1", "a: 1\n b: 2", "{a", "a: [${env:X}]", "%", "a: - 1"]
     {
-        let told = read(text).unwrap_err();
-        assert!(told.starts_with("f:") && told.contains(": yaml: "), "{text:?}: {told}");
+        let error = read(text).unwrap_err();
+        assert!(error.starts_with("f:") && error.contains(": yaml: "), "{text:?}: {error}");
     }
 }
 
@@ -133,8 +133,8 @@ fn nesting_is_bounded() {
 #[test]
 fn nesting_by_anchors_is_bounded() {
     let half = format!("{}{}", "[".repeat(60), "]".repeat(60));
-    let told = read(&format!("a: &x {half}\nb: {}*x{}", "[".repeat(60), "]".repeat(60))).unwrap_err();
-    assert!(told.contains("nested deeper than 100 levels"), "{told}");
+    let error = read(&format!("a: &x {half}\nb: {}*x{}", "[".repeat(60), "]".repeat(60))).unwrap_err();
+    assert!(error.contains("nested deeper than 100 levels"), "{error}");
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn copies_of_copies_are_bounded() {
         let copies = vec![format!("*a{}", i - 1); 10].join(", ");
         text += &format!("a{i}: &a{i} [{copies}]\n");
     }
-    let told = read(&text).unwrap_err();
-    assert!(told.contains("more than 200000 values"), "{told}");
+    let error = read(&text).unwrap_err();
+    assert!(error.contains("more than 200000 values"), "{error}");
 }
 
 #[test]
 fn long_texts_are_refused_unread() {
-    let told = read(&" ".repeat((4 << 20) + 1)).unwrap_err();
-    assert_eq!(told, "f:1:1: 4194305 bytes: expected 4194304 at most");
+    let error = read(&" ".repeat((4 << 20) + 1)).unwrap_err();
+    assert_eq!(error, "f:1:1: 4194305 bytes: expected 4194304 at most");
 }

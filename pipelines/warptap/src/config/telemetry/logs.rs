@@ -12,7 +12,7 @@ use crate::config::LogLevel;
 /// The log of the collector itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logs {
-    /// The least severe messages that are told.
+    /// Minimum severity of logged messages.
     pub level: LogLevel,
     /// What a line looks like.
     pub encoding: Encoding,
@@ -42,12 +42,12 @@ pub enum Encoding {
     Json,
 }
 
-/// Of lines with one level and message in one tick, the first `initial` and then one in `thereafter` are told.
+/// Of lines with one level and message in one tick, the first `initial` and then one in `thereafter` are logged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sampling {
     /// After so long counting begins again.
     pub tick: Duration,
-    /// So many are told.
+    /// Number of lines that are logged per tick.
     pub initial: u64,
     /// Of the others, one in so many; 0: none.
     pub thereafter: u64,

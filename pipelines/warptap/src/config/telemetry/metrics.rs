@@ -17,7 +17,7 @@ use super::push::{self, Exporter, millis};
 pub struct Metrics {
     /// How much is measured.
     pub level: Level,
-    /// Who is told. Empty where the level is none.
+    /// Readers of the metrics. Empty if the level is none.
     pub readers: Vec<Reader>,
     /// What becomes of single instruments; none: what the level says.
     pub views: Option<Vec<View>>,
@@ -53,10 +53,10 @@ impl<'de> Deserialize<'de> for Level {
     }
 }
 
-/// Who is told of the metrics.
+/// A reader of the metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reader {
-    /// Whoever asks, in Prometheus' format.
+    /// A scrape endpoint in Prometheus' format.
     Pull(Prometheus),
     /// One and the same, every so often.
     Periodic {

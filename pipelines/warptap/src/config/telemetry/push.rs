@@ -36,7 +36,7 @@ pub struct Otlp {
     pub timeout: Duration,
     /// What goes with each request.
     pub headers: Headers,
-    /// The same, as pairs in one text.
+    /// Headers as pairs in one text.
     pub headers_list: Vec<(String, String)>,
     /// Of metrics: what numbers count from.
     pub temporality: Temporality,
@@ -91,7 +91,7 @@ pub(super) const SPANS: Defaults = Defaults { noun: "span", delay: Duration::fro
 
 /// How long an export may take unless the configuration says.
 const EXPORT_MAX: Duration = Duration::from_secs(30);
-/// The same of one request of OTLP.
+/// The exporter of OTLP requests.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 const QUEUE_SIZE_MAX: usize = 2048;
 const BATCH_SIZE_MAX: usize = 512;
