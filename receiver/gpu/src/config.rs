@@ -216,7 +216,7 @@ mod tests {
         assert_eq!((settings.steps.baseline.warm_up, settings.spans_per_minute), (7, 5));
         assert_eq!((settings.relation, config.capture().contexts), (Relation::None, false));
         assert_eq!(settings.steps.baseline.key, BaselineKey::PhaseAndFingerprint);
-        let collectives = Settings::default().collectives;
+        let collectives = settings.collectives;
         assert_eq!((collectives.communicators_max, collectives.traces_per_minute), (3, 2));
         assert_eq!(collectives.engine.hang_timeout_ns, 5_000_000_000);
         assert_eq!(collectives.engine.straggler.lateness_ns_min, 7_000_000);
