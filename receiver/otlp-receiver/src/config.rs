@@ -202,6 +202,9 @@ impl HttpConfig {
 
     fn check(&self, problems: &mut Problems<'_>) {
         self.server.check("protocols::http::", problems);
+        if self.server.endpoint.is_empty() {
+            self.server.transport.check("protocols::http::endpoint", "", problems);
+        }
     }
 }
 

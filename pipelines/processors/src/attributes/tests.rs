@@ -126,7 +126,10 @@ fn what_selects_nothing_or_nonsense_is_refused_with_its_place() {
             r#""exclude": {"match_type": "strict", "resources": [{"value": 7}]}"#,
             vec!["x::exclude::resources[0]: can't have empty key"],
         ),
-        (r#""include": {"match_type": "strict", "names": ["a"]}"#, vec!["invalid keys: names"]),
+        (
+            r#""include": {"match_type": "strict", "names": ["a"]}"#,
+            vec!["invalid keys: names", "x::include: nothing is named to match"],
+        ),
     ] {
         let found = problems(&FACTORY, &format!("{{{settings}, {action}}}"));
         assert_eq!(found.len(), want.len(), "{settings}: {found:?}");
