@@ -144,7 +144,10 @@ fn scripts(folder: &Path) -> String {
     let list = |extension: &str| {
         let files = paths.iter().filter(|path| path.extension().is_some_and(|e| e == extension));
         let row = |path: &PathBuf| {
-            format!("    ({:?}, include_str!({path:?})),\n", path.file_stem().unwrap_or_default())
+            // Relative to the package, since two checkouts may share a target folder.
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            let text = format!("include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/scripts/{file}\"))");
+            format!("    ({:?}, {text}),\n", path.file_stem().unwrap_or_default())
         };
         files.map(row).collect::<String>()
     };
