@@ -32,12 +32,13 @@ pub(super) enum Category {
 }
 
 impl Category {
+    /// Returns the category of a name; the capitalized ones are those of Kineto in 2021.
     fn of(name: &[u8]) -> Category {
         match name {
-            b"cuda_runtime" | b"cuda_driver" | b"hip_runtime" => Category::Call,
-            b"kernel" => Category::Kernel,
-            b"gpu_memcpy" => Category::Copy,
-            b"gpu_memset" => Category::Fill,
+            b"cuda_runtime" | b"cuda_driver" | b"hip_runtime" | b"Runtime" => Category::Call,
+            b"kernel" | b"Kernel" => Category::Kernel,
+            b"gpu_memcpy" | b"Memcpy" => Category::Copy,
+            b"gpu_memset" | b"Memset" => Category::Fill,
             b"cuda_sync" => Category::Sync,
             b"user_annotation" => Category::Annotation,
             _ => Category::Other,
@@ -315,6 +316,13 @@ mod tests {
     fn fields_of_irrelevant_entries_are_skipped() {
         let row = check(r#"{"ph":"X","cat":"python_function","name":"f","args":{"correlation":3}}"#);
         assert!(row.name.is_empty() && row.args.correlation.is_none());
+    }
+
+    #[test]
+    fn categories_of_kineto_2021_are_known() {
+        let names: [&[u8]; 4] = [b"Runtime", b"Kernel", b"Memcpy", b"Memset"];
+        let expected = [Category::Call, Category::Kernel, Category::Copy, Category::Fill];
+        assert_eq!(names.map(Category::of), expected);
     }
 
     #[test]
