@@ -1,7 +1,6 @@
 //! A server of the internal metrics at `/metrics`, which collects them for each request.
 
 mod families;
-mod text;
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,6 +12,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use prometheus_text::{Family, Kind, Measured, Sample, TextFormat};
 use tokio_util::sync::CancellationToken;
 use transport::listen::{Address, Listener, Transport};
 use transport::serve::{Handler, ServerSettings};
@@ -20,7 +20,6 @@ use transport::serve::{Handler, ServerSettings};
 use super::TelemetryError;
 use super::meters::Source;
 use crate::config::telemetry::Prometheus;
-use text::{Family, Kind, Measured, Sample, TextFormat};
 
 /// Maximum time to receive the head of a request, and for a connection to be idle, as in the Collector.
 const HEAD_MAX: Duration = Duration::from_secs(5);
@@ -102,8 +101,8 @@ impl MetricsHandler {
             self.failed.fetch_add(1, Ordering::Relaxed);
         })?;
         let mut families = families::families(&collected, &self.settings);
-        families.push(self.errors());
-        Ok(text::write(families, format))
+        families.add(self.errors(), "");
+        Ok(families.write(format))
     }
 
     /// Returns the error counters of the server under the Collector's name.

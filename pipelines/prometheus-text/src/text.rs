@@ -1,9 +1,9 @@
-//! Metric families as text, in the Prometheus format or as OpenMetrics.
-//!
-//! The functions are pure. Names are escaped here, since both formats restrict their characters. Numbers are written
-//! as Go writes them, so that the text equals the Collector's.
+//! Families as text, in the Prometheus format or as OpenMetrics.
 
 use std::fmt::Write as _;
+
+use crate::names::escaped_label;
+use crate::{Families, Family, Kind, Labels, Measured};
 
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,89 +32,33 @@ impl TextFormat {
     }
 }
 
-/// The samples of one metric name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Family {
-    /// The name before escaping, which may contain any character.
-    pub name: String,
-    /// The description; empty if unknown.
-    pub help: String,
-    /// The kind of its samples.
-    pub kind: Kind,
-    /// The samples, one per set of labels.
-    pub samples: Vec<Sample>,
-}
-
-/// The kind of samples of a family.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// Numbers that only increase.
-    Counter,
-    /// Any numbers.
-    Gauge,
-    /// Counts of values per bucket.
-    Histogram,
-    /// Constant numbers whose labels contain the information.
-    Info,
-}
-
-/// A measured value with its labels.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// Label names and values. The values of names that are equal after escaping are joined.
-    pub labels: Vec<(String, String)>,
-    /// The measured value.
-    pub value: Measured,
-}
-
-/// A measured value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Measured {
-    /// A single number.
-    Number(f64),
-    /// A histogram with the count of each bucket, not cumulative.
-    Counts {
-        /// The upper bounds, ascending.
-        bounds: Vec<f64>,
-        /// The counts; one more than there are bounds.
-        counts: Vec<u64>,
-        /// The sum of all values.
-        sum: f64,
-    },
-}
-
-/// Writes families, sorted by name, with samples sorted by labels.
-pub fn write(mut families: Vec<Family>, format: TextFormat) -> String {
-    let mut out = String::new();
-    families.iter_mut().for_each(|family| family.name = escaped(&family.name, true));
-    families.sort_by(|a, b| a.name.cmp(&b.name));
-    for family in families {
-        write_family(&mut out, family, format);
+impl Families {
+    /// Writes the families, sorted by name, with samples sorted by labels.
+    pub fn write(self, format: TextFormat) -> String {
+        let mut out = String::new();
+        self.into_sorted().for_each(|family| write_family(&mut out, family, format));
+        if format == TextFormat::OpenMetrics {
+            out.push_str("# EOF\n");
+        }
+        out
     }
-    if format == TextFormat::OpenMetrics {
-        out.push_str("# EOF\n");
-    }
-    out
 }
 
 fn write_family(out: &mut String, family: Family, format: TextFormat) {
     let Family { name, help, kind, samples } = family;
-    let (shown, sampled) = match (format, kind) {
-        (TextFormat::OpenMetrics, Kind::Counter) => {
-            let bare = name.strip_suffix("_total").unwrap_or(&name).to_owned();
-            (bare.clone(), format!("{bare}_total"))
-        }
-        (TextFormat::OpenMetrics, Kind::Info) => {
-            let bare = name.strip_suffix("_info").unwrap_or(&name).to_owned();
-            (bare.clone(), format!("{bare}_info"))
-        }
-        _ => (name.clone(), name),
+    // In OpenMetrics the suffix belongs to the sample, not to the family.
+    let suffix = match (format, kind) {
+        (TextFormat::OpenMetrics, Kind::Counter) => "_total",
+        (TextFormat::OpenMetrics, Kind::Info) => "_info",
+        _ => "",
     };
+    let shown = name.strip_suffix(suffix).unwrap_or(&name);
+    let sampled = format!("{shown}{suffix}");
     if !help.is_empty() {
         let _ = writeln!(out, "# HELP {shown} {}", escaped_help(&help, format));
     }
     let _ = writeln!(out, "# TYPE {shown} {}", type_of(kind, format));
-    let mut samples: Vec<(Vec<(String, String)>, Measured)> =
+    let mut samples: Vec<(Labels, Measured)> =
         samples.into_iter().map(|sample| (labels(sample.labels), sample.value)).collect();
     samples.sort_by(|a, b| a.0.cmp(&b.0));
     for (labels, value) in &samples {
@@ -167,12 +111,12 @@ fn in_braces(labels: &[(String, String)], bound: Option<&str>) -> String {
 }
 
 /// Escapes and sorts label names, and joins the values of equal names.
-fn labels(mut written: Vec<(String, String)>) -> Vec<(String, String)> {
+fn labels(mut written: Labels) -> Labels {
     // The values of equal names are joined in the order of the original names.
     written.sort();
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut found = Labels::new();
     for (name, value) in written {
-        let name = escaped(&name, false);
+        let name = escaped_label(&name);
         match found.iter_mut().find(|(earlier, _)| *earlier == name) {
             Some((_, joined)) => {
                 joined.push(';');
@@ -183,17 +127,6 @@ fn labels(mut written: Vec<(String, String)>) -> Vec<(String, String)> {
     }
     found.sort();
     found
-}
-
-/// Replaces all characters except letters, digits and underscores; metric names may contain colons.
-fn escaped(name: &str, may_have_colons: bool) -> String {
-    let is_kept = |(index, c): (usize, char)| {
-        c.is_ascii_alphabetic()
-            || c == '_'
-            || (may_have_colons && c == ':')
-            || (index > 0 && c.is_ascii_digit())
-    };
-    name.chars().enumerate().map(|at| if is_kept(at) { at.1 } else { '_' }).collect()
 }
 
 fn escaped_value(text: &str) -> String {
@@ -217,6 +150,7 @@ fn float(number: f64, format: TextFormat) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sample;
 
     fn family(name: &str, kind: Kind, samples: Vec<Sample>) -> Family {
         Family { name: name.to_owned(), help: "What\\it\n\"is\"".to_owned(), kind, samples }
@@ -226,9 +160,9 @@ mod tests {
         Sample { labels: labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(), value }
     }
 
-    fn families() -> Vec<Family> {
+    fn families() -> Families {
         let counts = Measured::Counts { bounds: vec![10.0, 100_000.0], counts: vec![1, 2, 3], sum: 1e6 };
-        vec![
+        let all = [
             family(
                 "z.total",
                 Kind::Counter,
@@ -246,13 +180,16 @@ mod tests {
                 help: String::new(),
                 ..family("g", Kind::Gauge, vec![sample(&[], Measured::Number(0.5))])
             },
-        ]
+        ];
+        let mut families = Families::new(false);
+        all.into_iter().for_each(|family| families.add(family, ""));
+        families
     }
 
     #[test]
     fn families_are_written_as_prometheus_does() {
         assert_eq!(
-            write(families(), TextFormat::Text),
+            families().write(TextFormat::Text),
             r#"# HELP a:b_c What\\it\n"is"
 # TYPE a:b_c histogram
 a:b_c_bucket{processor="x",le="10"} 1
@@ -275,7 +212,7 @@ z_total{otel_signal="b\\\"\n"} 2
 
     #[test]
     fn open_metrics_strips_suffixes_and_has_an_end_marker() {
-        let text = write(families(), TextFormat::OpenMetrics);
+        let text = families().write(TextFormat::OpenMetrics);
         for line in [
             "# TYPE z counter",
             "z_total{otel_signal=\"b\\\\\\\"\\n\"} 2.0",
