@@ -9,7 +9,7 @@ use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
 use crate::ComponentId;
 use crate::auth::{ClientAuth, ServerAuth};
 use crate::spans::Spans;
-use crate::status::{State, Status};
+use crate::status::{ComponentStatus, State};
 use crate::storage::Storage;
 
 /// The capabilities of a running extension for other components; none by default.
@@ -95,7 +95,7 @@ impl Host {
     }
 
     /// Reports the status of this component.
-    pub fn report(&self, status: Status) {
+    pub fn report(&self, status: ComponentStatus) {
         self.state.report(&self.component, status);
     }
 

@@ -11,7 +11,7 @@ use crate::spans::Spans;
 
 /// The status of a component, as the Collector defines it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum Status {
+pub enum ComponentStatus {
     /// The component is starting.
     #[default]
     Starting,
@@ -66,7 +66,7 @@ pub struct State {
 struct Inner {
     pipelines: Vec<PipelineInfo>,
     extensions: Vec<String>,
-    components: BTreeMap<String, Status>,
+    components: BTreeMap<String, ComponentStatus>,
     gates: Vec<GateInfo>,
     ready_since: Option<(SystemTime, Instant)>,
 }
@@ -137,12 +137,12 @@ impl State {
     }
 
     /// Returns the status of each component, by its name in the log.
-    pub fn components(&self) -> BTreeMap<String, Status> {
+    pub fn components(&self) -> BTreeMap<String, ComponentStatus> {
         self.with(|inner| inner.components.clone())
     }
 
     /// Sets the status of a component.
-    pub fn report(&self, component: &str, status: Status) {
+    pub fn report(&self, component: &str, status: ComponentStatus) {
         self.with(|inner| inner.components.insert(component.to_owned(), status));
     }
 

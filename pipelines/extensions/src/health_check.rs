@@ -39,7 +39,7 @@ config::section! {
         /// Path that is answered, with all paths below it; `/` answers every path.
         pub path: String = "/".to_owned(),
         /// Bodies of the responses instead of the default ones.
-        pub response_body: Option<ResponseBody>,
+        pub response_body: Option<HealthResponseBody>,
         /// Health by failures of exporters.
         pub check_collector_pipeline: CheckCollectorPipeline
             => unused "it is deprecated and does not work: readiness is reported",
@@ -55,7 +55,7 @@ config::section! {
 
     /// The section `response_body`.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct ResponseBody {
+    pub struct HealthResponseBody {
         /// Body while every pipeline accepts data.
         pub healthy: String,
         /// Body otherwise.

@@ -24,11 +24,11 @@ pub trait Message: Default {
 
     /// Reads the value of the field called `name`; false where the table has no such row.
     #[doc(hidden)]
-    fn read_field(&mut self, name: &str, reader: &mut Reader<'_>) -> Result<bool, JsonError>;
+    fn read_field(&mut self, name: &str, reader: &mut JsonReader<'_>) -> Result<bool, JsonError>;
 }
 
 #[doc(hidden)]
-pub use reader::Reader;
+pub use reader::JsonReader;
 
 /// Encodes one message as JSON, on one line.
 pub fn to_vec<M: Message>(message: &M) -> Vec<u8> {
@@ -43,7 +43,7 @@ pub fn to_vec<M: Message>(message: &M) -> Vec<u8> {
 ///
 /// If the bytes are not JSON, or a field has a value of another type.
 pub fn from_slice<M: Message>(bytes: &[u8]) -> Result<M, JsonError> {
-    let mut reader = Reader::over(bytes);
+    let mut reader = JsonReader::over(bytes);
     let message = reader.message()?;
     reader.end()?;
     Ok(message)

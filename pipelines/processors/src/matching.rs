@@ -36,9 +36,9 @@ config::section! {
         /// Names of metrics.
         pub metric_names: Vec<String>,
         /// Attributes of spans and log records, all of which must match.
-        pub attributes: Vec<AttributeConfig>,
+        pub attributes: Vec<AttributeMatch>,
         /// Attributes of resources, all of which must match.
-        pub resources: Vec<AttributeConfig>,
+        pub resources: Vec<AttributeMatch>,
         /// Instrumentation scopes, all of which must match.
         pub libraries: Vec<LibraryConfig>,
     }
@@ -54,7 +54,7 @@ config::section! {
 
     /// An attribute to match.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct AttributeConfig {
+    pub struct AttributeMatch {
         /// Key of the attribute.
         pub key: String,
         /// Value of the attribute. Unset matches any value.
@@ -229,7 +229,7 @@ impl Tests<'_, '_> {
         self.names("span_kinds", kinds, Test::SpanKind);
     }
 
-    fn attributes(&mut self, field: &str, attributes: &[AttributeConfig], test: fn(AttributeTest) -> Test) {
+    fn attributes(&mut self, field: &str, attributes: &[AttributeMatch], test: fn(AttributeTest) -> Test) {
         for (index, attribute) in attributes.iter().enumerate() {
             match AttributeTest::compile(self.kind, attribute) {
                 Ok(compiled) => self.tests.push(test(compiled)),
@@ -320,7 +320,7 @@ enum ValueTest {
 }
 
 impl AttributeTest {
-    fn compile(kind: MatchType, config: &AttributeConfig) -> Result<Self, String> {
+    fn compile(kind: MatchType, config: &AttributeMatch) -> Result<Self, String> {
         if config.key.is_empty() {
             return Err("can't have empty key in the list of attributes".to_owned());
         }

@@ -24,12 +24,12 @@ config::section! {
         /// Id of the extension that stores the requests. Unset keeps them in memory.
         pub storage: Option<String>,
         /// Batching of requests before they are sent.
-        pub batch: Optional<BatchConfig>,
+        pub batch: Optional<QueueBatchConfig>,
     }
 
     /// The section `batch` of a queue.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct BatchConfig {
+    pub struct QueueBatchConfig {
         /// Longest time that a request waits for a batch.
         pub flush_timeout: GoDuration = GoDuration::from_millis(200),
         /// Size at which a batch is sent.
@@ -89,7 +89,7 @@ impl QueueConfig {
         }
     }
 
-    fn check_batch(&self, batch: &BatchConfig, problems: &mut Problems<'_>) {
+    fn check_batch(&self, batch: &QueueBatchConfig, problems: &mut Problems<'_>) {
         let key = |name: &str| format!("sending_queue::batch::{name}");
         let (sizer, least, most) = (self.batch_sizer(), batch.min_size, batch.max_size);
         problems.require(sizer != Sizer::Requests, &key("sizer"), {

@@ -37,7 +37,7 @@ use pdata::{Data, PerSignal, Signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use self::config::{BatchConfig, PartitionConfig, QueueConfig};
+pub use self::config::{PartitionConfig, QueueBatchConfig, QueueConfig};
 pub use backoff::Backoff;
 pub use metrics::{ExporterMetrics, SignalMetrics};
 pub use retry::RetryConfig;

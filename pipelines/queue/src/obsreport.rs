@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use component::health::{Change, Health};
-use component::status::Status;
+use component::status::ComponentStatus;
 use component::{BoxFuture, ComponentId, Consumer, Host, Refused};
 use pdata::{Data, Signal};
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,7 @@ impl ObsReport {
         if self.health.record(true) == Some(Change::Recovered) {
             let dropped_so_far = self.dropped.load(Ordering::Relaxed);
             tracing::info!(exporter = %self.id, signal = signal.name(), dropped_so_far, "exporting works again");
-            self.host.report(Status::Ok);
+            self.host.report(ComponentStatus::Ok);
         }
     }
 
@@ -74,7 +74,7 @@ impl ObsReport {
                 exporter = %self.id, signal = signal.name(), dropped_items = items, error = %refused,
                 "exporting failed, dropping data"
             );
-            self.host.report(Status::RecoverableError(refused.to_string()));
+            self.host.report(ComponentStatus::RecoverableError(refused.to_string()));
         }
     }
 }

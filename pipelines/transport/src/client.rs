@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::Parts;
-use crate::connect::{Connector, Dial};
+use crate::connect::{Dial, StreamConnector};
 use crate::proxy::Proxy;
 
 /// Flow-control window of an HTTP/2 stream, in bytes. Responses are small.
@@ -62,7 +62,7 @@ impl ClientSettings {
 /// An HTTP client. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct HttpClient {
-    client: Client<Connector, Parts>,
+    client: Client<StreamConnector, Parts>,
     proxy: Proxy,
     closes_connections: bool,
 }
@@ -87,7 +87,7 @@ impl HttpClient {
                 .http2_keep_alive_while_idle(keep_alive.while_idle);
         }
         let proxy = settings.dial.proxy.clone();
-        let client = builder.build(Connector::new(settings.dial));
+        let client = builder.build(StreamConnector::new(settings.dial));
         HttpClient { client, proxy, closes_connections: settings.closes_connections }
     }
 

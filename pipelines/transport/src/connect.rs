@@ -59,15 +59,15 @@ impl Dial {
 /// Connects to the host and port of a URI, or to the configured target. Each connection starts with another of
 /// the addresses of a name and tries the rest if that one does not answer.
 #[derive(Clone)]
-pub struct Connector {
+pub struct StreamConnector {
     dial: Arc<Dial>,
     turn: Arc<AtomicUsize>,
 }
 
-impl Connector {
+impl StreamConnector {
     /// Creates a connector.
     pub fn new(dial: Dial) -> Self {
-        Connector { dial: Arc::new(dial), turn: Arc::default() }
+        StreamConnector { dial: Arc::new(dial), turn: Arc::default() }
     }
 
     async fn connect(self, uri: Uri) -> io::Result<TokioIo<Stream>> {
@@ -149,7 +149,7 @@ async fn secure(stream: Stream, name: ServerName<'static>, tls: Arc<ClientConfig
     Ok(if is_http2 { stream.with_http2() } else { stream })
 }
 
-impl Service<Uri> for Connector {
+impl Service<Uri> for StreamConnector {
     type Response = TokioIo<Stream>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<TokioIo<Stream>>>;

@@ -26,8 +26,8 @@ use config::{ConfigError, Node, Position, Problem, Seen, Value};
 
 use gates::Gates;
 use merge::{Lists, merge, unflatten};
-pub use print::{Mode, Printed};
-pub use sections::{Configured, Kind, Sections};
+pub use print::Printed;
+pub use sections::{ComponentKind, Configured, Sections};
 pub use service::{LogLevel, Pipeline, PipelineId, Reference, Service};
 use source::Location;
 pub use source::{Environment, schemes};

@@ -6,16 +6,16 @@ use component::{Factory, Stability};
 use config::Key;
 
 use crate::components::FACTORIES;
-use crate::config::Kind;
+use crate::config::ComponentKind;
 
 /// Returns the page `docs/components.md`.
 pub fn components() -> String {
     let mut page = String::from(INTRODUCTION);
-    section(&mut page, Kind::Receiver, FACTORIES.receivers);
-    section(&mut page, Kind::Processor, FACTORIES.processors);
-    section(&mut page, Kind::Exporter, FACTORIES.exporters);
-    section(&mut page, Kind::Connector, FACTORIES.connectors);
-    section(&mut page, Kind::Extension, FACTORIES.extensions);
+    section(&mut page, ComponentKind::Receiver, FACTORIES.receivers);
+    section(&mut page, ComponentKind::Processor, FACTORIES.processors);
+    section(&mut page, ComponentKind::Exporter, FACTORIES.exporters);
+    section(&mut page, ComponentKind::Connector, FACTORIES.connectors);
+    section(&mut page, ComponentKind::Extension, FACTORIES.extensions);
     page
 }
 
@@ -31,13 +31,13 @@ each item of a list are marked with `[]`, those of each entry of a map with `<na
 such as `200ms` or `1h30m`.
 ";
 
-fn section<T: ?Sized>(page: &mut String, kind: Kind, rows: &[Factory<T>]) {
+fn section<T: ?Sized>(page: &mut String, kind: ComponentKind, rows: &[Factory<T>]) {
     let title = kind.section();
     let _ = write!(page, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
     rows.iter().for_each(|row| entry(page, kind, row));
 }
 
-fn entry<T: ?Sized>(page: &mut String, kind: Kind, row: &Factory<T>) {
+fn entry<T: ?Sized>(page: &mut String, kind: ComponentKind, row: &Factory<T>) {
     let _ = write!(page, "\n### {}\n\n{}\n\n", row.kind, row.about);
     let mut facts = vec![match row.stability {
         Stability::Alpha => "alpha".to_owned(),

@@ -17,7 +17,7 @@ mod run;
 mod testing;
 mod wiring;
 
-pub use key::Key;
+pub use key::NodeKey;
 pub use plan::{Factories, Plan};
 pub use reload::Reloaded;
 pub use run::{Graph, StartError, Stopped};

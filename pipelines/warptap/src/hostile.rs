@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use config::Seen;
 
+use crate::cli::PrintMode;
 use crate::components::FACTORIES;
 use crate::config::gates::Gates;
-use crate::config::{Environment, Mode, Printed, Sources, load, yaml};
+use crate::config::{Environment, Printed, Sources, load, yaml};
 use crate::graph::Plan;
 use crate::prepare::{VERSION, prepare};
 
@@ -42,7 +43,7 @@ fn print(locations: Vec<String>, gates: &str, world: &World) {
     let Ok(loaded) = load(&Sources { locations, gates }, world) else { return };
     let seen = Seen::default();
     let _ = Plan::build(&loaded.sections(&seen), FACTORIES, VERSION);
-    for mode in [Mode::Redacted, Mode::Unredacted] {
+    for mode in [PrintMode::Redacted, PrintMode::Unredacted] {
         let printed = Printed { root: &loaded.root, seen: &seen, mode };
         let text = printed.to_yaml().expect("a tree of plain values can be printed");
         let again = yaml::parse(&text, &Arc::from("printed"));

@@ -2,7 +2,7 @@
 
 use config::{ConfigError, Problem, Seen};
 
-use crate::config::telemetry::Telemetry;
+use crate::config::telemetry::TelemetryConfig;
 use crate::config::{Environment, Loaded, Sources, load};
 use crate::graph::{Factories, Plan};
 
@@ -11,7 +11,7 @@ pub struct Prepared {
     /// The graph to start.
     pub plan: Plan,
     /// The settings of internal telemetry.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
     /// Problems that do not prevent a start.
     pub warnings: Vec<Problem>,
     /// The loaded configuration it was built from.
@@ -35,7 +35,7 @@ pub struct Built {
     /// The graph to start.
     pub plan: Plan,
     /// The settings of internal telemetry.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
 }
 
 /// Builds the plan of a loaded configuration.

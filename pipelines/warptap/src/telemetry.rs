@@ -23,7 +23,7 @@ use opentelemetry_sdk::logs::SdkLoggerProvider;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::telemetry::{Logs, Metrics, Processor, Reader, Telemetry as Config};
+use crate::config::telemetry::{Logs, Metrics, ProcessorConfig, ReaderConfig, TelemetryConfig as Config};
 use crate::logging;
 use meters::Meters;
 pub use otlp::OtlpError;
@@ -73,7 +73,7 @@ pub struct InternalTelemetry {
     host: Host,
     meters: Option<Meters>,
     records: Option<SdkLoggerProvider>,
-    readers: Vec<(Reader, Task)>,
+    readers: Vec<(ReaderConfig, Task)>,
     spans: Vec<Task>,
 }
 
@@ -189,7 +189,7 @@ impl InternalTelemetry {
     }
 
     /// Stops readers that are not wanted, and starts those that are missing.
-    async fn read(&mut self, wanted: &[Reader]) -> Result<(), TelemetryError> {
+    async fn read(&mut self, wanted: &[ReaderConfig]) -> Result<(), TelemetryError> {
         let (unchanged, removed): (Vec<_>, Vec<_>) =
             self.readers.drain(..).partition(|(reader, _)| wanted.contains(reader));
         self.readers = unchanged;
@@ -207,15 +207,15 @@ impl InternalTelemetry {
     }
 
     /// Starts a reader; returns none if metrics are disabled.
-    async fn begin(&mut self, reader: &Reader) -> Result<Option<Task>, TelemetryError> {
+    async fn begin(&mut self, reader: &ReaderConfig) -> Result<Option<Task>, TelemetryError> {
         let Some(meters) = &mut self.meters else { return Ok(None) };
         let source = meters.source(reader).ok_or(TelemetryError::Temporality)?;
         Ok(Some(match reader {
-            Reader::Pull(settings) => {
+            ReaderConfig::Pull(settings) => {
                 let server = prometheus::Server::bind(settings, source).await?;
                 Task::run(server.address(), |stop| server.run(stop))
             }
-            Reader::Periodic { interval, timeout, exporter } => {
+            ReaderConfig::Periodic { interval, timeout, exporter } => {
                 let push = MetricsPush::new(source, *interval, *timeout, exporter);
                 let push = push.map_err(TelemetryError::of("metrics"))?;
                 Task::run(None, |stop| push.run(stop))
@@ -223,7 +223,7 @@ impl InternalTelemetry {
         }))
     }
 
-    fn push_spans(&self, processors: &[Processor]) -> Result<Vec<Task>, TelemetryError> {
+    fn push_spans(&self, processors: &[ProcessorConfig]) -> Result<Vec<Task>, TelemetryError> {
         let mut pushes = Vec::new();
         for processor in processors {
             pushes.push(SpansPush::new(processor, &self.resource).map_err(TelemetryError::of("traces"))?);

@@ -7,12 +7,12 @@ use std::path::Path;
 use component::Factory;
 use config::{Node, Section};
 use warptap::components::FACTORIES;
-use warptap::config::{Kind, Process};
+use warptap::config::{ComponentKind, Process};
 use warptap::docs;
 use warptap::prepare::prepare;
 
 /// Returns a runnable configuration that configures a component with its example.
-fn configuration(kind: Kind, name: &str, example: &str) -> String {
+fn configuration(kind: ComponentKind, name: &str, example: &str) -> String {
     let body: String = example.lines().map(|line| format!("    {line}\n")).collect();
     format!(
         "{}:\n  {name}:\n{body}receivers::otlp/base::protocols::grpc:\nexporters::nop/base:\nservice::pipelines:\n  logs: {{receivers: [otlp/base], exporters: [nop/base]}}\n",
@@ -20,7 +20,7 @@ fn configuration(kind: Kind, name: &str, example: &str) -> String {
     )
 }
 
-fn check<T: ?Sized>(kind: Kind, rows: &[Factory<T>]) {
+fn check<T: ?Sized>(kind: ComponentKind, rows: &[Factory<T>]) {
     for row in rows {
         assert!(
             row.about.ends_with('.') && !row.about.contains('\n'),
@@ -37,11 +37,11 @@ fn check<T: ?Sized>(kind: Kind, rows: &[Factory<T>]) {
 
 #[test]
 fn every_component_accepts_its_example() {
-    check(Kind::Connector, FACTORIES.connectors);
-    check(Kind::Exporter, FACTORIES.exporters);
-    check(Kind::Extension, FACTORIES.extensions);
-    check(Kind::Processor, FACTORIES.processors);
-    check(Kind::Receiver, FACTORIES.receivers);
+    check(ComponentKind::Connector, FACTORIES.connectors);
+    check(ComponentKind::Exporter, FACTORIES.exporters);
+    check(ComponentKind::Extension, FACTORIES.extensions);
+    check(ComponentKind::Processor, FACTORIES.processors);
+    check(ComponentKind::Receiver, FACTORIES.receivers);
 }
 
 /// Users find the keys of `gpu` in its example.

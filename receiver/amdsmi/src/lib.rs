@@ -18,7 +18,7 @@ use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
 pub use layout::{FIELDS, Place, StructField, VERSIONS};
-pub use session::Library;
+pub use session::AmdsmiLibrary;
 
 /// The vendor.
 pub const VENDOR: Vendor = Vendor {
@@ -56,5 +56,5 @@ fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiv
 
 /// Returns AMD's driver, by the path of its library or as the loader finds it.
 pub fn driver(path: Option<&str>) -> Box<dyn Driver> {
-    Box::new(path.map_or_else(Library::default, Library::at))
+    Box::new(path.map_or_else(AmdsmiLibrary::default, AmdsmiLibrary::at))
 }

@@ -1,6 +1,6 @@
 //! The source of each query, a row each; most are fields of the metrics that one call returns.
 
-use hardware::{Fault, Identity, Process, Query, Reading, duration_query};
+use hardware::{DriverQuery, Fault, Identity, Process, Reading, duration_query};
 
 use crate::layout::{
     ACTIVITY, BDF, Buffer, CLOCK_GRAPHICS, CLOCK_MEMORY, CLOCK_SOC, CLOCK_VIDEO, CLOCKS_GRAPHICS, CLOCKS_SOC,
@@ -30,8 +30,8 @@ enum Source {
 
 /// The source of each query. Newer chips report the clock of each part, of which the first is used, and their current
 /// power; older chips report one clock and the average power.
-const METRICS: [(Query, Source); 15] = {
-    use Query::*;
+const METRICS: [(DriverQuery, Source); 15] = {
+    use DriverQuery::*;
     use Source::{Clock, First, Sum};
     [
         (ClockGraphics, Clock(CLOCK_GRAPHICS, CLOCKS_GRAPHICS)),
@@ -86,12 +86,12 @@ pub(crate) fn pci(smi: &Smi, device: Handle) -> String {
 /// Runs every query on a device.
 pub(crate) fn read(smi: &Smi, device: Handle, identity: Identity, residency: &mut Residency) -> Reading {
     let mut reading = read_clocks(smi, device, identity, residency);
-    let kinds: [(Query, &[u8]); 2] = [
-        (Query::MemoryTotal, b"amdsmi_get_gpu_memory_total\0"),
-        (Query::MemoryUsed, b"amdsmi_get_gpu_memory_usage\0"),
+    let kinds: [(DriverQuery, &[u8]); 2] = [
+        (DriverQuery::MemoryTotal, b"amdsmi_get_gpu_memory_total\0"),
+        (DriverQuery::MemoryUsed, b"amdsmi_get_gpu_memory_usage\0"),
     ];
     kinds.into_iter().for_each(|(query, name)| reading.set(query, smi.number(name, device, VRAM)));
-    reading.set(Query::Energy, smi.energy_uj(device).map(|uj| (uj / 1e3) as u64));
+    reading.set(DriverQuery::Energy, smi.energy_uj(device).map(|uj| (uj / 1e3) as u64));
     errors(smi, device, &mut reading);
     let fan = smi.number(b"amdsmi_get_gpu_fan_speed\0", device, 0);
     reading.fans = fan.map(|speed| speed * 100 / FAN_SPEED_MAX).into_iter().collect();
@@ -138,7 +138,7 @@ fn throttle(filled: Result<(), Fault>, metrics: &Buffer, residency: &mut Residen
     let is_counted = filled.is_ok() && residency.take(metrics);
     let reasons = if is_counted { Some(residency.reasons()) } else { bits(metrics) };
     let reasons = filled.and_then(|()| reasons.ok_or(Fault::Unsupported));
-    reading.set(Query::Throttle, reasons.map(|reasons| reasons.bits()));
+    reading.set(DriverQuery::Throttle, reasons.map(|reasons| reasons.bits()));
     for (reason, ns) in residency.times_ns() {
         if let Some(query) = duration_query(reason) {
             let ns = if is_counted { Ok(ns) } else { Err(Fault::Unsupported) };
@@ -151,9 +151,9 @@ fn errors(smi: &Smi, device: Handle, reading: &mut Reading) {
     let mut counts = smi.buffer();
     let filled = smi.fill(b"amdsmi_get_gpu_total_ecc_count\0", device, &mut counts);
     for (query, field) in [
-        (Query::EccCorrected, CORRECTABLE),
-        (Query::EccDeferred, DEFERRED),
-        (Query::EccUncorrected, UNCORRECTABLE),
+        (DriverQuery::EccCorrected, CORRECTABLE),
+        (DriverQuery::EccDeferred, DEFERRED),
+        (DriverQuery::EccUncorrected, UNCORRECTABLE),
     ] {
         reading.set(query, filled.and_then(|()| counts.number(field).ok_or(Fault::Unsupported)));
     }

@@ -32,25 +32,25 @@ const PATHS: [&str; 5] = [
 
 /// AMD's library.
 #[derive(Clone, Debug)]
-pub struct Library {
+pub struct AmdsmiLibrary {
     /// File names for the loader, or paths; the first that exists is used.
     pub paths: Vec<OsString>,
 }
 
-impl Default for Library {
+impl Default for AmdsmiLibrary {
     fn default() -> Self {
-        Library { paths: PATHS.map(OsString::from).to_vec() }
+        AmdsmiLibrary { paths: PATHS.map(OsString::from).to_vec() }
     }
 }
 
-impl Library {
+impl AmdsmiLibrary {
     /// Returns the library at `path` only.
-    pub fn at(path: impl Into<OsString>) -> Library {
-        Library { paths: vec![path.into()] }
+    pub fn at(path: impl Into<OsString>) -> AmdsmiLibrary {
+        AmdsmiLibrary { paths: vec![path.into()] }
     }
 }
 
-impl Driver for Library {
+impl Driver for AmdsmiLibrary {
     fn open(&mut self, work: &mut dyn FnMut(&mut dyn Session)) -> Result<(), Fault> {
         let smi = Smi::open(&self.paths)?;
         work(&mut Open { smi, devices: Roster::default(), held: BTreeMap::new(), events: Events::default() });

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use component::status::Status;
+use component::status::ComponentStatus;
 use pdata::Signal;
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn devices_are_polled_until_the_stop() {
         points["hw.temperature{hw.id=2cff74a1-0000-1000-80f1-000000000000,hw.name=GPU 0,hw.sensor_location=hotspot} Cel"],
         71.0
     );
-    assert_eq!(bench.status(), Some(Status::Ok));
+    assert_eq!(bench.status(), Some(ComponentStatus::Ok));
     let mut bodies = Vec::new();
     while !bodies.iter().any(|body: &String| body.contains("is about to be reset")) {
         let data = bench.next(Signal::Logs).await;
@@ -35,14 +35,14 @@ async fn driver_installed_later_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libamd_smi.so.26");
     let mut bench = Bench::start(&amdsmi::FACTORY, path.to_str().unwrap()).await;
-    let absent = Status::RecoverableError("no GPU driver: library_not_found".to_owned());
+    let absent = ComponentStatus::RecoverableError("no GPU driver: library_not_found".to_owned());
     while bench.status().as_ref() != Some(&absent) {
         tokio::task::yield_now().await;
     }
     let control = simulator::DriverControl::amdsmi(folder.path()).unwrap();
     assert!(control.set_script(WHOLE));
     while !bench.points().await.keys().any(|key| key.contains("2cff74a1")) {}
-    assert_eq!(bench.status(), Some(Status::Ok));
+    assert_eq!(bench.status(), Some(ComponentStatus::Ok));
     bench.stop.cancel();
     bench.running.await;
 }

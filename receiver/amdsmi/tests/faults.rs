@@ -105,7 +105,7 @@ fn restarted_firmware_time_starts_a_series_without_loss() {
 
 #[test]
 fn absent_failing_or_unknown_driver_returns_its_fault() {
-    let mut nowhere = amdsmi::Library::at("/no/such/library.so");
+    let mut nowhere = amdsmi::AmdsmiLibrary::at("/no/such/library.so");
     assert_eq!(nowhere.open(&mut |_| {}), Err(Fault::Failed("library_not_found")));
     for (line, why) in [
         ("0s driver init DRIVER_NOT_LOADED", "driver_not_loaded"),
@@ -132,7 +132,7 @@ fn reading_clocks_runs_no_other_queries() {
         let reading = session.read_clocks(true).unwrap().remove(0);
         assert_eq!(reading.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [4_194_303]);
         assert_eq!(reading.identity.pci, "0000:c1:00.0");
-        assert_eq!(reading.value(hardware::Query::Energy), Err(Fault::NotQueried));
+        assert_eq!(reading.value(hardware::DriverQuery::Energy), Err(Fault::NotQueried));
     });
     opened.unwrap();
 }

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use amdsmi::Library;
-use hardware::{Driver as _, Fault, Query};
+use amdsmi::AmdsmiLibrary;
+use hardware::{Driver as _, DriverQuery, Fault};
 
 /// Variable with the path of the folder, for the child.
 const TREE: &str = "WARPTAP_TEST_AMDSMI_SYS";
@@ -25,7 +25,7 @@ const DEVICE: &str = "devices/pci0/0000:c1:00.0";
 fn installed_library_answers_or_fails_repeatably() {
     for _ in 0..3 {
         let mut ids = Vec::new();
-        let opened = Library::default().open(&mut |session| {
+        let opened = AmdsmiLibrary::default().open(&mut |session| {
             let readings = session.read().unwrap();
             ids = readings.into_iter().map(|reading| reading.identity.id).collect();
             session.wait(Duration::ZERO);
@@ -41,7 +41,7 @@ fn installed_library_answers_or_fails_repeatably() {
 
 #[test]
 fn values_of_the_kernel_table_are_emitted() {
-    if Library::default().open(&mut |_| {}) == Err(Fault::Failed("library_not_found")) {
+    if AmdsmiLibrary::default().open(&mut |_| {}) == Err(Fault::Failed("library_not_found")) {
         return println!("skipped: no libamd_smi here");
     }
     let tree = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ fn child() {
     let Some(tree) = std::env::var_os(TREE) else { return };
     let metrics = Path::new(&tree).join(DEVICE).join("gpu_metrics");
     let mut readings = Vec::new();
-    let opened = Library::default().open(&mut |session| {
+    let opened = AmdsmiLibrary::default().open(&mut |session| {
         for at_ms in [0, 1000] {
             fs::write(&metrics, table(at_ms)).unwrap();
             readings = session.read().unwrap();
@@ -75,7 +75,7 @@ fn child() {
     let reading = &readings[0];
     assert_eq!(reading.identity.pci, "0000:c1:00.0");
     let said = |query| reading.value(query).map_err(Fault::name);
-    use Query::*;
+    use DriverQuery::*;
     let expected = [
         (ClockGraphics, Ok(2100)),
         (ClockMemory, Ok(1300)),

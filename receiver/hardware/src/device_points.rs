@@ -6,12 +6,12 @@ use semconv::{attribute, metric};
 use crate::device_state::DeviceState;
 use crate::driver::{Fault, Identity, Reading};
 use crate::points::Points;
-use crate::queries::{Mapping, Query, duration_query};
+use crate::queries::{DriverQuery, Mapping, duration_query};
 
 /// Adds all points of a device.
 pub(crate) fn device_points(known: &DeviceState, reading: &Reading, points: &mut Points) {
     status(known, reading, points);
-    for query in Query::ALL {
+    for query in DriverQuery::ALL {
         value(known, reading, query, points);
     }
     memory_share(known, reading, points);
@@ -40,8 +40,8 @@ fn status(known: &DeviceState, reading: &Reading, points: &mut Points) {
     let is_set = |query| reading.value(query).is_ok_and(|value| value > 0);
     let now = match () {
         () if reading.lost().is_some() => "failed",
-        () if is_set(Query::RemappedFailure) => "predicted_failure",
-        () if is_set(Query::RemappedPending) => "degraded",
+        () if is_set(DriverQuery::RemappedFailure) => "predicted_failure",
+        () if is_set(DriverQuery::RemappedPending) => "degraded",
         () => "ok",
     };
     for state in STATES {
@@ -51,7 +51,7 @@ fn status(known: &DeviceState, reading: &Reading, points: &mut Points) {
     }
 }
 
-fn value(known: &DeviceState, reading: &Reading, query: Query, points: &mut Points) {
+fn value(known: &DeviceState, reading: &Reading, query: DriverQuery, points: &mut Points) {
     let Ok(value) = reading.value(query) else { return };
     let row = query.row();
     let others = &row.attributes;
@@ -67,7 +67,7 @@ fn value(known: &DeviceState, reading: &Reading, query: Query, points: &mut Poin
 }
 
 fn memory_share(known: &DeviceState, reading: &Reading, points: &mut Points) {
-    let (total, used) = (reading.value(Query::MemoryTotal), reading.value(Query::MemoryUsed));
+    let (total, used) = (reading.value(DriverQuery::MemoryTotal), reading.value(DriverQuery::MemoryUsed));
     if let (Ok(total @ 1..), Ok(used)) = (total, used) {
         let metric = metric::HW_GPU_MEMORY_UTILIZATION;
         let attributes = points.attributes(metric.attributes(), &known.identity, &[]);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
 use crate::driver::{Fault, Identity, Incident, Reading};
-use crate::queries::{QUERY_COUNT, Query};
+use crate::queries::{DriverQuery, QUERY_COUNT};
 use crate::throttle::Reasons;
 
 /// Maximum number of error kinds per device that are counted separately; further kinds are counted as [`OTHER`].
@@ -31,14 +31,14 @@ pub(crate) struct Sum {
 /// A state change of a device that is logged.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum DeviceEvent {
-    QueryRecovered(Query),
+    QueryRecovered(DriverQuery),
     Errors { kind: &'static str, count: u64 },
     Removed,
     Incident(Incident),
     Lost(&'static str),
     Recovered,
     Discovered { unsupported: Vec<&'static str> },
-    QueryFailed(Query, &'static str),
+    QueryFailed(DriverQuery, &'static str),
 }
 
 /// A kind of reported error: its `error.type`, and the distinguishing attribute and value.
@@ -61,8 +61,8 @@ pub(crate) struct DeviceState {
     is_seen: bool,
     is_lost: bool,
     pub(crate) is_gone: bool,
-    answered: BTreeSet<Query>,
-    silent: BTreeSet<Query>,
+    answered: BTreeSet<DriverQuery>,
+    silent: BTreeSet<DriverQuery>,
 }
 
 impl DeviceState {
@@ -137,7 +137,7 @@ impl DeviceState {
     }
 
     fn add_up(&mut self, reading: &Reading, at: u64, events: &mut Vec<DeviceEvent>) {
-        for query in Query::ALL {
+        for query in DriverQuery::ALL {
             let row = query.row();
             let (true, Ok(value)) = (row.mapping.is_sum(), reading.value(query)) else { continue };
             let grown = self.grow(query, value, at);
@@ -149,7 +149,7 @@ impl DeviceState {
     }
 
     /// Updates a sum and returns its increase.
-    fn grow(&mut self, query: Query, value: u64, at: u64) -> u64 {
+    fn grow(&mut self, query: DriverQuery, value: u64, at: u64) -> u64 {
         let before = self.at;
         let sum = self.sums[query as usize].get_or_insert(Sum { start: at, last: value });
         let grown = value.checked_sub(sum.last).unwrap_or_else(|| {
@@ -172,7 +172,7 @@ impl DeviceState {
     }
 
     fn query_changes(&mut self, reading: &Reading, events: &mut Vec<DeviceEvent>) {
-        for query in Query::ALL {
+        for query in DriverQuery::ALL {
             let why = match reading.value(query) {
                 Ok(_) => {
                     self.answered.insert(query);
@@ -193,6 +193,6 @@ impl DeviceState {
 }
 
 fn unsupported(reading: &Reading) -> Vec<&'static str> {
-    let is_not = |query: &Query| reading.value(*query) == Err(Fault::Unsupported);
-    Query::ALL.into_iter().filter(is_not).map(Query::name).collect()
+    let is_not = |query: &DriverQuery| reading.value(*query) == Err(Fault::Unsupported);
+    DriverQuery::ALL.into_iter().filter(is_not).map(DriverQuery::name).collect()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use opentelemetry::logs::Severity;
 use semconv::value::GpuHardwareThrottleReason as Reason;
 
-use crate::queries::{QUERY_COUNT, Query};
+use crate::queries::{DriverQuery, QUERY_COUNT};
 use crate::throttle::Reasons;
 
 /// Creates the driver of a vendor: that of the library at a path, or of the one that the loader finds.
@@ -101,7 +101,7 @@ impl Process {
 pub struct Reading {
     /// The device.
     pub identity: Identity,
-    /// The result of each query, in the order of [`Query::ALL`].
+    /// The result of each query, in the order of [`DriverQuery::ALL`].
     pub values: [Result<u64, Fault>; QUERY_COUNT],
     /// Speed of each fan in percent of its maximum.
     pub fans: Vec<u64>,
@@ -121,17 +121,17 @@ impl Reading {
     }
 
     /// Sets the result of a query.
-    pub fn set(&mut self, query: Query, value: Result<u64, Fault>) {
+    pub fn set(&mut self, query: DriverQuery, value: Result<u64, Fault>) {
         self.values[query as usize] = value;
     }
 
     /// Returns the active throttle reasons, if the device reports them.
     pub fn reasons(&self) -> Option<Reasons> {
-        self.value(Query::Throttle).ok().map(Reasons::from_bits)
+        self.value(DriverQuery::Throttle).ok().map(Reasons::from_bits)
     }
 
     /// Returns the result of a query.
-    pub fn value(&self, query: Query) -> Result<u64, Fault> {
+    pub fn value(&self, query: DriverQuery) -> Result<u64, Fault> {
         self.values[query as usize]
     }
 

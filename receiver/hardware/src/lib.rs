@@ -30,7 +30,7 @@ pub use clock_poller::{ClockPoller, FirstDriver};
 pub use clocks::ClockSamples;
 pub use driver::{Driver, DriverFactory, Fault, Identity, Incident, Process, Reading, Session, Vendor};
 pub use monitor::{DriverPoll, Monitor, Settings};
-pub use queries::{QUERY_COUNT, Query, duration_query};
+pub use queries::{DriverQuery, QUERY_COUNT, duration_query};
 pub use receiver::receiver;
 pub use roster::Roster;
 pub use throttle::Reasons;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use component::Host;
-use component::status::Status;
+use component::status::ComponentStatus;
 use instrumentation::BatchSender;
 
 use crate::driver::{Driver, Fault, Session, Vendor};
@@ -126,7 +126,7 @@ impl Poller {
         if self.absent.take().is_some() {
             tracing::info!(vendor = self.vendor.name, "the GPU driver answers");
         }
-        self.host.report(Status::Ok);
+        self.host.report(ComponentStatus::Ok);
     }
 
     fn miss(&mut self, fault: Fault) {
@@ -134,7 +134,7 @@ impl Poller {
             let (vendor, reason) = (self.vendor.name, fault.name());
             tracing::warn!(vendor, reason, "no GPU driver; retrying every interval");
         }
-        self.host.report(Status::RecoverableError(format!("no GPU driver: {}", fault.name())));
+        self.host.report(ComponentStatus::RecoverableError(format!("no GPU driver: {}", fault.name())));
     }
 }
 

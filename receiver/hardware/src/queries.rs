@@ -18,20 +18,20 @@ pub(crate) struct Row {
     pub(crate) attributes: [(&'static str, &'static str); 2],
 }
 
-/// Defines [`Query`] and its rows.
+/// Defines [`DriverQuery`] and its rows.
 macro_rules! queries {
     ($($(#[$unit:meta])* $query:ident = $row:expr;)*) => {
         /// A query to a device.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-        pub enum Query { $($(#[$unit])* $query,)* }
+        pub enum DriverQuery { $($(#[$unit])* $query,)* }
 
-        impl Query {
+        impl DriverQuery {
             /// Every query, in the order of names.
-            pub const ALL: [Query; QUERY_COUNT] = [$(Query::$query),*];
+            pub const ALL: [DriverQuery; QUERY_COUNT] = [$(DriverQuery::$query),*];
         }
 
         /// Number of queries.
-        pub const QUERY_COUNT: usize = [$(Query::$query),*].len();
+        pub const QUERY_COUNT: usize = [$(DriverQuery::$query),*].len();
 
         const ROWS: [Row; QUERY_COUNT] = [$($row),*];
     };
@@ -124,7 +124,7 @@ queries! {
     XgmiTransmitted = on(Link::Xgmi, bytes("xgmi.transmitted", "transmit"));
 }
 
-impl Query {
+impl DriverQuery {
     /// Returns the name of the query.
     pub fn name(self) -> &'static str {
         self.row().name
@@ -136,9 +136,9 @@ impl Query {
 }
 
 /// Returns the query for the throttled time of a reason, if a driver counts it.
-pub fn duration_query(reason: Reason) -> Option<Query> {
-    let is_of = |query: &Query| matches!(query.row().mapping, Mapping::Throttled(of) if of == reason);
-    Query::ALL.into_iter().find(is_of)
+pub fn duration_query(reason: Reason) -> Option<DriverQuery> {
+    let is_of = |query: &DriverQuery| matches!(query.row().mapping, Mapping::Throttled(of) if of == reason);
+    DriverQuery::ALL.into_iter().find(is_of)
 }
 
 /// Conversion from the driver's unit to the registry's, by an exact factor.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::status::Status;
+use component::status::ComponentStatus;
 use component::{BoxFuture, Consumer, Host, Receiver, Running, StartResult};
 use instrumentation::Backpressure;
 use pdata::Signal;
@@ -95,7 +95,7 @@ async fn watch_heartbeat(
                     seconds = silent.as_secs(),
                     "the GPU driver does not answer"
                 );
-                host.report(Status::RecoverableError("the GPU driver does not answer".to_owned()));
+                host.report(ComponentStatus::RecoverableError("the GPU driver does not answer".to_owned()));
             } else {
                 tracing::info!(vendor = vendor.name, "the GPU driver answers again");
             }

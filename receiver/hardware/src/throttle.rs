@@ -9,12 +9,12 @@ pub struct Reasons(u64);
 const _: () = assert!(Reason::ALL.len() <= 64, "one bit per reason");
 
 impl Reasons {
-    /// Returns the set of a value of [`crate::Query::Throttle`].
+    /// Returns the set of a value of [`crate::DriverQuery::Throttle`].
     pub const fn from_bits(bits: u64) -> Reasons {
         Reasons(bits)
     }
 
-    /// Returns the value of [`crate::Query::Throttle`].
+    /// Returns the value of [`crate::DriverQuery::Throttle`].
     pub const fn bits(self) -> u64 {
         self.0
     }

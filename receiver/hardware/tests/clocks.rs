@@ -24,7 +24,7 @@ fn sampled(script: &str, times: &[u64]) -> Vec<Event> {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(&format!("{GPU}{script}")));
-    let mut library = nvml::Library { path: control.path().into() };
+    let mut library = nvml::NvmlLibrary { path: control.path().into() };
     let (mut samples, mut events) = (ClockSamples::default(), Vec::new());
     let opened = library.open(&mut |session| {
         for (at, time) in times.iter().enumerate() {
@@ -104,8 +104,9 @@ fn second_driver_is_polled_when_the_first_is_absent() {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::amdsmi(folder.path()).unwrap();
     assert!(control.set_script(AMD));
-    let nowhere = nvml::Library { path: folder.path().join("libnvidia-ml.so.1").into() };
-    let mut driver = FirstDriver(vec![Box::new(nowhere), Box::new(amdsmi::Library::at(control.path()))]);
+    let nowhere = nvml::NvmlLibrary { path: folder.path().join("libnvidia-ml.so.1").into() };
+    let mut driver =
+        FirstDriver(vec![Box::new(nowhere), Box::new(amdsmi::AmdsmiLibrary::at(control.path()))]);
     let (mut samples, mut events) = (ClockSamples::default(), Vec::new());
     let opened = driver.open(&mut |session| {
         for (at, time) in [0, 100, 200].into_iter().enumerate() {
@@ -126,9 +127,9 @@ fn fault_is_that_of_the_first_driver() {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script("0s driver init DRIVER_NOT_LOADED"));
-    let refusing = nvml::Library { path: control.path().into() };
+    let refusing = nvml::NvmlLibrary { path: control.path().into() };
     let mut driver =
-        FirstDriver(vec![Box::new(refusing), Box::new(amdsmi::Library::at("/no/such/library.so"))]);
+        FirstDriver(vec![Box::new(refusing), Box::new(amdsmi::AmdsmiLibrary::at("/no/such/library.so"))]);
     assert_eq!(driver.open(&mut |_| {}), Err(Fault::Failed("driver_not_loaded")));
 }
 
@@ -137,7 +138,7 @@ fn devices_are_polled_while_a_process_runs() {
     let folder = tempfile::tempdir().unwrap();
     let control = DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(GPU));
-    let library = nvml::Library { path: control.path().into() };
+    let library = nvml::NvmlLibrary { path: control.path().into() };
     let process = ProcessId { pid: 7, start_ns: 1 };
     let mut poller = ClockPoller::start(Duration::from_millis(1), Box::new(library), || 5);
     assert_eq!(control.calls(), 0);

@@ -15,7 +15,7 @@ use config::{ConfigError, Section};
 use hardware::{Config, Driver, Vendor};
 use pdata::Signal;
 use semconv::value::GpuHardwareThrottleReason as Reason;
-pub use session::Library;
+pub use session::NvmlLibrary;
 
 /// The vendor.
 pub const VENDOR: Vendor = Vendor {
@@ -56,5 +56,5 @@ fn build(_context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Receiv
 
 /// Returns NVIDIA's driver, by the path of its library or as the loader finds it.
 pub fn driver(path: Option<&str>) -> Box<dyn Driver> {
-    Box::new(path.map_or_else(Library::default, |path| Library { path: path.into() }))
+    Box::new(path.map_or_else(NvmlLibrary::default, |path| NvmlLibrary { path: path.into() }))
 }

@@ -1,6 +1,6 @@
 //! The library call of each query, a row each: one call per query, and one for all field values.
 
-use hardware::{Fault, Identity, Process, Query, Reading, duration_query};
+use hardware::{DriverQuery, Fault, Identity, Process, Reading, duration_query};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
@@ -23,8 +23,8 @@ enum Source {
 }
 
 /// The library call of each query.
-const SOURCES: [(Query, Source); 30] = {
-    use Query::*;
+const SOURCES: [(DriverQuery, Source); 30] = {
+    use DriverQuery::*;
     use Source::*;
     [
         (ClockGraphics, Call(|d| d.clock_info(Clock::Graphics).map(u64::from))),
@@ -97,7 +97,7 @@ pub(crate) fn read_clocks(mut identity: Identity, device: &Device<'_>, with_proc
         false => String::new(),
     };
     let mut reading = Reading::blank(identity);
-    reading.set(Query::Throttle, throttle(device).map_err(fault));
+    reading.set(DriverQuery::Throttle, throttle(device).map_err(fault));
     fields(device, &mut reading, is_time_by_reason);
     if with_processes {
         let processes = device.running_compute_processes().unwrap_or_default();
@@ -107,7 +107,7 @@ pub(crate) fn read_clocks(mut identity: Identity, device: &Device<'_>, with_proc
     reading
 }
 
-fn is_time_by_reason(query: Query) -> bool {
+fn is_time_by_reason(query: DriverQuery) -> bool {
     Reason::ALL.into_iter().any(|reason| duration_query(reason) == Some(query))
 }
 
@@ -138,8 +138,8 @@ fn memory(device: &Device<'_>, reading: &mut Reading) {
             (Err(why), Err(why))
         }
     };
-    reading.set(Query::MemoryTotal, total);
-    reading.set(Query::MemoryUsed, used);
+    reading.set(DriverQuery::MemoryTotal, total);
+    reading.set(DriverQuery::MemoryUsed, used);
     let processes = device.running_compute_processes().unwrap_or_default();
     reading.processes = processes.into_iter().map(|p| process(p.pid, &p.used_gpu_memory)).collect();
 }
@@ -153,14 +153,14 @@ fn process(pid: u32, memory: &UsedGpuMemory) -> Process {
 }
 
 /// Runs the queries that are fields and for which `is_wanted` holds, in one call.
-fn fields(device: &Device<'_>, reading: &mut Reading, is_wanted: impl Fn(Query) -> bool) {
+fn fields(device: &Device<'_>, reading: &mut Reading, is_wanted: impl Fn(DriverQuery) -> bool) {
     let sources = SOURCES.iter().filter(|(query, _)| is_wanted(*query));
     let sources = sources.filter_map(|(query, source)| match source {
         Source::Field(id) => Some((*query, *id, false)),
         Source::WideField(id) => Some((*query, *id, true)),
         Source::Call(_) | Source::Memory => None,
     });
-    let sources: Vec<(Query, u32, bool)> = sources.collect();
+    let sources: Vec<(DriverQuery, u32, bool)> = sources.collect();
     let ids: Vec<FieldId> = sources.iter().map(|(_, id, _)| FieldId(*id)).collect();
     match device.field_values_for(&ids) {
         Ok(samples) => {

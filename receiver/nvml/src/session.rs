@@ -20,18 +20,18 @@ use crate::query::{instances, read, read_clocks};
 
 /// NVIDIA's library.
 #[derive(Clone, Debug)]
-pub struct Library {
+pub struct NvmlLibrary {
     /// File name for the loader, or a path.
     pub path: OsString,
 }
 
-impl Default for Library {
+impl Default for NvmlLibrary {
     fn default() -> Self {
-        Library { path: "libnvidia-ml.so.1".into() }
+        NvmlLibrary { path: "libnvidia-ml.so.1".into() }
     }
 }
 
-impl Driver for Library {
+impl Driver for NvmlLibrary {
     fn open(&mut self, work: &mut dyn FnMut(&mut dyn Session)) -> Result<(), Fault> {
         let nvml = Nvml::builder().lib_path(&self.path).init().map_err(fault)?;
         let driver = nvml.sys_driver_version().unwrap_or_default();

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use component::status::Status;
+use component::status::ComponentStatus;
 use pdata::Signal;
 
 #[tokio::test]
@@ -16,7 +16,7 @@ async fn devices_are_polled_until_the_stop() {
     let mut bench = Bench::start(&nvml::FACTORY, machine.control.path().to_str().unwrap()).await;
     let points = bench.points().await;
     assert_eq!(points["hw.temperature{hw.id=GPU-5a,hw.name=GPU 0,hw.sensor_location=gpu} Cel"], 61.0);
-    assert_eq!(bench.status(), Some(Status::Ok));
+    assert_eq!(bench.status(), Some(ComponentStatus::Ok));
     let mut bodies = Vec::new();
     while !bodies.iter().any(|body: &String| body.contains("XID 48: double-bit ECC error")) {
         let data = bench.next(Signal::Logs).await;
@@ -32,14 +32,14 @@ async fn driver_installed_later_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libnvidia-ml.so.1");
     let mut bench = Bench::start(&nvml::FACTORY, path.to_str().unwrap()).await;
-    let absent = Status::RecoverableError("no GPU driver: library_not_found".to_owned());
+    let absent = ComponentStatus::RecoverableError("no GPU driver: library_not_found".to_owned());
     while bench.status().as_ref() != Some(&absent) {
         tokio::task::yield_now().await;
     }
     let control = simulator::DriverControl::nvml(folder.path()).unwrap();
     assert!(control.set_script(WHOLE));
     while !bench.points().await.keys().any(|key| key.contains("GPU-5a")) {}
-    assert_eq!(bench.status(), Some(Status::Ok));
+    assert_eq!(bench.status(), Some(ComponentStatus::Ok));
     bench.stop.cancel();
     bench.running.await;
 }

@@ -170,7 +170,7 @@ fn xids_above_the_limit_are_counted_together() {
 
 #[test]
 fn absent_or_failing_driver_returns_its_fault() {
-    let mut nowhere = nvml::Library { path: "/no/such/library.so".into() };
+    let mut nowhere = nvml::NvmlLibrary { path: "/no/such/library.so".into() };
     assert_eq!(nowhere.open(&mut |_| {}), Err(Fault::Failed("library_not_found")));
     let machine = machine_of("0s driver init DRIVER_NOT_LOADED");
     assert_eq!(machine.library().open(&mut |_| {}), Err(Fault::Failed("driver_not_loaded")));

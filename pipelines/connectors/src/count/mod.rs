@@ -43,22 +43,22 @@ config::section! {
     #[derive(Clone, Debug)]
     pub struct CountConfig {
         /// Counts of spans.
-        pub spans: Counts,
+        pub spans: CountedMetrics,
         /// Counts of span events.
-        pub spanevents: Counts,
+        pub spanevents: CountedMetrics,
         /// Counts of metrics.
-        pub metrics: Counts,
+        pub metrics: CountedMetrics,
         /// Counts of metric data points.
-        pub datapoints: Counts,
+        pub datapoints: CountedMetrics,
         /// Counts of log records.
-        pub logs: Counts,
+        pub logs: CountedMetrics,
         /// Counts of profiles. None is supported, so any entry is refused.
-        pub profiles: Counts,
+        pub profiles: CountedMetrics,
     }
 }
 
-/// Counts by the names of their metrics.
-pub type Counts = BTreeMap<String, Optional<CountOf>>;
+/// Definitions of counts by the names of their metrics.
+pub type CountedMetrics = BTreeMap<String, Optional<CountOf>>;
 
 config::section! {
     /// A count.
@@ -69,12 +69,12 @@ config::section! {
         /// Conditions of which one must hold for an item to be counted. Empty counts every item.
         pub conditions: Vec<String>,
         /// Attributes that the metric is broken down by.
-        pub attributes: Vec<AttributeConfig>,
+        pub attributes: Vec<CountAttribute>,
     }
 
     /// An attribute to break a count down by.
     #[derive(Clone, Debug)]
-    pub struct AttributeConfig {
+    pub struct CountAttribute {
         /// Key of the attribute.
         pub key: String,
         /// Value for items without the attribute. Unset, such items are not counted.

@@ -22,7 +22,7 @@ config::section! {
         /// Compression of each batch: `zstd`. Empty is none.
         pub compression: String,
         /// Parameters of the compression.
-        pub compression_params: CompressionParams,
+        pub compression_params: ZstdParams,
         /// Longest time that data is buffered before it is written. 0 is 1s.
         pub flush_interval: GoDuration = GoDuration::from_secs(1),
         /// Separate files by a resource attribute.
@@ -59,7 +59,7 @@ config::section! {
 
     /// The section `compression_params`.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct CompressionParams {
+    pub struct ZstdParams {
         /// Level of zstd: 1, 3, 6 or 11.
         pub level: i32 => unused "zstd is always written at its fastest level",
     }

@@ -8,7 +8,7 @@ use transport::compress::{Compression, Level};
 use transport::endpoint::HttpEndpoint;
 use transport::keys::{self, HttpClientConfig, Middleware};
 
-use super::Encoding;
+use super::PayloadEncoding;
 
 config::section! {
     /// The section of the exporter.
@@ -28,7 +28,7 @@ config::section! {
         /// URL that profiles are sent to. Empty is `endpoint` followed by `/v1development/profiles`.
         pub profiles_endpoint: String,
         /// Encoding of request bodies.
-        pub encoding: Encoding = Encoding::Proto,
+        pub encoding: PayloadEncoding = PayloadEncoding::Proto,
         /// Retries of refused requests.
         pub retry_on_failure: RetryConfig,
         /// Queue of requests.

@@ -50,7 +50,7 @@ sending_queue:
 
 ::config::choice! {
     /// The key `encoding`.
-    pub enum Encoding {
+    pub enum PayloadEncoding {
         /// Protobuf.
         Proto = "proto",
         /// OTLP's JSON.
@@ -58,11 +58,11 @@ sending_queue:
     }
 }
 
-impl Encoding {
+impl PayloadEncoding {
     fn content_type(self) -> &'static str {
         match self {
-            Encoding::Proto => "application/x-protobuf",
-            Encoding::Json => "application/json",
+            PayloadEncoding::Proto => "application/x-protobuf",
+            PayloadEncoding::Json => "application/json",
         }
     }
 }
@@ -72,7 +72,7 @@ struct OtlpHttp {
     id: ComponentId,
     /// The URI of each signal, in the order of [`Signal::ALL`].
     uris: [Option<Uri>; Signal::ALL.len()],
-    encoding: Encoding,
+    encoding: PayloadEncoding,
     compression: Compression,
     level: Level,
     /// The headers of every request.

@@ -18,7 +18,7 @@ use transport::Parts;
 use transport::client::{HttpClient, read_body};
 use transport::compress::Compression;
 
-use super::{Encoding, OtlpHttp};
+use super::{OtlpHttp, PayloadEncoding};
 use crate::otlp::{self, ExportResponse, PartialSuccess, Signer};
 
 /// The statuses whose `Retry-After` is used.
@@ -85,11 +85,11 @@ impl Sender {
 
     fn body(&self, data: &Data) -> Result<Parts, Refused> {
         let (parts, bytes) = match self.exporter.encoding {
-            Encoding::Json => {
+            PayloadEncoding::Json => {
                 let json = Bytes::from(pdata::json::encode(data));
                 (vec![json.clone()], json.len())
             }
-            Encoding::Proto => (data.to_parts(), data.encoded_len()),
+            PayloadEncoding::Proto => (data.to_parts(), data.encoded_len()),
         };
         otlp::check_size(bytes)?;
         Ok(match self.exporter.compression {
@@ -105,10 +105,12 @@ impl Consumer for Sender {
     }
 }
 
-fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
+fn encoding_of(headers: &HeaderMap) -> Option<PayloadEncoding> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let media_type = value.split(';').next().unwrap_or_default().trim();
-    [Encoding::Proto, Encoding::Json].into_iter().find(|e| e.content_type().eq_ignore_ascii_case(media_type))
+    [PayloadEncoding::Proto, PayloadEncoding::Json]
+        .into_iter()
+        .find(|e| e.content_type().eq_ignore_ascii_case(media_type))
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
@@ -125,14 +127,14 @@ async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
 }
 
 /// Decodes the response of a success. As in the Collector, a response in an unknown encoding is ignored.
-fn decode(encoding: Option<Encoding>, signal: Signal, bytes: &[u8]) -> Result<ExportResponse, String> {
+fn decode(encoding: Option<PayloadEncoding>, signal: Signal, bytes: &[u8]) -> Result<ExportResponse, String> {
     match encoding {
         _ if bytes.is_empty() => Ok(ExportResponse::default()),
         None => Ok(ExportResponse::default()),
-        Some(Encoding::Proto) => {
+        Some(PayloadEncoding::Proto) => {
             ExportResponse::decode(bytes).map_err(|e| format!("the response is not valid OTLP protobuf: {e}"))
         }
-        Some(Encoding::Json) => {
+        Some(PayloadEncoding::Json) => {
             let partial_success = partial_success(signal, bytes);
             let partial_success =
                 partial_success.map_err(|e| format!("the response is not valid OTLP JSON: {e}"))?;
@@ -161,10 +163,10 @@ fn partial_success(signal: Signal, json: &[u8]) -> Result<Option<PartialSuccess>
 }
 
 /// Returns the message of the status in an error response.
-fn message(encoding: Option<Encoding>, bytes: &[u8]) -> Option<String> {
+fn message(encoding: Option<PayloadEncoding>, bytes: &[u8]) -> Option<String> {
     let message = match encoding? {
-        Encoding::Proto => tonic_types::pb::Status::decode(bytes).ok()?.message,
-        Encoding::Json => pdata::json::from_slice::<pdata::json::Status>(bytes).ok()?.message,
+        PayloadEncoding::Proto => tonic_types::pb::Status::decode(bytes).ok()?.message,
+        PayloadEncoding::Json => pdata::json::from_slice::<pdata::json::Status>(bytes).ok()?.message,
     };
     Some(message).filter(|m| !m.is_empty())
 }
@@ -253,21 +255,21 @@ mod tests {
             decode(encoding, Signal::Logs, bytes).map(|r| r.partial_success.map(|p| (p.rejected, p.message)))
         };
         let json = br#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"no"}}"#;
-        assert_eq!(rejected(Some(Encoding::Json), json), Ok(Some((3, "no".to_owned()))));
-        assert_eq!(rejected(Some(Encoding::Json), b"{}"), Ok(None));
+        assert_eq!(rejected(Some(PayloadEncoding::Json), json), Ok(Some((3, "no".to_owned()))));
+        assert_eq!(rejected(Some(PayloadEncoding::Json), b"{}"), Ok(None));
         let proto = [0x0a, 6, 0x08, 3, 0x12, 2, b'n', b'o'];
-        assert_eq!(rejected(Some(Encoding::Proto), &proto), Ok(Some((3, "no".to_owned()))));
+        assert_eq!(rejected(Some(PayloadEncoding::Proto), &proto), Ok(Some((3, "no".to_owned()))));
         assert_eq!(rejected(None, b"<html>"), Ok(None));
-        assert_eq!(rejected(Some(Encoding::Proto), b""), Ok(None));
-        assert!(rejected(Some(Encoding::Proto), b"<html>").is_err());
-        assert!(rejected(Some(Encoding::Json), b"<html>").is_err());
+        assert_eq!(rejected(Some(PayloadEncoding::Proto), b""), Ok(None));
+        assert!(rejected(Some(PayloadEncoding::Proto), b"<html>").is_err());
+        assert!(rejected(Some(PayloadEncoding::Json), b"<html>").is_err());
     }
 
     #[test]
     fn a_content_type_may_have_parameters() {
         let of = |value| encoding_of(&headers(header::CONTENT_TYPE, value));
-        assert_eq!(of("application/json; charset=utf-8"), Some(Encoding::Json));
-        assert_eq!(of("Application/X-Protobuf"), Some(Encoding::Proto));
+        assert_eq!(of("application/json; charset=utf-8"), Some(PayloadEncoding::Json));
+        assert_eq!(of("Application/X-Protobuf"), Some(PayloadEncoding::Proto));
         assert_eq!(of("text/html"), None);
     }
 }

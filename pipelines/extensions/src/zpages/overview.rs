@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use component::status::Status;
+use component::status::ComponentStatus;
 use config::GoDuration;
 
 use super::Shown;
 use super::html::{Text, properties, readable, table};
 
 /// Returns the text and the CSS class of a status.
-pub(super) fn status_text(status: Option<&Status>) -> (String, &'static str) {
+pub(super) fn status_text(status: Option<&ComponentStatus>) -> (String, &'static str) {
     match status {
         None => ("not started".to_owned(), "dim"),
-        Some(Status::Starting) => ("starting".to_owned(), "dim"),
-        Some(Status::Ok) => ("OK".to_owned(), "ok"),
-        Some(Status::RecoverableError(why)) => (format!("recoverable error: {why}"), "warn"),
-        Some(Status::PermanentError(why)) => (format!("permanent error: {why}"), "bad"),
-        Some(Status::Stopped) => ("stopped".to_owned(), "dim"),
+        Some(ComponentStatus::Starting) => ("starting".to_owned(), "dim"),
+        Some(ComponentStatus::Ok) => ("OK".to_owned(), "ok"),
+        Some(ComponentStatus::RecoverableError(why)) => (format!("recoverable error: {why}"), "warn"),
+        Some(ComponentStatus::PermanentError(why)) => (format!("permanent error: {why}"), "bad"),
+        Some(ComponentStatus::Stopped) => ("stopped".to_owned(), "dim"),
     }
 }
 
-fn coloured(status: Option<&Status>) -> String {
+fn coloured(status: Option<&ComponentStatus>) -> String {
     let (text, class) = status_text(status);
     format!("<span class=\"{class}\">{}</span>", Text(&text))
 }
@@ -48,11 +48,12 @@ pub(super) fn service(shown: &Shown) -> String {
     format!("{about}<h2>Components</h2>{}", components(&state.components()))
 }
 
-fn components(components: &BTreeMap<String, Status>) -> String {
+fn components(components: &BTreeMap<String, ComponentStatus>) -> String {
     // Components that do not work come first.
     let mut rows: Vec<_> = components.iter().collect();
-    rows.sort_by_key(|(_, status)| **status == Status::Ok);
-    let row = |(name, status): (&String, &Status)| vec![Text(name).to_string(), coloured(Some(status))];
+    rows.sort_by_key(|(_, status)| **status == ComponentStatus::Ok);
+    let row =
+        |(name, status): (&String, &ComponentStatus)| vec![Text(name).to_string(), coloured(Some(status))];
     table("", &["Component", "Status"], rows.into_iter().map(row))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use component::status::{PipelineInfo, Status};
+use component::status::{ComponentStatus, PipelineInfo};
 
 use super::Shown;
 use super::html::Text;
@@ -17,7 +17,7 @@ pub(super) fn page(shown: &Shown) -> String {
     }
 }
 
-fn drawn(pipeline: &PipelineInfo, components: &BTreeMap<String, Status>) -> String {
+fn drawn(pipeline: &PipelineInfo, components: &BTreeMap<String, ComponentStatus>) -> String {
     let one = |id: &String, kind: &str| {
         let suffix = match kind {
             "processor" => format!(" of pipeline {}", pipeline.id),
@@ -36,7 +36,7 @@ fn drawn(pipeline: &PipelineInfo, components: &BTreeMap<String, Status>) -> Stri
     format!("<h2>{}</h2><div class=\"row\">{row}</div>\n", Text(&pipeline.id))
 }
 
-fn component(id: &str, kind: &str, suffix: &str, components: &BTreeMap<String, Status>) -> String {
+fn component(id: &str, kind: &str, suffix: &str, components: &BTreeMap<String, ComponentStatus>) -> String {
     let own = components.get(&format!("\"{id}\" {kind}{suffix}"));
     let (status, kind) = match own {
         Some(status) => (Some(status), kind),
@@ -55,8 +55,8 @@ fn component(id: &str, kind: &str, suffix: &str, components: &BTreeMap<String, S
 }
 
 /// Returns the worst status among the instances of a connector.
-fn connector<'a>(id: &str, components: &'a BTreeMap<String, Status>) -> Option<&'a Status> {
+fn connector<'a>(id: &str, components: &'a BTreeMap<String, ComponentStatus>) -> Option<&'a ComponentStatus> {
     let begin = format!("\"{id}\" connector");
     let own = components.iter().filter(|(name, _)| name.starts_with(&begin)).map(|(_, status)| status);
-    own.reduce(|a, b| if *a == Status::Ok { b } else { a })
+    own.reduce(|a, b| if *a == ComponentStatus::Ok { b } else { a })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use component::spans::Spans;
-use component::status::{GateInfo, PipelineInfo, Status};
+use component::status::{ComponentStatus, GateInfo, PipelineInfo};
 use config::Node;
 use tokio_util::sync::DropGuard;
 
@@ -33,13 +33,13 @@ fn host() -> Host {
     };
     state.describe(vec![pipeline], list(&["health_check", "zpages"]));
     for (name, status) in [
-        (r#""otlp" receiver"#, Status::Ok),
-        (r#""forward" connector of logs to traces"#, Status::Ok),
-        (r#""memory_limiter" processor of pipeline traces/gpu"#, Status::Ok),
-        (r#""batch" processor of pipeline traces/gpu"#, Status::Starting),
-        (r#""otlp_grpc/<x>" exporter"#, Status::RecoverableError("refused by <backend>".to_owned())),
-        (r#""health_check" extension"#, Status::PermanentError("gone".to_owned())),
-        (r#""zpages" extension"#, Status::Ok),
+        (r#""otlp" receiver"#, ComponentStatus::Ok),
+        (r#""forward" connector of logs to traces"#, ComponentStatus::Ok),
+        (r#""memory_limiter" processor of pipeline traces/gpu"#, ComponentStatus::Ok),
+        (r#""batch" processor of pipeline traces/gpu"#, ComponentStatus::Starting),
+        (r#""otlp_grpc/<x>" exporter"#, ComponentStatus::RecoverableError("refused by <backend>".to_owned())),
+        (r#""health_check" extension"#, ComponentStatus::PermanentError("gone".to_owned())),
+        (r#""zpages" extension"#, ComponentStatus::Ok),
     ] {
         state.report(name, status);
     }

@@ -7,7 +7,7 @@ use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-use crate::json::reader::{JsonError, Reader};
+use crate::json::reader::{JsonError, JsonReader};
 use crate::json::{Message, writer};
 
 /// The JSON form of a Rust value of type `T`.
@@ -15,7 +15,7 @@ pub(crate) trait Kind<T> {
     /// True where the field is left out, as proto3 leaves out defaults.
     fn is_unset(value: &T) -> bool;
     fn write(value: &T, out: &mut Vec<u8>);
-    fn read(reader: &mut Reader<'_>) -> Result<T, JsonError>;
+    fn read(reader: &mut JsonReader<'_>) -> Result<T, JsonError>;
 }
 
 /// Unicode text.
@@ -46,7 +46,7 @@ impl Kind<String> for Text {
     fn write(value: &String, out: &mut Vec<u8>) {
         writer::text(value, out);
     }
-    fn read(reader: &mut Reader<'_>) -> Result<String, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<String, JsonError> {
         Ok(reader.text()?.into_owned())
     }
 }
@@ -58,7 +58,7 @@ impl Kind<bool> for Flag {
     fn write(value: &bool, out: &mut Vec<u8>) {
         writer::print(format_args!("{value}"), out);
     }
-    fn read(reader: &mut Reader<'_>) -> Result<bool, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<bool, JsonError> {
         reader.flag()
     }
 }
@@ -72,7 +72,7 @@ macro_rules! whole_number {
             fn write(value: &$type, out: &mut Vec<u8>) {
                 writer::print(format_args!($text, value), out);
             }
-            fn read(reader: &mut Reader<'_>) -> Result<$type, JsonError> {
+            fn read(reader: &mut JsonReader<'_>) -> Result<$type, JsonError> {
                 reader.whole_number(stringify!($type))
             }
         }
@@ -89,7 +89,7 @@ impl Kind<f64> for Double {
     fn write(value: &f64, out: &mut Vec<u8>) {
         writer::double(*value, out);
     }
-    fn read(reader: &mut Reader<'_>) -> Result<f64, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<f64, JsonError> {
         reader.double()
     }
 }
@@ -104,7 +104,7 @@ impl<const N: usize> Kind<Vec<u8>> for Hex<N> {
         out.extend(value.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]));
         out.push(b'"');
     }
-    fn read(reader: &mut Reader<'_>) -> Result<Vec<u8>, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<Vec<u8>, JsonError> {
         let at = reader.at();
         let text = reader.text()?;
         let id = from_hex(&text).filter(|id| id.is_empty() || id.len() == N);
@@ -136,7 +136,7 @@ impl Kind<Vec<u8>> for Base64 {
     fn write(value: &Vec<u8>, out: &mut Vec<u8>) {
         writer::quoted(&STANDARD.encode(value), out);
     }
-    fn read(reader: &mut Reader<'_>) -> Result<Vec<u8>, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<Vec<u8>, JsonError> {
         let at = reader.at();
         let text = reader.text()?;
         let bytes = LENIENT.decode(text.as_bytes()).or_else(|_| LENIENT_URL.decode(text.as_bytes()));
@@ -152,7 +152,7 @@ impl<M: Message> Kind<M> for Nested {
     fn write(value: &M, out: &mut Vec<u8>) {
         writer::message(value, out);
     }
-    fn read(reader: &mut Reader<'_>) -> Result<M, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<M, JsonError> {
         reader.message()
     }
 }
@@ -166,7 +166,7 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
             K::write(value, out);
         }
     }
-    fn read(reader: &mut Reader<'_>) -> Result<Option<T>, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<Option<T>, JsonError> {
         K::read(reader).map(Some)
     }
 }
@@ -178,7 +178,7 @@ impl<T, K: Kind<T>> Kind<Vec<T>> for List<K> {
     fn write(value: &Vec<T>, out: &mut Vec<u8>) {
         writer::list(value, out, K::write);
     }
-    fn read(reader: &mut Reader<'_>) -> Result<Vec<T>, JsonError> {
+    fn read(reader: &mut JsonReader<'_>) -> Result<Vec<T>, JsonError> {
         let mut items = Vec::new();
         reader.list(|reader| {
             items.push(K::read(reader)?);

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::profiles::v1development::{
 
 use crate::json::Message;
 use crate::json::kinds::{Base64, Hex, Int, Kind, List, Long, Maybe, Nested, Text};
-use crate::json::reader::{JsonError, Reader};
+use crate::json::reader::{JsonError, JsonReader};
 use crate::json::tables::messages;
 use crate::json::writer;
 

@@ -25,15 +25,15 @@ impl JsonError {
 
 /// A place in JSON text.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct JsonReader<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     pub(crate) fn over(bytes: &'a [u8]) -> Self {
-        Reader { bytes, at: 0, depth: 0 }
+        JsonReader { bytes, at: 0, depth: 0 }
     }
 
     /// Where the next value begins, in bytes from the start.

@@ -29,7 +29,7 @@ use opentelemetry_proto::tonic::trace::v1::{
 
 use crate::json::Message;
 use crate::json::kinds::{Base64, Double, Flag, Hex, Int, Kind, List, Long, Maybe, Nested, Text};
-use crate::json::reader::{JsonError, Reader};
+use crate::json::reader::{JsonError, JsonReader};
 use crate::json::writer;
 
 macro_rules! messages {
@@ -52,7 +52,7 @@ macro_rules! messages {
                 })?
             }
 
-            fn read_field(&mut self, name: &str, reader: &mut Reader<'_>) -> Result<bool, JsonError> {
+            fn read_field(&mut self, name: &str, reader: &mut JsonReader<'_>) -> Result<bool, JsonError> {
                 match name {
                     $($name => self.$field = <$kind as Kind<_>>::read(reader)?,)*
                     $($($one_name => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use component::status::Status;
+use component::status::ComponentStatus;
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Refused, Running,
     Stability,
@@ -248,10 +248,10 @@ impl Watch {
         let (processor, used_mib, soft_limit_mib) = (&self.id, used / MIB, self.soft_limit_bytes / MIB);
         if is_over {
             tracing::warn!(%processor, used_mib, soft_limit_mib, "memory usage is above the soft limit, refusing data");
-            self.host.report(Status::RecoverableError(REFUSED.to_owned()));
+            self.host.report(ComponentStatus::RecoverableError(REFUSED.to_owned()));
         } else {
             tracing::info!(%processor, used_mib, soft_limit_mib, "memory usage is back within limits, taking data again");
-            self.host.report(Status::Ok);
+            self.host.report(ComponentStatus::Ok);
         }
     }
 }

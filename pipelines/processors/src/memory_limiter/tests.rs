@@ -42,12 +42,12 @@ async fn data_is_refused_from_the_soft_limit_on_until_memory_is_back_below() {
     used.store(60 * MIB, Ordering::Relaxed);
     let refused = send().await.unwrap_err();
     assert_eq!(refused, Refused::retryable("data refused due to high memory usage"));
-    assert_eq!(status(), Some(Status::RecoverableError(REFUSED.to_owned())));
+    assert_eq!(status(), Some(ComponentStatus::RecoverableError(REFUSED.to_owned())));
     used.store(200 * MIB, Ordering::Relaxed);
     assert!(send().await.is_err());
     used.store(0, Ordering::Relaxed);
     assert_eq!(send().await, Ok(()));
-    assert_eq!(status(), Some(Status::Ok));
+    assert_eq!(status(), Some(ComponentStatus::Ok));
     assert_eq!(sink.take().len(), 2);
     stop.cancel();
     running.await.unwrap();

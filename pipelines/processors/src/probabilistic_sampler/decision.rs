@@ -6,7 +6,7 @@
 
 use super::carrier::{Carried, Sampled};
 use super::threshold::{Randomness, Threshold};
-use super::{AttributeSource, Mode, ProbabilisticSamplerConfig};
+use super::{AttributeSource, ProbabilisticSamplerConfig, SamplerMode};
 
 /// A sampler of log records and spans.
 #[derive(Clone, Debug)]
@@ -70,12 +70,12 @@ impl Method {
         let buckets = (percentage * (16384.0_f32 / 100.0)) as u32;
         match (config.mode, threshold) {
             (_, None) => Method::Never,
-            (Mode::Equalizing, Some(threshold)) => Method::Equalizing { threshold },
-            (Mode::Proportional, Some(_)) => {
+            (SamplerMode::Equalizing, Some(threshold)) => Method::Equalizing { threshold },
+            (SamplerMode::Proportional, Some(_)) => {
                 Method::Proportional { ratio, precision: config.sampling_precision }
             }
-            (Mode::HashSeed | Mode::Unset, Some(_)) if buckets == 0 => Method::Never,
-            (Mode::HashSeed | Mode::Unset, Some(_)) => Method::Hash {
+            (SamplerMode::HashSeed | SamplerMode::Unset, Some(_)) if buckets == 0 => Method::Never,
+            (SamplerMode::HashSeed | SamplerMode::Unset, Some(_)) => Method::Hash {
                 threshold: Threshold::of_rejected_buckets(16384 - buckets),
                 seed: config.hash_seed,
                 by_trace_id: config.attribute_source == AttributeSource::TraceId,

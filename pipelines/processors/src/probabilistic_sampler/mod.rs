@@ -43,7 +43,7 @@ config::section! {
         /// Seed of the hash of trace ids in the mode `hash_seed`. Samplers in sequence need different seeds.
         pub hash_seed: u32,
         /// Method of the decision. Empty is `hash_seed`.
-        pub mode: Mode = Mode::Unset,
+        pub mode: SamplerMode = SamplerMode::Unset,
         /// Whether an item that cannot be sampled is dropped.
         pub fail_closed: bool = true,
         /// Number of hexadecimal digits of a threshold, 1 to 14.
@@ -60,7 +60,7 @@ config::section! {
 config::choice! {
     /// The key `mode`.
     #[derive(Default)]
-    pub enum Mode {
+    pub enum SamplerMode {
         /// As `hash_seed`.
         #[default]
         Unset = "",

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::{ConfigError, Section};
-use component::status::Status;
+use component::status::ComponentStatus;
 use component::{
     BoxFuture, BuildContext, ComponentId, Consumer, Host, Processor, ProcessorFactory, Refused, Running,
     Stability,
@@ -161,9 +161,9 @@ impl ResourceDetection {
             let (found, failed) = self.detect().await;
             let is_first = sender.borrow().is_none();
             if failed.is_empty() {
-                host.report(Status::Ok);
+                host.report(ComponentStatus::Ok);
             } else {
-                host.report(Status::RecoverableError(failed.join("; ")));
+                host.report(ComponentStatus::RecoverableError(failed.join("; ")));
             }
             if is_first || failed.is_empty() {
                 tracing::info!(processor = %self.id, attributes = found.attributes.len(), "detected resource information");

@@ -54,7 +54,7 @@ async fn pass(
     overrides: bool,
     resource: &str,
     detectors: &[(&'static [(&'static str, &'static str)], u32)],
-) -> (String, Option<Status>) {
+) -> (String, Option<ComponentStatus>) {
     let detectors: Vec<Box<dyn Detector>> = detectors
         .iter()
         .map(|(attributes, failures)| {
@@ -87,7 +87,7 @@ async fn what_is_detected_goes_before_what_is_sent_unless_configured_otherwise()
     let detectors = [(&[("host.name", "found"), ("os.type", "linux")][..], 0)];
     let (merged, status) = pass(true, HAS, &detectors).await;
     assert_eq!(merged, format!("host.name=found,os.type=linux {SCHEMA_URL}"));
-    assert_eq!(status, Some(Status::Ok));
+    assert_eq!(status, Some(ComponentStatus::Ok));
     assert_eq!(pass(false, HAS, &detectors).await.0, format!("host.name=sent,os.type=linux {SCHEMA_URL}"));
     assert_eq!(pass(false, "", &detectors).await.0, format!("host.name=found,os.type=linux {SCHEMA_URL}"));
 }
@@ -103,7 +103,7 @@ async fn a_detector_that_fails_is_asked_again_and_data_passes_without_it_in_the_
     assert_eq!(pass(true, "", &[(&[("a", "1")], 2)]).await.0, format!("a=1 {SCHEMA_URL}"));
     let (merged, status) = pass(true, HAS, &[(&[("a", "1")], 100), (&[("b", "2")], 0)]).await;
     assert_eq!(merged, format!("host.name=sent,b=2 {SCHEMA_URL}"));
-    assert_eq!(status, Some(Status::RecoverableError("fake: no route to host".to_owned())));
+    assert_eq!(status, Some(ComponentStatus::RecoverableError("fake: no route to host".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use component::context::{self, Context, Metadata};
 use super::*;
 
 /// Returns a queue configuration with batches.
-fn batching(batch: BatchConfig) -> QueueConfig {
+fn batching(batch: QueueBatchConfig) -> QueueConfig {
     QueueConfig { batch: ::config::Optional::some(batch), ..QueueConfig::default() }
 }
 
@@ -20,7 +20,7 @@ async fn wait(millis: u64) {
 #[tokio::test(start_paused = true)]
 async fn requests_are_merged_until_size_or_timeout() {
     let destination = Destination::answering([]);
-    let queue = batching(BatchConfig { min_size: 10, ..BatchConfig::default() });
+    let queue = batching(QueueBatchConfig { min_size: 10, ..QueueBatchConfig::default() });
     let stack = Stack::on(&destination, Some(queue), None).await;
     for items in [4, 5] {
         stack.input.consume(spans(items)).await.unwrap();
@@ -41,7 +41,7 @@ async fn requests_are_merged_until_size_or_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_never_larger_than_the_maximum() {
     let destination = Destination::answering([]);
-    let queue = batching(BatchConfig { min_size: 4, max_size: 5, ..BatchConfig::default() });
+    let queue = batching(QueueBatchConfig { min_size: 4, max_size: 5, ..QueueBatchConfig::default() });
     let stack = Stack::on(&destination, Some(queue), None).await;
     for items in [3, 17, 1] {
         stack.input.consume(spans(items)).await.unwrap();
@@ -55,8 +55,12 @@ async fn a_batch_is_never_larger_than_the_maximum() {
 async fn a_batch_by_bytes_is_split_by_bytes() {
     let destination = Destination::answering([]);
     let one = spans(1).encoded_len() as i64;
-    let batch =
-        BatchConfig { min_size: 0, max_size: 3 * one, sizer: Some(Sizer::Bytes), ..BatchConfig::default() };
+    let batch = QueueBatchConfig {
+        min_size: 0,
+        max_size: 3 * one,
+        sizer: Some(Sizer::Bytes),
+        ..QueueBatchConfig::default()
+    };
     let stack = Stack::on(&destination, Some(batching(batch)), None).await;
     stack.input.consume(spans(100)).await.unwrap();
     wait(1).await;
@@ -68,7 +72,7 @@ async fn a_batch_by_bytes_is_split_by_bytes() {
 #[tokio::test(start_paused = true)]
 async fn stop_sends_incomplete_batches() {
     let destination = Destination::answering([]);
-    let stack = Stack::on(&destination, Some(batching(BatchConfig::default())), None).await;
+    let stack = Stack::on(&destination, Some(batching(QueueBatchConfig::default())), None).await;
     stack.input.consume(spans(3)).await.unwrap();
     assert_eq!(stack.end().await.sent, 3);
 }
@@ -84,7 +88,7 @@ async fn a_waiting_sender_gets_the_result_of_its_items() {
     stack.end().await;
 
     // Three requests become batches of 5+5, 5+5 and 5 items; the second batch is refused.
-    let batch = BatchConfig { min_size: 10, max_size: 10, ..BatchConfig::default() };
+    let batch = QueueBatchConfig { min_size: 10, max_size: 10, ..QueueBatchConfig::default() };
     let queue = QueueConfig { wait_for_result: true, num_consumers: 1, ..batching(batch) };
     let (host, stop) = (Host::detached(), CancellationToken::new());
     let (id, stages) = (ComponentId::parse("x").unwrap(), Stages { queue: Some(queue), retry: None });
@@ -124,7 +128,7 @@ async fn partitions_are_batched_separately_with_their_shared_metadata() {
     }
     let seen = Arc::new(Seen(Mutex::default()));
     let partition = PartitionConfig { metadata_keys: vec!["Tenant".to_owned()] };
-    let queue = batching(BatchConfig { partition, ..BatchConfig::default() });
+    let queue = batching(QueueBatchConfig { partition, ..QueueBatchConfig::default() });
     let id = ComponentId::parse("x").unwrap();
     let stages = Stages { queue: Some(queue), retry: None };
     let (host, stop) = (Host::detached(), CancellationToken::new());

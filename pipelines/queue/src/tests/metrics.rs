@@ -52,7 +52,7 @@ async fn metrics_have_the_collectors_names_and_attributes() {
     let queue = QueueConfig {
         queue_size: 12,
         sizer: Some(Sizer::Items),
-        batch: ::config::Optional::some(BatchConfig { min_size: 0, ..BatchConfig::default() }),
+        batch: ::config::Optional::some(QueueBatchConfig { min_size: 0, ..QueueBatchConfig::default() }),
         num_consumers: 1,
         ..QueueConfig::default()
     };

@@ -12,7 +12,7 @@ use component::{BoxFuture, Capabilities, ComponentId, Consumer, Refused, Running
 use config::{GoDuration, Optional};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use pdata::{Data, Signal};
-use queue::{BatchConfig, ExporterMetrics, QueueConfig, RetryConfig, Sizer, Stages};
+use queue::{ExporterMetrics, QueueBatchConfig, QueueConfig, RetryConfig, Sizer, Stages};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -261,11 +261,11 @@ impl Process {
 
 impl Shape {
     fn stages(&self) -> Stages {
-        let batch = self.batch.map(|(min_size, max_size)| BatchConfig {
+        let batch = self.batch.map(|(min_size, max_size)| QueueBatchConfig {
             min_size,
             max_size,
             sizer: Some(Sizer::Items),
-            ..BatchConfig::default()
+            ..QueueBatchConfig::default()
         });
         let queue = QueueConfig {
             num_consumers: self.num_consumers,

@@ -65,7 +65,7 @@ fn nvml() -> Check {
 /// Checks AMD SMI; `None` without the library, since the machine then has no AMD GPUs.
 fn amdsmi() -> Option<Check> {
     let mut devices = 0;
-    let opened = amdsmi::Library::default().open(&mut |session| {
+    let opened = amdsmi::AmdsmiLibrary::default().open(&mut |session| {
         devices = session.read_clocks(false).unwrap_or_default().len();
     });
     let check = |readiness, found, advice| Some(Check { name: "AMD SMI", readiness, found, advice });

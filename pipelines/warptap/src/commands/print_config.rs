@@ -7,10 +7,10 @@ use std::io::Write;
 use anyhow::Context as _;
 use config::Seen;
 
-use crate::cli::{PrintConfigArgs, PrintFormat, PrintMode};
+use crate::cli::{PrintConfigArgs, PrintFormat};
 use crate::commands::refused;
 use crate::components::FACTORIES;
-use crate::config::{Environment, Mode, Printed, load};
+use crate::config::{Environment, Printed, load};
 use crate::graph::Plan;
 use crate::prepare::VERSION;
 
@@ -23,11 +23,7 @@ pub fn run(args: &PrintConfigArgs, environment: &dyn Environment, out: &mut dyn 
     if args.validate {
         plan.map_err(refused)?;
     }
-    let mode = match args.mode {
-        PrintMode::Redacted => Mode::Redacted,
-        PrintMode::Unredacted => Mode::Unredacted,
-    };
-    let printed = Printed { root: &loaded.root, seen: &seen, mode };
+    let printed = Printed { root: &loaded.root, seen: &seen, mode: args.mode };
     let text = match args.format {
         PrintFormat::Yaml => printed.to_yaml()?,
         PrintFormat::Json => format!("{}\n", serde_json::to_string_pretty(&printed)?),

@@ -5,12 +5,12 @@ use config::{Node, Position, Problem, Value, nearest};
 use pdata::Signal;
 
 use super::gates::{self, Gates};
-use super::sections::{Kind, Sections};
+use super::sections::{ComponentKind, Sections};
 use super::service::{Pipeline, Reference};
 
 /// Everything that does not hold.
 pub(super) fn check(root: &Node, sections: &Sections<'_>, gates: &Gates) -> Vec<Problem> {
-    if Kind::ALL.iter().all(|kind| is_empty(root, *kind)) {
+    if ComponentKind::ALL.iter().all(|kind| is_empty(root, *kind)) {
         return vec![at(root, "", "empty configuration file")];
     }
     let mut problems = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn check(root: &Node, sections: &Sections<'_>, gates: &Gates) -> Vec<
         require_pipelines(root, &mut problems);
     }
     for reference in &sections.service.extensions {
-        check_reference(sections, Kind::Extension, reference, "service::extensions", &mut problems);
+        check_reference(sections, ComponentKind::Extension, reference, "service::extensions", &mut problems);
     }
     for pipeline in &sections.service.pipelines {
         check_pipeline(root, sections, pipeline, &mut problems);
@@ -35,7 +35,7 @@ pub(super) fn check(root: &Node, sections: &Sections<'_>, gates: &Gates) -> Vec<
 }
 
 fn require_pipelines(root: &Node, problems: &mut Vec<Problem>) {
-    for (kind, noun) in [(Kind::Receiver, "receiver"), (Kind::Exporter, "exporter")] {
+    for (kind, noun) in [(ComponentKind::Receiver, "receiver"), (ComponentKind::Exporter, "exporter")] {
         if is_empty(root, kind) {
             problems.push(at(root, "", &format!("no {noun} configuration specified in config")));
         }
@@ -47,7 +47,7 @@ fn require_pipelines(root: &Node, problems: &mut Vec<Problem>) {
 }
 
 /// True where nothing is configured; a section that is not a mapping is reported elsewhere.
-fn is_empty(root: &Node, kind: Kind) -> bool {
+fn is_empty(root: &Node, kind: ComponentKind) -> bool {
     let is_bare = |node: &Node| node.is_null() || node.value == Value::Mapping(Vec::new());
     root.get(kind.section()).is_none_or(is_bare)
 }
@@ -57,7 +57,7 @@ fn at(node: &Node, path: &str, message: &str) -> Problem {
 }
 
 fn check_pipeline(root: &Node, sections: &Sections<'_>, pipeline: &Pipeline, problems: &mut Vec<Problem>) {
-    for kind in [Kind::Receiver, Kind::Exporter] {
+    for kind in [ComponentKind::Receiver, ComponentKind::Exporter] {
         // A list of invalid ids is not empty; they have been reported.
         if pipeline.references(kind).is_empty() && !has_items(root, pipeline, kind) {
             let message = format!("must have at least one {}", kind.noun());
@@ -70,7 +70,7 @@ fn check_pipeline(root: &Node, sections: &Sections<'_>, pipeline: &Pipeline, pro
             problems.push(Problem::new(reference.position.clone(), pipeline.path.clone(), message));
         }
     }
-    for kind in [Kind::Receiver, Kind::Processor, Kind::Exporter] {
+    for kind in [ComponentKind::Receiver, ComponentKind::Processor, ComponentKind::Exporter] {
         for reference in pipeline.references(kind) {
             check_reference(sections, kind, reference, &pipeline.path, problems);
         }
@@ -83,7 +83,7 @@ fn body<'a>(root: &'a Node, pipeline: &Pipeline) -> Option<&'a Node> {
     root.get("service")?.get("pipelines")?.get(key)
 }
 
-fn has_items(root: &Node, pipeline: &Pipeline, kind: Kind) -> bool {
+fn has_items(root: &Node, pipeline: &Pipeline, kind: ComponentKind) -> bool {
     let list = body(root, pipeline).and_then(|body| body.get(kind.section()));
     list.is_some_and(|list| !list.is_null() && list.value != Value::Sequence(Vec::new()))
 }
@@ -94,13 +94,13 @@ fn position(root: &Node, pipeline: &Pipeline) -> Position {
 
 fn check_reference(
     sections: &Sections<'_>,
-    kind: Kind,
+    kind: ComponentKind,
     reference: &Reference,
     path: &str,
     problems: &mut Vec<Problem>,
 ) {
     // Connectors stand where receivers and exporters do.
-    if sections.has(kind, &reference.id) || sections.has(Kind::Connector, &reference.id) {
+    if sections.has(kind, &reference.id) || sections.has(ComponentKind::Connector, &reference.id) {
         return;
     }
     let id = reference.id.to_string();

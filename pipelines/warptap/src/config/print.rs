@@ -6,16 +6,8 @@
 use config::{GoDuration, Node, Reading, Seen, Value};
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 
-use super::sections::Kind;
-
-/// Whether secrets are printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// As [`REDACTED`].
-    Redacted,
-    /// As they are.
-    Unredacted,
-}
+use super::sections::ComponentKind;
+use crate::cli::PrintMode;
 
 /// What stands in place of a secret.
 const REDACTED: &str = "[REDACTED]";
@@ -28,7 +20,7 @@ pub struct Printed<'a> {
     /// How its components read it.
     pub seen: &'a Seen,
     /// What of it is shown.
-    pub mode: Mode,
+    pub mode: PrintMode,
 }
 
 impl Printed<'_> {
@@ -43,7 +35,7 @@ impl Serialize for Printed<'_> {
         let entries = self.root.entries();
         let mut map = serializer.serialize_map(Some(entries.len()))?;
         for entry in entries {
-            let is_component_section = Kind::ALL.iter().any(|kind| kind.section() == entry.key);
+            let is_component_section = ComponentKind::ALL.iter().any(|kind| kind.section() == entry.key);
             let unread = if is_component_section { Unread::Hidden } else { Unread::Shown };
             map.serialize_entry(&entry.key, &Shown { node: &entry.value, whole: *self, unread })?;
         }
@@ -72,7 +64,7 @@ impl Shown<'_> {
             Some(reading) => reading == Reading::Secret,
             None => self.unread == Unread::Hidden && !matches!(self.node.value, Value::Null | Value::Bool(_)),
         };
-        is_secret && self.whole.mode == Mode::Redacted
+        is_secret && self.whole.mode == PrintMode::Redacted
     }
 
     fn below<'a>(&'a self, key: &str, node: &'a Node) -> Shown<'a> {

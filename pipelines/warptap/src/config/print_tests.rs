@@ -5,7 +5,7 @@ use config::{Headers, Optional, Secret, Section, Seen};
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::{Mode, Printed};
+use super::{PrintMode, Printed};
 use crate::config::testing::{Made, flow};
 use crate::config::yaml_out::to_text;
 use crate::config::{Sources, load};
@@ -29,7 +29,7 @@ fn environment() -> Made {
 }
 
 /// What a component's section is printed as, as one line.
-fn print(section: &str, mode: Mode) -> String {
+fn print(section: &str, mode: PrintMode) -> String {
     let locations = [format!("yaml:receivers::x: {section}")];
     let loaded = load(Sources::from(&locations), &environment()).unwrap();
     let seen = Seen::default();
@@ -43,8 +43,8 @@ fn print(section: &str, mode: Mode) -> String {
 
 #[track_caller]
 fn check(section: &str, redacted: &str, unredacted: &str) {
-    assert_eq!(print(section, Mode::Redacted), redacted, "{section}");
-    assert_eq!(print(section, Mode::Unredacted), unredacted, "{section}");
+    assert_eq!(print(section, PrintMode::Redacted), redacted, "{section}");
+    assert_eq!(print(section, PrintMode::Unredacted), unredacted, "{section}");
 }
 
 #[track_caller]

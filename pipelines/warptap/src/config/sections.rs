@@ -12,7 +12,7 @@ use super::service::Service;
 
 /// The kinds of components, by the section they are configured in.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Kind {
+pub enum ComponentKind {
     /// `connectors`
     Connector,
     /// `exporters`
@@ -25,19 +25,24 @@ pub enum Kind {
     Receiver,
 }
 
-impl Kind {
+impl ComponentKind {
     /// All kinds, in the order of their sections.
-    pub const ALL: [Kind; 5] =
-        [Kind::Connector, Kind::Exporter, Kind::Extension, Kind::Processor, Kind::Receiver];
+    pub const ALL: [ComponentKind; 5] = [
+        ComponentKind::Connector,
+        ComponentKind::Exporter,
+        ComponentKind::Extension,
+        ComponentKind::Processor,
+        ComponentKind::Receiver,
+    ];
 
     /// The key of the section: `exporters`.
     pub fn section(self) -> &'static str {
         match self {
-            Kind::Connector => "connectors",
-            Kind::Exporter => "exporters",
-            Kind::Extension => "extensions",
-            Kind::Processor => "processors",
-            Kind::Receiver => "receivers",
+            ComponentKind::Connector => "connectors",
+            ComponentKind::Exporter => "exporters",
+            ComponentKind::Extension => "extensions",
+            ComponentKind::Processor => "processors",
+            ComponentKind::Receiver => "receivers",
         }
     }
 
@@ -51,7 +56,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Configured<'a> {
     /// In which section it stands.
-    pub kind: Kind,
+    pub kind: ComponentKind,
     /// Its id.
     pub id: ComponentId,
     /// Its config path, such as `exporters::otlp_grpc`.
@@ -101,8 +106,10 @@ impl<'a> Sections<'a> {
         if let Err(error) = Section::new("", root).decode::<TopLevel>() {
             problems.extend(error.into_problems());
         }
-        let mut components: Vec<Configured<'a>> =
-            Kind::ALL.iter().flat_map(|kind| read_components(root, *kind, seen, &mut problems)).collect();
+        let mut components: Vec<Configured<'a>> = ComponentKind::ALL
+            .iter()
+            .flat_map(|kind| read_components(root, *kind, seen, &mut problems))
+            .collect();
         components.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         let service = Service::read(root, &mut problems, &mut warnings);
         let mut sections = Sections { components, service, problems, warnings };
@@ -112,12 +119,12 @@ impl<'a> Sections<'a> {
     }
 
     /// The components of one kind, by id.
-    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Configured<'a>> {
+    pub fn of(&self, kind: ComponentKind) -> impl Iterator<Item = &Configured<'a>> {
         self.components.iter().filter(move |c| c.kind == kind)
     }
 
     /// True where a component of that kind and id is configured.
-    pub fn has(&self, kind: Kind, id: &ComponentId) -> bool {
+    pub fn has(&self, kind: ComponentKind, id: &ComponentId) -> bool {
         self.of(kind).any(|c| c.id == *id)
     }
 }
@@ -136,7 +143,7 @@ struct TopLevel {
 
 fn read_components<'a>(
     root: &'a Node,
-    kind: Kind,
+    kind: ComponentKind,
     seen: Option<&'a Seen>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Configured<'a>> {

@@ -8,8 +8,8 @@ use pdata::Signal;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use super::sections::Kind;
-use super::telemetry::Telemetry;
+use super::sections::ComponentKind;
+use super::telemetry::TelemetryConfig;
 
 /// What the service runs.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Service {
     /// The extensions to start, in the order given.
     pub extensions: Vec<Reference>,
     /// What the collector tells of itself.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
 }
 
 /// A pipeline as configured.
@@ -39,12 +39,12 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// The references to components of one kind.
-    pub fn references(&self, kind: Kind) -> &[Reference] {
+    pub fn references(&self, kind: ComponentKind) -> &[Reference] {
         match kind {
-            Kind::Receiver => &self.receivers,
-            Kind::Processor => &self.processors,
-            Kind::Exporter => &self.exporters,
-            Kind::Connector | Kind::Extension => &[],
+            ComponentKind::Receiver => &self.receivers,
+            ComponentKind::Processor => &self.processors,
+            ComponentKind::Exporter => &self.exporters,
+            ComponentKind::Connector | ComponentKind::Extension => &[],
         }
     }
 }
@@ -133,7 +133,7 @@ impl Service {
         let keys: ServiceKeys = noted(Section::new("service", node), problems);
         let extensions = references("service", "extensions", &keys.extensions, node, problems);
         let pipelines = read_pipelines(node, problems);
-        let telemetry = node.get("telemetry").map(|node| Telemetry::read(node, problems, warnings));
+        let telemetry = node.get("telemetry").map(|node| TelemetryConfig::read(node, problems, warnings));
         Service { pipelines, extensions, telemetry: telemetry.unwrap_or_default() }
     }
 }

@@ -1,6 +1,6 @@
 //! `service::telemetry`: what the collector tells of itself, and to whom.
 //!
-//! The one idea: the section is read once, here, into [`Telemetry`], which holds only what can be run; keys
+//! The one idea: the section is read once, here, into [`TelemetryConfig`], which holds only what can be run; keys
 //! that are understood and change nothing become warnings. Running it is left to [`crate::telemetry`] and
 //! [`crate::logging`].
 
@@ -12,21 +12,23 @@ mod resource;
 
 use config::{Node, Problem, Section};
 
-pub use logs::{Encoding, Logs, Sampling};
-pub use metrics::{Aggregation, Level, Metrics, Prometheus, Reader, Selector, Stream, View};
-pub use push::{Exporter, Otlp, Processor, Protocol, Temporality};
+pub use logs::{LogEncoding, Logs, Sampling};
+pub use metrics::{
+    Aggregation, Metrics, MetricsLevel, Prometheus, ReaderConfig, Selector, StreamConfig, View,
+};
+pub use push::{ExporterConfig, Otlp, ProcessorConfig, Protocol, Temporality};
 pub use resource::Resource;
 
 /// Internal telemetry of the collector. By default: a log to standard error, and metrics for a client that asks
 /// `http://localhost:8888/metrics`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// Its log.
     pub logs: Logs,
     /// Its metrics.
     pub metrics: Metrics,
     /// Where the spans of its own work go; empty: nowhere.
-    pub traces: Vec<Processor>,
+    pub traces: Vec<ProcessorConfig>,
     /// What it says of itself with all of these.
     pub resource: Resource,
 }
@@ -60,12 +62,12 @@ impl Reading<'_> {
     }
 }
 
-impl Telemetry {
+impl TelemetryConfig {
     /// Reads the section, noting what is wrong and what is odd.
     pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>, warnings: &mut Vec<Problem>) -> Self {
         let section = Section::new("service::telemetry", node);
         Reading { section, problems, warnings }.decode::<keys::TelemetryKeys>();
-        let mut telemetry = Telemetry::default();
+        let mut telemetry = TelemetryConfig::default();
         for entry in node.entries() {
             let path = format!("service::telemetry::{}", entry.key);
             let section = Section::new(&path, &entry.value);
@@ -83,9 +85,9 @@ impl Telemetry {
     }
 }
 
-fn read_traces(reading: &mut Reading<'_>) -> Vec<Processor> {
+fn read_traces(reading: &mut Reading<'_>) -> Vec<ProcessorConfig> {
     let keys: keys::TracesKeys = reading.decode();
-    let is_off = keys.level.is_some_and(|level| level == Level::None);
+    let is_off = keys.level.is_some_and(|level| level == MetricsLevel::None);
     for (index, name) in keys.propagators.iter().enumerate() {
         let path = format!("propagators[{index}]");
         match name.as_str() {

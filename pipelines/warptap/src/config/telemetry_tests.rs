@@ -7,17 +7,17 @@ use crate::config::LogLevel;
 use crate::config::yaml;
 
 /// Reads a section in YAML: what it says, what is wrong with it, and what is odd.
-fn read(text: &str) -> (Telemetry, Vec<String>, Vec<String>) {
+fn read(text: &str) -> (TelemetryConfig, Vec<String>, Vec<String>) {
     let node = yaml::parse(text, &"telemetry".into()).expect(text);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-    let telemetry = Telemetry::read(&node, &mut problems, &mut warnings);
+    let telemetry = TelemetryConfig::read(&node, &mut problems, &mut warnings);
     let texts =
         |problems: Vec<Problem>| problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
     (telemetry, texts(problems), texts(warnings))
 }
 
 #[track_caller]
-fn check(text: &str, problems: &[&str], warnings: &[&str]) -> Telemetry {
+fn check(text: &str, problems: &[&str], warnings: &[&str]) -> TelemetryConfig {
     let (telemetry, wrong, odd) = read(text);
     for (got, want) in [(&wrong, problems), (&odd, warnings)] {
         assert_eq!(got.len(), want.len(), "{text}: {got:#?}");
@@ -31,11 +31,11 @@ fn check(text: &str, problems: &[&str], warnings: &[&str]) -> Telemetry {
 #[test]
 fn nothing_written_is_the_collectors_default() {
     for text in ["", "{logs: , metrics: , traces: , resource: }", "{metrics: {level: normal, readers: }}"] {
-        assert_eq!(check(text, &[], &[]), Telemetry::default(), "{text}");
+        assert_eq!(check(text, &[], &[]), TelemetryConfig::default(), "{text}");
     }
-    let default = Telemetry::default();
-    assert_eq!(default.metrics.level, Level::Normal);
-    let [Reader::Pull(prometheus)] = default.metrics.readers.as_slice() else { panic!("one reader") };
+    let default = TelemetryConfig::default();
+    assert_eq!(default.metrics.level, MetricsLevel::Normal);
+    let [ReaderConfig::Pull(prometheus)] = default.metrics.readers.as_slice() else { panic!("one reader") };
     assert_eq!((&*prometheus.host, prometheus.port, prometheus.has_suffixes), ("localhost", 8888, false));
     assert_eq!(default.logs.sampling, Some(Sampling::default()));
 }
@@ -49,7 +49,7 @@ fn the_log_is_as_its_keys_say() {
         &[],
     )
     .logs;
-    assert_eq!((logs.level, logs.encoding), (LogLevel::Warn, Encoding::Json));
+    assert_eq!((logs.level, logs.encoding), (LogLevel::Warn, LogEncoding::Json));
     assert_eq!((logs.tells_caller, logs.tells_resource), (false, false));
     assert_eq!(logs.sampling, Some(Sampling { initial: 3, ..Sampling::default() }));
     assert_eq!(logs.output_paths, ["stdout", "/tmp/x"]);
@@ -61,7 +61,7 @@ fn the_log_is_as_its_keys_say() {
 #[test]
 fn level_none_measures_nothing() {
     assert_eq!(check("metrics: {level: none}", &[], &[]).metrics.readers, []);
-    assert_eq!(check("metrics: {level: None, readers: []}", &[], &[]).metrics.level, Level::None);
+    assert_eq!(check("metrics: {level: None, readers: []}", &[], &[]).metrics.level, MetricsLevel::None);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn readers_pull_and_push() {
     )
     .metrics;
     let [
-        Reader::Pull(prometheus),
-        Reader::Periodic { interval, exporter: Exporter::Otlp(otlp), .. },
-        Reader::Periodic { .. },
+        ReaderConfig::Pull(prometheus),
+        ReaderConfig::Periodic { interval, exporter: ExporterConfig::Otlp(otlp), .. },
+        ReaderConfig::Periodic { .. },
     ] = metrics.readers.as_slice()
     else {
         panic!("{metrics:?}")
@@ -96,8 +96,12 @@ fn processors_have_the_defaults_of_go() {
         headers: [{name: a, value: b}], headers_list: 'c=d, e=f'}}}}]}";
     let traces = check(text, &[], &[]).traces;
     let [
-        Processor {
-            delay, batch_size_max: 512, queue_size_max: 2048, exporter: Exporter::Otlp(otlp), ..
+        ProcessorConfig {
+            delay,
+            batch_size_max: 512,
+            queue_size_max: 2048,
+            exporter: ExporterConfig::Otlp(otlp),
+            ..
         },
     ] = traces.as_slice()
     else {

@@ -5,12 +5,12 @@ use std::fmt;
 use component::ComponentId;
 use pdata::Signal;
 
-use crate::config::{Kind, PipelineId};
+use crate::config::{ComponentKind, PipelineId};
 
 /// Identifies one instance of a component. A receiver or exporter has one instance per id, shared by pipelines and
 /// signals; a processor has one per pipeline; a connector has one per pair of signals.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Key {
+pub enum NodeKey {
     /// An extension.
     Extension(ComponentId),
     /// An exporter.
@@ -35,47 +35,47 @@ pub enum Key {
     Receiver(ComponentId),
 }
 
-impl Key {
+impl NodeKey {
     /// Returns the kind of the component.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ComponentKind {
         match self {
-            Key::Extension(_) => Kind::Extension,
-            Key::Exporter(_) => Kind::Exporter,
-            Key::Connector { .. } => Kind::Connector,
-            Key::Processor { .. } => Kind::Processor,
-            Key::Receiver(_) => Kind::Receiver,
+            NodeKey::Extension(_) => ComponentKind::Extension,
+            NodeKey::Exporter(_) => ComponentKind::Exporter,
+            NodeKey::Connector { .. } => ComponentKind::Connector,
+            NodeKey::Processor { .. } => ComponentKind::Processor,
+            NodeKey::Receiver(_) => ComponentKind::Receiver,
         }
     }
 
     /// Returns the id of the component.
     pub fn id(&self) -> &ComponentId {
         match self {
-            Key::Extension(id)
-            | Key::Exporter(id)
-            | Key::Receiver(id)
-            | Key::Connector { id, .. }
-            | Key::Processor { id, .. } => id,
+            NodeKey::Extension(id)
+            | NodeKey::Exporter(id)
+            | NodeKey::Receiver(id)
+            | NodeKey::Connector { id, .. }
+            | NodeKey::Processor { id, .. } => id,
         }
     }
 
     /// Formats the node as the Collector does in its message about a cycle.
     pub(super) fn in_cycle(&self) -> String {
         match self {
-            Key::Connector { id, from, to } => {
+            NodeKey::Connector { id, from, to } => {
                 format!("connector \"{id}\" ({} to {})", from.name(), to.name())
             }
-            Key::Processor { pipeline, id } => format!("processor \"{id}\" in pipeline \"{pipeline}\""),
+            NodeKey::Processor { pipeline, id } => format!("processor \"{id}\" in pipeline \"{pipeline}\""),
             other => other.to_string(),
         }
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for NodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\" {}", self.id(), self.kind().noun())?;
         match self {
-            Key::Processor { pipeline, .. } => write!(f, " of pipeline {pipeline}"),
-            Key::Connector { from, to, .. } => write!(f, " of {} to {}", from.name(), to.name()),
+            NodeKey::Processor { pipeline, .. } => write!(f, " of pipeline {pipeline}"),
+            NodeKey::Connector { from, to, .. } => write!(f, " of {} to {}", from.name(), to.name()),
             _ => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
 //! The component types of the OpenTelemetry Collector's distributions, so that a type that exists elsewhere is not
 //! reported as a slip of the pen.
 
-use crate::config::Kind;
+use crate::config::ComponentKind;
 
 /// A distribution and the types of one kind that it adds to those of the rows before.
-type Row = (Kind, &'static str, &'static [&'static str]);
+type Row = (ComponentKind, &'static str, &'static [&'static str]);
 
 const OTELCOL: &str = "otelcol";
 const K8S: &str = "otelcol-k8s";
@@ -12,19 +12,19 @@ const CONTRIB: &str = "otelcol-contrib";
 
 /// From the manifests of opentelemetry-collector-releases, release 0.15x.
 const KNOWN: &[Row] = &[
-    (Kind::Connector, OTELCOL, &["forward"]),
+    (ComponentKind::Connector, OTELCOL, &["forward"]),
     (
-        Kind::Connector,
+        ComponentKind::Connector,
         K8S,
         &["count", "exceptions", "failover", "roundrobin", "routing", "servicegraph", "spanmetrics"],
     ),
     (
-        Kind::Connector,
+        ComponentKind::Connector,
         CONTRIB,
         &["datadog", "grafanacloud", "otlp_json", "otlpjson", "signaltometrics", "slowsql", "sum"],
     ),
     (
-        Kind::Exporter,
+        ComponentKind::Exporter,
         OTELCOL,
         &[
             "debug",
@@ -41,9 +41,9 @@ const KNOWN: &[Row] = &[
             "zipkin",
         ],
     ),
-    (Kind::Exporter, K8S, &["loadbalancing"]),
+    (ComponentKind::Exporter, K8S, &["loadbalancing"]),
     (
-        Kind::Exporter,
+        ComponentKind::Exporter,
         CONTRIB,
         &[
             "alertmanager",
@@ -90,9 +90,9 @@ const KNOWN: &[Row] = &[
             "tinybird",
         ],
     ),
-    (Kind::Extension, OTELCOL, &["health_check", "memory_limiter", "pprof", "zpages"]),
+    (ComponentKind::Extension, OTELCOL, &["health_check", "memory_limiter", "pprof", "zpages"]),
     (
-        Kind::Extension,
+        ComponentKind::Extension,
         K8S,
         &[
             "basicauth",
@@ -107,7 +107,7 @@ const KNOWN: &[Row] = &[
         ],
     ),
     (
-        Kind::Extension,
+        ComponentKind::Extension,
         CONTRIB,
         &[
             "ack",
@@ -143,12 +143,12 @@ const KNOWN: &[Row] = &[
         ],
     ),
     (
-        Kind::Processor,
+        ComponentKind::Processor,
         OTELCOL,
         &["attributes", "batch", "filter", "memory_limiter", "probabilistic_sampler", "resource", "span"],
     ),
     (
-        Kind::Processor,
+        ComponentKind::Processor,
         K8S,
         &[
             "cumulativetodelta",
@@ -168,7 +168,7 @@ const KNOWN: &[Row] = &[
         ],
     ),
     (
-        Kind::Processor,
+        ComponentKind::Processor,
         CONTRIB,
         &[
             "coralogix",
@@ -190,12 +190,12 @@ const KNOWN: &[Row] = &[
         ],
     ),
     (
-        Kind::Receiver,
+        ComponentKind::Receiver,
         OTELCOL,
         &["hostmetrics", "jaeger", "kafka", "nop", "opencensus", "otlp", "prometheus", "zipkin"],
     ),
     (
-        Kind::Receiver,
+        ComponentKind::Receiver,
         K8S,
         &[
             "fluentforward",
@@ -212,7 +212,7 @@ const KNOWN: &[Row] = &[
         ],
     ),
     (
-        Kind::Receiver,
+        ComponentKind::Receiver,
         CONTRIB,
         &[
             "activedirectoryds",
@@ -318,11 +318,11 @@ const KNOWN: &[Row] = &[
 ];
 
 /// All types of a kind.
-pub(super) fn types(kind: Kind) -> impl Iterator<Item = &'static str> {
+pub(super) fn types(kind: ComponentKind) -> impl Iterator<Item = &'static str> {
     KNOWN.iter().filter(move |row| row.0 == kind).flat_map(|row| row.2.iter().copied())
 }
 
 /// The smallest distribution with a component of that kind and type.
-pub(super) fn distribution(kind: Kind, name: &str) -> Option<&'static str> {
+pub(super) fn distribution(kind: ComponentKind, name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|row| row.0 == kind && row.2.contains(&name)).map(|row| row.1)
 }

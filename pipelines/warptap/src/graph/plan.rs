@@ -10,11 +10,11 @@ use component::{
 use config::{ConfigError, Node, Problem, nearest};
 use pdata::Signal;
 
-use super::key::Key;
+use super::key::NodeKey;
 use super::known;
 use super::order;
 use super::wiring::{self, Output, Wiring};
-use crate::config::{Configured, Kind, Pipeline, Reference, Sections};
+use crate::config::{ComponentKind, Configured, Pipeline, Reference, Sections};
 
 /// The tables in which components are looked up by type.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub struct Plan {
 
 /// A node that is built and not started.
 pub(super) struct Planned {
-    pub(super) key: Key,
+    pub(super) key: NodeKey,
     pub(super) level: u32,
     /// The configuration it was built from; a reload restarts the node only if this changed.
     pub(super) config: Node,
@@ -83,14 +83,14 @@ impl Plan {
 
     /// Returns the plan without its receivers, for a caller that feeds the pipelines itself.
     pub fn without_receivers(mut self) -> Self {
-        self.nodes.retain(|node| node.key.kind() != Kind::Receiver);
+        self.nodes.retain(|node| node.key.kind() != ComponentKind::Receiver);
         self
     }
 }
 
 /// Returns the sort key within a level: extensions keep their order, other nodes start in the order of their keys.
-fn rank(key: &Key) -> Option<&Key> {
-    (key.kind() != Kind::Extension).then_some(key)
+fn rank(key: &NodeKey) -> Option<&NodeKey> {
+    (key.kind() != ComponentKind::Extension).then_some(key)
 }
 
 struct Builder<'a> {
@@ -105,19 +105,19 @@ impl Builder<'_> {
     /// Collects the problems of each component, and of the signals it is used for.
     fn validate(&mut self) {
         let rows = self.factories;
-        self.validate_all(Kind::Extension, rows.extensions);
-        self.validate_all(Kind::Connector, rows.connectors);
-        self.validate_all(Kind::Exporter, rows.exporters);
-        self.validate_all(Kind::Processor, rows.processors);
-        self.validate_all(Kind::Receiver, rows.receivers);
+        self.validate_all(ComponentKind::Extension, rows.extensions);
+        self.validate_all(ComponentKind::Connector, rows.connectors);
+        self.validate_all(ComponentKind::Exporter, rows.exporters);
+        self.validate_all(ComponentKind::Processor, rows.processors);
+        self.validate_all(ComponentKind::Receiver, rows.receivers);
         for pipeline in &self.sections.service.pipelines {
-            self.check_signal(pipeline, Kind::Receiver, rows.receivers);
-            self.check_signal(pipeline, Kind::Processor, rows.processors);
-            self.check_signal(pipeline, Kind::Exporter, rows.exporters);
+            self.check_signal(pipeline, ComponentKind::Receiver, rows.receivers);
+            self.check_signal(pipeline, ComponentKind::Processor, rows.processors);
+            self.check_signal(pipeline, ComponentKind::Exporter, rows.exporters);
         }
     }
 
-    fn validate_all<T: ?Sized>(&mut self, kind: Kind, rows: &[Factory<T>]) {
+    fn validate_all<T: ?Sized>(&mut self, kind: ComponentKind, rows: &[Factory<T>]) {
         for configured in self.sections.of(kind) {
             let Some(row) = find(rows, configured.id.kind()) else {
                 self.problems.push(unknown_type(configured, rows));
@@ -138,9 +138,11 @@ impl Builder<'_> {
     }
 
     /// Collects a problem for every component that does not support the signal of its pipeline.
-    fn check_signal<T: ?Sized>(&mut self, pipeline: &Pipeline, kind: Kind, rows: &[Factory<T>]) {
+    fn check_signal<T: ?Sized>(&mut self, pipeline: &Pipeline, kind: ComponentKind, rows: &[Factory<T>]) {
         for Reference { id, position } in pipeline.references(kind) {
-            let Some(row) = find(rows, id.kind()).filter(|_| !self.sections.has(Kind::Connector, id)) else {
+            let Some(row) =
+                find(rows, id.kind()).filter(|_| !self.sections.has(ComponentKind::Connector, id))
+            else {
                 continue;
             };
             if !row.signals.contains(&pipeline.id.signal) {
@@ -158,7 +160,7 @@ impl Builder<'_> {
     /// problems of their own, so that what depends on their outputs is not reported.
     fn wire(&mut self) -> Wiring {
         let rows = self.factories.connectors;
-        let all: Vec<&Configured<'_>> = self.sections.of(Kind::Connector).collect();
+        let all: Vec<&Configured<'_>> = self.sections.of(ComponentKind::Connector).collect();
         let built: BTreeMap<&ComponentId, Box<dyn Connector>> = all
             .iter()
             .filter_map(|c| {
@@ -183,7 +185,7 @@ impl Builder<'_> {
     fn nodes(&self, wiring: &Wiring) -> Result<Vec<Planned>, ConfigError> {
         let mut nodes = Vec::new();
         for id in self.extensions() {
-            nodes.push(self.node(Key::Extension(id), 0, Vec::new())?);
+            nodes.push(self.node(NodeKey::Extension(id), 0, Vec::new())?);
         }
         for (key, outputs) in &wiring.edges {
             nodes.push(self.node(key.clone(), wiring.levels[key], outputs.clone())?);
@@ -195,22 +197,22 @@ impl Builder<'_> {
     fn extensions(&self) -> Vec<ComponentId> {
         let ids = self.sections.service.extensions.iter().map(|reference| reference.id.clone()).collect();
         let needs = |id: &ComponentId, other: &ComponentId| {
-            let mut own = self.sections.of(Kind::Extension).filter(|c| c.id == *id);
+            let mut own = self.sections.of(ComponentKind::Extension).filter(|c| c.id == *id);
             own.any(|configured| configured.node.mentions(&other.to_string()))
         };
         order::by_need(ids, needs)
     }
 
-    fn node(&self, key: Key, level: u32, outputs: Vec<Output>) -> Result<Planned, ConfigError> {
+    fn node(&self, key: NodeKey, level: u32, outputs: Vec<Output>) -> Result<Planned, ConfigError> {
         let (rows, id, kind) = (self.factories, key.id(), key.kind());
         let (component, config) = match &key {
-            Key::Extension(_) => with(Component::Extension, self.build(kind, id, rows.extensions)?),
-            Key::Exporter(_) => with(Component::Exporter, self.build(kind, id, rows.exporters)?),
-            Key::Receiver(_) => with(Component::Receiver, self.build(kind, id, rows.receivers)?),
-            Key::Connector { from, to, .. } => {
+            NodeKey::Extension(_) => with(Component::Extension, self.build(kind, id, rows.extensions)?),
+            NodeKey::Exporter(_) => with(Component::Exporter, self.build(kind, id, rows.exporters)?),
+            NodeKey::Receiver(_) => with(Component::Receiver, self.build(kind, id, rows.receivers)?),
+            NodeKey::Connector { from, to, .. } => {
                 with(|c| Component::Connector(c, (*from, *to)), self.build(kind, id, rows.connectors)?)
             }
-            Key::Processor { pipeline, .. } => {
+            NodeKey::Processor { pipeline, .. } => {
                 with(|p| Component::Processor(p, pipeline.signal), self.build(kind, id, rows.processors)?)
             }
         };
@@ -220,7 +222,7 @@ impl Builder<'_> {
     /// Builds a component whose section was validated, and returns it with that section.
     fn build<T: ?Sized>(
         &self,
-        kind: Kind,
+        kind: ComponentKind,
         id: &ComponentId,
         rows: &[Factory<T>],
     ) -> Result<(Box<T>, Node), ConfigError> {
@@ -237,7 +239,7 @@ fn with<T: ?Sized>(component: impl FnOnce(Box<T>) -> Component, built: (Box<T>, 
 
 fn unknown_type<T: ?Sized>(configured: &Configured<'_>, rows: &[Factory<T>]) -> Problem {
     let kind = configured.id.kind();
-    if configured.kind == Kind::Exporter && kind == "logging" {
+    if configured.kind == ComponentKind::Exporter && kind == "logging" {
         return configured
             .problem("the logging exporter has been deprecated, use the debug exporter instead");
     }

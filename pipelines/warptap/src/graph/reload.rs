@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use component::ComponentId;
 
-use super::key::Key;
+use super::key::NodeKey;
 use super::plan::{Plan, Planned};
 use super::run::{Graph, Node, StartError};
 use super::wiring::Output;
@@ -51,13 +51,13 @@ impl Graph {
     /// Splits a plan into nodes that keep running and nodes that must be started.
     fn divide(&self, planned: Vec<Planned>) -> (Vec<Planned>, Vec<Planned>) {
         let is_removed =
-            |n: &&Node| matches!(n.key, Key::Extension(_)) && !planned.iter().any(|p| p.key == n.key);
+            |n: &&Node| matches!(n.key, NodeKey::Extension(_)) && !planned.iter().any(|p| p.key == n.key);
         let mut changed: Vec<ComponentId> =
             self.nodes.iter().filter(is_removed).map(|n| n.key.id().clone()).collect();
         // An extension that uses a changed extension is restarted with it, transitively.
         loop {
             let is_changed = |p: &&Planned| {
-                matches!(p.key, Key::Extension(_))
+                matches!(p.key, NodeKey::Extension(_))
                     && !changed.contains(p.key.id())
                     && !self.is_same(p, &changed)
             };

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::status::Status;
+use component::status::ComponentStatus;
 use component::{Capabilities, Consumer, Host, Running, StartResult, metrics, spans};
 use config::Node as ConfigValue;
 use opentelemetry::KeyValue;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::edge::{Counted, Edge};
-use super::key::Key;
+use super::key::NodeKey;
 use super::plan::{Component, Plan, Planned};
 use super::wiring::Output;
 
@@ -36,7 +36,7 @@ pub struct Graph {
 
 /// A running node.
 pub(super) struct Node {
-    pub(super) key: Key,
+    pub(super) key: NodeKey,
     pub(super) level: u32,
     /// The configuration it was built from.
     pub(super) config: ConfigValue,
@@ -110,7 +110,7 @@ impl Graph {
 
     /// Publishes the running pipelines and extensions, and marks the collector as ready.
     pub(super) fn describe(&self, pipelines: Vec<component::status::PipelineInfo>) {
-        let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
+        let extensions = self.nodes.iter().filter(|n| matches!(n.key, NodeKey::Extension(_)));
         self.base_host.state().describe(pipelines, extensions.map(|n| n.key.id().to_string()).collect());
         self.base_host.state().set_ready(true);
     }
@@ -119,21 +119,21 @@ impl Graph {
     pub(super) async fn start_node(&mut self, planned: Planned) -> Result<(), StartError> {
         let Planned { key, level, config, component, outputs } = planned;
         let host = self.host(&key);
-        host.report(Status::Starting);
+        host.report(ComponentStatus::Starting);
         let stop = CancellationToken::new();
         let edges = self.edges(&outputs);
         let started = start(component, &key, &edges, &host, stop.clone()).await;
         let Started { consumer, capabilities, running } =
             started.map_err(|source| StartError { name: key.to_string(), source })?;
-        host.report(Status::Ok);
+        host.report(ComponentStatus::Ok);
         let task = self.run(key.to_string(), stop, running);
         self.nodes.push(Node { key, level, config, consumer, edges, capabilities, task });
         Ok(())
     }
 
     /// Returns the host of one node, with all running extensions.
-    fn host(&self, key: &Key) -> Host {
-        let extensions = self.nodes.iter().filter(|n| matches!(n.key, Key::Extension(_)));
+    fn host(&self, key: &NodeKey) -> Host {
+        let extensions = self.nodes.iter().filter(|n| matches!(n.key, NodeKey::Extension(_)));
         let add = |host: Host, n: &Node| host.with_extension(n.key.id().clone(), n.capabilities.clone());
         extensions.fold(self.base_host.of(&key.to_string()), add)
     }
@@ -143,8 +143,8 @@ impl Graph {
     }
 
     /// Returns the consumers of the nodes.
-    pub(super) fn consumers(&self, keys: &[Key]) -> Vec<Arc<dyn Consumer>> {
-        let consumer = |key: &Key| self.nodes.iter().find(|n| n.key == *key)?.consumer.clone();
+    pub(super) fn consumers(&self, keys: &[NodeKey]) -> Vec<Arc<dyn Consumer>> {
+        let consumer = |key: &NodeKey| self.nodes.iter().find(|n| n.key == *key)?.consumer.clone();
         keys.iter().filter_map(consumer).collect()
     }
 
@@ -228,7 +228,7 @@ struct Started {
 
 async fn start(
     component: Component,
-    key: &Key,
+    key: &NodeKey,
     edges: &[(Signal, Arc<Edge>)],
     host: &Host,
     stop: CancellationToken,
@@ -271,7 +271,7 @@ const UNCOUNTED: [&str; 1] = ["batch"];
 fn counted(
     metric: semconv::Counter,
     next: Arc<dyn Consumer>,
-    key: &Key,
+    key: &NodeKey,
     signal: Signal,
     host: &Host,
 ) -> Arc<dyn Consumer> {

@@ -8,25 +8,25 @@ use std::collections::BTreeMap;
 use component::ComponentId;
 use pdata::Signal;
 
-use super::key::Key;
+use super::key::NodeKey;
 use crate::config::{Pipeline, PipelineId, Reference};
 
 /// Returns the signals that a connector emits for a signal; `None` if the id is not a connector.
 pub(super) type ConnectorOutputs<'a> = &'a dyn Fn(&ComponentId, Signal) -> Option<&'static [Signal]>;
 
 /// A signal and the nodes that its data is sent to.
-pub(super) type Output = (Signal, Vec<Key>);
+pub(super) type Output = (Signal, Vec<NodeKey>);
 
 /// The shape of a graph.
 #[derive(Debug, Default)]
 pub(super) struct Wiring {
     /// The outputs of every node.
-    pub(super) edges: BTreeMap<Key, Vec<Output>>,
+    pub(super) edges: BTreeMap<NodeKey, Vec<Output>>,
     /// The signal and the first nodes of each pipeline.
     pub(super) heads: Vec<Output>,
     /// The level of each node above the sinks: nodes start from the lowest level and stop from the highest.
     /// Receivers are above all other nodes.
-    pub(super) levels: BTreeMap<Key, u32>,
+    pub(super) levels: BTreeMap<NodeKey, u32>,
 }
 
 /// The level of exporters. Extensions are below.
@@ -64,11 +64,11 @@ impl Wires<'_> {
     }
 
     /// Returns the nodes of a connector for data of one signal: one per signal of the pipelines it feeds.
-    fn connectors(&self, id: &ComponentId, from: Signal) -> Vec<Key> {
+    fn connectors(&self, id: &ComponentId, from: Signal) -> Vec<NodeKey> {
         let outputs = (self.outputs)(id, from).unwrap_or_default();
         let feeds = |to: Signal| self.fed(id, to).next().is_some();
         let used = outputs.iter().copied().filter(|to| feeds(*to));
-        used.map(|to| Key::Connector { id: id.clone(), from, to }).collect()
+        used.map(|to| NodeKey::Connector { id: id.clone(), from, to }).collect()
     }
 
     /// Returns the pipelines of a signal that list `id` as a receiver.
@@ -78,16 +78,16 @@ impl Wires<'_> {
     }
 
     /// Returns the last nodes of a pipeline: exporters and connectors.
-    fn ends(&self, pipeline: &Pipeline) -> Vec<Key> {
+    fn ends(&self, pipeline: &Pipeline) -> Vec<NodeKey> {
         let end = |id: &ComponentId| match self.is_connector(id) {
             true => self.connectors(id, pipeline.id.signal),
-            false => vec![Key::Exporter(id.clone())],
+            false => vec![NodeKey::Exporter(id.clone())],
         };
         unique(&pipeline.exporters).iter().flat_map(end).collect()
     }
 
     /// Returns the first nodes of a pipeline: its first processor, or its last nodes.
-    fn head(&self, pipeline: &Pipeline) -> Vec<Key> {
+    fn head(&self, pipeline: &Pipeline) -> Vec<NodeKey> {
         match pipeline.processors.first() {
             Some(first) => vec![processor(pipeline, first)],
             None => self.ends(pipeline),
@@ -99,7 +99,7 @@ impl Wires<'_> {
         let (signal, ends) = (pipeline.id.signal, self.ends(pipeline));
         for end in &ends {
             let outputs = match end {
-                Key::Connector { id, to, .. } => {
+                NodeKey::Connector { id, to, .. } => {
                     let next = self.fed(id, *to).flat_map(|p| self.head(p)).collect();
                     vec![(*to, next)]
                 }
@@ -113,7 +113,7 @@ impl Wires<'_> {
             wiring.edges.insert(key.clone(), vec![(signal, std::mem::replace(&mut next, vec![key]))]);
         }
         for id in unique(&pipeline.receivers).into_iter().filter(|id| !self.is_connector(id)) {
-            let outputs = wiring.edges.entry(Key::Receiver(id)).or_default();
+            let outputs = wiring.edges.entry(NodeKey::Receiver(id)).or_default();
             match outputs.iter_mut().find(|(s, _)| *s == signal) {
                 Some((_, targets)) => targets.extend(next.iter().cloned()),
                 None => outputs.push((signal, next.clone())),
@@ -171,8 +171,8 @@ fn dangling(id: ComponentId, side: &str, used: &str, other: &str) -> WiringError
     (id, message)
 }
 
-fn processor(pipeline: &Pipeline, reference: &Reference) -> Key {
-    Key::Processor { pipeline: pipeline.id.clone(), id: reference.id.clone() }
+fn processor(pipeline: &Pipeline, reference: &Reference) -> NodeKey {
+    NodeKey::Processor { pipeline: pipeline.id.clone(), id: reference.id.clone() }
 }
 
 fn has(references: &[Reference], id: &ComponentId) -> bool {
@@ -194,17 +194,17 @@ fn unique(references: &[Reference]) -> Vec<ComponentId> {
 /// pipelines, so that two plans can be compared.
 fn rank(wiring: &mut Wiring) -> Result<(), WiringError> {
     wiring.edges.values_mut().for_each(|outputs| outputs.sort_by_key(|(signal, _)| *signal));
-    let keys: Vec<Key> = wiring.edges.keys().cloned().collect();
+    let keys: Vec<NodeKey> = wiring.edges.keys().cloned().collect();
     for key in &keys {
         level(key, wiring, &mut Vec::new())?;
     }
     let top = wiring.levels.values().max().map_or(SINK, |max| max + 1);
-    wiring.levels.extend(keys.into_iter().filter(|k| matches!(k, Key::Receiver(_))).map(|k| (k, top)));
+    wiring.levels.extend(keys.into_iter().filter(|k| matches!(k, NodeKey::Receiver(_))).map(|k| (k, top)));
     Ok(())
 }
 
 /// Computes the level of a node; `above` are the nodes on the path to it.
-fn level(key: &Key, wiring: &mut Wiring, above: &mut Vec<Key>) -> Result<u32, WiringError> {
+fn level(key: &NodeKey, wiring: &mut Wiring, above: &mut Vec<NodeKey>) -> Result<u32, WiringError> {
     if let Some(known) = wiring.levels.get(key) {
         return Ok(*known);
     }
@@ -212,7 +212,7 @@ fn level(key: &Key, wiring: &mut Wiring, above: &mut Vec<Key>) -> Result<u32, Wi
         return Err(cycle(&above[at..]));
     }
     above.push(key.clone());
-    let targets: Vec<Key> =
+    let targets: Vec<NodeKey> =
         wiring.edges.get(key).into_iter().flatten().flat_map(|(_, to)| to.clone()).collect();
     let mut highest = 0;
     for target in &targets {
@@ -225,10 +225,10 @@ fn level(key: &Key, wiring: &mut Wiring, above: &mut Vec<Key>) -> Result<u32, Wi
 }
 
 /// Describes a cycle, beginning with a connector: every cycle contains one.
-fn cycle(nodes: &[Key]) -> WiringError {
-    let first = nodes.iter().position(|k| matches!(k, Key::Connector { .. })).unwrap_or(0);
+fn cycle(nodes: &[NodeKey]) -> WiringError {
+    let first = nodes.iter().position(|k| matches!(k, NodeKey::Connector { .. })).unwrap_or(0);
     let path = nodes.iter().cycle().skip(first).take(nodes.len() + 1);
-    let path = path.map(Key::in_cycle).collect::<Vec<_>>().join(" -> ");
+    let path = path.map(NodeKey::in_cycle).collect::<Vec<_>>().join(" -> ");
     (nodes[first].id().clone(), format!("cycle detected: {path}"))
 }
 

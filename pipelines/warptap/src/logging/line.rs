@@ -9,7 +9,7 @@ use tracing::Metadata;
 use tracing::field::{Field, Visit};
 
 use crate::config::LogLevel;
-use crate::config::telemetry::Encoding;
+use crate::config::telemetry::LogEncoding;
 
 /// A message and its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,7 +68,7 @@ impl Message {
 /// The format of all lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    pub(super) encoding: Encoding,
+    pub(super) encoding: LogEncoding,
     pub(super) has_caller: bool,
     /// The fields of every line: names, and values in JSON.
     pub(super) context: Vec<(String, String)>,
@@ -87,7 +87,7 @@ impl Layout {
         let (time, level) = (iso8601_millis(at), name(level));
         let mut line = String::with_capacity(256);
         match self.encoding {
-            Encoding::Console => {
+            LogEncoding::Console => {
                 let caller = caller.map(|caller| format!("{caller}\t")).unwrap_or_default();
                 let _ = write!(line, "{time}\t{level}\t{caller}{}", message.text);
                 let mut fields = Fields { out: String::new(), colon: ": ", comma: ", " };
@@ -96,7 +96,7 @@ impl Layout {
                     let _ = write!(line, "\t{{{}}}", fields.out);
                 }
             }
-            Encoding::Json => {
+            LogEncoding::Json => {
                 let mut fields = Fields { out: String::new(), colon: ":", comma: "," };
                 fields.text("level", level);
                 fields.text("ts", &time);
@@ -207,8 +207,8 @@ mod tests {
         let resource =
             object(&[("service.name".to_owned(), "x".to_owned()), ("v".to_owned(), String::new())]);
         let context = vec![("zone".to_owned(), "3".to_owned()), ("resource".to_owned(), resource)];
-        let console = Layout { encoding: Encoding::Console, has_caller: true, context };
-        let json = Layout { encoding: Encoding::Json, ..console.clone() };
+        let console = Layout { encoding: LogEncoding::Console, has_caller: true, context };
+        let json = Layout { encoding: LogEncoding::Json, ..console.clone() };
         let silent = Layout { has_caller: false, context: Vec::new(), ..console.clone() };
         for (layout, message, want) in [
             (

@@ -6,7 +6,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::logs::{LogBatch, LogExporter, SdkLogRecord};
 
 use super::*;
-use crate::config::telemetry::{Encoding, Sampling};
+use crate::config::telemetry::{LogEncoding, Sampling};
 
 #[derive(Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -25,7 +25,7 @@ impl Write for Buffer {
 /// Returns the lines that a log of these settings writes during `work`, as JSON without time and caller.
 fn logged(logs: Logs, work: impl FnOnce()) -> Vec<String> {
     let buffer = Buffer::default();
-    let logs = Logs { encoding: Encoding::Json, tells_caller: false, ..logs };
+    let logs = Logs { encoding: LogEncoding::Json, tells_caller: false, ..logs };
     let sink = Sink::over(vec![Box::new(buffer.clone())], Vec::new());
     let log = Log::over(&logs, &[("service.name".to_owned(), "x".to_owned())], None, sink);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(log), work);

@@ -18,7 +18,7 @@ use opentelemetry_sdk::metrics::{
     InstrumentKind, ManualReader, Pipeline, SdkMeterProvider, Temporality as SdkTemporality,
 };
 
-use crate::config::telemetry::{Exporter, Level, Metrics, Reader, Temporality};
+use crate::config::telemetry::{ExporterConfig, Metrics, MetricsLevel, ReaderConfig, Temporality};
 use crate::prepare::VERSION;
 
 /// A reader of all metrics that collects on request. Clones share the state of delta temporality.
@@ -77,7 +77,7 @@ pub(super) struct Meters {
 impl Meters {
     /// Creates the meter provider; returns none at level `none`.
     pub(super) fn new(metrics: &Metrics, resource: Resource) -> Option<Self> {
-        if metrics.level == Level::None {
+        if metrics.level == MetricsLevel::None {
             return None;
         }
         let cumulative = Source::new(Temporality::Cumulative);
@@ -100,7 +100,7 @@ impl Meters {
     }
 
     /// Returns the source of a reader; none if no source of its temporality was created at the start.
-    pub(super) fn source(&mut self, reader: &Reader) -> Option<Source> {
+    pub(super) fn source(&mut self, reader: &ReaderConfig) -> Option<Source> {
         match temporality(reader) {
             Temporality::Cumulative => Some(self.cumulative.clone()),
             wanted => {
@@ -120,9 +120,11 @@ fn temporalities(metrics: &Metrics) -> impl Iterator<Item = Temporality> {
     metrics.readers.iter().map(temporality).filter(|t| *t != Temporality::Cumulative)
 }
 
-fn temporality(reader: &Reader) -> Temporality {
+fn temporality(reader: &ReaderConfig) -> Temporality {
     match reader {
-        Reader::Periodic { exporter: Exporter::Otlp(otlp), .. } => otlp.temporality,
-        Reader::Periodic { exporter: Exporter::Console, .. } | Reader::Pull(_) => Temporality::Cumulative,
+        ReaderConfig::Periodic { exporter: ExporterConfig::Otlp(otlp), .. } => otlp.temporality,
+        ReaderConfig::Periodic { exporter: ExporterConfig::Console, .. } | ReaderConfig::Pull(_) => {
+            Temporality::Cumulative
+        }
     }
 }

@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 use transport::Parts;
 use transport::Proxy;
 use transport::client::{ClientSettings, HttpClient};
-use transport::connect::{Connector, Dial, UseTls};
+use transport::connect::{Dial, StreamConnector, UseTls};
 use transport::endpoint::HttpEndpoint;
 use transport::tls::{ClientTls, ClientTlsConfig, CommonTlsConfig};
 
@@ -107,7 +107,7 @@ fn channel(otlp: &Otlp) -> Result<Channel, OtlpError> {
     Ok(Endpoint::from(plain)
         .origin(uri)
         .timeout(otlp.timeout)
-        .connect_with_connector_lazy(Connector::new(dial)))
+        .connect_with_connector_lazy(StreamConnector::new(dial)))
 }
 
 fn dial(otlp: &Otlp, is_https: bool, protocols: &[&str]) -> Result<Dial, OtlpError> {

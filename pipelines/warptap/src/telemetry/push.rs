@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::console::{self, ConsoleLogs};
 use super::meters::Source;
 use super::otlp::{self, OtlpError};
-use crate::config::telemetry::{Exporter, Processor};
+use crate::config::telemetry::{ExporterConfig, ProcessorConfig};
 use crate::prepare::VERSION;
 
 /// Delay of a batch of log records whose configured delay is zero.
@@ -51,11 +51,11 @@ impl MetricsPush {
         source: Source,
         interval: Duration,
         timeout: Duration,
-        to: &Exporter,
+        to: &ExporterConfig,
     ) -> Result<Self, OtlpError> {
         let exporter = match to {
-            Exporter::Console => MetricsTo::Console,
-            Exporter::Otlp(otlp) => MetricsTo::Otlp(Box::new(otlp::metrics(otlp)?)),
+            ExporterConfig::Console => MetricsTo::Console,
+            ExporterConfig::Otlp(otlp) => MetricsTo::Otlp(Box::new(otlp::metrics(otlp)?)),
         };
         Ok(MetricsPush { source, interval, timeout, exporter })
     }
@@ -90,7 +90,7 @@ impl MetricsPush {
 
 /// A task that exports spans in batches.
 pub(super) struct SpansPush {
-    settings: Processor,
+    settings: ProcessorConfig,
     exporter: SpansTo,
 }
 
@@ -100,10 +100,10 @@ enum SpansTo {
 }
 
 impl SpansPush {
-    pub(super) fn new(settings: &Processor, resource: &Resource) -> Result<Self, OtlpError> {
+    pub(super) fn new(settings: &ProcessorConfig, resource: &Resource) -> Result<Self, OtlpError> {
         let exporter = match &settings.exporter {
-            Exporter::Console => SpansTo::Console(resource.clone()),
-            Exporter::Otlp(otlp) => {
+            ExporterConfig::Console => SpansTo::Console(resource.clone()),
+            ExporterConfig::Otlp(otlp) => {
                 let mut exporter = otlp::spans(otlp)?;
                 exporter.set_resource(resource);
                 SpansTo::Otlp(Box::new(exporter))
@@ -197,21 +197,21 @@ fn span_data(span: &Span, scope: &InstrumentationScope) -> SpanData {
 
 /// Creates a provider that exports log records; none without processors.
 pub(super) fn records(
-    processors: &[Processor],
+    processors: &[ProcessorConfig],
     resource: &Resource,
 ) -> Result<Option<SdkLoggerProvider>, OtlpError> {
     let mut builder = SdkLoggerProvider::builder().with_resource(resource.clone());
     for processor in processors {
         builder = match &processor.exporter {
-            Exporter::Console => builder.with_log_processor(batched(processor, ConsoleLogs::default())),
-            Exporter::Otlp(otlp) => builder.with_log_processor(batched(processor, otlp::logs(otlp)?)),
+            ExporterConfig::Console => builder.with_log_processor(batched(processor, ConsoleLogs::default())),
+            ExporterConfig::Otlp(otlp) => builder.with_log_processor(batched(processor, otlp::logs(otlp)?)),
         };
     }
     Ok((!processors.is_empty()).then(|| builder.build()))
 }
 
 /// Creates the SDK's batch processor, which exports on its own thread, so that logging never waits for the network.
-fn batched(settings: &Processor, exporter: impl LogExporter + 'static) -> BatchLogProcessor {
+fn batched(settings: &ProcessorConfig, exporter: impl LogExporter + 'static) -> BatchLogProcessor {
     let delay = if settings.delay.is_zero() { DELAY_MIN } else { settings.delay };
     let config = BatchConfigBuilder::default()
         .with_max_queue_size(settings.queue_size_max)

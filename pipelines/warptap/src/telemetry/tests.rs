@@ -115,7 +115,7 @@ async fn a_change_of_readers_preserves_counts() {
     // The port is in use: the previous reader is restored, at another free port.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut wrong = pull("");
-    let Reader::Pull(prometheus) = &mut wrong.metrics.readers[0] else { panic!("it is a pull reader") };
+    let ReaderConfig::Pull(prometheus) = &mut wrong.metrics.readers[0] else { panic!("it is a pull reader") };
     prometheus.port = taken.local_addr().unwrap().port();
     let error = format!("{:#}", anyhow::Error::from(telemetry.reconfigure(&wrong).await.unwrap_err()));
     assert!(error.starts_with("failed to create meter provider: binding address 127.0.0.1:"), "{error}");

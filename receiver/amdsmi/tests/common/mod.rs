@@ -2,14 +2,14 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
-use amdsmi::{Library, VENDOR};
+use amdsmi::{AmdsmiLibrary, VENDOR};
 pub use hardware::testing::*;
 pub use instrumentation::testing::*;
 use simulator::DriverControl;
 
 /// A machine with a stub of the vendor's library.
-pub fn machine_of(script: &str) -> Machine<Library> {
-    Machine::of(VENDOR, DriverControl::amdsmi, |path| Library::at(path), script)
+pub fn machine_of(script: &str) -> Machine<AmdsmiLibrary> {
+    Machine::of(VENDOR, DriverControl::amdsmi, |path| AmdsmiLibrary::at(path), script)
 }
 
 /// An MI300X that answers everything. Its firmware counts a thousand cycles a second.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use component::status::{State, Status};
+use component::status::{ComponentStatus, State};
 use component::{BoxFuture, BuildContext, ComponentId, Consumer, Host, ReceiverFactory, Refused, Running};
 use config::{Node, Section};
 use instrumentation::testing::Output;
@@ -71,7 +71,7 @@ impl Bench {
     }
 
     /// Returns the status that the receiver reported.
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<ComponentStatus> {
         self.state.components().remove(self.kind)
     }
 }

@@ -4,12 +4,12 @@
 
 pub use hardware::testing::*;
 pub use instrumentation::testing::*;
-use nvml::{Library, VENDOR};
+use nvml::{NvmlLibrary, VENDOR};
 use simulator::DriverControl;
 
 /// A machine with a stub of the vendor's library.
-pub fn machine_of(script: &str) -> Machine<Library> {
-    Machine::of(VENDOR, DriverControl::nvml, |path| Library { path: path.into() }, script)
+pub fn machine_of(script: &str) -> Machine<NvmlLibrary> {
+    Machine::of(VENDOR, DriverControl::nvml, |path| NvmlLibrary { path: path.into() }, script)
 }
 
 /// A device that answers everything.

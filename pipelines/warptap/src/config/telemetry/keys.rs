@@ -7,7 +7,7 @@ use config::{GoDuration, Headers, Node};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::metrics::Level;
+use super::metrics::MetricsLevel;
 use crate::config::LogLevel;
 
 /// A section whose keys do not matter, only that it is there.
@@ -56,7 +56,7 @@ keys! {
     }
     /// `metrics`
     MetricsKeys {
-        level: Level,
+        level: MetricsLevel,
         readers: Option<Vec<ReaderKeys>>,
         views: Option<Vec<ViewKeys>>,
         address: Option<String>,
@@ -163,7 +163,7 @@ keys! {
     }
     /// `traces`
     TracesKeys {
-        level: Option<Level>,
+        level: Option<MetricsLevel>,
         propagators: Vec<String>,
         processors: Vec<ProcessorKeys>,
         limits: Marker,

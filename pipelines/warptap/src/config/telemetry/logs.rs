@@ -6,7 +6,7 @@ use config::Node;
 
 use super::Reading;
 use super::keys::{LogsKeys, SamplingKeys};
-use super::push::{self, Processor};
+use super::push::{self, ProcessorConfig};
 use crate::config::LogLevel;
 
 /// The log of the collector itself.
@@ -15,7 +15,7 @@ pub struct Logs {
     /// Minimum severity of logged messages.
     pub level: LogLevel,
     /// What a line looks like.
-    pub encoding: Encoding,
+    pub encoding: LogEncoding,
     /// True: a line says which line of the source it is from.
     pub tells_caller: bool,
     /// True: a line says what the collector says of itself.
@@ -29,12 +29,12 @@ pub struct Logs {
     /// What every line says as well, by name.
     pub initial_fields: Vec<(String, Node)>,
     /// Where lines go besides, as log records.
-    pub processors: Vec<Processor>,
+    pub processors: Vec<ProcessorConfig>,
 }
 
 /// What a line looks like.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Encoding {
+pub enum LogEncoding {
     /// Columns, and the fields as JSON behind them.
     #[default]
     Console,
@@ -63,7 +63,7 @@ impl Default for Logs {
     fn default() -> Self {
         Logs {
             level: LogLevel::default(),
-            encoding: Encoding::Console,
+            encoding: LogEncoding::Console,
             tells_caller: true,
             tells_resource: true,
             sampling: Some(Sampling::default()),
@@ -102,15 +102,15 @@ impl Logs {
     }
 }
 
-fn encoding(written: Option<&str>, reading: &mut Reading<'_>) -> Encoding {
+fn encoding(written: Option<&str>, reading: &mut Reading<'_>) -> LogEncoding {
     match written {
-        None | Some("console") => Encoding::Console,
-        Some("json") => Encoding::Json,
+        None | Some("console") => LogEncoding::Console,
+        Some("json") => LogEncoding::Json,
         Some(other) => {
             let message =
                 format!("no encoder registered for name {other:?}: expected \"console\" or \"json\"");
             reading.wrong("encoding", message);
-            Encoding::default()
+            LogEncoding::default()
         }
     }
 }

@@ -10,22 +10,22 @@ use super::keys::{
     AggregationKeys, ListsKeys, MetricsKeys, PeriodicKeys, PrometheusKeys, ReaderKeys, SelectorKeys,
     StreamKeys, ViewKeys,
 };
-use super::push::{self, Exporter, millis};
+use super::push::{self, ExporterConfig, millis};
 
 /// The metrics of the collector itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     /// How much is measured.
-    pub level: Level,
+    pub level: MetricsLevel,
     /// Readers of the metrics. Empty if the level is none.
-    pub readers: Vec<Reader>,
+    pub readers: Vec<ReaderConfig>,
     /// What becomes of single instruments; none: what the level says.
     pub views: Option<Vec<View>>,
 }
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Level {
+pub enum MetricsLevel {
     /// Nothing.
     None,
     /// What the service needs to be looked after.
@@ -37,14 +37,14 @@ pub enum Level {
     Detailed,
 }
 
-const LEVELS: [(&str, Level); 4] = [
-    ("none", Level::None),
-    ("basic", Level::Basic),
-    ("normal", Level::Normal),
-    ("detailed", Level::Detailed),
+const LEVELS: [(&str, MetricsLevel); 4] = [
+    ("none", MetricsLevel::None),
+    ("basic", MetricsLevel::Basic),
+    ("normal", MetricsLevel::Normal),
+    ("detailed", MetricsLevel::Detailed),
 ];
 
-impl<'de> Deserialize<'de> for Level {
+impl<'de> Deserialize<'de> for MetricsLevel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let row = LEVELS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Level {
 
 /// A reader of the metrics.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reader {
+pub enum ReaderConfig {
     /// A scrape endpoint in Prometheus' format.
     Pull(Prometheus),
     /// One and the same, every so often.
@@ -65,7 +65,7 @@ pub enum Reader {
         /// How long telling may take.
         timeout: Duration,
         /// Who.
-        exporter: Exporter,
+        exporter: ExporterConfig,
     },
 }
 
@@ -105,7 +105,7 @@ pub struct View {
     /// Which instruments.
     pub selector: Selector,
     /// What they become.
-    pub stream: Stream,
+    pub stream: StreamConfig,
 }
 
 /// Which instruments; what is empty holds for all.
@@ -125,7 +125,7 @@ pub struct Selector {
 
 /// What instruments become.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stream {
+pub struct StreamConfig {
     /// Another name.
     pub name: Option<String>,
     /// Another description.
@@ -158,12 +158,12 @@ pub enum Aggregation {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Metrics { level: Level::default(), readers: default_readers(), views: None }
+        Metrics { level: MetricsLevel::default(), readers: default_readers(), views: None }
     }
 }
 
-fn default_readers() -> Vec<Reader> {
-    vec![Reader::Pull(Prometheus {
+fn default_readers() -> Vec<ReaderConfig> {
+    vec![ReaderConfig::Pull(Prometheus {
         host: "localhost".to_owned(),
         port: 8888,
         has_suffixes: false,
@@ -178,12 +178,12 @@ impl Metrics {
         if keys.address.is_some() {
             reading.odd("address", "is ignored, as it is by the Collector since v0.123: use readers instead");
         }
-        if keys.views.is_some() && keys.level != Level::Detailed {
+        if keys.views.is_some() && keys.level != MetricsLevel::Detailed {
             let message = "service::telemetry::metrics::views can only be set when \
                 service::telemetry::metrics::level is detailed";
             reading.wrong("views", message);
         }
-        let is_on = keys.level != Level::None;
+        let is_on = keys.level != MetricsLevel::None;
         if is_on && keys.readers.as_ref().is_some_and(Vec::is_empty) {
             let message = "collector telemetry metrics reader should exist when metric level is not none";
             reading.wrong("readers", message);
@@ -202,7 +202,7 @@ impl Metrics {
     }
 }
 
-fn reader(index: usize, keys: &ReaderKeys, reading: &mut Reading<'_>) -> Option<Reader> {
+fn reader(index: usize, keys: &ReaderKeys, reading: &mut Reading<'_>) -> Option<ReaderConfig> {
     let path = format!("readers[{index}]");
     if keys.producers.is_some() {
         reading.no_effect(&format!("{path}::producers"));
@@ -215,7 +215,7 @@ fn reader(index: usize, keys: &ReaderKeys, reading: &mut Reading<'_>) -> Option<
         (Some(pull), None) => match &pull.exporter.prometheus {
             Some(keys) => {
                 return prometheus(keys, &format!("{path}::pull::exporter::prometheus"), reading)
-                    .map(Reader::Pull);
+                    .map(ReaderConfig::Pull);
             }
             None => {
                 reading.wrong(&format!("{path}::pull::exporter"), {
@@ -257,9 +257,9 @@ fn lists(keys: &ListsKeys, path: &str, reading: &mut Reading<'_>) -> Lists {
     Lists { included: keys.included.clone(), excluded: keys.excluded.clone() }
 }
 
-fn periodic(keys: &PeriodicKeys, path: &str, reading: &mut Reading<'_>) -> Option<Reader> {
+fn periodic(keys: &PeriodicKeys, path: &str, reading: &mut Reading<'_>) -> Option<ReaderConfig> {
     let exporter = push::exporter(&keys.exporter, &format!("{path}::exporter"), "metric", reading)?;
-    Some(Reader::Periodic {
+    Some(ReaderConfig::Periodic {
         interval: millis(keys.interval.filter(|n| *n > 0), Duration::from_secs(60)),
         timeout: millis(keys.timeout.filter(|n| *n > 0), Duration::from_secs(30)),
         exporter,
@@ -315,12 +315,12 @@ fn selector(keys: &SelectorKeys) -> Selector {
     }
 }
 
-fn stream(keys: &StreamKeys, path: &str, reading: &mut Reading<'_>) -> Stream {
+fn stream(keys: &StreamKeys, path: &str, reading: &mut Reading<'_>) -> StreamConfig {
     let lists = keys.attribute_keys.as_ref();
     if lists.is_some_and(|lists| !lists.excluded.is_empty()) {
         reading.no_effect(&format!("{path}::attribute_keys::excluded"));
     }
-    Stream {
+    StreamConfig {
         name: keys.name.clone(),
         description: keys.description.clone(),
         aggregation: keys.aggregation.as_ref().and_then(aggregation),

@@ -10,7 +10,7 @@ use super::keys::{BatchKeys, ExporterKeys, OtlpKeys, ProcessorKeys};
 
 /// What is pushed to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Exporter {
+pub enum ExporterConfig {
     /// Standard output.
     Console,
     /// A server of OTLP.
@@ -65,7 +65,7 @@ pub enum Temporality {
 
 /// What stands before an exporter of log records or spans.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Processor {
+pub struct ProcessorConfig {
     /// How long an item waits for others; zero: not at all.
     pub delay: Duration,
     /// How long an export may take.
@@ -75,7 +75,7 @@ pub struct Processor {
     /// So many are sent at once.
     pub batch_size_max: usize,
     /// Where they go.
-    pub exporter: Exporter,
+    pub exporter: ExporterConfig,
 }
 
 /// What differs between signals.
@@ -105,7 +105,7 @@ pub(super) fn processors(
     keys: &[ProcessorKeys],
     defaults: &Defaults,
     reading: &mut Reading<'_>,
-) -> Vec<Processor> {
+) -> Vec<ProcessorConfig> {
     let mut found = Vec::new();
     for (index, keys) in keys.iter().enumerate() {
         let path = format!("processors[{index}]");
@@ -117,7 +117,7 @@ pub(super) fn processors(
             (None, Some(simple)) => {
                 let path = format!("{path}::simple::exporter");
                 let exporter = exporter(&simple.exporter, &path, defaults.noun, reading);
-                found.extend(exporter.map(|exporter| Processor {
+                found.extend(exporter.map(|exporter| ProcessorConfig {
                     delay: Duration::ZERO,
                     timeout: EXPORT_MAX,
                     queue_size_max: QUEUE_SIZE_MAX,
@@ -142,11 +142,11 @@ fn batched(
     path: &str,
     defaults: &Defaults,
     reading: &mut Reading<'_>,
-) -> Option<Processor> {
+) -> Option<ProcessorConfig> {
     let exporter = exporter(&keys.exporter, &format!("{path}::batch::exporter"), defaults.noun, reading)?;
     let queue_size_max = keys.max_queue_size.filter(|n| *n > 0).unwrap_or(QUEUE_SIZE_MAX);
     let batch_size_max = keys.max_export_batch_size.filter(|n| *n > 0).unwrap_or(BATCH_SIZE_MAX);
-    Some(Processor {
+    Some(ProcessorConfig {
         delay: millis(keys.schedule_delay, defaults.delay),
         timeout: millis(keys.export_timeout, EXPORT_MAX),
         queue_size_max,
@@ -161,12 +161,14 @@ pub(super) fn exporter(
     path: &str,
     noun: &str,
     reading: &mut Reading<'_>,
-) -> Option<Exporter> {
+) -> Option<ExporterConfig> {
     match (&keys.console, &keys.otlp) {
         (Some(_), Some(_)) => reading.wrong(path, "must not specify multiple exporters"),
-        (Some(_), None) => return Some(Exporter::Console),
+        (Some(_), None) => return Some(ExporterConfig::Console),
         (None, Some(keys)) => {
-            return otlp(keys, &format!("{path}::otlp"), noun, reading).map(Box::new).map(Exporter::Otlp);
+            return otlp(keys, &format!("{path}::otlp"), noun, reading)
+                .map(Box::new)
+                .map(ExporterConfig::Otlp);
         }
         (None, None) => {
             reading.wrong(path, format!("no valid {noun} exporter: expected one of otlp, console"));

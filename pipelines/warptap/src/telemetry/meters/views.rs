@@ -5,20 +5,20 @@ use opentelemetry_sdk::metrics::{
     Aggregation as SdkAggregation, Instrument, InstrumentKind, MeterProviderBuilder, Stream as SdkStream,
 };
 
-use crate::config::telemetry::{Aggregation, Level, Metrics, Selector, Stream, View};
+use crate::config::telemetry::{Aggregation, Metrics, MetricsLevel, Selector, StreamConfig, View};
 
 /// Instruments that are measured only from a level on, by name pattern, as in the Collector. All others are measured
 /// at every level except `none`.
-const FROM: [(Level, &str); 9] = [
-    (Level::Detailed, "http.*"),
-    (Level::Detailed, "otelcol.*.consumed.size"),
-    (Level::Detailed, "otelcol.*.produced.size"),
-    (Level::Detailed, "otelcol_exporter_enqueue_size*"),
-    (Level::Detailed, "otelcol_exporter_queue_batch_send_size*"),
-    (Level::Normal, "otelcol_processor_batch_*"),
-    (Level::Detailed, "otelcol_processor_batch_batch_send_size_bytes"),
-    (Level::Detailed, "otelcol_processor_internal_duration"),
-    (Level::Detailed, "rpc.*"),
+const FROM: [(MetricsLevel, &str); 9] = [
+    (MetricsLevel::Detailed, "http.*"),
+    (MetricsLevel::Detailed, "otelcol.*.consumed.size"),
+    (MetricsLevel::Detailed, "otelcol.*.produced.size"),
+    (MetricsLevel::Detailed, "otelcol_exporter_enqueue_size*"),
+    (MetricsLevel::Detailed, "otelcol_exporter_queue_batch_send_size*"),
+    (MetricsLevel::Normal, "otelcol_processor_batch_*"),
+    (MetricsLevel::Detailed, "otelcol_processor_batch_batch_send_size_bytes"),
+    (MetricsLevel::Detailed, "otelcol_processor_internal_duration"),
+    (MetricsLevel::Detailed, "rpc.*"),
 ];
 
 /// Instruments and the attributes they have below level `detailed`.
@@ -39,11 +39,11 @@ pub(super) fn with_views(mut builder: MeterProviderBuilder, metrics: &Metrics) -
     builder
 }
 
-fn by_level(level: Level, name: &str) -> Option<SdkStream> {
+fn by_level(level: MetricsLevel, name: &str) -> Option<SdkStream> {
     if FROM.iter().any(|(from, pattern)| level < *from && matches(pattern, name)) {
         return SdkStream::builder().with_aggregation(SdkAggregation::Drop).build().ok();
     }
-    if level < Level::Detailed && matches(ATTRIBUTES.0, name) {
+    if level < MetricsLevel::Detailed && matches(ATTRIBUTES.0, name) {
         let keys = ATTRIBUTES.1.map(Key::from_static_str);
         return SdkStream::builder().with_allowed_attribute_keys(keys).build().ok();
     }
@@ -54,7 +54,7 @@ fn by_view(view: &View, instrument: &Instrument) -> Option<SdkStream> {
     if !selects(&view.selector, instrument) {
         return None;
     }
-    let Stream { name, description, aggregation, attribute_keys } = view.stream.clone();
+    let StreamConfig { name, description, aggregation, attribute_keys } = view.stream.clone();
     let mut stream = SdkStream::builder();
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         stream = stream.with_name(name);
@@ -163,19 +163,20 @@ mod tests {
     #[test]
     fn levels_add_instruments() {
         for (name, from) in [
-            ("otelcol_process_uptime", Level::Basic),
-            ("otelcol_processor_batch_timeout_trigger_send", Level::Normal),
-            ("otelcol_processor_batch_batch_send_size_bytes", Level::Detailed),
-            ("otelcol_exporter_enqueue_size", Level::Detailed),
-            ("http.server.request.duration", Level::Detailed),
+            ("otelcol_process_uptime", MetricsLevel::Basic),
+            ("otelcol_processor_batch_timeout_trigger_send", MetricsLevel::Normal),
+            ("otelcol_processor_batch_batch_send_size_bytes", MetricsLevel::Detailed),
+            ("otelcol_exporter_enqueue_size", MetricsLevel::Detailed),
+            ("http.server.request.duration", MetricsLevel::Detailed),
         ] {
-            for level in [Level::Basic, Level::Normal, Level::Detailed] {
+            for level in [MetricsLevel::Basic, MetricsLevel::Normal, MetricsLevel::Detailed] {
                 assert_eq!(by_level(level, name).is_none(), level >= from, "{name} {level:?}");
             }
         }
-        let failed = by_level(Level::Normal, "otelcol_exporter_send_failed_spans");
+        let failed = by_level(MetricsLevel::Normal, "otelcol_exporter_send_failed_spans");
         assert!(
-            failed.is_some() && by_level(Level::Detailed, "otelcol_exporter_send_failed_spans").is_none()
+            failed.is_some()
+                && by_level(MetricsLevel::Detailed, "otelcol_exporter_send_failed_spans").is_none()
         );
     }
 }
