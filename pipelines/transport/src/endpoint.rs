@@ -90,6 +90,14 @@ pub fn split_host_port(endpoint: &str) -> Result<(&str, u16), String> {
     Ok((host.trim_matches(['[', ']']), port))
 }
 
+/// Joins a host and a port, with brackets around an IPv6 address.
+pub fn join_host_port(host: &str, port: u16) -> String {
+    match host.trim_matches(['[', ']']) {
+        address if address.contains(':') => format!("[{address}]:{port}"),
+        name => format!("{name}:{port}"),
+    }
+}
+
 /// The URL of an HTTP client.
 pub struct HttpEndpoint;
 
@@ -112,6 +120,15 @@ impl HttpEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_joined_with_brackets_if_needed() {
+        for (host, want) in
+            [("h", "h:80"), ("::1", "[::1]:80"), ("[::1]", "[::1]:80"), ("1.2.3.4", "1.2.3.4:80")]
+        {
+            assert_eq!(join_host_port(host, 80), want);
+        }
+    }
 
     #[test]
     fn a_grpc_endpoint_may_have_a_scheme() {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use component::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::net::UnixStream;
+use transport::connect::Dial;
 
+use super::http::Api;
 use super::switches::{Default as Switch, Switches};
-use super::{Detector, Found, http, system, text};
+use super::{Detector, Found, system, text};
 
 /// The attributes of this detector.
 pub(super) const ATTRIBUTES: [Switch; 4] =
@@ -106,9 +107,9 @@ impl Docker {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        let stream = UnixStream::connect(&self.socket).await;
-        let stream = stream.map_err(|e| format!("{}: {e}", self.socket.display()))?;
-        http::get_json(stream, "docker", path, None).await.map_err(|e| e.to_string())
+        let dial = Dial { unix: Some(self.socket.clone()), ..Dial::plain() };
+        let got = Api::new(dial, "http://docker".to_owned(), None).get(path).await;
+        got.map_err(|e| format!("{}: {e}", self.socket.display()))
     }
 }
 

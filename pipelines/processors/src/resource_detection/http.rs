@@ -1,57 +1,60 @@
-//! One GET over a connection that stands, for the little that detectors ask: bounded, JSON in the answer.
+//! A client of local APIs: GET requests with JSON responses of bounded size.
 
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, HOST};
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::{Request, StatusCode};
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
+use transport::Parts;
+use transport::client::{ClientSettings, HttpClient, read_body};
+use transport::connect::Dial;
 
-/// The longest answer that is read.
+/// Maximum size of a response, in bytes.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Why there is no answer.
+/// Why a request has no usable response.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HttpError {
-    /// It was refused, or is not there.
+pub(super) enum ApiError {
+    /// The status is not 200.
     #[error("GET {path}: {status}")]
     Status { path: String, status: StatusCode },
-    /// The connection, or what came over it, is no good.
-    #[error("GET {path}: {why}")]
-    Failed { path: String, why: String },
+    /// The connection failed, or the response is invalid.
+    #[error("GET {path}: {reason}")]
+    Failed { path: String, reason: String },
 }
 
-impl HttpError {
-    /// True where another answer needs other rights.
+impl ApiError {
+    /// Returns true if the request needs other credentials.
     pub(super) fn is_forbidden(&self) -> bool {
         let forbidden = [StatusCode::FORBIDDEN, StatusCode::UNAUTHORIZED];
-        matches!(self, HttpError::Status { status, .. } if forbidden.contains(status))
+        matches!(self, ApiError::Status { status, .. } if forbidden.contains(status))
     }
 }
 
-/// Asks for `path` of `host`, and reads the answer as JSON.
-pub(super) async fn get_json<T: DeserializeOwned>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    host: &str,
-    path: &str,
-    bearer: Option<&str>,
-) -> Result<T, HttpError> {
-    let failed = |e: &dyn std::fmt::Display| HttpError::Failed { path: path.to_owned(), why: e.to_string() };
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
-    let connection = tokio::spawn(connection);
-    let mut request = Request::get(path).header(HOST, host);
-    if let Some(token) = bearer {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+/// An HTTP API whose responses are JSON.
+pub(super) struct Api {
+    client: HttpClient,
+    base: String,
+    authorization: Option<HeaderValue>,
+}
+
+impl Api {
+    /// Creates a client of the API at `base`, such as `http://host:port`. Each request has its own connection.
+    pub(super) fn new(dial: Dial, base: String, authorization: Option<HeaderValue>) -> Self {
+        Api { client: HttpClient::new(ClientSettings::one_shot(dial)), base, authorization }
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
-    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
-    let status = response.status();
-    if status != StatusCode::OK {
-        return Err(HttpError::Status { path: path.to_owned(), status });
+
+    /// Returns the response to a GET of `path`.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        let failed = |reason: String| ApiError::Failed { path: path.to_owned(), reason };
+        let request = Request::get(format!("{}{path}", self.base)).body(Parts::default());
+        let mut request = request.map_err(|e| failed(e.to_string()))?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        let response = self.client.request(request).await.map_err(|e| failed(e.reason))?;
+        if response.status() != StatusCode::OK {
+            return Err(ApiError::Status { path: path.to_owned(), status: response.status() });
+        }
+        let body = read_body(response, BYTES_MAX).await.map_err(failed)?;
+        serde_json::from_slice(&body).map_err(|e| failed(e.to_string()))
     }
-    let body = Limited::new(response.into_body(), BYTES_MAX).collect().await.map_err(|e| failed(&e))?;
-    connection.abort();
-    serde_json::from_slice(&body.to_bytes()).map_err(|e| failed(&e))
 }

@@ -4,22 +4,19 @@
 //! which the pod's manifest sets from `spec.nodeName`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use component::BoxFuture;
 use config::Problems;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use http::header::HeaderValue;
 use serde::Deserialize;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use transport::connect::{Dial, UseTls};
+use transport::endpoint::join_host_port;
+use transport::tls::{ClientTls, ClientTlsConfig, CommonTlsConfig};
 
-use super::http::HttpError;
+use super::http::Api;
 use super::switches::{Default as Switch, Switches};
-use super::{Detector, Found, http, text};
+use super::{Detector, Found, text};
 
 /// The attributes of this detector.
 pub(super) const ATTRIBUTES: [Switch; 3] =
@@ -122,18 +119,19 @@ impl Kubernetes {
     }
 
     async fn ask(&self, node: &str) -> Result<Found, String> {
-        let server = Server::open(self.address()?, &self.account)?;
+        let server = self.server()?;
         let mut attributes = Vec::new();
         if self.is_on("k8s.node.uid") || self.is_on("k8s.node.name") {
-            let got = server.get(&format!("/api/v1/nodes/{node}")).await;
-            let Metadata { name, uid } = got.map_err(|e| format!("failed getting k8s node: {e}"))?;
+            let got = server.get::<Object>(&format!("/api/v1/nodes/{node}")).await;
+            let Metadata { name, uid } =
+                got.map(|node| node.metadata).map_err(|e| format!("failed getting k8s node: {e}"))?;
             attributes.extend(self.is_on("k8s.node.uid").then(|| text("k8s.node.uid", uid)));
             attributes.extend(self.is_on("k8s.node.name").then(|| text("k8s.node.name", name)));
         }
         if self.is_on("k8s.cluster.uid") {
             // The namespace that is there from the beginning stands for the cluster.
-            match server.get("/api/v1/namespaces/kube-system").await {
-                Ok(namespace) => attributes.push(text("k8s.cluster.uid", namespace.uid)),
+            match server.get::<Object>("/api/v1/namespaces/kube-system").await {
+                Ok(namespace) => attributes.push(text("k8s.cluster.uid", namespace.metadata.uid)),
                 Err(e) if e.is_forbidden() => {
                     tracing::warn!(error = %e, "no permission to get the namespace kube-system, skipping k8s.cluster.uid");
                 }
@@ -141,6 +139,19 @@ impl Kubernetes {
             }
         }
         Ok(Found::new(attributes))
+    }
+
+    /// Returns a client of the API server with the credentials of the service account.
+    fn server(&self) -> Result<Api, String> {
+        let (host, port) = self.address()?;
+        let token_file = self.account.join("token");
+        let token = fs::read_to_string(&token_file).map_err(|e| format!("{}: {e}", token_file.display()))?;
+        let authorization = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+        let authorization = authorization.map_err(|e| format!("{}: {e}", token_file.display()))?;
+        let common = CommonTlsConfig { ca_file: self.account.join("ca.crt"), ..Default::default() };
+        let tls = ClientTls::open(&ClientTlsConfig { common, ..Default::default() }, &["http/1.1"]);
+        let dial = Dial { tls: UseTls::Yes(tls.map_err(|e| e.to_string())?), ..Dial::plain() };
+        Ok(Api::new(dial, format!("https://{}", join_host_port(&host, port)), Some(authorization)))
     }
 
     /// Returns the address of the API server from the environment of the pod.
@@ -157,43 +168,11 @@ impl Kubernetes {
     }
 }
 
-/// The API server, and who asks it.
-struct Server {
-    host: String,
-    port: u16,
-    token: String,
-    tls: Arc<ClientConfig>,
-}
-
-impl Server {
-    fn open((host, port): (String, u16), account: &Path) -> Result<Self, String> {
-        let error = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-        let (token_file, ca_file) = (account.join("token"), account.join("ca.crt"));
-        let token = fs::read_to_string(&token_file).map_err(|e| error(&token_file, &e))?;
-        let authorities: Result<Vec<_>, _> =
-            CertificateDer::pem_file_iter(&ca_file).and_then(Iterator::collect);
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(authorities.map_err(|e| error(&ca_file, &e))?);
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
-        let tls = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
-        Ok(Server { host, port, token: token.trim().to_owned(), tls })
-    }
-
-    async fn get(&self, path: &str) -> Result<Metadata, HttpError> {
-        let failed = |why: String| HttpError::Failed { path: path.to_owned(), why };
-        let name = ServerName::try_from(self.host.clone()).map_err(|e| failed(e.to_string()))?;
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let stream = stream.map_err(|e| failed(format!("{}:{}: {e}", self.host, self.port)))?;
-        let connected = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
-        let stream = connected.map_err(|e| failed(e.to_string()))?;
-        let object: Object = http::get_json(stream, &self.host, path, Some(&self.token)).await?;
-        Ok(object.metadata)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rustls::crypto::ring;
     use tokio_rustls::TlsAcceptor;
 
     use super::*;

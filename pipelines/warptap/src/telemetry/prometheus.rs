@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use prometheus_text::{Family, Kind, Measured, Sample, TextFormat};
 use tokio_util::sync::CancellationToken;
+use transport::endpoint::join_host_port;
 use transport::listen::{Address, Listener, Transport};
 use transport::serve::{Handler, ServerSettings};
 
@@ -41,9 +42,7 @@ struct MetricsHandler {
 impl Server {
     /// Binds the configured address.
     pub(super) async fn bind(settings: &Prometheus, source: Source) -> Result<Self, TelemetryError> {
-        let host = settings.host.trim_matches(['[', ']']);
-        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let endpoint = format!("{host}:{}", settings.port);
+        let endpoint = join_host_port(&settings.host, settings.port);
         let listener = Listener::bind(&endpoint, Transport::Tcp).await;
         let listener = listener.map_err(|reason| TelemetryError::Listen { endpoint, reason })?;
         let handler = MetricsHandler { source, settings: Arc::new(settings.clone()), failed: Arc::default() };
