@@ -15,7 +15,7 @@ use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::ordinal::Counted;
 use probe_abi::record::{
     ARGUMENTS, ArgsFrame, ArgsRecord, Caller, Calls, FRAMES, GROUP_ENDS_MAX, LongArgsRecord, MEMORY_AT_ENTRY,
@@ -261,7 +261,7 @@ fn count_return() -> Option<()> {
 fn count_unseen(pid: u32, tid: u32) -> Option<()> {
     let _ = count_return();
     process::find(&Task { pid, tid })?;
-    maps::counters()?.unmatched.fetch_add(1, Relaxed);
+    maps::count(SelfCounter::UnmatchedReturn);
     None
 }
 

@@ -3,8 +3,8 @@
 //! This happens when a wait ends that ends a step, and only in a process with a slot; other processes pay one access
 //! to an array. The waiting thread is the current one, so its context does not change meanwhile.
 
-use probe_abi::atomic::Relaxed;
 use probe_abi::context::{ContextState, Published, Variable};
+use probe_abi::counters::SelfCounter;
 
 use crate::emit::{self, Returned};
 use crate::maps::{self, VARIABLES};
@@ -47,8 +47,8 @@ fn record_from(returned: &Returned<'_>, variable: &Variable) {
         Ok(None) => true,
         Err(_) => false,
     };
-    if !is_recorded && let Some(counters) = maps::counters() {
-        counters.dropped_contexts.fetch_add(1, Relaxed);
+    if !is_recorded {
+        maps::count(SelfCounter::TraceContextUnreadable);
     }
 }
 

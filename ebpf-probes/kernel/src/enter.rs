@@ -7,7 +7,7 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::ProbeContext;
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::fold::{Enqueue, Snapshot, StreamFold};
 use probe_abi::frontier::Frontier;
 use probe_abi::record::{ActiveStream, FRAMES, Frame, ProcessFold, StreamKey, ThreadFold};
@@ -227,11 +227,7 @@ impl Call {
         match frontier::event(self.task.pid, frame.handle) {
             Some(event) => frame.closing = u64::from(frontier::enter_event(self.task.pid, event, frontier)),
             None if self.cookie.is(Action::Query) => {}
-            None => {
-                if let Some(counters) = maps::counters() {
-                    counters.unknown_events.fetch_add(1, Relaxed);
-                }
-            }
+            None => maps::count(SelfCounter::UnknownEvent),
         }
     }
 

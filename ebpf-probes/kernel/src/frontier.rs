@@ -1,6 +1,7 @@
 //! Frontiers: snapshots taken, stored with events and passed from stream to stream ([`probe_abi::frontier`]).
 
 use probe_abi::atomic::Relaxed;
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::Snapshot;
 use probe_abi::frontier::{Frontier, Placement, WAITED, WaitedStreams};
 use probe_abi::record::{EventKey, StreamKey};
@@ -173,7 +174,5 @@ fn add(key: &StreamKey, waited: &WaitedStreams, snapshot: &Snapshot) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn count_unclosed() {
-    if let Some(counters) = maps::counters() {
-        counters.unclosed_streams.fetch_add(1, Relaxed);
-    }
+    maps::count(SelfCounter::UnclosedStream);
 }

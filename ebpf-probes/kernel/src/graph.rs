@@ -2,6 +2,7 @@
 //! look-up of a graph launch.
 
 use probe_abi::atomic::{AtomicU64, Relaxed};
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::{Enqueue, StreamFold};
 use probe_abi::graph::{Contents, GraphKey, OPERATIONS};
 use probe_abi::record::{ProcessFold, ROWS, StreamKey};
@@ -103,10 +104,8 @@ pub fn change_graph(pid: u32, graph: u64) {
 /// Stores contents. If the map is full, the graph is untracked, which is counted.
 #[inline(always)]
 fn store(key: &GraphKey, contents: &Contents) {
-    if GRAPHS.insert(key, contents, 0).is_err()
-        && let Some(counters) = maps::counters()
-    {
-        counters.untracked_graphs.fetch_add(1, Relaxed);
+    if GRAPHS.insert(key, contents, 0).is_err() {
+        maps::count(SelfCounter::GraphMapFull);
     }
 }
 

@@ -5,7 +5,7 @@ use probe_abi::atomic::Relaxed;
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_get_attach_cookie;
 use aya_ebpf::programs::RetProbeContext;
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::detail::Detail;
 use probe_abi::fold::{Snapshot, Stamp};
 use probe_abi::frontier::Frontier;
@@ -122,11 +122,7 @@ fn answered(thread: &mut ThreadFold, at: usize, task: &Task, result: u32) {
 fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
     match maps::durations(&OperationKey { pid, row }) {
         Some(durations) => durations.add(duration_ns, failed),
-        None => {
-            if let Some(counters) = maps::counters() {
-                counters.untimed.fetch_add(1, Relaxed);
-            }
-        }
+        None => maps::count(SelfCounter::Untimed),
     }
 }
 
@@ -135,7 +131,7 @@ fn count_duration(pid: u32, row: u32, duration_ns: u64, failed: bool) {
 #[inline(never)]
 fn count_unmatched(pid: u32, tid: u32) -> Option<()> {
     process::find(&Task { pid, tid })?;
-    maps::counters()?.unmatched.fetch_add(1, Relaxed);
+    maps::count(SelfCounter::UnmatchedReturn);
     None
 }
 

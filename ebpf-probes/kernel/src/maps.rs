@@ -8,7 +8,7 @@ use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use probe_abi::context::{VARIABLES as VARIABLES_MAX, Variable};
-use probe_abi::counters::{Counters, DropReason};
+use probe_abi::counters::{Counters, DropReason, SelfCounter};
 use probe_abi::detail::DETAILS as DETAILS_MAX;
 use probe_abi::fold::StreamFold;
 use probe_abi::frontier::Frontier;
@@ -241,6 +241,14 @@ pub fn counters() -> Option<&'static Counters> {
     COUNTERS.get_ptr(0).map(|c| unsafe { &*c })
 }
 
+/// Adds one to a counter.
+#[inline(always)]
+pub fn count(counter: SelfCounter) {
+    if let Some(counters) = counters() {
+        counters.other[counter as usize].fetch_add(1, Relaxed);
+    }
+}
+
 /// Counts a dropped call. Returns `None`, so that a program can return the result.
 // Out of line, since it is rare, to keep the stack of callers small (see `crate::launch`).
 #[unsafe(no_mangle)]
@@ -254,6 +262,6 @@ pub fn count_drop(reason: DropReason) -> Option<()> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub fn count_suppressed() -> Option<()> {
-    counters()?.suppressed.fetch_add(1, Relaxed);
+    count(SelfCounter::Suppressed);
     None
 }

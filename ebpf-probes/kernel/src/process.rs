@@ -4,7 +4,7 @@ use probe_abi::atomic::{Relaxed, SeqCst};
 
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
 use probe_abi::Cookie;
-use probe_abi::counters::{Counters, DropReason};
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::detail::Detail;
 use probe_abi::hot::{HotDevice, HotProcess};
 use probe_abi::record::{ActiveStream, NOT_SEEN, ProcessFold, ROWS, RecordKind, StreamKey};
@@ -141,15 +141,13 @@ fn is_allowed(task: &Task) -> bool {
 /// Adds a process if the filter or the settings let it be traced.
 #[inline(always)]
 fn adopt(task: &Task) -> Option<&'static ProcessFold> {
-    let counters = maps::counters()?;
     if !is_allowed(task) {
-        counters.filtered.fetch_add(1, Relaxed);
+        maps::count(SelfCounter::Filtered);
         return None;
     }
     let inserted = PROCESSES.insert(&task.pid, NEW_PROCESS.get(0)?, u64::from(BPF_NOEXIST));
     let Some(process) = find(task) else {
-        refuse(counters);
-        return None;
+        return refuse();
     };
     if inserted.is_ok() {
         process.start_ns.store(process_start_ns(), Relaxed);
@@ -159,9 +157,11 @@ fn adopt(task: &Task) -> Option<&'static ProcessFold> {
 }
 
 #[inline(always)]
-fn refuse(counters: &Counters) {
+fn refuse<T>() -> Option<T> {
+    let counters = maps::counters()?;
     counters.unattributed_hits.fetch_add(1, Relaxed);
     counters.dropped[DropReason::ProcessesFull as usize].fetch_add(1, Relaxed);
+    None
 }
 
 /// Returns true if `address` is in the runtime's code, so that the runtime called the driver.
@@ -250,9 +250,7 @@ pub fn add_active(process: &ProcessFold, key: &StreamKey) {
             return take_slot(slot, key);
         }
     }
-    if let Some(counters) = maps::counters() {
-        counters.unclosed_streams.fetch_add(1, Relaxed);
-    }
+    maps::count(SelfCounter::UnclosedStream);
 }
 
 #[inline(always)]

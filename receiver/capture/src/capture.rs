@@ -212,7 +212,7 @@ impl Capture {
     }
 
     fn report_drops(&mut self, now_ns: u64, into: &mut Vec<Event>) {
-        let dropped = totals::dropped(&totals::counters(&self.kernel));
+        let dropped = totals::values(&totals::counters(&self.kernel).dropped);
         for ((reason, before), now) in DropReason::ALL.into_iter().zip(&mut self.lost).zip(dropped) {
             let count = now - std::mem::replace(before, now);
             if count > 0 {

@@ -3,11 +3,12 @@
 //! Figures of processes that ended are added to one [`Share`], so that the account stays exact after their map entries
 //! are removed.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use event::{Account, Event, OperationTotal, ProcessId};
 use probe_abi::PROBES;
-use probe_abi::counters::{Counters, DropReason};
+use probe_abi::counters::Counters;
 use probe_abi::histogram::Durations;
 use probe_abi::hot::{HotDurations, HotProcess};
 use probe_abi::record::{OperationKey, ProcessFold};
@@ -130,9 +131,9 @@ pub fn counters(kernel: &Kernel) -> Counters {
     transmute!(sum)
 }
 
-/// Returns the number of dropped calls, by [`DropReason`].
-pub fn dropped(counters: &Counters) -> [u64; DropReason::ALL.len()] {
-    counters.dropped.each_ref().map(|count| count.load(Relaxed))
+/// Returns the values of counters.
+pub fn values<const N: usize>(counters: &[AtomicU64; N]) -> [u64; N] {
+    counters.each_ref().map(|count| count.load(Relaxed))
 }
 
 /// Returns the programs' account; `retired` is the share of processes that ended.
@@ -143,25 +144,18 @@ pub fn account(kernel: &Kernel, retired: Share, at_ns: u64) -> Account {
     }
     let c = counters(kernel);
     let hits = all.hits + c.unattributed_hits.load(Relaxed);
-    let (suppressed, filtered) = (c.suppressed.load(Relaxed), c.filtered.load(Relaxed));
     let args_records = c.args_records.load(Relaxed);
-    Account {
+    let account = Account {
         at_ns,
         hits,
         folded: all.folded,
         delivered: c.delivered.load(Relaxed) + args_records,
         sampled_out: c.sampled_out.load(Relaxed),
-        dropped: dropped(&c),
-        suppressed,
-        filtered,
-        unmatched: c.unmatched.load(Relaxed),
-        unknown_events: c.unknown_events.load(Relaxed),
-        unclosed_streams: c.unclosed_streams.load(Relaxed),
-        untimed: c.untimed.load(Relaxed),
-        untracked_graphs: c.untracked_graphs.load(Relaxed),
-        dropped_contexts: c.dropped_contexts.load(Relaxed),
+        dropped: values(&c.dropped),
+        other: values(&c.other),
         records: c.records.load(Relaxed) + args_records,
-        runs: hits + suppressed + filtered + args_records + c.returns.load(Relaxed),
         ..Account::default()
-    }
+    };
+    let runs = hits + account.ignored() + args_records + c.returns.load(Relaxed);
+    Account { runs, ..account }
 }

@@ -26,9 +26,10 @@ pub use hardware::{Clocks, Device, ThrottleReason, ThrottleTime};
 pub use probe_abi::record::{CallRecord, StepRecord};
 pub use process::{ProcessId, ProcessInfo};
 
+use std::ops::{Index, IndexMut};
 use std::sync::atomic::Ordering::Relaxed;
 
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::detail::Detail;
 use probe_abi::histogram::{Durations, OFFSET};
 
@@ -188,18 +189,8 @@ pub struct Account {
     pub sampled_out: u64,
     /// Dropped hits by reason, in the order of [`DropReason::ALL`].
     pub dropped: [u64; DropReason::ALL.len()],
-    /// Driver calls made by the runtime itself, which are not hits.
-    pub suppressed: u64,
-    /// Calls of processes that are not traced, which are not hits.
-    pub filtered: u64,
-    /// Returns without a recorded entry.
-    pub unmatched: u64,
-    /// Waits for an event without a known EventRecord.
-    pub unknown_events: u64,
-    /// Streams whose steps a device synchronisation did not end, because it ends a bounded number.
-    pub unclosed_streams: u64,
-    /// Durations left out of the histograms because their map was full.
-    pub untimed: u64,
+    /// Calls that are not hits, and anomalies, by [`SelfCounter`].
+    pub other: [u64; SelfCounter::ALL.len()],
     /// Records that the kernel wrote to the ring.
     pub records: u64,
     /// Records that were read from the ring.
@@ -212,13 +203,28 @@ pub struct Account {
     pub libraries: u64,
     /// Functions that are attached.
     pub functions: u64,
-    /// Graphs whose contents are unknown because the map of graphs was full.
-    pub untracked_graphs: u64,
-    /// Sync calls whose published trace context was not recorded.
-    pub dropped_contexts: u64,
+}
+
+impl Index<SelfCounter> for Account {
+    type Output = u64;
+
+    fn index(&self, counter: SelfCounter) -> &u64 {
+        &self.other[counter as usize]
+    }
+}
+
+impl IndexMut<SelfCounter> for Account {
+    fn index_mut(&mut self, counter: SelfCounter) -> &mut u64 {
+        &mut self.other[counter as usize]
+    }
 }
 
 impl Account {
+    /// Returns the number of calls that are not hits.
+    pub fn ignored(&self) -> u64 {
+        SelfCounter::ALL.into_iter().filter(|counter| counter.is_ignored()).map(|counter| self[counter]).sum()
+    }
+
     /// Returns the number of hits dropped for any reason.
     pub fn lost(&self) -> u64 {
         self.dropped.iter().sum()

@@ -8,10 +8,10 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use persist::PersistDrops;
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use semconv::value::{
     WarptapAnalysisEntry, WarptapCollectiveAnomaly, WarptapCollectiveOutcome, WarptapPersistenceDropReason,
-    WarptapProbeAnomaly, WarptapProbeIgnoreReason, WarptapProbeOutcome, WarptapRingSide, WarptapSignal,
+    WarptapProbeOutcome, WarptapRingSide, WarptapSignal,
 };
 use semconv::{attribute, metric};
 use steps::StepTally;
@@ -195,22 +195,14 @@ fn of_probes(probes: &Probes, window: TimeRange) -> Vec<Metric> {
         (WarptapProbeOutcome::Folded, probes.folded),
         (WarptapProbeOutcome::SampledOut, probes.sampled_out),
     ];
-    let anomalies = [
-        (WarptapProbeAnomaly::GraphMapFull, probes.untracked_graphs),
-        (WarptapProbeAnomaly::TraceContextUnreadable, probes.dropped_contexts),
-        (WarptapProbeAnomaly::UnclosedStream, probes.unclosed_streams),
-        (WarptapProbeAnomaly::UnknownEvent, probes.unknown_events),
-        (WarptapProbeAnomaly::UnmatchedReturn, probes.unmatched),
-        (WarptapProbeAnomaly::Untimed, probes.untimed),
-    ];
-    let ignored = [
-        (WarptapProbeIgnoreReason::Filtered, probes.filtered),
-        (WarptapProbeIgnoreReason::Suppressed, probes.suppressed),
-    ];
     let sides = [(WarptapRingSide::Received, probes.received), (WarptapRingSide::Submitted, probes.records)];
     let outcomes = by(attribute::WARPTAP_PROBE_OUTCOME, outcomes.map(|(o, n)| (o.as_str(), n)));
-    let anomalies = by(attribute::WARPTAP_PROBE_ANOMALY, anomalies.map(|(a, n)| (a.as_str(), n)));
-    let ignored = by(attribute::WARPTAP_PROBE_IGNORE_REASON, ignored.map(|(i, n)| (i.as_str(), n)));
+    let others = |is_ignored| {
+        let counters = SelfCounter::ALL.into_iter().filter(move |counter| counter.is_ignored() == is_ignored);
+        counters.map(|counter| (counter.name(), probes[counter]))
+    };
+    let anomalies = by(attribute::WARPTAP_PROBE_ANOMALY, others(false));
+    let ignored = by(attribute::WARPTAP_PROBE_IGNORE_REASON, others(true));
     let sides = by(attribute::WARPTAP_RING_SIDE, sides.map(|(s, n)| (s.as_str(), n)));
     let mut metrics = vec![
         sums(metric::WARPTAP_PROBE_CALLS, window, outcomes),
@@ -241,14 +233,22 @@ fn by(key: &str, rows: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(Ve
 
 #[cfg(test)]
 mod tests {
-    use semconv::value::WarptapDropReason;
+    use semconv::value::{WarptapDropReason, WarptapProbeAnomaly, WarptapProbeIgnoreReason};
 
     use super::*;
 
+    #[track_caller]
+    fn check(names: impl Iterator<Item = &'static str>, registry: &[&str]) {
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        assert_eq!(names, registry);
+    }
+
     #[test]
-    fn registry_has_every_drop_reason() {
-        let mut reasons = DropReason::ALL.map(DropReason::name);
-        reasons.sort_unstable();
-        assert_eq!(reasons, WarptapDropReason::ALL.map(WarptapDropReason::as_str));
+    fn registry_has_every_counter_of_the_probes() {
+        let others = |is_ignored| SelfCounter::ALL.into_iter().filter(move |c| c.is_ignored() == is_ignored);
+        check(DropReason::ALL.into_iter().map(DropReason::name), &WarptapDropReason::ALL.map(|r| r.as_str()));
+        check(others(false).map(SelfCounter::name), &WarptapProbeAnomaly::ALL.map(|a| a.as_str()));
+        check(others(true).map(SelfCounter::name), &WarptapProbeIgnoreReason::ALL.map(|r| r.as_str()));
     }
 }

@@ -4,10 +4,10 @@ use event::{
     Account, CallArgs, ClockOffsets, Clocks, Device, ExitStatus, LauncherEnv, OperationTotal, ProcessId,
     ProcessInfo, ThrottleReason, ThrottleTime, TraceContext, UnderWay,
 };
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::record::{CallRecord, Header, StepRecord};
 
-use crate::codec::{ByteString, CountedWords, Encoder, Field, Later, LaterOrNone, Wide};
+use crate::codec::{ByteString, CountedWords, Encoder, Encoding as _, Field, Later, LaterOrNone, Wide};
 use crate::{Architecture, Info, fields};
 
 probe_abi::record_fields!(fields);
@@ -29,10 +29,47 @@ fields! {
     Clocks { from_ns, to_ns, device, throttled }
     ThrottleTime { reason, ns, is_counted as Wide }
     OperationTotal { at_ns, process, row, calls, returned, errors, sum_ns, max_ns, zero_count, buckets }
-    Account {
-        at_ns, hits, folded, delivered, sampled_out, dropped as CountedWords, suppressed, filtered, unmatched,
-        unknown_events, unclosed_streams, untimed, records, received, runs, run_cost_ns, libraries, functions,
-        untracked_graphs as Later, dropped_contexts as Later
+}
+
+/// Number of self-counters before `records` in an account. The others are last, and earlier versions wrote fewer.
+const FIRST_COUNTERS: usize = 6;
+
+impl Field for Account {
+    fn put(&self, out: &mut Encoder) {
+        let (first, later) = self.other.split_at(FIRST_COUNTERS);
+        [self.at_ns, self.hits, self.folded, self.delivered, self.sampled_out].put(out);
+        CountedWords::put(&self.dropped, out);
+        first.iter().for_each(|count| count.put(out));
+        [self.records, self.received, self.runs, self.run_cost_ns, self.libraries, self.functions].put(out);
+        later.iter().for_each(|count| count.put(out));
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let [at_ns, hits, folded, delivered, sampled_out] = Field::take(from)?;
+        let dropped = CountedWords::take(from)?;
+        let first: [u64; FIRST_COUNTERS] = Field::take(from)?;
+        let [records, received, runs, run_cost_ns, libraries, functions] = Field::take(from)?;
+        let mut other = [0; SelfCounter::ALL.len()];
+        let (known, later) = other.split_at_mut(FIRST_COUNTERS);
+        known.copy_from_slice(&first);
+        for count in later {
+            *count = Later::take(from)?;
+        }
+        Some(Account {
+            at_ns,
+            hits,
+            folded,
+            delivered,
+            sampled_out,
+            dropped,
+            other,
+            records,
+            received,
+            runs,
+            run_cost_ns,
+            libraries,
+            functions,
+        })
     }
 }
 

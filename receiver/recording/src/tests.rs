@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::fold::COUNTERS;
 use probe_abi::record::{CallRecord, Header, StepRecord};
 use proptest::prelude::*;
@@ -180,7 +180,9 @@ fn operation() -> impl Strategy<Value = Event> {
 }
 
 fn account() -> impl Strategy<Value = Event> {
-    (any::<[u64; 18]>(), any::<[u64; DropReason::ALL.len()]>()).prop_map(|(n, dropped)| {
+    let counts =
+        (any::<[u64; 11]>(), any::<[u64; DropReason::ALL.len()]>(), any::<[u64; SelfCounter::ALL.len()]>());
+    counts.prop_map(|(n, dropped, other)| {
         Event::Account(Box::new(Account {
             at_ns: n[0],
             hits: n[1],
@@ -188,20 +190,13 @@ fn account() -> impl Strategy<Value = Event> {
             delivered: n[3],
             sampled_out: n[4],
             dropped,
-            suppressed: n[5],
-            filtered: n[6],
-            unmatched: n[7],
-            unknown_events: n[8],
-            unclosed_streams: n[9],
-            untimed: n[10],
-            dropped_contexts: n[17],
-            records: n[11],
-            received: n[12],
-            runs: n[13],
-            run_cost_ns: n[14],
-            libraries: n[15],
-            functions: n[16],
-            untracked_graphs: n[17],
+            other,
+            records: n[5],
+            received: n[6],
+            runs: n[7],
+            run_cost_ns: n[8],
+            libraries: n[9],
+            functions: n[10],
         }))
     })
 }
@@ -284,7 +279,7 @@ fn uncommon() -> Vec<Event> {
         Event::Clocks(Clocks { from_ns: 1, to_ns: 2, device: 3, throttled }),
         Event::Account(Box::new(Account {
             dropped: [1, 2, 3, 4, 5, 6, 7],
-            dropped_contexts: 8,
+            other: [0, 0, 0, 0, 0, 0, 0, 8],
             ..Account::default()
         })),
         Event::LauncherEnv(Box::new(LauncherEnv {
@@ -354,11 +349,11 @@ fn every_flipped_bit_is_detected() {
 
 #[test]
 fn fields_missing_in_an_earlier_account_are_zero() {
-    let mut account = Account { dropped_contexts: 3, ..Account::default() };
+    let mut account = Account { other: [1, 2, 3, 4, 5, 6, 7, 8], ..Account::default() };
     let mut out = Encoder::new(LIST_MAX);
     account.put(&mut out);
     let earlier = &out.bytes[..out.bytes.len() - 8];
-    account.dropped_contexts = 0;
+    account[SelfCounter::TraceContextUnreadable] = 0;
     assert_eq!(Account::take(&mut &*earlier), Some(account));
 }
 

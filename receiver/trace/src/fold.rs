@@ -18,7 +18,7 @@ mod state;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::record::{FRAMES, StreamKey};
 
 use self::graphs::Graphs;
@@ -39,9 +39,9 @@ pub struct Bounds {
     pub events: usize,
     /// Threads, each with [`FRAMES`] calls under way. Full: [`DropReason::ThreadsFull`], [`DropReason::TooDeep`].
     pub threads: usize,
-    /// Graphs and executable graphs. Full: [`Account::untracked_graphs`].
+    /// Graphs and executable graphs. Full: [`SelfCounter::GraphMapFull`].
     pub graphs: usize,
-    /// Durations by process and row. Full: [`Account::untimed`].
+    /// Durations by process and row. Full: [`SelfCounter::Untimed`].
     pub durations: usize,
 }
 
@@ -152,7 +152,7 @@ impl Folder {
             }
         }
         self.account.at_ns = at_ns;
-        self.account.untracked_graphs = self.graphs.unkept;
+        self.account[SelfCounter::GraphMapFull] = self.graphs.unkept;
         out.push(Event::Account(Box::new(self.account.clone())));
     }
 

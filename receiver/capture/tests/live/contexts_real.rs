@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use event::Event;
+use probe_abi::counters::SelfCounter;
 use simulator::install;
 use simulator::player::Player;
 
@@ -104,5 +105,5 @@ fn context_of_a_real_tracer_is_read() {
         }
     }
     assert_eq!(seen, std::fs::read_to_string(log).unwrap());
-    assert_eq!(rig.capture.account().dropped_contexts, 0);
+    assert_eq!(rig.capture.account()[SelfCounter::TraceContextUnreadable], 0);
 }

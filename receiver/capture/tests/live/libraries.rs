@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use event::Event;
+use probe_abi::counters::SelfCounter;
 use simulator::player::Player;
 
 use crate::rig::{PLAYER, Rig, player_command, rig, settings};
@@ -143,7 +144,7 @@ fn driver_calls_of_an_embedded_runtime_are_suppressed() {
     );
     let account = rig.capture.account();
     assert_eq!((account.hits, account.lost()), (calls, 0), "{account:?}");
-    assert!(account.is_balanced() && account.suppressed > 0, "{account:?}");
+    assert!(account.is_balanced() && account[SelfCounter::Suppressed] > 0, "{account:?}");
 }
 
 /// An exec frees the slot in the kernel, which the new program occupies again.
@@ -165,7 +166,7 @@ fn contexts_are_read_after_an_exec() {
     let contexts = rig.events.iter().filter(|e| matches!(e, Event::Context(_))).count();
     assert!(before > 0 && before < contexts, "{before} of {contexts} before the exec");
     assert_eq!(contexts, steps_of(&rig, pid));
-    assert_eq!(rig.capture.account().dropped_contexts, 0);
+    assert_eq!(rig.capture.account()[SelfCounter::TraceContextUnreadable], 0);
 }
 
 #[test]

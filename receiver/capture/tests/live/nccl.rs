@@ -2,6 +2,7 @@
 
 use capture::Settings;
 use event::{CallArgs, Event};
+use probe_abi::counters::SelfCounter;
 use probe_abi::{Library, PROBES, row};
 use simulator::oracle::{Line, NcclLine, read};
 
@@ -88,7 +89,11 @@ fn every_nccl_row_records_arguments_and_memory() {
         (recorded.len() as u64, recorded.len() as u64),
         "{account:?}"
     );
-    assert_eq!((account.suppressed, account.lost(), account.unmatched), (1, 0, 0), "{account:?}");
+    assert_eq!(
+        (account[SelfCounter::Suppressed], account.lost(), account[SelfCounter::UnmatchedReturn]),
+        (1, 0, 0),
+        "{account:?}"
+    );
     assert!(account.is_balanced(), "{account:?}");
 }
 

@@ -7,6 +7,7 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
+use probe_abi::counters::SelfCounter;
 use probe_abi::record::ARGUMENTS;
 use probe_abi::{Library, PROBES};
 use simulator::nccl::abi::NcclId;
@@ -161,8 +162,8 @@ fn libnccl_of_nvidia_hits_the_same_rows() {
     let succeeded = |symbol: &str| made.iter().any(|c| c.symbol == symbol && c.result == 0);
     assert!(succeeded("ncclGetVersion") && succeeded("ncclGetUniqueId"), "{made:#?}");
     let account = rig.capture.account();
-    assert_eq!((account.lost(), account.unmatched), (0, 0), "{account:?}");
+    assert_eq!((account.lost(), account[SelfCounter::UnmatchedReturn]), (0, 0), "{account:?}");
     // Inside NCCL's ncclBcast is its ncclBroadcast.
-    assert_eq!(account.suppressed, 1, "{account:?}");
+    assert_eq!(account[SelfCounter::Suppressed], 1, "{account:?}");
     assert!(account.is_balanced(), "{account:?}");
 }

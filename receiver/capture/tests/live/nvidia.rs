@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use event::Event;
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::Counter;
 use probe_abi::{Action, ArgPos, Bytes, Grid, Library, Probe, attach_points, row};
 use simulator::player::Player;
@@ -119,7 +120,11 @@ fn check(package: &str, file: &str) {
     let calls = rig.play(player);
     assert!(calls >= 70, "{calls} functions of {file}");
     let account = rig.capture.account();
-    assert_eq!((account.hits, account.lost(), account.unmatched), (calls, 0, 0), "{account:?}");
+    assert_eq!(
+        (account.hits, account.lost(), account[SelfCounter::UnmatchedReturn]),
+        (calls, 0, 0),
+        "{account:?}"
+    );
     assert!(account.is_balanced(), "{account:?}");
     let mut failed = 0;
     for event in &rig.events {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use event::Event;
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::Counter;
 use probe_abi::{Action, row};
 use simulator::oracle::{Line, read};
@@ -41,7 +42,11 @@ fn check(name: &str, script: &str) {
     assert!(made.len() > 1, "the script launches");
     assert_eq!(seen, made);
     let account = rig.capture.account();
-    assert_eq!((account.hits, account.lost(), account.unmatched), (calls, 0, 0), "{account:?}");
+    assert_eq!(
+        (account.hits, account.lost(), account[SelfCounter::UnmatchedReturn]),
+        (calls, 0, 0),
+        "{account:?}"
+    );
     assert!(account.is_balanced(), "{account:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use probe_abi::counters::DropReason;
+use probe_abi::counters::{DropReason, SelfCounter};
 use probe_abi::fold::{Enqueue, Snapshot, Stamp, StreamFold};
 use probe_abi::graph::GraphKey;
 use probe_abi::record::{FRAMES, NOT_SEEN, StreamKey};
@@ -23,7 +23,7 @@ impl Folder {
         }
         self.account.runs += 1;
         if probe.api == Api::Driver && self.is_within_runtime(call) {
-            self.account.suppressed += 1;
+            self.account[SelfCounter::Suppressed] += 1;
             return;
         }
         self.account.hits += 1;
@@ -95,7 +95,7 @@ impl Folder {
             process.has_blocking |= key.is_own_default();
             let is_idle = |key: &StreamKey| !self.streams.get(key).is_some_and(|s| s.fold.has_open_work());
             if !process.add_active(key, is_idle) {
-                self.account.unclosed_streams += 1;
+                self.account[SelfCounter::UnclosedStream] += 1;
             }
         }
         let work = work(call);
@@ -189,7 +189,7 @@ impl Folder {
         match self.recorded.get(pid, event) {
             Some(frontier) => self.enter_frontier(pid, frontier),
             None => {
-                self.account.unknown_events += u64::from(!is_query);
+                self.account[SelfCounter::UnknownEvent] += u64::from(!is_query);
                 Vec::new()
             }
         }

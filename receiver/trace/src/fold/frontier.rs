@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::{Snapshot, StreamFold};
 use probe_abi::frontier::{Frontier, Placement};
 use probe_abi::record::StreamKey;
@@ -98,7 +99,7 @@ impl Folder {
         let key = self.stream_key(call);
         let Some(event) = call.handle.and_then(|event| self.recorded.get(key.pid, event)) else { return };
         if self.streams.len() >= self.bounds.streams && !self.streams.contains_key(&key) {
-            self.account.unclosed_streams += 1;
+            self.account[SelfCounter::UnclosedStream] += 1;
             return;
         }
         let waiter = self.streams.entry(key).or_default();
@@ -106,7 +107,7 @@ impl Folder {
             return waiter.fold.join_capture(&event.own);
         }
         for snapshot in std::iter::once(&event.own).chain(&event.waited.0) {
-            self.account.unclosed_streams += u64::from(self.evicts_open_work(&key, snapshot));
+            self.account[SelfCounter::UnclosedStream] += u64::from(self.evicts_open_work(&key, snapshot));
             self.streams[&key].fold.waited.add(&key, snapshot);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::{Snapshot, Stamp};
 use probe_abi::record::{CallRecord, Header, NOT_SEEN, Query, RecordKind, StepRecord, StreamKey, flag};
 use probe_abi::{Action, Leave, NON_BLOCKING, Probe};
@@ -69,7 +70,7 @@ impl Folder {
         match process.time(frame.call.row, frame.call.duration_ns, failed, has_room) {
             Timed::First => self.timed += 1,
             Timed::Again => {}
-            Timed::NoRoom => self.account.untimed += 1,
+            Timed::NoRoom => self.account[SelfCounter::Untimed] += 1,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Schedules of calls: their steps, and the outcome of every call.
 
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::Counter;
 use probe_abi::record::{NOT_SEEN, StepRecord, flag};
 use probe_abi::{Direction, PROBES};
@@ -136,7 +137,7 @@ fn announced_streams_are_not_ended_before_their_first_record() {
 #[test]
 fn a_wait_for_an_unknown_event_is_counted_and_ends_nothing() {
     let (folder, events) = fold(&[launch(7, 10), wait(Some(9), 20, 30)]);
-    assert_eq!(folder.account.unknown_events, 1);
+    assert_eq!(folder.account[SelfCounter::UnknownEvent], 1);
     assert_eq!(steps(&events)[0].header.flags, flag::UNFINISHED);
 }
 
@@ -347,7 +348,7 @@ fn driver_calls_within_runtime_calls_are_suppressed() {
     let outer = Call { stream: 7, duration_ns: 10, ..launch(7, 10) };
     let calls = [outer, driver(MAIN, 12), driver(11, 13), driver(MAIN, 20), sync(7, 30, 40)];
     let (folder, events) = fold(&calls);
-    assert_eq!(folder.account.suppressed, 1);
+    assert_eq!(folder.account[SelfCounter::Suppressed], 1);
     assert_eq!(folder.account.hits, 4);
     assert_eq!(steps(&events)[0].work[Counter::Launches as usize], 1);
     assert_eq!(steps(&events)[1].work[Counter::Launches as usize], 2, "the driver's, on the default stream");
@@ -439,7 +440,7 @@ fn calls_beyond_the_bounds_are_dropped_and_counted() {
         lost,
         [(DropReason::StreamsFull, 1), (DropReason::ThreadsFull, 1), (DropReason::ProcessesFull, 1)]
     );
-    assert_eq!(folder.account.untimed, 1);
+    assert_eq!(folder.account[SelfCounter::Untimed], 1);
     assert!(folder.account.is_balanced());
 }
 

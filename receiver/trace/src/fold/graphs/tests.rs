@@ -1,6 +1,7 @@
 //! Launches of graphs count the captured contents, or count as unknown.
 
 use probe_abi::PROBES;
+use probe_abi::counters::SelfCounter;
 use probe_abi::fold::Counter;
 
 use super::super::{Bounds, Folder};
@@ -186,7 +187,7 @@ fn graphs_beyond_the_bound_are_unknown_and_counted() {
     ];
     let bounds = Bounds { graphs: 1, ..Bounds::default() };
     let folder = check_bounded(&calls.concat(), bounds, [1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(folder.account().untracked_graphs, 2, "a graph, and an executable one of the other");
+    assert_eq!(folder.account()[SelfCounter::GraphMapFull], 2, "a graph, and an executable one of the other");
 }
 
 #[test]
