@@ -176,7 +176,7 @@ fn types_are_not_coerced() {
     );
     refuse(r#"{"limit": "7"}"#, &[&wrong("limit", "uint16", "string")]);
     refuse(r#"{"limit": 70000}"#, &["exporters::x::limit: 70000 overflows uint16"]);
-    refuse(r#"{"limit": -1}"#, &["exporters::x::limit: -1 overflows uint16"]);
+    refuse(r#"{"limit": -1}"#, &["exporters::x::limit: -1 is negative: expected 0 or more"]);
     refuse(r#"{"limit": 1.5}"#, &["exporters::x::limit: expected type 'uint16', got the fraction 1.5"]);
     refuse(r#"{"ratio": "1"}"#, &[&wrong("ratio", "float64", "string")]);
     refuse(r#"{"fields": 1}"#, &["exporters::x::fields: source data must be an array or slice, got int"]);

@@ -145,7 +145,11 @@ impl<'de, 'p> Decoder<'de, 'p> {
             _ => return self.unconvertible(expected),
         };
         self.note(Reading::Number);
-        integer.try_into().map_err(|_| Failure::new(format!("{integer} overflows {expected}")))
+        let is_unsigned = expected.starts_with('u');
+        integer.try_into().map_err(|_| match integer < 0 && is_unsigned {
+            true => Failure::new(format!("{integer} is negative: expected 0 or more")),
+            false => Failure::new(format!("{integer} overflows {expected}")),
+        })
     }
 
     fn float(&self) -> Result<f64, Failure> {

@@ -2,10 +2,11 @@
 //! `Default`, its strict decoding, and the table of its keys that documentation and warnings are made from.
 
 use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
 
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::Setting;
+use crate::{GoDuration, Problems, Setting};
 
 /// A row of the key table of a section.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Key {
     pub doc: String,
     /// The type, in words.
     pub kind: String,
+    /// The range of valid values in words, such as `0 to 1`; empty if every value of the type is valid.
+    pub range: String,
     /// The default as it would be written in the file; empty for a section.
     pub default: String,
     /// The reason why the key is accepted without effect; none for a key that has one.
@@ -26,11 +29,18 @@ pub struct Key {
 
 impl Key {
     /// A row for a key of type `T` whose default is `default`. `doc` is the text of its doc comment.
-    pub fn new<T: Setting>(name: &'static str, doc: &str, default: &T, unused: &[&'static str]) -> Self {
+    pub fn new<T: Setting>(
+        name: &'static str,
+        doc: &str,
+        default: &T,
+        range: &impl RangeBounds<T>,
+        unused: &[&'static str],
+    ) -> Self {
         Key {
             name: key_name(name),
             doc: doc.trim().to_owned(),
             kind: T::kind(),
+            range: words(range),
             default: default.shown(),
             unused: unused.first().copied(),
             keys: default.keys(),
@@ -39,7 +49,7 @@ impl Key {
 }
 
 /// A section of the configuration, declared by [`section!`](crate::section!).
-pub trait Keys: Default {
+pub trait Keys: Default + Setting {
     /// The names of all keys.
     fn names() -> &'static [&'static str];
 
@@ -52,7 +62,47 @@ pub trait Keys: Default {
 
 /// The key table of a section with its own defaults.
 pub fn keys<T: Keys>() -> Vec<Key> {
-    T::default().keys()
+    Keys::keys(&T::default())
+}
+
+/// The range of durations longer than zero.
+pub const POSITIVE: (Bound<GoDuration>, Bound<GoDuration>) =
+    (Bound::Excluded(GoDuration::from_secs(0)), Bound::Unbounded);
+
+/// Returns a range in words.
+fn words<T: Setting>(range: &impl RangeBounds<T>) -> String {
+    let end = match (range.start_bound(), range.end_bound()) {
+        (Bound::Included(least), Bound::Included(most)) => {
+            return format!("{} to {}", least.shown(), most.shown());
+        }
+        (_, Bound::Included(most)) => format!("{} or less", most.shown()),
+        (_, Bound::Excluded(end)) => format!("less than {}", end.shown()),
+        (_, Bound::Unbounded) => String::new(),
+    };
+    let start = match range.start_bound() {
+        Bound::Included(least) => format!("{} or more", least.shown()),
+        Bound::Excluded(start) => format!("more than {}", start.shown()),
+        Bound::Unbounded => String::new(),
+    };
+    let separator = if start.is_empty() || end.is_empty() { "" } else { " and " };
+    [start, end].join(separator)
+}
+
+/// Adds a problem if the value of the key at `path` is not in its range.
+pub fn require_in<T: Setting + PartialOrd>(
+    value: &T,
+    range: &impl RangeBounds<T>,
+    path: &str,
+    problems: &mut Problems<'_>,
+) {
+    problems.require(range.contains(value), path, {
+        format!("{} is out of range: expected {}", value.shown(), words(range))
+    });
+}
+
+/// Returns the path of a key of the section at `path`, which is empty for the section of a component.
+pub fn key_path(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}::{key}") }
 }
 
 /// The name of a field as a key: without the `r#` of a Rust keyword.
@@ -139,6 +189,8 @@ impl<T: DeserializeOwned + Keys> Decoded for T {}
 ///     pub struct RetryConfig {
 ///         /// Whether a refused request is retried.
 ///         pub enabled: bool = true,
+///         /// Share of a delay by which it varies at random.
+///         pub randomization_factor: f64 = 0.5 => in 0.0..=1.0,
 ///         /// Delay before the first retry.
 ///         pub initial_interval: config::GoDuration = config::GoDuration::from_secs(5),
 ///         /// Size of the read buffer in bytes.
@@ -147,7 +199,7 @@ impl<T: DeserializeOwned + Keys> Decoded for T {}
 /// }
 /// ```
 ///
-/// A key without a default has that of its type. `..field: Type,` before the first key reads the keys of another
+/// A key without a default has that of its type. Values outside the range `in` are problems. `..field: Type,` before the first key reads the keys of another
 /// section at this level; `= value` gives it other defaults, and `=> unused table` names those of its keys that
 /// have no effect here, as pairs of key and reason.
 #[macro_export]
@@ -156,7 +208,10 @@ macro_rules! section {
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $(..$part:ident: $shared:ty $(= $own:expr)? $(=> unused $table:expr)?,)*
-            $($(#[doc = $doc:literal])* $key_vis:vis $key:ident: $type:ty $(= $default:expr)? $(=> unused $reason:expr)?,)*
+            $(
+                $(#[doc = $doc:literal])*
+                $key_vis:vis $key:ident: $type:ty $(= $default:expr)? $(=> in $range:expr)? $(=> unused $reason:expr)?,
+            )*
         }
     )*) => {$(
         $(#[$meta])*
@@ -185,7 +240,13 @@ macro_rules! section {
 
             fn keys(&self) -> Vec<$crate::Key> {
                 let own: Vec<$crate::Key> = vec![$(
-                    $crate::Key::new(stringify!($key), concat!($($doc,)*), &self.$key, &[$($reason)?]),
+                    $crate::Key::new(
+                        stringify!($key),
+                        concat!($($doc,)*),
+                        &self.$key,
+                        &$crate::or_unbounded!($($range)?),
+                        &[$($reason)?],
+                    ),
                 )*];
                 [own, $($crate::shared($crate::Keys::keys(&self.$part), $crate::or_default!($($table)?)),)*].concat()
             }
@@ -220,6 +281,16 @@ macro_rules! section {
             fn own_keys() -> Vec<$crate::Key> {
                 $crate::keys::<$name>()
             }
+
+            fn check_ranges(&self, path: &str, problems: &mut $crate::Problems<'_>) {
+                $(
+                    let key = $crate::key_path(path, $crate::key_name(stringify!($key)));
+                    $($crate::require_in(&self.$key, &($range), &key, problems);)?
+                    $crate::Setting::check_ranges(&self.$key, &key, problems);
+                )*
+                $($crate::Setting::check_ranges(&self.$part, path, problems);)*
+                let _ = (path, problems);
+            }
         }
 
         impl<'de> $crate::serde::Deserialize<'de> for $name {
@@ -239,6 +310,18 @@ macro_rules! or_default {
     };
     ($value:expr) => {
         $value
+    };
+}
+
+/// The expression, or the range of all values without one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! or_unbounded {
+    () => {
+        ..
+    };
+    ($range:expr) => {
+        $range
     };
 }
 
@@ -303,3 +386,7 @@ pub fn choices<T: Choice>() -> String {
         _ => names.concat(),
     }
 }
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

@@ -27,7 +27,10 @@ mod unused;
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, Problem};
 pub use headers::{Headers, Secret};
-pub use keys::{Choice, Decoded, Key, Keys, choices, choose, deserialize, key_name, keys, shared};
+pub use keys::{
+    Choice, Decoded, Key, Keys, POSITIVE, choices, choose, deserialize, key_name, key_path, keys, require_in,
+    shared,
+};
 pub use nearest::nearest;
 pub use node::{Entry, Node, Position, Value};
 pub use optional::{NullIsDefault, NullIsNone, Optional};

@@ -41,12 +41,15 @@ impl<'a> Section<'a> {
     }
 
     /// Reads the section into `T` with the defaults of what does not fit, and returns the problems found so far,
-    /// to which a component adds those of its own checks. Warns of keys that were written without effect.
+    /// values out of range included, to which a component adds those of its own checks. Warns of keys that were written
+    /// without effect.
     pub fn read<T: Decoded>(&self) -> (T, Problems<'a>) {
         let outcome = decode::decode(self.path, self.node, self.seen);
         unused::warn(self, &keys::<T>());
-        let problems = Problems { section: *self, found: outcome.problems, failed: outcome.failed };
-        (outcome.value.unwrap_or_default(), problems)
+        let mut problems = Problems { section: *self, found: outcome.problems, failed: outcome.failed };
+        let value: T = outcome.value.unwrap_or_default();
+        value.check_ranges("", &mut problems);
+        (value, problems)
     }
 
     /// A problem with the value at `key_path`, such as `sending_queue::queue_size`; empty for the section.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::de::IgnoredAny;
 
-use crate::{GoDuration, Headers, Key, Node, Optional, Secret};
+use crate::{GoDuration, Headers, Key, Node, Optional, Problems, Secret, key_path};
 
 /// The type of a configuration key.
 pub trait Setting {
@@ -24,6 +24,10 @@ pub trait Setting {
     fn own_keys() -> Vec<Key> {
         Vec::new()
     }
+
+    /// Adds a problem for each value of a section, or of sections inside the value at `path`, that is not in the range
+    /// of its key.
+    fn check_ranges(&self, _path: &str, _problems: &mut Problems<'_>) {}
 }
 
 macro_rules! settings {
@@ -73,6 +77,10 @@ impl<T: Setting> Setting for Option<T> {
     fn keys(&self) -> Vec<Key> {
         self.as_ref().map_or_else(T::own_keys, T::keys)
     }
+
+    fn check_ranges(&self, path: &str, problems: &mut Problems<'_>) {
+        self.iter().for_each(|value| value.check_ranges(path, problems));
+    }
 }
 
 impl<T: Setting, N> Setting for Optional<T, N> {
@@ -86,6 +94,10 @@ impl<T: Setting, N> Setting for Optional<T, N> {
 
     fn keys(&self) -> Vec<Key> {
         self.get().map_or_else(T::own_keys, T::keys)
+    }
+
+    fn check_ranges(&self, path: &str, problems: &mut Problems<'_>) {
+        self.get().into_iter().for_each(|section| section.check_ranges(path, problems));
     }
 }
 
@@ -102,6 +114,12 @@ impl<T: Setting> Setting for Vec<T> {
     fn keys(&self) -> Vec<Key> {
         T::own_keys()
     }
+
+    fn check_ranges(&self, path: &str, problems: &mut Problems<'_>) {
+        for (index, item) in self.iter().enumerate() {
+            item.check_ranges(&format!("{path}[{index}]"), problems);
+        }
+    }
 }
 
 impl<T: Setting> Setting for BTreeMap<String, T> {
@@ -117,6 +135,12 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
 
     fn keys(&self) -> Vec<Key> {
         T::own_keys()
+    }
+
+    fn check_ranges(&self, path: &str, problems: &mut Problems<'_>) {
+        for (key, value) in self {
+            value.check_ranges(&key_path(path, key), problems);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Warnings about keys that were written and do not do what they seem to: keys without effect, and durations
 //! that are a bare number of nanoseconds. Each is reported once, when its component is built.
 
-use crate::{GoDuration, Key, Node, Section, Value};
+use crate::{GoDuration, Key, Node, Section, Value, key_path};
 
 /// Numbers of nanoseconds below one millisecond are hardly meant.
 const NANOS_MEANT: f64 = 1e6;
@@ -14,8 +14,7 @@ pub(super) fn warn(section: &Section<'_>, keys: &[Key]) {
 fn warn_below(section: &Section<'_>, node: &Node, path: &str, keys: &[Key]) {
     for key in keys {
         let Some(value) = node.get(key.name).filter(|value| has_content(value)) else { continue };
-        let separator = if path.is_empty() { "" } else { "::" };
-        let path = format!("{path}{separator}{}", key.name);
+        let path = key_path(path, key.name);
         match key.unused {
             Some(reason) => section.warn(&path, format!("accepted without effect: {reason}")),
             None => warn_value(section, value, &path, key),

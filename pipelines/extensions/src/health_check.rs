@@ -82,7 +82,6 @@ impl HealthCheckConfig {
              Either remove the v2 config fields or use the keys endpoint and path"
         });
         problems.require(is_v2 || !self.use_v2, "use_v2", "must specify at least one protocol");
-        problems.require(!self.server.endpoint.is_empty(), "endpoint", "http endpoint required");
         problems.require(self.path.starts_with('/'), "path", "path must start with /");
         self.server.check("", problems);
     }

@@ -13,7 +13,7 @@ use component::spans::Watch;
 use component::{
     BoxFuture, BuildContext, Capabilities, Extension, ExtensionFactory, Host, Running, Stability, StartResult,
 };
-use config::{ConfigError, GoDuration, Problems, Section};
+use config::{ConfigError, GoDuration, Section};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 use transport::keys::HttpServerConfig;
@@ -57,18 +57,9 @@ config::section! {
     }
 }
 
-impl ZPagesConfig {
-    fn check(&self, problems: &mut Problems<'_>) {
-        problems.require(!self.server.endpoint.is_empty(), "endpoint", {
-            "\"endpoint\" is required when using the \"zpages\" extension"
-        });
-        self.server.check("", problems);
-    }
-}
-
 fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Extension>, ConfigError> {
     let (config, mut problems) = section.read::<ZPagesConfig>();
-    config.check(&mut problems);
+    config.server.check("", &mut problems);
     problems.finish()?;
     Ok(Box::new(ZPages { context: context.clone(), config }))
 }

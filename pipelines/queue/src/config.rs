@@ -12,9 +12,9 @@ config::section! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct QueueConfig {
         /// Largest number of requests sent concurrently.
-        pub num_consumers: i64 = 10,
+        pub num_consumers: i64 = 10 => in 1..,
         /// Capacity of the queue, in units of `sizer`.
-        pub queue_size: i64 = 1000,
+        pub queue_size: i64 = 1000 => in 1..,
         /// Unit of `queue_size`. Unset is requests.
         pub sizer: Option<Sizer>,
         /// Whether the sender waits for the delivery of its request and receives the result.
@@ -31,11 +31,11 @@ config::section! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct QueueBatchConfig {
         /// Longest time that a request waits for a batch.
-        pub flush_timeout: GoDuration = GoDuration::from_millis(200),
+        pub flush_timeout: GoDuration = GoDuration::from_millis(200) => in config::POSITIVE,
         /// Size at which a batch is sent.
-        pub min_size: i64 = 8192,
+        pub min_size: i64 = 8192 => in 0..,
         /// Largest size of a batch. 0 is unlimited. A single larger item is sent on its own.
-        pub max_size: i64,
+        pub max_size: i64 => in 0..,
         /// Unit of the sizes. Unset is the unit of the queue if that is set, else items.
         pub sizer: Option<Sizer>,
         /// Partitions of requests that are batched separately.
@@ -72,12 +72,10 @@ impl QueueConfig {
         usize::try_from(self.num_consumers).unwrap_or(1)
     }
 
-    /// Checks the values of the section if it is enabled.
+    /// Checks the values of the section against each other if it is enabled.
     pub fn check(section: &Optional<QueueConfig>, problems: &mut Problems<'_>) {
         let Some(queue) = section.get() else { return };
         let key = |name: &str| format!("sending_queue::{name}");
-        problems.require(queue.num_consumers > 0, &key("num_consumers"), "`num_consumers` must be positive");
-        problems.require(queue.queue_size > 0, &key("queue_size"), "`queue_size` must be positive");
         problems.require(!queue.wait_for_result || queue.storage.is_none(), &key("wait_for_result"), {
             "`wait_for_result` is not supported with a persistent queue configured with `storage`"
         });
@@ -94,15 +92,6 @@ impl QueueConfig {
         let (sizer, least, most) = (self.batch_sizer(), batch.min_size, batch.max_size);
         problems.require(sizer != Sizer::Requests, &key("sizer"), {
             format!("`batch` supports only `items` or `bytes` sizer, found \"{sizer}\"")
-        });
-        problems.require(!batch.flush_timeout.is_zero(), &key("flush_timeout"), {
-            "`flush_timeout` must be positive, found 0"
-        });
-        problems.require(least >= 0, &key("min_size"), {
-            format!("`min_size` must be non-negative, found {least}")
-        });
-        problems.require(most >= 0, &key("max_size"), {
-            format!("`max_size` must be non-negative, found {most}")
         });
         problems.require(most <= 0 || most >= least, &key("max_size"), {
             format!("`max_size` ({most}) must be greater or equal to `min_size` ({least})")

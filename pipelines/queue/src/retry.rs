@@ -19,10 +19,10 @@ config::section! {
         pub enabled: bool = true,
         /// Delay before the first retry.
         pub initial_interval: GoDuration = GoDuration::from_secs(5),
-        /// Share of a delay by which it varies at random, 0 to 1.
-        pub randomization_factor: f64 = 0.5,
+        /// Share of a delay by which it varies at random.
+        pub randomization_factor: f64 = 0.5 => in 0.0..=1.0,
         /// Factor by which the delay grows with each retry.
-        pub multiplier: f64 = 1.5,
+        pub multiplier: f64 = 1.5 => in 0.0..,
         /// Longest delay.
         pub max_interval: GoDuration = GoDuration::from_secs(30),
         /// Longest time a request is retried before it is dropped. 0 is unlimited.
@@ -31,16 +31,9 @@ config::section! {
 }
 
 impl RetryConfig {
-    /// Checks the values, also of a section that is switched off, as the Collector does.
+    /// Checks the values against each other, also of a section that is switched off, as the Collector does.
     pub fn check(&self, problems: &mut Problems<'_>) {
         let key = |name: &str| format!("retry_on_failure::{name}");
-        let factor = self.randomization_factor;
-        problems.require((0.0..=1.0).contains(&factor), &key("randomization_factor"), {
-            format!("'randomization_factor' is {factor}: expected a number from 0 to 1")
-        });
-        problems.require(self.multiplier >= 0.0, &key("multiplier"), {
-            format!("'multiplier' is {}: expected zero or more", self.multiplier)
-        });
         let longest = self.max_elapsed_time;
         let bounded = !longest.is_zero();
         problems.require(!bounded || longest >= self.initial_interval, &key("max_elapsed_time"), {

@@ -20,7 +20,7 @@ config::section! {
         /// Size in MiB of the data in use below which a file is compacted.
         pub rebound_trigger_threshold_mib: i64 = 10,
         /// Number of items per transaction of a compaction.
-        pub max_transaction_size: i64 = 65536 => unused "the database chooses its own transactions",
+        pub max_transaction_size: i64 = 65536 => in 0.. => unused "the database chooses its own transactions",
         /// Interval at which sizes are checked.
         pub check_interval: GoDuration = GoDuration::from_secs(5),
         /// Whether temporary files of an earlier compaction are removed at the start.

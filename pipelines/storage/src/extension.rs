@@ -57,7 +57,7 @@ config::section! {
         /// Compaction of files.
         pub compaction: CompactionConfig,
         /// Largest size of one file in MiB. 0 is unlimited. The Collector does not have this key.
-        pub max_size_mib: i64 = 10 * 1024,
+        pub max_size_mib: i64 = 10 * 1024 => in 0..,
     }
 }
 
@@ -65,12 +65,6 @@ impl FileStorageConfig {
     fn check(&self, problems: &mut Problems<'_>) {
         let compaction = &self.compaction;
         problems.require(!self.directory.as_os_str().is_empty(), "directory", "directory must not be empty");
-        problems.require(self.max_size_mib >= 0, "max_size_mib", {
-            format!("max_size_mib is {}: expected zero or more", self.max_size_mib)
-        });
-        problems.require(compaction.max_transaction_size >= 0, "compaction::max_transaction_size", {
-            "max transaction size for compaction cannot be less than 0"
-        });
         problems.require(
             !compaction.on_rebound || !compaction.check_interval.is_zero(),
             "compaction::check_interval",

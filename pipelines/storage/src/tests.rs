@@ -336,8 +336,11 @@ fn inconsistent_settings_are_refused() {
         ("{}", ""),
         (r#"{"directory": "/x", "recreate": true, "compaction": {"directory": "/y"}}"#, ""),
         (r#"{"directory": ""}"#, "directory must not be empty"),
-        (r#"{"max_size_mib": -1}"#, "max_size_mib is -1: expected zero or more"),
-        (r#"{"compaction": {"max_transaction_size": -1}}"#, "cannot be less than 0"),
+        (r#"{"max_size_mib": -1}"#, "max_size_mib: -1 is out of range: expected 0 or more"),
+        (
+            r#"{"compaction": {"max_transaction_size": -1}}"#,
+            "max_transaction_size: -1 is out of range: expected 0 or more",
+        ),
         (r#"{"compaction": {"on_rebound": true, "check_interval": 0}}"#, "interval must be positive"),
         (r#"{"create_directory": true, "directory_permissions": "0999"}"#, "valid octal representation"),
         (r#"{"create_directory": true, "directory_permissions": "7777"}"#, "invalid bits"),

@@ -134,13 +134,10 @@ config::section! {
 }
 
 impl HttpServerConfig {
-    /// Checks the values of the section at `path`, which is empty or ends in `::`, except that an endpoint is set:
-    /// components word that differently.
+    /// Checks the values of the section at `path`, which is empty or ends in `::`.
     pub fn check(&self, path: &str, problems: &mut Problems<'_>) {
         let key = |key: &str| format!("{path}{key}");
-        if !self.endpoint.is_empty() {
-            self.transport.check(&key("endpoint"), &self.endpoint, problems);
-        }
+        self.transport.check(&key("endpoint"), &self.endpoint, problems);
         for name in self.compression_algorithms.iter().flatten() {
             problems.require(Compression::by_name(name).is_some(), &key("compression_algorithms"), {
                 let names = Compression::ALL.map(Compression::name).join(", ");

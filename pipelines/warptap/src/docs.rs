@@ -66,7 +66,9 @@ fn rows(page: &mut String, above: &str, keys: &[Key]) {
         let doc = key.doc.split_whitespace().collect::<Vec<_>>().join(" ");
         let doc = key.unused.map_or(doc.clone(), |reason| format!("{doc} **No effect:** {reason}."));
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
-        let cells = [format!("`{above}{}`", key.name), key.kind.clone(), default, doc];
+        let kind =
+            if key.range.is_empty() { key.kind.clone() } else { format!("{}, {}", key.kind, key.range) };
+        let cells = [format!("`{above}{}`", key.name), kind, default, doc];
         let _ = writeln!(page, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         if key.unused.is_none() {
             rows(page, &format!("{above}{}{}::", key.name, item(&key.kind)), &key.keys);

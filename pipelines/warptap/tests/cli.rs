@@ -96,3 +96,53 @@ fn a_replay_lists_every_counted_step() {
         .collect();
     assert!(!slow.is_empty() && slow.iter().all(|step| step["phase"] == "decode"), "{slow:?}");
 }
+
+/// One configuration with a mistake of every kind: all of them are reported by one run.
+#[test]
+fn one_run_reports_mistakes_of_every_kind() {
+    let yaml = "\
+receivers: {otlp: {protocols: {grpc: {endpont: 'localhost:4317'}}}, oltp: }
+processors: {memory_limiter: {check_interval: 1s, limit_percentage: 101}, k8sattributes: }
+exporters:
+  otlp_grpc: {endpoint: 'localhost:4317', sending_queue: {queue_size: many, num_consumers: 0}}
+  debug: {sampling_initial: -3}
+connectors: {forward: }
+service:
+  extensions: [health_check]
+  telemetry: {logs: {levle: debug}, metrics: {level: high}}
+  pipelines:
+    traces: {receivers: [otlp], processors: [batch], exporters: [otlp_grpc, forward]}
+    metric: {receivers: [otlp], exporters: [debug]}
+";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mistakes.yaml");
+    std::fs::write(&path, yaml).unwrap();
+    let Output { status, stderr, .. } = warptap(&["validate", "--config"]).arg(&path).output().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let stderr = String::from_utf8(stderr).unwrap().replace(path.to_str().unwrap(), "mistakes.yaml");
+    let starts = [
+        "Error: invalid configuration:",
+        "mistakes.yaml:1:39: receivers::otlp::protocols::grpc: has invalid keys: endpont (did you mean \"endpoint\"?)",
+        "mistakes.yaml:1:69: receivers::oltp: unknown type: \"oltp\" for id: \"oltp\" (valid values: [",
+        "mistakes.yaml:2:69: processors::memory_limiter::limit_percentage: 101 is out of range: expected 0 to 100",
+        "mistakes.yaml:2:75: processors::k8sattributes: unknown type: \"k8sattributes\" for id: \"k8sattributes\": \
+         exists in otelcol-k8s, not in warptap",
+        "mistakes.yaml:4:71: exporters::otlp_grpc::sending_queue::queue_size: expected type 'int64', \
+         got unconvertible type 'string'",
+        "mistakes.yaml:4:92: exporters::otlp_grpc::sending_queue::num_consumers: 0 is out of range: expected 1 or more",
+        "mistakes.yaml:5:29: exporters::debug::sampling_initial: -3 is negative: expected 0 or more",
+        "mistakes.yaml:6:14: connectors::forward: connector \"forward\" used as exporter in [traces] pipeline but not used \
+         in any supported receiver pipeline",
+        "mistakes.yaml:8:16: service::extensions: references extension \"health_check\" which is not configured",
+        "mistakes.yaml:9:22: service::telemetry::logs: has invalid keys: levle (did you mean \"level\"?)",
+        "mistakes.yaml:9:54: service::telemetry::metrics::level: unsupported value \"high\"",
+        "mistakes.yaml:11:46: service::pipelines::traces: references processor \"batch\" which is not configured",
+        "mistakes.yaml:12:5: service::pipelines::metric: in \"metric\" id: unknown pipeline signal: \"metric\"",
+    ];
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), starts.len(), "{stderr}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}\nshould begin with\n{start}\n\n{stderr}");
+    }
+    assert!(lines[2].ends_with("(did you mean \"otlp\"?)"), "{stderr}");
+}

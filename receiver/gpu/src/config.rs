@@ -23,14 +23,14 @@ use crate::detail::DetailSettings;
 use crate::source::Origin;
 
 /// The minimum collection interval; shorter ones cost more than they show.
-const INTERVAL_MIN_MS: u128 = 100;
+const INTERVAL_MIN: GoDuration = GoDuration::from_millis(100);
 
 config::section! {
     /// The section of the receiver.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Config {
         /// Interval at which metrics are collected.
-        pub collection_interval: GoDuration = GoDuration::from_secs(10),
+        pub collection_interval: GoDuration = GoDuration::from_secs(10) => in INTERVAL_MIN..,
         /// Source of events: the kernel, unless a recording is named.
         pub source: SourceConfig,
         /// Classification of steps into phases.
@@ -48,7 +48,7 @@ config::section! {
         /// Processes that are captured.
         pub capture: CaptureConfig,
         /// Largest number of processes with series of their own.
-        pub processes_max: usize = Settings::default().processes_max,
+        pub processes_max: usize = Settings::default().processes_max => in 1..,
         /// Id of the extension that persists state across restarts: outstanding collectives of communicators, and
         /// usual durations of steps. Unset persists nothing.
         pub storage: Option<String>,
@@ -88,14 +88,6 @@ impl Config {
     /// Decodes and checks a section; reports all problems.
     pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
         let (config, mut problems) = section.read::<Config>();
-        let interval = config.collection_interval;
-        problems.require(
-            interval.as_millis() >= INTERVAL_MIN_MS,
-            "collection_interval",
-            format!("{interval} is too short: expected at least {INTERVAL_MIN_MS}ms"),
-        );
-        problems.require(config.processes_max > 0, "processes_max", "0 processes: expected at least 1");
-        problems.require(config.outliers.warm_up > 0, "outliers::warm_up", "0 steps: expected at least 1");
         problems.require(
             config.baselines.key.contains(&BaselineKeyConfig::Phase),
             "baselines::key",
@@ -114,7 +106,6 @@ impl Config {
                 pids.len()
             ),
         );
-        config.nccl.check(&mut problems);
         if let Some(Err(e)) = config.storage.as_deref().map(ComponentId::parse) {
             problems.add("storage", e.to_string());
         }

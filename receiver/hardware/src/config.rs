@@ -5,14 +5,14 @@ use config::{ConfigError, GoDuration, Section};
 use crate::monitor::Settings;
 
 /// Minimum interval between polls: a driver call may take tens of milliseconds.
-const INTERVAL_MIN_MS: u128 = 100;
+const INTERVAL_MIN: GoDuration = GoDuration::from_millis(100);
 
 config::section! {
     /// The section of the receiver.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Config {
         /// Interval at which devices are polled.
-        pub collection_interval: GoDuration = GoDuration::from_secs(10),
+        pub collection_interval: GoDuration = GoDuration::from_secs(10) => in INTERVAL_MIN..,
         /// Library of the driver: a name that the loader finds, or a path. Unset is the vendor's own.
         pub library: Option<String>,
         /// Largest number of processes with series of their own. Those that use the most device memory come first.
@@ -24,12 +24,6 @@ impl Config {
     /// Decodes and validates a section.
     pub fn read(section: Section<'_>) -> Result<Config, ConfigError> {
         let (config, mut problems) = section.read::<Config>();
-        let interval = config.collection_interval;
-        problems.require(
-            interval.as_millis() >= INTERVAL_MIN_MS,
-            "collection_interval",
-            format!("{interval} is too short: expected at least {INTERVAL_MIN_MS}ms"),
-        );
         let is_named = config.library.as_ref().is_none_or(|library| !library.is_empty());
         problems.require(is_named, "library", "\"\": expected the name or path of a library");
         problems.finish()?;
@@ -73,7 +67,7 @@ mod tests {
             (r#"{"collection_intervall": "2s"}"#, "collection_interval"),
             (
                 r#"{"collection_interval": "1ms"}"#,
-                "collection_interval: 1ms is too short: expected at least 100ms",
+                "collection_interval: 1ms is out of range: expected 100ms or more",
             ),
             (r#"{"library": ""}"#, "library: \"\": expected the name or path of a library"),
             (r#"{"processes_max": -1}"#, "processes_max"),

@@ -39,13 +39,13 @@ config::section! {
         /// Settings of outgoing connections.
         pub dialer: DialerConfig => unused "a server opens no connections",
         /// Largest message in MiB, before and after decompression. 0 is 4 MiB.
-        pub max_recv_msg_size_mib: i64,
+        pub max_recv_msg_size_mib: i64 => in 0..,
         /// Largest number of concurrent requests on one connection. 0 is the default of the HTTP/2 library.
         pub max_concurrent_streams: u32,
         /// Size of the read buffer in bytes.
-        pub read_buffer_size: i64 => unused "buffers are sized as needed",
+        pub read_buffer_size: i64 => in 0.. => unused "buffers are sized as needed",
         /// Size of the write buffer in bytes.
-        pub write_buffer_size: i64 => unused "buffers are sized as needed",
+        pub write_buffer_size: i64 => in 0.. => unused "buffers are sized as needed",
         /// Lifetime of connections.
         pub keepalive: Optional<KeepaliveConfig> = Optional::some(KeepaliveConfig::default()),
         /// TLS of the connections. Without this section they are not encrypted.
@@ -138,18 +138,6 @@ impl GrpcConfig {
     fn check(&self, problems: &mut Problems<'_>) {
         let key = |key: &str| format!("protocols::grpc::{key}");
         self.transport.check(&key("endpoint"), &self.endpoint, problems);
-        let size = self.max_recv_msg_size_mib;
-        problems.require(size >= 0, &key("max_recv_msg_size_mib"), {
-            format!(
-                "invalid max_recv_msg_size_mib value, must be between 1 and {}: {size}",
-                i64::MAX / MIB as i64
-            )
-        });
-        for (name, size) in
-            [("read_buffer_size", self.read_buffer_size), ("write_buffer_size", self.write_buffer_size)]
-        {
-            problems.require(size >= 0, &key(name), format!("invalid {name} value: {size}"));
-        }
         if let Some(tls) = self.tls.get() {
             tls.check(&key("tls"), problems);
         }
@@ -199,13 +187,6 @@ impl HttpConfig {
             Some(names) => names.iter().filter_map(|name| Compression::by_name(name)).collect(),
         }
     }
-
-    fn check(&self, problems: &mut Problems<'_>) {
-        self.server.check("protocols::http::", problems);
-        if self.server.endpoint.is_empty() {
-            self.server.transport.check("protocols::http::endpoint", "", problems);
-        }
-    }
 }
 
 /// Reads and checks the section.
@@ -219,7 +200,7 @@ pub(crate) fn decode(section: Section<'_>) -> Result<OtlpConfig, ConfigError> {
         grpc.check(&mut problems);
     }
     if let Some(http) = http.get() {
-        http.check(&mut problems);
+        http.server.check("protocols::http::", &mut problems);
         let cors = http.server.cors.get().cloned().unwrap_or_default();
         if cors.allowed_origins.is_empty() && !cors.allowed_headers.is_empty() {
             tracing::warn!("cors specifies allowed_headers but no allowed_origins, and is therefore ignored");

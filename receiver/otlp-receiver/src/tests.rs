@@ -537,8 +537,14 @@ fn inconsistent_settings_are_refused() {
         (r#"{"protocols": {"http": {"auth": {"authenticator": ""}}}}"#, "id must not be empty"),
         (r#"{"protocols": {"http": {"transport": "unix", "endpoint": ""}}}"#, "socket path cannot be empty"),
         (r#"{"protocols": {"http": {"response_headers": {"a b": "c"}}}}"#, "header \"a b\" cannot be sent"),
-        (r#"{"protocols": {"grpc": {"max_recv_msg_size_mib": -1}}}"#, "invalid max_recv_msg_size_mib value"),
-        (r#"{"protocols": {"grpc": {"read_buffer_size": -1}}}"#, "invalid read_buffer_size value: -1"),
+        (
+            r#"{"protocols": {"grpc": {"max_recv_msg_size_mib": -1}}}"#,
+            "max_recv_msg_size_mib: -1 is out of range: expected 0 or more",
+        ),
+        (
+            r#"{"protocols": {"grpc": {"read_buffer_size": -1}}}"#,
+            "read_buffer_size: -1 is out of range: expected 0 or more",
+        ),
     ] {
         let node: Node = serde_json::from_str(json).unwrap();
         let context = component::BuildContext { id: id(), version: "1.2.3" };

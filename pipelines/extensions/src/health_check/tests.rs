@@ -170,7 +170,10 @@ fn sections_of_the_collector_load() {
 #[test]
 fn problems_have_the_collectors_words() {
     for (json, want) in [
-        (r#"{"endpoint": ""}"#, "extensions::health_check::endpoint: http endpoint required"),
+        (
+            r#"{"endpoint": ""}"#,
+            "extensions::health_check::endpoint: address \"\": missing port in address: expected host:port",
+        ),
         (r#"{"path": "health"}"#, "extensions::health_check::path: path must start with /"),
         (r#"{"use_v2": true}"#, "extensions::health_check::use_v2: must specify at least one protocol"),
         (r#"{"port": 1}"#, "extensions::health_check: has invalid keys: port"),

@@ -193,7 +193,7 @@ async fn other_paths_redirect_or_are_not_found() {
 fn problems_have_the_collectors_words() {
     assert_eq!(
         refused(&FACTORY, r#"{"endpoint": ""}"#),
-        ["extensions::zpages::endpoint: \"endpoint\" is required when using the \"zpages\" extension"]
+        ["extensions::zpages::endpoint: address \"\": missing port in address: expected host:port"]
     );
     for json in
         ["{}", "null", r#"{"endpoint": ":55679", "expvar": {"enabled": true}}"#, r#"{"expvar": null}"#]

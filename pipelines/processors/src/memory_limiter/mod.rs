@@ -52,16 +52,16 @@ config::section! {
     /// The section of the processor.
     #[derive(Clone, Debug, PartialEq)]
     pub struct MemoryLimiterConfig {
-        /// Interval between measurements of the memory in use. Must be more than 0.
-        pub check_interval: GoDuration = GoDuration::from_secs(0),
+        /// Interval between measurements of the memory in use. Must be set.
+        pub check_interval: GoDuration => in config::POSITIVE,
         /// Hard limit of the memory in use in MiB. Takes precedence over `limit_percentage`.
         pub limit_mib: u32,
         /// Distance of the soft limit below the hard limit in MiB. 0 is a fifth of the hard limit.
         pub spike_limit_mib: u32,
         /// Hard limit in percent of the memory of the control group, or of the machine.
-        pub limit_percentage: u32,
+        pub limit_percentage: u32 => in 0..=100,
         /// Distance of the soft limit below the hard limit in percent. 0 is a fifth of the hard limit.
-        pub spike_limit_percentage: u32,
+        pub spike_limit_percentage: u32 => in 0..=100,
         /// Shortest interval of garbage collections above the soft limit.
         pub min_gc_interval_when_soft_limited: GoDuration = GoDuration::from_secs(10)
             => unused "there is no garbage collector",
@@ -86,19 +86,9 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Process
 
 impl MemoryLimiterConfig {
     fn check(&self, problems: &mut Problems<'_>) {
-        let interval = "'check_interval' must be greater than zero";
-        problems.require(!self.check_interval.is_zero(), "check_interval", interval);
         self.check_gc_intervals(problems);
         let some = self.limit_mib > 0 || self.limit_percentage > 0;
         problems.require(some, "", "'limit_mib' or 'limit_percentage' must be greater than zero");
-        for (key, percentage) in [
-            ("limit_percentage", self.limit_percentage),
-            ("spike_limit_percentage", self.spike_limit_percentage),
-        ] {
-            let expected = "'limit_percentage' and 'spike_limit_percentage' must be greater than zero and less \
-                            than or equal to hundred";
-            problems.require(percentage <= 100, key, expected);
-        }
         let smaller = |limit: u32, spike: u32| limit == 0 || spike < limit;
         problems.require(smaller(self.limit_mib, self.spike_limit_mib), "spike_limit_mib", {
             "'spike_limit_mib' must be smaller than 'limit_mib'"

@@ -81,7 +81,7 @@ fn settings_that_make_no_sense_are_refused() {
             "{}",
             vec![
                 "x: 'limit_mib' or 'limit_percentage' must be greater than zero",
-                "x::check_interval: 'check_interval' must be greater than zero",
+                "x::check_interval: 0s is out of range: expected more than 0s",
             ],
         ),
         (
@@ -90,7 +90,7 @@ fn settings_that_make_no_sense_are_refused() {
         ),
         (
             r#"{"check_interval": "1s", "limit_percentage": 101}"#,
-            vec!["x::limit_percentage: 'limit_percentage' and 'spike_limit_percentage' must be"],
+            vec!["x::limit_percentage: 101 is out of range: expected 0 to 100"],
         ),
         (
             r#"{"check_interval": "1s", "limit_percentage": 50, "spike_limit_percentage": 50}"#,

@@ -46,8 +46,8 @@ config::section! {
         pub mode: SamplerMode = SamplerMode::Unset,
         /// Whether an item that cannot be sampled is dropped.
         pub fail_closed: bool = true,
-        /// Number of hexadecimal digits of a threshold, 1 to 14.
-        pub sampling_precision: u32 = 4,
+        /// Number of hexadecimal digits of a threshold.
+        pub sampling_precision: u32 = 4 => in 1..=threshold::DIGITS,
         /// Source of the randomness for log records.
         pub attribute_source: AttributeSource = AttributeSource::TraceId,
         /// Attribute of log records that is hashed if there is no trace id or `attribute_source` is `record`.
@@ -90,10 +90,6 @@ fn build(context: &BuildContext, section: Section<'_>) -> Result<Box<dyn Process
     if let Err(why) = check_percentage(config.sampling_percentage) {
         problems.add("sampling_percentage", why);
     }
-    let precision = config.sampling_precision;
-    problems.require((1..=threshold::DIGITS).contains(&precision), "sampling_precision", {
-        format!("invalid sampling precision: {precision}: expected 1 to 14 hex digits")
-    });
     problems.finish()?;
     Ok(Box::new(ProbabilisticSampler { id: context.id.clone(), sampler: Sampler::new(&config) }))
 }

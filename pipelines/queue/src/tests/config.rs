@@ -6,19 +6,15 @@ use crate::{QueueConfig, RetryConfig};
 
 /// Returns the problems of a `retry_on_failure` and a `sending_queue`.
 fn problems(json: &str) -> Vec<String> {
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
-    struct Config {
-        sending_queue: config::Optional<QueueConfig>,
-        retry_on_failure: RetryConfig,
+    config::section! {
+        struct Config {
+            sending_queue: config::Optional<QueueConfig>,
+            retry_on_failure: RetryConfig,
+        }
     }
     let node: Node = serde_json::from_str(json).unwrap();
     let section = Section::new("exporters::x", &node);
-    let config: Config = match section.decode() {
-        Ok(config) => config,
-        Err(e) => return e.problems().iter().map(|p| p.message.clone()).collect(),
-    };
-    let mut problems = section.problems();
+    let (config, mut problems) = section.read::<Config>();
     config.retry_on_failure.check(&mut problems);
     QueueConfig::check(&config.sending_queue, &mut problems);
     problems.finish().map_or_else(
@@ -31,10 +27,13 @@ fn problems(json: &str) -> Vec<String> {
 fn inconsistent_settings_are_refused() {
     for (json, want) in [
         (r#"{"retry_on_failure": {"max_elapsed_time": 0}, "sending_queue": {}}"#, ""),
-        (r#"{"retry_on_failure": {"multiplier": -1}}"#, "retry_on_failure::multiplier: 'multiplier' is -1: "),
+        (
+            r#"{"retry_on_failure": {"multiplier": -1}}"#,
+            "retry_on_failure::multiplier: -1 is out of range: expected 0 or more",
+        ),
         (
             r#"{"retry_on_failure": {"randomization_factor": 1.5}}"#,
-            "'randomization_factor' is 1.5: expected a ",
+            "randomization_factor: 1.5 is out of range: expected 0 to 1",
         ),
         (
             r#"{"retry_on_failure": {"enabled": false, "max_elapsed_time": "20s"}}"#,
@@ -44,10 +43,10 @@ fn inconsistent_settings_are_refused() {
             r#"{"retry_on_failure": {"max_elapsed_time": "1s", "max_interval": "1s"}}"#,
             "'max_elapsed_time' must not be less than 'initial_interval'",
         ),
-        (r#"{"sending_queue": {"queue_size": 0}}"#, "`queue_size` must be positive"),
+        (r#"{"sending_queue": {"queue_size": 0}}"#, "queue_size: 0 is out of range: expected 1 or more"),
         (
             r#"{"sending_queue": {"num_consumers": 0}}"#,
-            "sending_queue::num_consumers: `num_consumers` must be",
+            "sending_queue::num_consumers: 0 is out of range: expected 1 or more",
         ),
         (r#"{"sending_queue": {"enabled": false, "num_consumers": 0}}"#, ""),
         (r#"{"sending_queue": {"sizer": "spans"}}"#, "spans"),
@@ -61,12 +60,18 @@ fn inconsistent_settings_are_refused() {
             r#"{"sending_queue": {"sizer": "requests", "batch": {}}}"#,
             "supports only `items` or `bytes` sizer, found \"requests\"",
         ),
-        (r#"{"sending_queue": {"batch": {"flush_timeout": 0}}}"#, "`flush_timeout` must be positive"),
+        (
+            r#"{"sending_queue": {"batch": {"flush_timeout": 0}}}"#,
+            "flush_timeout: 0s is out of range: expected more than 0s",
+        ),
         (
             r#"{"sending_queue": {"batch": {"min_size": -1}}}"#,
-            "batch::min_size: `min_size` must be non-negative, found -1",
+            "batch::min_size: -1 is out of range: expected 0 or more",
         ),
-        (r#"{"sending_queue": {"batch": {"max_size": -1}}}"#, "`max_size` must be non-negative, found -1"),
+        (
+            r#"{"sending_queue": {"batch": {"max_size": -1}}}"#,
+            "max_size: -1 is out of range: expected 0 or more",
+        ),
         (
             r#"{"sending_queue": {"batch": {"max_size": 10}}}"#,
             "`max_size` (10) must be greater or equal to `min_size` (8192)",

@@ -1,14 +1,12 @@
 //! The keys under `hardware`: polling of GPU clocks.
 
-use std::time::Duration;
-
 use config::{GoDuration, Problems};
 use hardware::DriverFactory;
 
 use crate::source::ClockSettings;
 
 /// The minimum interval; shorter ones cost more than they show.
-const INTERVAL_MIN: Duration = Duration::from_millis(10);
+const INTERVAL_MIN: GoDuration = GoDuration::from_millis(10);
 
 config::section! {
     /// Polling of GPU clocks.
@@ -17,7 +15,7 @@ config::section! {
         /// Whether clocks are polled.
         pub enabled: bool = true,
         /// Interval of the polls, which bounds the resolution of what is known about a step.
-        pub interval: GoDuration = Duration::from_millis(100).into(),
+        pub interval: GoDuration = GoDuration::from_millis(100) => in INTERVAL_MIN..,
         /// Library of NVIDIA's driver: a name that the loader finds, or a path.
         pub library: String = "libnvidia-ml.so.1".to_owned(),
         /// Library of AMD's driver: a name that the loader finds, or a path. Unset tries the usual names.
@@ -28,11 +26,6 @@ config::section! {
 impl HardwareConfig {
     /// Checks the values.
     pub(super) fn check(&self, problems: &mut Problems<'_>) {
-        problems.require(
-            *self.interval >= INTERVAL_MIN,
-            "hardware::interval",
-            format!("{} is too short: expected at least {}", self.interval, GoDuration(INTERVAL_MIN)),
-        );
         let is_named = !self.library.is_empty();
         problems.require(is_named, "hardware::library", "\"\": expected the name or path of a library");
         let is_named = self.amdsmi_library.as_ref().is_none_or(|library| !library.is_empty());

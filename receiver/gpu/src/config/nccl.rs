@@ -1,12 +1,12 @@
 //! The keys under `nccl`: analysis and tracing of collectives. The defaults suit most jobs.
 
-use config::{GoDuration, Problems};
+use config::GoDuration;
 use nccl::{StragglerSettings, TraceSettings};
 
 use crate::collectives::CollectiveSettings;
 
 /// The minimum hang timeout; shorter waits occur on a busy machine.
-const HANG_TIMEOUT_MIN_MS: u128 = 100;
+const HANG_TIMEOUT_MIN: GoDuration = GoDuration::from_millis(100);
 
 config::section! {
     /// Analysis of collectives.
@@ -15,9 +15,10 @@ config::section! {
         /// Whether collectives are analyzed. False attaches no probes to their libraries.
         pub enabled: bool = CollectiveSettings::default().is_enabled,
         /// Largest number of communicator ranks per process with series of their own. Further ones share one series.
-        pub communicators_max: usize = CollectiveSettings::default().communicators_max,
+        pub communicators_max: usize = CollectiveSettings::default().communicators_max => in 1..,
         /// Time after which a rank that its peers wait for, or an unfinished collective, is a hang.
-        pub hang_timeout: GoDuration = duration(CollectiveSettings::default().engine.hang_timeout_ns),
+        pub hang_timeout: GoDuration = duration(CollectiveSettings::default().engine.hang_timeout_ns)
+            => in HANG_TIMEOUT_MIN..,
         /// Detection of late ranks.
         pub stragglers: StragglersConfig,
         /// Selection of collectives that become traces.
@@ -38,8 +39,8 @@ config::section! {
     /// Selection of collectives that become traces.
     #[derive(Clone, Debug, PartialEq)]
     pub struct TracesConfig {
-        /// Share of all collectives, 0 to 1: the same ones on every rank and node.
-        pub rate: f64 = CollectiveSettings::default().engine.trace.rate,
+        /// Share of all collectives: the same ones on every rank and node.
+        pub rate: f64 = CollectiveSettings::default().engine.trace.rate => in 0.0..=1.0,
         /// Skew between the first and the last rank of this node from which a collective is traced too. 0 traces none
         /// for its skew.
         pub skew_min: GoDuration = duration(CollectiveSettings::default().engine.trace.skew_ns_min),
@@ -51,26 +52,6 @@ config::section! {
 }
 
 impl NcclConfig {
-    /// Checks the values.
-    pub(super) fn check(&self, problems: &mut Problems<'_>) {
-        let rate = self.traces.rate;
-        problems.require(
-            self.communicators_max > 0,
-            "nccl::communicators_max",
-            "0 communicators: expected at least 1",
-        );
-        problems.require(
-            self.hang_timeout.as_millis() >= HANG_TIMEOUT_MIN_MS,
-            "nccl::hang_timeout",
-            format!("{} is too short: expected at least {HANG_TIMEOUT_MIN_MS}ms", self.hang_timeout),
-        );
-        problems.require(
-            (0.0..=1.0).contains(&rate),
-            "nccl::traces::rate",
-            format!("{rate}: expected a share from 0 to 1"),
-        );
-    }
-
     /// Returns the settings of the analysis for at most `processes_max` processes.
     pub(super) fn settings(&self, processes_max: usize) -> CollectiveSettings {
         let (NcclConfig { stragglers, traces, .. }, defaults) = (self, CollectiveSettings::default());

@@ -64,7 +64,7 @@ config::section! {
     #[derive(Clone, Debug, Eq, PartialEq)]
     pub struct OutliersConfig {
         /// Number of steps of a phase before outliers are detected.
-        pub warm_up: u32 = BaselineSettings::default().warm_up,
+        pub warm_up: u32 = BaselineSettings::default().warm_up => in 1..,
         /// Excess over the p95 below which a step is not an outlier.
         pub excess_min: GoDuration = std::time::Duration::from_nanos(BaselineSettings::default().excess_min_ns).into(),
         /// Number of spans that one process may emit at once. Counters are not limited.
