@@ -16,6 +16,8 @@ pub mod metrics;
 pub mod spans;
 pub mod status;
 pub mod storage;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use code::Code;
 pub use consumer::{Consumer, FanOut, Refused};

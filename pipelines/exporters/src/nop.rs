@@ -58,12 +58,14 @@ impl Consumer for Nop {
 
 #[cfg(test)]
 mod tests {
+    use component::testing::{Started, problems};
+
     use super::*;
-    use crate::testing::{Started, problems, span};
+    use crate::testing::span;
 
     #[tokio::test]
     async fn all_data_is_accepted() {
-        let exporter = Started::by(&FACTORY, "{}").await;
+        let exporter = Started::exporter(&FACTORY, "{}").await;
         assert_eq!(exporter.input.consume(span("one")).await, Ok(()));
         exporter.end().await;
     }

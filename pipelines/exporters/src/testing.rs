@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use component::auth::ClientAuth;
 use component::context::{Context, Metadata};
-use component::{BuildContext, Capabilities, ComponentId, Consumer, ExporterFactory, Host, Running};
-use config::{Node, Section};
+use component::testing::Started;
+use component::{Capabilities, ComponentId, ExporterFactory, Host};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -28,7 +28,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 use transport::compress::Compression;
 
 /// A received request.
@@ -257,50 +256,8 @@ pub(crate) fn traces(bytes: &[u8]) -> Data {
     Data::Traces(Payload::new(TracesData::decode(bytes).unwrap()))
 }
 
-/// Returns the problems of a section.
-pub(crate) fn problems(factory: &ExporterFactory, json: &str) -> Vec<String> {
-    let node: Node = serde_json::from_str(json).unwrap();
-    match (factory.build)(&context(factory), Section::new("x", &node)) {
-        Ok(_) => Vec::new(),
-        Err(e) => e.problems().iter().map(|p| format!("{}: {}", p.path, p.message)).collect(),
-    }
-}
-
 /// Returns the error with which an exporter fails to start.
-pub(crate) async fn start_error(factory: &ExporterFactory, json: &str) -> String {
-    let node: Node = serde_json::from_str(json).unwrap();
-    let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
-    let started = exporter.start(&Host::detached(), CancellationToken::new()).await;
+pub(crate) async fn start_error(factory: &ExporterFactory, settings: &str) -> String {
+    let started = Started::exporter_in(&Host::detached(), factory, settings).await;
     started.err().expect("it started").to_string()
-}
-
-/// A running exporter.
-pub(crate) struct Started {
-    pub(crate) input: Arc<dyn Consumer>,
-    running: Running,
-    stop: CancellationToken,
-}
-
-impl Started {
-    pub(crate) async fn by(factory: &ExporterFactory, json: &str) -> Self {
-        Self::within(&Host::detached(), factory, json).await
-    }
-
-    /// Starts an exporter with extensions.
-    pub(crate) async fn within(host: &Host, factory: &ExporterFactory, json: &str) -> Self {
-        let node: Node = serde_json::from_str(json).unwrap();
-        let exporter = (factory.build)(&context(factory), Section::new("x", &node)).unwrap();
-        let stop = CancellationToken::new();
-        let (input, running) = exporter.start(host, stop.clone()).await.unwrap();
-        Started { input, running, stop }
-    }
-
-    pub(crate) async fn end(self) {
-        self.stop.cancel();
-        self.running.await;
-    }
-}
-
-fn context(factory: &ExporterFactory) -> BuildContext {
-    BuildContext { id: ComponentId::parse(factory.kind).unwrap(), version: "1.2.3" }
 }

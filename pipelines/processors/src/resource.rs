@@ -68,8 +68,10 @@ impl Resource {
 
 #[cfg(test)]
 mod tests {
+    use component::testing::problems;
+
     use super::*;
-    use crate::testing::{check, problems};
+    use crate::testing::check;
 
     #[test]
     fn every_resource_is_changed_and_nothing_else() {

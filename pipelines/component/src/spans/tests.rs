@@ -4,18 +4,9 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as O
 use pdata::Payload;
 
 use super::*;
-use crate::{BoxFuture, ComponentId, Consumer, Refused};
+use crate::testing::Sink;
+use crate::{ComponentId, Refused};
 use pdata::{Data, Signal};
-
-/// Returns a fixed result.
-struct Sink(Result<(), Refused>);
-
-impl Consumer for Sink {
-    fn consume(&self, _: Data) -> BoxFuture<'_, Result<(), Refused>> {
-        let answer = self.0.clone();
-        Box::pin(async move { answer })
-    }
-}
 
 fn two_spans() -> Data {
     let scope = ScopeSpans { spans: vec![OtlpSpan::default(), OtlpSpan::default()], ..Default::default() };
@@ -26,7 +17,7 @@ fn two_spans() -> Data {
 /// Sends one batch from a receiver to an exporter that answers so.
 fn send(spans: &Arc<Spans>, answer: Result<(), Refused>) {
     let id = |text| ComponentId::parse(text).unwrap();
-    let exporter = exporting(&id("otlp_grpc/x"), Arc::new(Sink(answer)), spans);
+    let exporter = exporting(&id("otlp_grpc/x"), Sink::always(answer), spans);
     let receiver = receiving(&id("otlp"), Signal::Traces, exporter, spans);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _ = runtime.block_on(receiver.consume(two_spans()));

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use component::ComponentId;
+use component::testing::{Started, check_problem};
 use pdata::{Data, Signal};
 
 use super::output::Output;
 use super::{DebugConfig, FACTORY, Printer, Verbosity};
-use crate::testing::{Started, problems};
 
 const LOGS: &str = r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"n1"}}]},
     "schemaUrl":"https://r","scopeLogs":[{"scope":{"name":"lib","version":"1.2"},"schemaUrl":"https://s",
@@ -133,7 +133,7 @@ async fn files_are_opened_by_their_paths() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("debug.txt");
     let settings = format!(r#"{{"use_internal_logger": false, "output_paths": [{path:?}]}}"#);
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     exporter.input.consume(data(Signal::Logs)).await.unwrap();
     exporter.input.consume(data(Signal::Traces)).await.unwrap();
     exporter.end().await;
@@ -156,8 +156,6 @@ fn inconsistent_settings_are_refused() {
         ),
         (r#"{"sending_queue": {"queue_size": 0}}"#, "x::sending_queue::queue_size: "),
     ] {
-        let found = problems(&FACTORY, json);
-        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
-        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+        check_problem(&FACTORY, json, want);
     }
 }

@@ -3,17 +3,18 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use component::testing::{Started, check_problem};
 use pdata::{Data, Signal};
 
 use super::FACTORY;
-use crate::testing::{Started, problems, span, traces};
+use crate::testing::{span, traces};
 
 /// Sends batches through an exporter and returns the content of the file.
 async fn written(more: &str, before: &str, batches: &[Data]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp");
     std::fs::write(&path, before).unwrap();
-    let exporter = Started::by(&FACTORY, &format!(r#"{{"path": {path:?}{more}}}"#)).await;
+    let exporter = Started::exporter(&FACTORY, &format!(r#"{{"path": {path:?}{more}}}"#)).await;
     for batch in batches {
         exporter.input.consume(batch.clone()).await.unwrap();
     }
@@ -56,7 +57,7 @@ async fn data_is_written_after_the_flush_interval() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otlp");
     let settings = format!(r#"{{"path": {path:?}, "flush_interval": "3s"}}"#);
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     exporter.input.consume(span("one")).await.unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"", "it waits in memory");
     while std::fs::read(&path).unwrap().is_empty() {
@@ -130,7 +131,7 @@ async fn full_files_are_rotated_and_the_oldest_removed() {
     let path = folder.path().join("otlp.json");
     std::fs::write(&path, "before\n").unwrap();
     let settings = format!(r#"{{"path": {path:?}, "rotation": {{"max_megabytes": 1, "max_backups": 2}}}}"#);
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     for name in ['a', 'b', 'c', 'd'] {
         exporter.input.consume(large(name)).await.unwrap();
     }
@@ -166,7 +167,7 @@ async fn resources_are_written_to_the_files_they_name() {
             r#"{{"enabled": true, "resource_attribute": "path", "max_open_files": {max_open_files}}}"#
         );
         let settings = format!(r#"{{"path": {path:?}, "group_by": {group_by}}}"#);
-        let exporter = Started::by(&FACTORY, &settings).await;
+        let exporter = Started::exporter(&FACTORY, &settings).await;
         for segments in [&["a", "b", "a"][..], &["b/c"], &["../../etc/passwd", "/root", "a"]] {
             exporter.input.consume(logs(segments)).await.unwrap();
         }
@@ -193,7 +194,7 @@ async fn folders_are_created_if_configured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/b/otlp");
     let more = r#""create_directory": true, "directory_permissions": "0700""#;
-    let exporter = Started::by(&FACTORY, &format!(r#"{{"path": {path:?}, {more}}}"#)).await;
+    let exporter = Started::exporter(&FACTORY, &format!(r#"{{"path": {path:?}, {more}}}"#)).await;
     exporter.input.consume(span("one")).await.unwrap();
     exporter.end().await;
     assert!(std::fs::metadata(&path).unwrap().len() > 0);
@@ -241,8 +242,6 @@ fn inconsistent_settings_are_refused() {
         ),
         (r#"{"path": "x", "rotation": {"max_size": 5}}"#, "invalid keys: max_size"),
     ] {
-        let found = problems(&FACTORY, json);
-        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
-        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+        check_problem(&FACTORY, json, want);
     }
 }

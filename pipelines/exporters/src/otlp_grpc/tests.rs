@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use component::testing::{Started, problems};
 use component::{Code, Refused};
 use pdata::Payload;
 use pdata::{Data, Signal};
@@ -12,8 +13,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use super::FACTORY;
 use crate::otlp::{ExportResponse, PartialSuccess};
 use crate::testing::{
-    Answer, Started, TestServer, certificate, free_address, from_tenant, problems, signing, span,
-    start_error, traces,
+    Answer, TestServer, certificate, free_address, from_tenant, signing, span, start_error, traces,
 };
 
 fn taken() -> Answer {
@@ -34,7 +34,7 @@ async fn a_batch_arrives_unchanged_with_headers_and_compression() {
     for (compression, flag) in [("gzip", 1), ("snappy", 1), ("zstd", 1), ("none", 0), ("", 0)] {
         let server = TestServer::answering(vec![taken()]).await;
         let more = format!(r#", "compression": "{compression}", "headers": {{"X-Tenant": "a b"}}"#);
-        let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
+        let exporter = Started::exporter(&FACTORY, &settings(&server, &more)).await;
         exporter.input.consume(span("step")).await.unwrap();
         let [seen] = &server.seen()[..] else { panic!("one request") };
         assert_eq!(seen.path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
@@ -62,7 +62,7 @@ async fn retryable_refusals_are_retried_until_accepted() {
         taken(),
     ];
     let server = TestServer::answering(answers).await;
-    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
     exporter.input.consume(span("step")).await.unwrap();
     assert_eq!(server.seen().len(), 4);
 }
@@ -71,7 +71,7 @@ async fn retryable_refusals_are_retried_until_accepted() {
 async fn permanent_refusals_are_sent_once() {
     for (code, name) in [(3, "InvalidArgument"), (8, "ResourceExhausted"), (16, "Unauthenticated")] {
         let server = TestServer::answering(vec![Answer::grpc_status(code, "no", ""), taken()]).await;
-        let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+        let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
         let refused = exporter.input.consume(span("step")).await.unwrap_err();
         let reason = format!("rpc error: code = {name} desc = no");
         assert_eq!(refused, Refused::new(Code::from_grpc(code), reason));
@@ -83,7 +83,7 @@ async fn permanent_refusals_are_sent_once() {
 #[tokio::test]
 async fn a_permanent_refusal_of_a_proxy_is_permanent() {
     let server = TestServer::answering(vec![Answer::http(403, &[], b"<html>"), taken()]).await;
-    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
     let refused = exporter.input.consume(span("step")).await.unwrap_err();
     let want = "rpc error: code = PermissionDenied desc = unexpected HTTP status 403 Forbidden without a gRPC status";
     assert_eq!(refused, Refused::new(Code::PermissionDenied, want));
@@ -94,7 +94,7 @@ async fn a_partial_success_is_not_retried() {
     let partial_success = Some(PartialSuccess { rejected: 1, message: "too old".to_owned() });
     let answer = Answer::grpc(&ExportResponse { partial_success }.encode_to_vec());
     let server = TestServer::answering(vec![answer, taken()]).await;
-    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
     exporter.input.consume(span("step")).await.unwrap();
     assert_eq!(server.seen().len(), 1);
 }
@@ -107,7 +107,7 @@ async fn a_timeout_is_retryable() {
             "sending_queue": {{"enabled": false}}, "retry_on_failure": {{"enabled": false}}}}"#,
         server.address
     );
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     let refused = exporter.input.consume(span("step")).await.unwrap_err();
     let want = "rpc error: code = DeadlineExceeded desc = no answer within 50ms";
     assert_eq!(refused, Refused::new(Code::DeadlineExceeded, want));
@@ -120,7 +120,7 @@ async fn a_refused_connection_is_retryable_and_has_a_reason() {
         r#"{{"endpoint": "{free}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}},
             "retry_on_failure": {{"enabled": false}}}}"#
     );
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     let refused = exporter.input.consume(span("step")).await.unwrap_err();
     assert!(refused.is_retryable() && refused.to_string().contains("refused"), "{refused}");
 }
@@ -129,7 +129,7 @@ async fn a_refused_connection_is_retryable_and_has_a_reason() {
 async fn a_restarted_server_is_reconnected() {
     let first = TestServer::answering(vec![taken()]).await;
     let address = first.address;
-    let exporter = Started::by(&FACTORY, &settings(&first, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&first, "")).await;
     exporter.input.consume(span("one")).await.unwrap();
     drop(first);
     let listener = loop {
@@ -166,7 +166,7 @@ async fn tls_is_on_by_default_and_verifies_the_server() {
                 "retry_on_failure": {{"enabled": false}}}}"#,
             server.address
         );
-        let exporter = Started::by(&FACTORY, &settings).await;
+        let exporter = Started::exporter(&FACTORY, &settings).await;
         let outcome = exporter.input.consume(span("step")).await;
         assert_eq!(outcome.is_ok(), is_taken, "{scheme} {tls}: {outcome:?}");
         assert_eq!(server.seen().len(), usize::from(is_taken), "{scheme} {tls}");
@@ -222,7 +222,7 @@ fn inconsistent_settings_are_refused() {
 async fn a_request_has_the_authority_and_the_user_agent() {
     let server = TestServer::answering(vec![taken()]).await;
     let more = r#", "authority": "backend.example", "user_agent": "me/1""#;
-    let exporter = Started::by(&FACTORY, &settings(&server, more)).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, more)).await;
     exporter.input.consume(span("step")).await.unwrap();
     let [seen] = &server.seen()[..] else { panic!("one request") };
     assert_eq!((seen.authority.as_str(), seen.header("user-agent")), ("backend.example", "me/1"));
@@ -231,7 +231,7 @@ async fn a_request_has_the_authority_and_the_user_agent() {
 #[tokio::test]
 async fn profiles_go_to_their_service() {
     let server = TestServer::answering(vec![taken()]).await;
-    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
     exporter.input.consume(Data::Profiles(Payload::default())).await.unwrap();
     let path = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
     assert_eq!(server.seen()[0].path, path);
@@ -242,7 +242,7 @@ async fn unsigned_requests_are_not_sent() {
     let server = TestServer::answering(vec![taken()]).await;
     let more = r#", "auth": {"authenticator": "signer"}, "headers": {"Authorization": "mine"}"#;
     let settings = settings(&server, more).replace("\"1ms\"", "\"1ms\", \"enabled\": false");
-    let exporter = Started::within(&signing(), &FACTORY, &settings).await;
+    let exporter = Started::exporter_in(&signing(), &FACTORY, &settings).await.unwrap();
     let sent = component::context::scope(from_tenant("acme"), exporter.input.consume(span("step")));
     sent.await.unwrap();
     assert_eq!(server.seen()[0].header("authorization"), "Bearer acme");
@@ -259,7 +259,7 @@ async fn a_request_may_wait_for_a_connection() {
         r#"{{"endpoint": "{address}", "tls": {{"insecure": true}}, "wait_for_ready": true, "timeout": "30s",
             "sending_queue": {{"enabled": false}}, "retry_on_failure": {{"enabled": false}}}}"#
     );
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     let front = exporter.input.clone();
     let waiting = tokio::spawn(async move { front.consume(span("step")).await });
     tokio::task::yield_now().await;
@@ -283,7 +283,7 @@ async fn a_unix_socket_can_be_the_endpoint() {
         r#"{{"endpoint": "unix://{}", "tls": {{"insecure": true}}, "sending_queue": {{"enabled": false}}}}"#,
         path.display()
     );
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     let front = exporter.input.clone();
     let sending = tokio::spawn(async move { front.consume(span("step")).await });
     let server = TestServer::over(listener.accept().await.unwrap().0, vec![taken()]);
@@ -305,7 +305,7 @@ async fn requests_are_balanced_over_the_addresses_of_a_name() {
     };
     let servers = [first, second].map(|l| TestServer::on(l, vec![taken(), taken()], None));
     let settings = settings(&servers[0], "").replace("127.0.0.1", "localhost");
-    let exporter = Started::by(&FACTORY, &settings).await;
+    let exporter = Started::exporter(&FACTORY, &settings).await;
     for _ in 0..4 {
         exporter.input.consume(span("step")).await.unwrap();
     }

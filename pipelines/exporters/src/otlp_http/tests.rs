@@ -1,5 +1,6 @@
 //! Requests on the wire and the handling of responses, with settings in JSON.
 
+use component::testing::{Started, problems};
 use pdata::Payload;
 
 use component::{Code, Refused};
@@ -9,8 +10,7 @@ use transport::compress::{Compression, Level};
 
 use super::FACTORY;
 use crate::testing::{
-    Answer, Started, TestServer, certificate, free_address, from_tenant, problems, signing, span,
-    start_error, traces,
+    Answer, TestServer, certificate, free_address, from_tenant, signing, span, start_error, traces,
 };
 
 fn taken() -> Answer {
@@ -35,7 +35,7 @@ async fn a_batch_arrives_unchanged_in_every_encoding_and_compression() {
                 r#", "encoding": "{encoding}", "compression": "{}", "headers": {{"X-Tenant": "a"}}"#,
                 compression.name()
             );
-            let exporter = Started::by(&FACTORY, &settings(&server, &more)).await;
+            let exporter = Started::exporter(&FACTORY, &settings(&server, &more)).await;
             exporter.input.consume(span("step")).await.unwrap();
             let [seen] = &server.seen()[..] else { panic!("one request") };
             assert_eq!(seen.path, "/v1/traces");
@@ -57,7 +57,7 @@ async fn a_batch_arrives_unchanged_in_every_encoding_and_compression() {
 async fn every_signal_has_its_path_or_its_own_endpoint() {
     let server = TestServer::answering(vec![taken(), taken(), taken(), taken()]).await;
     let own = format!(r#", "metrics_endpoint": "http://{}/push""#, server.address);
-    let exporter = Started::by(&FACTORY, &settings(&server, &own)).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, &own)).await;
     exporter.input.consume(span("step")).await.unwrap();
     exporter.input.consume(Data::Metrics(Payload::default())).await.unwrap();
     exporter.input.consume(Data::Logs(Payload::default())).await.unwrap();
@@ -68,7 +68,7 @@ async fn every_signal_has_its_path_or_its_own_endpoint() {
     let only_traces =
         format!(r#"{{"traces_endpoint": "http://{}/t", "sending_queue": null}}"#, server.address)
             .replace("null", r#"{"enabled": false}"#);
-    let exporter = Started::by(&FACTORY, &only_traces).await;
+    let exporter = Started::exporter(&FACTORY, &only_traces).await;
     let refused = exporter.input.consume(Data::Logs(Payload::default())).await.unwrap_err();
     assert_eq!(refused, Refused::permanent("neither endpoint nor logs_endpoint is configured"));
 }
@@ -83,7 +83,7 @@ async fn retryable_refusals_are_retried_until_accepted() {
         taken(),
     ])
     .await;
-    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
     exporter.input.consume(span("step")).await.unwrap();
     assert_eq!(server.seen().len(), 5);
 }
@@ -99,7 +99,7 @@ async fn permanent_refusals_are_sent_once_and_have_a_reason() {
         (308, &[("location", "http://elsewhere/")][..], vec![], "308 Permanent Redirect"),
     ] {
         let server = TestServer::answering(vec![Answer::http(status, headers, &body), taken()]).await;
-        let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+        let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
         let refused = exporter.input.consume(span("step")).await.unwrap_err();
         let address = server.address;
         let want = format!("request to http://{address}/v1/traces responded with HTTP status {why}");
@@ -122,7 +122,7 @@ async fn a_success_with_an_invalid_response_is_an_error() {
     ] {
         let server =
             TestServer::answering(vec![Answer::http(202, &[("content-type", content_type)], &body)]).await;
-        let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+        let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
         let outcome = exporter.input.consume(span("step")).await;
         assert_eq!(outcome.is_ok(), is_taken, "{content_type} {outcome:?}");
         assert!(outcome.is_ok() || !outcome.unwrap_err().is_retryable(), "never sent again");
@@ -140,7 +140,7 @@ async fn timeouts_and_refused_connections_are_retryable() {
             r#"{{"endpoint": "http://{address}", "timeout": "50ms", "sending_queue": {{"enabled": false}},
                 "retry_on_failure": {{"enabled": false}}}}"#
         );
-        let exporter = Started::by(&FACTORY, &settings).await;
+        let exporter = Started::exporter(&FACTORY, &settings).await;
         let refused = exporter.input.consume(span("step")).await.unwrap_err();
         assert_eq!((refused.code, refused.is_retryable()), (code, true));
         assert!(refused.to_string().contains(why), "{refused}");
@@ -164,7 +164,7 @@ async fn https_verifies_the_server() {
                 "retry_on_failure": {{"enabled": false}}}}"#,
             server.address
         );
-        let exporter = Started::by(&FACTORY, &settings).await;
+        let exporter = Started::exporter(&FACTORY, &settings).await;
         let outcome = exporter.input.consume(span("step")).await;
         assert_eq!(outcome.is_ok(), is_taken, "{tls}: {outcome:?}");
     }
@@ -223,7 +223,7 @@ async fn http_2_is_negotiated_over_tls_unless_disabled() {
                 "sending_queue": {{"enabled": false}}}}"#,
             server.address
         );
-        let exporter = Started::by(&FACTORY, &settings).await;
+        let exporter = Started::exporter(&FACTORY, &settings).await;
         exporter.input.consume(span("step")).await.unwrap();
         // HTTP/2 has a pseudo-header in place of this one.
         assert_eq!(server.seen()[0].headers.contains_key("host"), !tries);
@@ -237,7 +237,7 @@ async fn a_response_may_be_compressed() {
     let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
     let broken = Answer::http(200, &headers, partial);
     let server = TestServer::answering(vec![Answer::http(200, &headers, &gzipped), broken]).await;
-    let exporter = Started::by(&FACTORY, &settings(&server, "")).await;
+    let exporter = Started::exporter(&FACTORY, &settings(&server, "")).await;
     exporter.input.consume(span("step")).await.unwrap();
     assert!(!exporter.input.consume(span("step")).await.unwrap_err().is_retryable());
     assert_eq!(server.seen()[0].header("accept-encoding"), "gzip");
@@ -247,7 +247,7 @@ async fn a_response_may_be_compressed() {
 async fn an_extension_signs_requests() {
     let server = TestServer::answering(vec![taken()]).await;
     let settings = settings(&server, r#", "auth": {"authenticator": "signer"}"#);
-    let exporter = Started::within(&signing(), &FACTORY, &settings).await;
+    let exporter = Started::exporter_in(&signing(), &FACTORY, &settings).await.unwrap();
     let sent = component::context::scope(from_tenant("acme"), exporter.input.consume(span("step")));
     sent.await.unwrap();
     assert_eq!(server.seen()[0].header("authorization"), "Bearer acme");

@@ -1,9 +1,10 @@
 //! Whose attributes are changed.
 
+use component::testing::problems;
 use pdata::Signal;
 
 use super::FACTORY;
-use crate::testing::{check as check_batch, problems};
+use crate::testing::check as check_batch;
 
 const SPANS: &str = r#"{"resourceSpans":[
     {"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"vllm"}}]},"scopeSpans":[

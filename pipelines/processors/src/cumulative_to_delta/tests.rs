@@ -1,17 +1,17 @@
 //! What becomes of the points of a series, one after the other.
 
+use component::testing::{Started, check_problem};
 use config::GoDuration;
 use pdata::Signal;
 
 use super::FACTORY;
-use crate::testing::{Started, problems};
 
 /// A processor, and the points that it lets through.
 struct Pipe(Started);
 
 impl Pipe {
     fn new(settings: &str) -> Self {
-        Pipe(Started::by(&FACTORY, settings))
+        Pipe(Started::processor(&FACTORY, settings))
     }
 
     /// Sends one metric; returns what became of it, without its name; none where it was dropped.
@@ -20,7 +20,7 @@ impl Pipe {
             r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"host"}}]}},"scopeMetrics":[{{"metrics":[{{"name":"{name}",{metric}}}]}}]}}]}}"#
         );
         let data = pdata::json::decode(Signal::Metrics, batch.as_bytes()).unwrap();
-        self.0.front.consume(data).await.unwrap();
+        self.0.send(data).await.unwrap();
         let kept = self.0.sink.take().pop()?;
         let json: serde_json::Value = serde_json::from_slice(&pdata::json::encode(&kept)).unwrap();
         Some(json["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0].clone())
@@ -225,8 +225,6 @@ fn settings_that_make_no_sense_are_refused() {
         (r#"{"initial_value": "maybe"}"#, "maybe"),
         (r#"{"metrics": ["a"]}"#, "invalid keys: metrics"),
     ] {
-        let found = problems(&FACTORY, json);
-        assert_eq!(found.len(), usize::from(!want.is_empty()), "{json}: {found:?}");
-        assert!(found.iter().all(|p| p.contains(want)), "{json}: {found:?}");
+        check_problem(&FACTORY, json, want);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use component::testing::{Sink, problems};
+
 use super::*;
-use crate::testing::{Sink, problems};
 
 const LOGS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{},{}]}]}]}"#;
 
